@@ -1,0 +1,84 @@
+"""What is in the built wheels: the licence, the type marker, no tests, and what they require.
+
+`nox -s wheels` builds them and names their folder in CALOR_DIST.
+"""
+
+import os
+import tomllib
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECTS = sorted(
+    path.parent
+    for folder in ("packages", "plugins")
+    for path in ROOT.glob(f"{folder}/*/pyproject.toml")
+)
+CORE_WHEEL_LIMIT = 300_000
+
+each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
+
+
+def package_of(project: Path) -> str:
+    name: str = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]["name"]
+    return name.replace("-", "_")
+
+
+def wheel_of(project: Path) -> Path:
+    (wheel,) = Path(os.environ["CALOR_DIST"]).glob(f"{package_of(project)}-[0-9]*.whl")
+    return wheel
+
+
+def names_in(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def metadata_of(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(archive.read(name).decode())
+
+
+@each_project
+def test_runs_everywhere(project: Path) -> None:
+    assert wheel_of(project).name.endswith("-py3-none-any.whl")
+
+
+@each_project
+def test_carries_the_licence(project: Path) -> None:
+    with zipfile.ZipFile(wheel_of(project)) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("licenses/LICENSE"))
+        assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
+
+
+@each_project
+def test_holds_the_package_and_nothing_else(project: Path) -> None:
+    wheel = wheel_of(project)
+    package = package_of(project)
+    assert f"{package}/py.typed" in names_in(wheel)
+    folders = {name.partition("/")[0] for name in names_in(wheel)}
+    assert {folder for folder in folders if not folder.endswith(".dist-info")} == {package}
+    assert not [name for name in names_in(wheel) if "/tests/" in name]
+
+
+@each_project
+def test_says_what_it_is(project: Path) -> None:
+    metadata = metadata_of(wheel_of(project))
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert "```" in str(metadata.get_payload()), "the README with its example is the description"
+
+
+def test_core_requires_three_packages() -> None:
+    metadata = metadata_of(wheel_of(ROOT / "packages/core"))
+    required = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
+    assert sorted(text.partition(">=")[0] for text in required) == ["ml-dtypes", "numpy", "pluggy"]
+
+
+def test_core_is_small() -> None:
+    assert wheel_of(ROOT / "packages/core").stat().st_size <= CORE_WHEEL_LIMIT

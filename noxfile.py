@@ -1,0 +1,218 @@
+"""The checks of the repository, one session per question; the docstring is the question.
+
+The list of projects is the directory listing: a new folder under packages/ or plugins/ with a
+pyproject.toml is checked, built and installed by every session without a change here.
+"""
+
+import json
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import nox
+from packaging.requirements import Requirement
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["tests"]
+
+ROOT = Path(__file__).parent
+PROJECTS = sorted(
+    path.parent.relative_to(ROOT)
+    for folder in ("packages", "plugins")
+    for path in ROOT.glob(f"{folder}/*/pyproject.toml")
+)
+CORE = Path("packages/core")
+TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
+DIST = ROOT / "dist"
+
+
+def settings(project: Path) -> dict[str, Any]:
+    text = (ROOT / project / "pyproject.toml").read_text("utf-8")
+    return dict(tomllib.loads(text)["project"])
+
+
+def name_of(project: Path) -> str:
+    return str(settings(project)["name"])
+
+
+def package_of(project: Path) -> str:
+    return name_of(project).replace("-", "_")
+
+
+def group(*names: str) -> list[str]:
+    """The requirements of dependency groups in the root pyproject.toml."""
+    groups = nox.project.load_toml(ROOT / "pyproject.toml")
+    return list(nox.project.dependency_groups(groups, *names))
+
+
+def with_extras(project: Path, name: str) -> str:
+    """`name` with those extras of the project that bring third-party packages."""
+    siblings = {name_of(other) for other in PROJECTS}
+    extras = [
+        extra
+        for extra, requirements in settings(project).get("optional-dependencies", {}).items()
+        if not {Requirement(text).name for text in requirements} <= siblings
+    ]
+    return f"{name}[{','.join(extras)}]" if extras else name
+
+
+def install_projects(session: nox.Session, *more: str, extras: bool = True) -> None:
+    """Install every project in place, all in one step, so that siblings are found on disk."""
+    editable = [
+        argument
+        for project in PROJECTS
+        for argument in ("-e", with_extras(project, f"./{project}") if extras else f"./{project}")
+    ]
+    session.install(*editable, *more)
+
+
+def existing(*paths: Path) -> list[str]:
+    return [str(path) for path in paths if (ROOT / path).exists()]
+
+
+@nox.session(venv_backend="none")
+def tests(session: nox.Session) -> None:
+    """Is everything in order? Runs every check that a change has to pass."""
+    for name in ("lint", "types", "unit", "wheels", "docs"):
+        session.notify(name)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Does the code have the agreed form?"""
+    session.install(*group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Do the types hold, in strict mode?"""
+    install_projects(session, *group("types"))
+    for project in PROJECTS:
+        session.run("mypy", str(project / "src"))
+    session.run("mypy", *existing(*map(Path, TOOLS)))
+
+
+@nox.session
+def unit(session: nox.Session) -> None:
+    """Does each part do what it says?"""
+    install_projects(session, *group("test"))
+    session.run("pytest", *(session.posargs or ["--durations=10"]))
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Which lines does no test reach?"""
+    install_projects(session, *group("coverage"))
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "report")
+
+
+@nox.session(python="3.11")
+def minimum(session: nox.Session) -> None:
+    """Do the tests pass with the lowest versions that the projects allow?"""
+    siblings = {name_of(project) for project in PROJECTS}
+    lowest = set()
+    for project in PROJECTS:
+        table = settings(project)
+        extras = table.get("optional-dependencies", {}).values()
+        for text in [*table["dependencies"], *(text for extra in extras for text in extra)]:
+            requirement = Requirement(text)
+            if requirement.name not in siblings:
+                bounds = [item.version for item in requirement.specifier if item.operator == ">="]
+                if len(bounds) != 1:
+                    session.error(f"{project}: {text!r} does not state one lower bound")
+                lowest.add(f"{requirement.name}=={bounds[0]}")
+    install_projects(session, *group("test"), *sorted(lowest))
+    session.run("pip", "list", "--exclude-editable")
+    session.run("pytest", *map(str, PROJECTS), *session.posargs)
+
+
+def environment_python(session: nox.Session, folder: Path) -> str:
+    """The interpreter of a new, empty environment."""
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "venv", str(folder))
+    return str(folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Do the built wheels work together, where nothing but they and their needs is installed?"""
+    session.install(*group("wheels"))
+    shutil.rmtree(DIST, ignore_errors=True)
+    for project in PROJECTS:
+        session.run("python", "-m", "build", "--outdir", str(DIST), str(project), silent=True)
+    session.run("pytest", "integration-tests/wheels", env={"CALOR_DIST": str(DIST)})
+
+    house = Path(session.create_tmp()).resolve()
+    wheelhouse = house / "wheelhouse"
+    built = {project: next(DIST.glob(f"{package_of(project)}-[0-9]*.whl")) for project in PROJECTS}
+    paths = [with_extras(project, str(wheel)) for project, wheel in built.items()]
+    download = ["-m", "pip", "download", "--quiet", "--only-binary", ":all:"]
+    session.run("python", *download, "--dest", str(wheelhouse), *paths, *group("test"))
+    offline = ["-m", "pip", "install", "--quiet", "--no-index"]
+    offline += ["--find-links", str(DIST), "--find-links", str(wheelhouse)]
+
+    alone = environment_python(session, house / "alone")
+    session.run(alone, *offline, "calor", external=True)
+    listing = session.run(
+        alone, "-m", "pip", "list", "--format", "json", external=True, silent=True, log=False
+    )
+    found = {row["name"].lower().replace("-", "_") for row in json.loads(str(listing))}
+    found -= {"pip", "setuptools", "wheel"}
+    if found != {"calor", "numpy", "ml_dtypes", "pluggy"}:
+        session.error(f"installing calor alone installed {sorted(found)}")
+    session.run(alone, "-c", "import calor", external=True)
+
+    together = environment_python(session, house / "together")
+    names = [with_extras(project, name_of(project)) for project in PROJECTS]
+    session.run(together, *offline, *names, *group("test"), external=True)
+    for project in PROJECTS:
+        package = package_of(project)
+        check = f"import {package}; assert 'site-packages' in {package}.__file__"
+        session.run(together, "-c", check, external=True)
+    session.run(together, "-m", "pytest", str(CORE / "tests"), *session.posargs, external=True)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Do the pages build without a warning, and does every example in them run?"""
+    install_projects(session, *group("docs"))
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "site")
+    session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
+    packages = [str(project / "src") for project in PROJECTS]
+    readmes = existing(*(project / "README.md" for project in PROJECTS))
+    session.run("pytest", "--doctest-modules", *packages)
+    session.run("pytest", "-p", "markdown_examples", "docs", "README.md", *readmes)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """How fast is it beside its peers? `nox -s bench -- SUITE --peers torch,jax`"""
+    peers: list[str] = []
+    if "--peers" in session.posargs[:-1]:
+        peers = session.posargs[session.posargs.index("--peers") + 1].split(",")
+    known = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
+    groups = [f"peer-{peer}" for peer in peers if f"peer-{peer}" in known]
+    install_projects(session, *group(*groups))
+    session.run("python", "benchmarks/run.py", *session.posargs)
+
+
+@nox.session
+def quickstart(session: nox.Session) -> None:
+    """Does a convolutional network learn to read handwritten digits here?"""
+    install_projects(session)
+    session.run("python", "-m", "calor_train.quickstart", *session.posargs)
+
+
+@nox.session
+def array_api(session: nox.Session) -> None:
+    """Which tests of the Python Array API standard pass?"""
+    install_projects(session, *group("test"), extras=False)
+    session.run("python", "integration-tests/array_api/run.py", *session.posargs)
