@@ -1,0 +1,1 @@
+"""The backend protocol, and the backends that belong to core: numpy, strict and null."""

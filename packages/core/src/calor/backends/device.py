@@ -1,0 +1,92 @@
+"""Devices as core sees them: a backend, an index, and the plans already made for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from calor.backends.protocol import Backend, Executable, Info, MemoryFigures
+from calor.errors import DeviceError
+from calor.graph.graph import Graph
+
+PLAN_LIMIT: Final = 4096
+
+
+class Device:
+    """A device by name and index, for example ``numpy:0``; compare with ``is`` or ``==``."""
+
+    def __init__(self, backend: Backend, index: int) -> None:
+        self.backend: Final = backend
+        self.index: Final = index
+        self.name: Final = f"{backend.name}:{index}"
+        self.plans: OrderedDict[Any, Executable] = OrderedDict()
+        self.plans_made = 0
+        self._info: Info | None = None
+
+    @property
+    def info(self) -> Info:
+        """What the device is and can do."""
+        if self._info is None:
+            self._info = self.backend.info(self.index)
+        return self._info
+
+    @property
+    def memory(self) -> MemoryFigures:
+        """Bytes in use, the peak so far and the limit."""
+        return self.backend.memory(self.index)
+
+    def plan(self, key: Any, build: Callable[[], Graph]) -> Executable:
+        """Return the executable for a key, building and compiling its graph the first time."""
+        found = self.plans.get(key)
+        if found is None:
+            from calor.graph.partition import compile_graph
+
+            found = compile_graph(self, build())
+            self.plans_made += 1
+            self.plans[key] = found
+            if len(self.plans) > PLAN_LIMIT:
+                self.plans.popitem(last=False)
+        return found
+
+    def __repr__(self) -> str:
+        return f"device({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return other in (self.name, self.backend.name if self.index == 0 else self.name)
+        return self is other
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (get_device, (self.name,))
+
+
+_DEVICES: dict[tuple[int, int], Device] = {}
+
+
+def device_of(backend: Backend, index: int) -> Device:
+    """Return the one Device of a backend and index."""
+    key = (id(backend), index)
+    found = _DEVICES.get(key)
+    if found is None:
+        count = backend.enumerate()
+        if not 0 <= index < count:
+            raise DeviceError(
+                f'no device "{backend.name}:{index}"; backend {backend.name!r} has {count} '
+                f"device{'s' if count != 1 else ''}: python -m calor devices lists them"
+            )
+        found = _DEVICES.setdefault(key, Device(backend, index))
+    return found
+
+
+def get_device(name: str) -> Device:
+    """Return a device by name, ``"numpy"`` or ``"cuda:1"``; DeviceError says what is installed."""
+    from calor.plugins.discovery import resolve_device
+
+    return resolve_device(name)

@@ -1,0 +1,180 @@
+"""The reference backend: NumPy, op by op.
+
+It is the meaning of calor rather than its speed: each op runs its row's ``reference``. Memory is
+counted and can be limited, so that running out of it is testable everywhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from calor.backends.op_table import OpTable
+from calor.backends.protocol import FULL, Buffer, Info, MemoryFigures, impossible
+from calor.errors import OutOfMemoryError
+from calor.ops.base import TABLE
+from calor.specs import Spec
+
+Array = np.ndarray[Any, Any]
+
+
+class Memory:
+    """Byte counts of one device; the buffers report to it."""
+
+    __slots__ = ("in_use", "limit", "peak")
+
+    def __init__(self) -> None:
+        self.in_use = 0
+        self.peak = 0
+        self.limit: int | None = None
+
+
+class NumpyBuffer:
+    """An array that calor owns. A view held outside (``numpy()``, DLPack) marks it exported."""
+
+    __slots__ = ("__weakref__", "array", "memory", "nbytes")
+
+    def __init__(self, array: Array, memory: Memory) -> None:
+        self.array = array
+        self.memory = memory
+        self.nbytes = array.nbytes
+        memory.in_use += self.nbytes
+        memory.peak = max(memory.peak, memory.in_use)
+
+    def __del__(self) -> None:
+        self.memory.in_use -= self.nbytes
+
+    @property
+    def exported(self) -> bool:
+        """True while a view of the array lives outside."""
+        return sys.getrefcount(self.array) > _UNSHARED
+
+
+_UNSHARED = 2
+_UNSHARED = (lambda b: sys.getrefcount(b.array))(NumpyBuffer(np.zeros(1), Memory()))
+
+
+class NumpyBackend(OpTable):
+    """The reference backend, one device named ``numpy:0``."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        self._memory = Memory()
+        self._table: dict[str, Callable[..., Any]] = {}
+        self._rows = 0
+        self._info = Info(
+            description=f"NumPy {np.__version__} on the host, the reference",
+            features={
+                "interactive": FULL,
+                "dynamic_shapes": FULL,
+                "control_flow": FULL,
+                "in_place": FULL,
+                "host_views": FULL,
+                "dlpack": FULL,
+                "serialize": FULL,
+                "memory_limit": FULL,
+                "quantized_only": impossible("it runs graphs of every dtype"),
+            },
+        )
+
+    def enumerate(self) -> int:
+        """Return 1: the host."""
+        return 1
+
+    def info(self, index: int) -> Info:
+        """Return the reference's description; every dtype and op is full."""
+        return self._info
+
+    def table(self, index: int) -> Mapping[str, Callable[..., Any]]:
+        """Return the references of the op table; rows added later are picked up."""
+        if self._rows != len(TABLE):
+            self._table = {n: r.reference for n, r in TABLE.items() if r.reference is not None}
+            self._rows = len(TABLE)
+        return self._table
+
+    def reserve(self, index: int, nbytes: int) -> None:
+        """Raise OutOfMemoryError when the limit would be passed."""
+        memory = self._memory
+        total = memory.in_use + nbytes
+        if memory.limit is not None and total > memory.limit:
+            raise OutOfMemoryError(
+                f"{self.name}:{index} needs {nbytes} bytes, {memory.in_use} of its limit "
+                f"{memory.limit} are in use; free tensors or raise the limit with "
+                f"calor.set_memory_limit"
+            )
+        memory.peak = max(memory.peak, total)
+
+    def enter(self, index: int, given: Any, spec: Spec) -> Array:
+        """Return a buffer's array, or a host number as an array of the spec's dtype."""
+        if type(given) is NumpyBuffer:
+            return given.array
+        return np.asarray(given, spec.dtype.numpy)
+
+    def own(self, index: int, value: Any, taken: Sequence[Any]) -> Array:
+        """Return the array itself when it is fresh and dense, else a copy."""
+        if not isinstance(value, np.ndarray):
+            value = np.asarray(value)
+        root = _root(value)
+        if (
+            not value.flags.c_contiguous
+            or root.nbytes != value.nbytes
+            or not root.flags.owndata
+            or not root.flags.writeable
+            or any(_root(other) is root for other in taken)
+        ):
+            return value.copy(order="C")
+        return value
+
+    def leave(self, index: int, value: Array, spec: Spec, into: Buffer | None) -> Buffer:
+        """Wrap the array, or copy it into the given buffer."""
+        if into is None:
+            return NumpyBuffer(value, self._memory)
+        assert type(into) is NumpyBuffer
+        into.array[...] = value
+        return into
+
+    def upload(self, index: int, array: Array) -> Buffer:
+        """Copy a host array."""
+        self.reserve(index, array.nbytes)
+        return NumpyBuffer(np.array(array, order="C", copy=True), self._memory)
+
+    def adopt(self, index: int, array: Array) -> Buffer:
+        """Share a host array's memory."""
+        return NumpyBuffer(array, self._memory)
+
+    def download(self, index: int, buffer: Any, spec: Spec) -> Array:
+        """Return a read-only view of the buffer."""
+        view: Array = buffer.array.view()
+        view.flags.writeable = False
+        return view
+
+    def copy(self, index: int, buffer: Any, spec: Spec, target: int) -> Buffer:
+        """Copy a buffer."""
+        return self.upload(target, buffer.array)
+
+    def synchronize(self, index: int) -> None:
+        """Return at once: every call is finished when it returns."""
+
+    def memory(self, index: int) -> MemoryFigures:
+        """Return the counts of the host device."""
+        memory = self._memory
+        return MemoryFigures(memory.in_use, memory.peak, memory.limit)
+
+    def set_memory_limit(self, index: int, limit: int | None) -> None:
+        """Set the limit that ``reserve`` enforces."""
+        self._memory.limit = limit
+
+    def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
+        """Return NumPy's capsule of the buffer's array."""
+        return buffer.array.__dlpack__(**options)
+
+
+def _root(array: Array) -> Array:
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    return base

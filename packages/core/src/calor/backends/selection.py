@@ -1,0 +1,82 @@
+"""Which device new tensors are made on.
+
+The innermost ``with calor.device(...)``, then CALOR_DEVICE, then ``cpu`` if that plugin is
+installed, then the numpy reference with one warning.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+from calor.backends.device import Device, get_device
+from calor.config import config
+from calor.graph.trace import local as recording
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.devices: list[Device] = []
+
+
+_stack = _Stack()
+_default: Device | None = None
+
+
+def as_device(device: Any) -> Device:
+    """Return the Device for a Device or its name."""
+    return device if type(device) is Device else get_device(device)
+
+
+def current_device() -> Device:
+    """Return the device on which new tensors are made in this thread."""
+    if _stack.devices:
+        return _stack.devices[-1]
+    if recording.jit:
+        return recording.jit[-1].device
+    global _default
+    if _default is None:
+        _default = _choose()
+    return _default
+
+
+def reset_default() -> None:
+    """Forget the process's default device, so that it is chosen again (after a plugin change)."""
+    global _default
+    _default = None
+
+
+def _choose() -> Device:
+    if config.device is not None:
+        return get_device(config.device)
+    from calor.plugins.discovery import installed
+
+    if "cpu" in installed():
+        return get_device("cpu")
+    warnings.warn(
+        "calor computes on its NumPy reference backend, which is exact and slow; "
+        "install a device plugin, or set CALOR_DEVICE=numpy to choose the reference",
+        stacklevel=2,
+    )
+    return get_device("numpy")
+
+
+class on_device:  # noqa: N801 - used as a statement: with calor.device("cuda:1")
+    """Context in which new tensors are made on a device, given as a Device or by name.
+
+    >>> import calor
+    >>> with calor.device("numpy"):
+    ...     calor.zeros(2).device
+    device('numpy:0')
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.device = as_device(device)
+
+    def __enter__(self) -> Device:
+        _stack.devices.append(self.device)
+        return self.device
+
+    def __exit__(self, *error: object) -> None:
+        _stack.devices.pop()

@@ -1,0 +1,42 @@
+"""Settings read once from the environment; tests change the attributes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+
+def _flag(name: str, default: bool) -> bool:
+    text = os.environ.get(name)
+    return default if text is None else text.strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name}={text!r} is not a whole number") from None
+
+
+@dataclass(slots=True)
+class Config:
+    """The process's settings.
+
+    ``jit``: CALOR_JIT=0 runs jitted functions as plain Python. ``eager``: CALOR_EAGER=1 computes
+    each op when it is recorded. ``debug``: CALOR_DEBUG=1 keeps the user's line with each op.
+    ``device``: CALOR_DEVICE names the default device. ``trace_nodes`` and ``trace_bytes`` bound the
+    pending trace.
+    """
+
+    jit: bool = field(default_factory=lambda: _flag("CALOR_JIT", True))
+    eager: bool = field(default_factory=lambda: _flag("CALOR_EAGER", False))
+    debug: bool = field(default_factory=lambda: _flag("CALOR_DEBUG", False))
+    device: str | None = field(default_factory=lambda: os.environ.get("CALOR_DEVICE"))
+    trace_nodes: int = field(default_factory=lambda: _number("CALOR_TRACE_NODES", 2048))
+    trace_bytes: int = field(default_factory=lambda: _number("CALOR_TRACE_BYTES", 1 << 30))
+
+
+config = Config()

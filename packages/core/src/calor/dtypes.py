@@ -1,0 +1,245 @@
+"""Element types and the promotion lattice.
+
+Requirements: identity comparison must be enough on hot paths (one object per type); promotion is
+the Python Array API standard's table (2024.12), PyTorch's where the standard leaves it open
+(integer with floating gives the floating type), and an error where neither defines a result.
+float8 types are storage: they can be moved, cast and stored, and arithmetic on them is an error
+that says to cast.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import ml_dtypes
+import numpy as np
+
+from calor.errors import DTypeError
+
+Kind = Literal["bool", "int", "uint", "float", "complex", "storage"]
+
+
+class DType:
+    """An element type of a tensor.
+
+    Attributes: ``name``, ``kind``, ``itemsize`` in bytes and ``numpy``, the host's type.
+
+    >>> import calor
+    >>> calor.float32.itemsize, calor.float32.kind
+    (4, 'float')
+    """
+
+    __slots__ = ("index", "itemsize", "kind", "name", "numpy")
+
+    def __init__(self, name: str, kind: Kind, host: Any, index: int) -> None:
+        self.name: Final = name
+        self.kind: Final[Kind] = kind
+        self.numpy: Final[np.dtype[Any]] = np.dtype(host)
+        self.itemsize: Final = self.numpy.itemsize
+        self.index: Final = index
+
+    def __repr__(self) -> str:
+        return f"calor.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_by_name, (self.name,))
+
+    @property
+    def is_floating(self) -> bool:
+        """True for real floating types, float8 storage included."""
+        return self.kind == "float" or self.kind == "storage"
+
+    @property
+    def is_complex(self) -> bool:
+        """True for complex64 and complex128."""
+        return self.kind == "complex"
+
+    @property
+    def is_inexact(self) -> bool:
+        """True for the types that gradients flow through: floating and complex."""
+        return self.kind == "float" or self.kind == "complex"
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers; bool is not one."""
+        return self.kind == "int" or self.kind == "uint"
+
+
+_TABLE: list[tuple[str, Kind, Any]] = [
+    ("bool", "bool", np.bool_),
+    ("int8", "int", np.int8),
+    ("int16", "int", np.int16),
+    ("int32", "int", np.int32),
+    ("int64", "int", np.int64),
+    ("uint8", "uint", np.uint8),
+    ("uint16", "uint", np.uint16),
+    ("uint32", "uint", np.uint32),
+    ("uint64", "uint", np.uint64),
+    ("float16", "float", np.float16),
+    ("bfloat16", "float", ml_dtypes.bfloat16),
+    ("float32", "float", np.float32),
+    ("float64", "float", np.float64),
+    ("complex64", "complex", np.complex64),
+    ("complex128", "complex", np.complex128),
+    ("float8_e4m3fn", "storage", ml_dtypes.float8_e4m3fn),
+    ("float8_e5m2", "storage", ml_dtypes.float8_e5m2),
+]
+
+ALL: Final[tuple[DType, ...]] = tuple(
+    DType(name, kind, host, index) for index, (name, kind, host) in enumerate(_TABLE)
+)
+(
+    bool_,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    float16,
+    bfloat16,
+    float32,
+    float64,
+    complex64,
+    complex128,
+    float8_e4m3fn,
+    float8_e5m2,
+) = ALL
+
+_NAMES: Final[dict[str, DType]] = {t.name: t for t in ALL} | {"bool_": bool_}
+_HOST: Final[dict[np.dtype[Any], DType]] = {t.numpy: t for t in ALL}
+_PYTHON: Final[dict[type, DType]] = {
+    bool: bool_,
+    int: int64,
+    float: float32,
+    complex: complex64,
+}
+
+DEFAULT_FLOAT: Final = float32
+DEFAULT_INT: Final = int64
+DEFAULT_COMPLEX: Final = complex64
+
+
+def _by_name(name: str) -> DType:
+    return _NAMES[name]
+
+
+def as_dtype(value: Any) -> DType:
+    """Return the DType for a calor dtype, its name, a NumPy dtype, or a Python number type.
+
+    Raises DTypeError when there is none.
+
+    >>> import calor
+    >>> calor.dtypes.as_dtype("bfloat16")
+    calor.bfloat16
+    """
+    if type(value) is DType:
+        return value
+    found: DType | None = None
+    if isinstance(value, str):
+        found = _NAMES.get(value)
+    elif isinstance(value, type) and value in _PYTHON:
+        found = _PYTHON[value]
+    if found is None:
+        try:
+            found = _HOST.get(np.dtype(value).newbyteorder("="))
+        except TypeError:
+            found = None
+    if found is None:
+        known = ", ".join(t.name for t in ALL)
+        raise DTypeError(f"{value!r} is not a dtype that calor knows; it has {known}")
+    return found
+
+
+_WIDTH = {t: t.itemsize for t in ALL}
+_SIGNED = {1: int8, 2: int16, 4: int32, 8: int64}
+
+
+def _promote(a: DType, b: DType) -> DType | None:
+    if a is b:
+        return a
+    if a.kind == "storage" or b.kind == "storage":
+        return None
+    if a.kind == "bool":
+        return b
+    if b.kind == "bool":
+        return a
+    if a.kind == b.kind:
+        if {a, b} == {float16, bfloat16}:
+            return float32
+        return a if a.itemsize > b.itemsize else b
+    kinds = {a.kind, b.kind}
+    if kinds == {"int", "uint"}:
+        signed, unsigned = (a, b) if a.kind == "int" else (b, a)
+        if signed.itemsize > unsigned.itemsize:
+            return signed
+        return _SIGNED.get(unsigned.itemsize * 2)
+    if "complex" in kinds:
+        number, other = (a, b) if a.kind == "complex" else (b, a)
+        return complex128 if other is float64 else number
+    return a if a.kind == "float" else b
+
+
+_PROMOTED: Final[dict[tuple[DType, DType], DType | None]] = {
+    (a, b): _promote(a, b) for a in ALL for b in ALL
+}
+
+
+def promote(a: DType, b: DType) -> DType:
+    """Return the common type of two dtypes.
+
+    Raises DTypeError when there is none (uint64 with a signed integer, float8 with anything else).
+
+    >>> import calor
+    >>> calor.dtypes.promote(calor.int32, calor.float16)
+    calor.float16
+    """
+    result = _PROMOTED[a, b]
+    if result is None:
+        raise DTypeError(
+            f"{a.name} and {b.name} have no common type; cast one of them first, "
+            f"for example x.astype(calor.float32)"
+        )
+    return result
+
+
+_RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "storage": 2, "complex": 3}
+_COMPLEX_OF = {float16: complex64, bfloat16: complex64, float32: complex64, float64: complex128}
+_REAL_OF = {complex64: float32, complex128: float64}
+
+
+def promote_weak(strong: DType, weak: DType) -> DType:
+    """Return the type of an operation between a tensor of ``strong`` and a weak number.
+
+    The number takes the tensor's type when it is of the same or a lower category (bool, integer,
+    real, complex); otherwise it brings the default type of its own category, as in PyTorch.
+    """
+    if strong.kind == "storage":
+        return promote(strong, weak)
+    if _RANK[weak.kind] <= _RANK[strong.kind]:
+        return strong
+    if weak.kind == "complex":
+        return _COMPLEX_OF.get(strong, DEFAULT_COMPLEX)
+    return DEFAULT_FLOAT if weak.kind == "float" else DEFAULT_INT
+
+
+def real_of(dtype: DType) -> DType:
+    """Return the type of the real part of a complex type; other types are returned as they are."""
+    return _REAL_OF.get(dtype, dtype)
+
+
+def complex_of(dtype: DType) -> DType:
+    """Return the complex type whose parts have the given floating type."""
+    return dtype if dtype.kind == "complex" else _COMPLEX_OF[dtype]
+
+
+def float_of(dtype: DType) -> DType:
+    """Return the type itself when inexact, else the default floating type (integer to float)."""
+    if dtype.kind == "storage":
+        raise DTypeError(f"{dtype.name} is a storage type; cast first: x.astype(calor.float32)")
+    return dtype if dtype.is_inexact else DEFAULT_FLOAT

@@ -1,0 +1,77 @@
+"""Typed errors. Each says what was wrong and what to do next.
+
+An error of ours is also the built-in that users of NumPy and PyTorch expect (a shape error is a
+``ValueError``), so existing ``except`` clauses keep working.
+"""
+
+from __future__ import annotations
+
+
+class CalorError(Exception):
+    """Root of every error that calor raises on purpose."""
+
+
+class ShapeError(CalorError, ValueError):
+    """Shapes, axes or sizes do not fit the operation."""
+
+
+class DTypeError(CalorError, TypeError):
+    """An element type does not fit the operation, or two types have no common type."""
+
+
+class ArgumentError(CalorError, ValueError):
+    """An argument has a value that the operation does not accept."""
+
+
+class IndexingError(CalorError, IndexError):
+    """An index is out of range or of a kind that cannot index a tensor."""
+
+
+class GradientError(CalorError, RuntimeError):
+    """A gradient was asked for where there is none, with the reason."""
+
+
+class TraceError(CalorError, RuntimeError):
+    """A function being traced did something that only concrete values allow."""
+
+
+class GraphError(CalorError, ValueError):
+    """A graph or a graph file breaks a rule of the graph's grammar."""
+
+
+class PluginError(CalorError, ImportError):
+    """A plugin is missing, failed to load, or speaks another version of the plugin API."""
+
+
+class DeviceError(CalorError, RuntimeError):
+    """A device could not do what it was asked to; ``op`` names the operation where it is known."""
+
+    def __init__(self, message: str, *, op: str | None = None, line: str | None = None) -> None:
+        self.op = op
+        self.line = line
+        parts = [message]
+        if op is not None:
+            parts.append(f"in op {op!r}")
+        if line is not None:
+            parts.append(f"recorded at {line}")
+        super().__init__("; ".join(parts))
+
+
+class OutOfMemoryError(DeviceError, MemoryError):
+    """The device has less free memory than the plan or upload needs; live tensors are intact."""
+
+
+class CompileError(DeviceError):
+    """The device's compiler refused a graph or a kernel."""
+
+
+class DeviceLostError(DeviceError):
+    """The device stopped answering; its buffers are gone."""
+
+
+class UnsupportedError(DeviceError, NotImplementedError):
+    """The device declares that it cannot run this op or dtype, with its reason."""
+
+
+class NonFiniteWarning(UserWarning):
+    """A training quantity became NaN or infinite."""

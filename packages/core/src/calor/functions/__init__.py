@@ -1,0 +1,1 @@
+"""The public functions on tensors, by theme; ``calor`` re-exports them."""

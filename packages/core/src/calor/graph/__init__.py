@@ -1,0 +1,1 @@
+"""The one intermediate form, and the passes over it."""

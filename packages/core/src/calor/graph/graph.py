@@ -1,0 +1,184 @@
+"""The Graph: the one intermediate form of calor.
+
+A graph is a straight list of nodes in an order in which each operand is computed before its use.
+Values are numbered: the inputs first, then the outputs of each node in turn. Graphs are immutable;
+a pass builds a new one with :class:`Builder`. A graph may be an attribute of a node (the branches
+of control flow), so it is hashable by its structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from calor.errors import GraphError
+from calor.ops.base import Op, signature
+from calor.specs import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation: ``inputs`` and ``outputs`` are value numbers of the graph that holds it."""
+
+    op: Op
+    inputs: tuple[int, ...]
+    attributes: Mapping[str, Any]
+    outputs: tuple[int, ...]
+
+
+class Graph:
+    """A function from input values to output values, as a list of nodes.
+
+    Attributes: ``specs`` (of every value, by number), ``inputs`` (value numbers, 0 … n−1), ``host``
+    (the inputs that are host numbers or small host arrays handed over at each call), ``nodes``,
+    ``outputs`` (value numbers).
+
+    >>> import calor
+    >>> graph = calor.trace(lambda x: x * 2 + 1, calor.ones((2, 3)))
+    >>> [node.op.name for node in graph.nodes][-1]
+    'add'
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        host: Iterable[int],
+        nodes: Sequence[Node],
+        outputs: Sequence[int],
+        input_count: int,
+    ) -> None:
+        self.specs = tuple(specs)
+        self.inputs = tuple(range(input_count))
+        self.host = frozenset(host)
+        self.nodes = tuple(nodes)
+        self.outputs = tuple(outputs)
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """A hashable value that is equal for graphs of equal structure."""
+        return (
+            tuple(self.specs[i] for i in self.inputs),
+            tuple(sorted(self.host)),
+            tuple((n.op, n.inputs, tuple(sorted(n.attributes.items()))) for n in self.nodes),
+            self.outputs,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and self.key == other.key
+
+    def __repr__(self) -> str:
+        return f"<Graph {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
+
+    @property
+    def input_specs(self) -> tuple[Spec, ...]:
+        """Specs of the inputs, in order."""
+        return tuple(self.specs[i] for i in self.inputs)
+
+    @property
+    def output_specs(self) -> tuple[Spec, ...]:
+        """Specs of the outputs, in order."""
+        return tuple(self.specs[i] for i in self.outputs)
+
+    def last_uses(self) -> list[tuple[int, ...]]:
+        """For each node, the values that nothing reads after it (outputs and inputs excluded)."""
+        keep = set(self.outputs) | set(self.inputs)
+        seen: set[int] = set()
+        result: list[tuple[int, ...]] = []
+        for node in reversed(self.nodes):
+            ends = [v for v in (*node.inputs, *node.outputs) if v not in seen and v not in keep]
+            ends = list(dict.fromkeys(ends))
+            seen.update(ends)
+            result.append(tuple(ends))
+        result.reverse()
+        return result
+
+    def text(self) -> str:
+        """Return the graph as readable text, one node a line."""
+        from calor.graph.text import graph_text
+
+        return graph_text(self)
+
+
+class Builder:
+    """Builds a graph node by node; each method returns value numbers of the new graph."""
+
+    def __init__(self) -> None:
+        self.specs: list[Spec] = []
+        self.nodes: list[Node] = []
+        self.host: set[int] = set()
+        self.input_count = 0
+
+    def input(self, spec: Spec, host: bool = False) -> int:
+        """Add an input; all inputs come before the first node."""
+        if self.nodes:
+            raise GraphError("inputs of a graph come before its first node")
+        number = len(self.specs)
+        self.specs.append(spec)
+        if host:
+            self.host.add(number)
+        self.input_count += 1
+        return number
+
+    def add(
+        self,
+        op: Op,
+        inputs: Sequence[int],
+        attributes: Mapping[str, Any] | None = None,
+        outputs: Sequence[Spec] | None = None,
+    ) -> tuple[int, ...]:
+        """Add a node and return the numbers of its outputs; specs come from the op's rule."""
+        attributes = dict(attributes or {})
+        if outputs is None:
+            outputs = signature(op, tuple(self.specs[i] for i in inputs), attributes).outputs
+        first = len(self.specs)
+        self.specs.extend(outputs)
+        numbers = tuple(range(first, first + len(outputs)))
+        self.nodes.append(Node(op, tuple(inputs), attributes, numbers))
+        return numbers
+
+    def inline(self, graph: Graph, arguments: Sequence[int]) -> tuple[int, ...]:
+        """Add the nodes of another graph with its inputs replaced; return its outputs."""
+        if len(arguments) != len(graph.inputs):
+            raise GraphError(f"{graph!r} takes {len(graph.inputs)} inputs, not {len(arguments)}")
+        numbers = dict(zip(graph.inputs, arguments, strict=True))
+        for node in graph.nodes:
+            made = self.add(
+                node.op,
+                [numbers[i] for i in node.inputs],
+                node.attributes,
+                [graph.specs[o] for o in node.outputs],
+            )
+            numbers.update(zip(node.outputs, made, strict=True))
+        return tuple(numbers[o] for o in graph.outputs)
+
+    def build(self, outputs: Sequence[int]) -> Graph:
+        """Return the finished graph."""
+        return Graph(self.specs, self.host, self.nodes, outputs, self.input_count)
+
+
+def prune(graph: Graph) -> Graph:
+    """Return the graph without the nodes that no output needs; inputs stay, used or not."""
+    needed = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(o in needed for o in node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    if len(kept) == len(graph.nodes):
+        return graph
+    builder = Builder()
+    numbers = {i: builder.input(graph.specs[i], i in graph.host) for i in graph.inputs}
+    for node in reversed(kept):
+        made = builder.add(
+            node.op,
+            [numbers[i] for i in node.inputs],
+            node.attributes,
+            [graph.specs[o] for o in node.outputs],
+        )
+        numbers.update(zip(node.outputs, made, strict=True))
+    return builder.build([numbers[o] for o in graph.outputs])

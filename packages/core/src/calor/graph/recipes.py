@@ -1,0 +1,106 @@
+"""Recipes: how operands of an elementwise op are brought to one dtype and shape.
+
+Below the Tensor API nothing broadcasts or promotes; a recipe holds the explicit ``cast`` and
+``expand`` nodes for one combination of operand specs, worked out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calor import dtypes
+from calor.config import config
+from calor.errors import DTypeError, ShapeError
+from calor.ops.base import Op, Signature, find, signature
+from calor.specs import Spec, spec
+
+
+class Recipe:
+    """How one call of an op at the Tensor level is recorded: casts and expands, then the op."""
+
+    __slots__ = ("cost", "number", "out", "plain", "prologues", "signature")
+
+    def __init__(self, sig: Signature, prologues: tuple[tuple[Signature, ...], ...]) -> None:
+        self.signature = sig
+        self.number = sig.number
+        self.out = sig.outputs[0]
+        self.prologues = prologues
+        self.plain = not any(prologues)
+        self.cost = cost_of(sig)
+
+
+def cost_of(sig: Signature) -> int:
+    """Return how much of the trace's room a node uses: one, and more for large outputs."""
+    share = max(1, config.trace_bytes // config.trace_nodes)
+    return 1 + sum(s.nbytes for s in sig.outputs) // share
+
+
+def elementwise_recipe(row: Op, specs: tuple[Spec, ...]) -> Recipe:
+    """Return how to bring operands to a common dtype and shape, and the op's signature."""
+    dtype = common_dtype(row, specs)
+    shape = broadcast_shapes(row.name, specs)
+    weak = all(s.weak for s in specs)
+    prologues = []
+    targets = []
+    for i, s in enumerate(specs):
+        steps: list[Signature] = []
+        wanted = s.dtype if row.name == "where" and i == 0 else dtype
+        if s.dtype is not wanted:
+            cast = signature(find("cast"), (s,), {"dtype": wanted})
+            steps.append(cast)
+            s = cast.outputs[0]
+        if s.shape != shape:
+            expand = signature(find("expand"), (s,), {"shape": shape})
+            steps.append(expand)
+            s = expand.outputs[0]
+        prologues.append(tuple(steps))
+        targets.append(s)
+    sig = signature(row, tuple(targets), {})
+    recipe = Recipe(sig, tuple(prologues))
+    if weak and not recipe.out.weak and recipe.out.dtype is dtype:
+        recipe.out = spec(recipe.out.shape, recipe.out.dtype, True)
+    return recipe
+
+
+def common_dtype(row: Op, specs: Sequence[Spec]) -> dtypes.DType:
+    """Return the dtype in which an elementwise op computes for these operands."""
+    specs = specs[1:] if row.name == "where" else specs
+    strong = [s.dtype for s in specs if not s.weak]
+    weak = [s.dtype for s in specs if s.weak]
+    try:
+        result = None
+        for t in strong:
+            result = t if result is None else dtypes.promote(result, t)
+        for t in weak:
+            if result is None:
+                result = t
+            elif not strong:
+                result = dtypes.promote(result, t)
+            else:
+                result = dtypes.promote_weak(result, t)
+    except DTypeError as error:
+        raise DTypeError(f"{row.name}: {error}") from None
+    assert result is not None
+    if row.promotion == "float" and not result.is_inexact:
+        result = dtypes.float_of(result)
+    return result
+
+
+def broadcast_shapes(name: str, specs: Sequence[Spec]) -> tuple[int, ...]:
+    """Return the common shape; ShapeError shows all shapes when there is none."""
+    first = specs[0].shape
+    if all(s.shape == first for s in specs):
+        return first
+    ndim = max(s.ndim for s in specs)
+    result = [1] * ndim
+    for s in specs:
+        for i, size in enumerate(s.shape, ndim - s.ndim):
+            if size != 1:
+                if result[i] not in (1, size):
+                    shapes = " and ".join(str(t.shape) for t in specs)
+                    raise ShapeError(
+                        f"{name}: shapes {shapes} do not broadcast; sizes of each axis, counted "
+                        f"from the last, must be equal or 1"
+                    )
+                result[i] = size
+    return tuple(result)

@@ -1,0 +1,350 @@
+"""The pending trace: values, the list of codes that is a plan's key, and its flush.
+
+Requirements: nodes of one thread and device form one linear trace. A node is three or four
+integers: the number of its signature and the distance to each operand. The list of these integers,
+with the positions of the values that somebody still holds, is the key of the plan; Python numbers
+are inputs, never part of it. Which values are still held is read from reference counts when the
+trace is flushed, so recording an op costs no weak reference.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from calor.config import config
+from calor.errors import DeviceError, TraceError
+from calor.graph.graph import Builder, Graph, prune
+from calor.ops.base import SIGNATURES, Signature, op, signature
+from calor.specs import Spec
+
+if TYPE_CHECKING:
+    from calor.backends.device import Device
+
+_new = object.__new__
+_getrefcount = sys.getrefcount
+# What getrefcount reports for an object that only one list holds; asked of this interpreter.
+_ALONE: Final = next(map(_getrefcount, [object()]))
+# How many ops in a row make the place of a cut recognisable.
+_CONTEXT: Final = 4
+
+
+class Value:
+    """One computed or pending array. Immutable in meaning; tensors are handles on values."""
+
+    __slots__ = ("__weakref__", "buffer", "device", "position", "spec", "trace")
+
+    spec: Spec
+    device: Device
+    trace: Trace | None
+    position: int
+    buffer: Any
+
+
+class Poison:
+    """Stands where a buffer would be when the plan that should have made it failed."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def ready(spec_: Spec, device: Device, buffer: Any) -> Value:
+    """Return a value that is already computed."""
+    value: Value = _new(Value)
+    value.spec = spec_
+    value.device = device
+    value.trace = None
+    value.position = 0
+    value.buffer = buffer
+    return value
+
+
+class Handle:
+    """What a Tensor is to the recorder: a mutable reference to a value and its gradient record."""
+
+    __slots__ = ("__weakref__", "_grad", "_record", "_value")
+
+    _value: Value
+    _record: Any
+    _grad: Any
+
+
+# The Tensor class; its module sets it, so that the recorder does not import what imports it.
+tensor_type: type[Handle] = Handle
+
+
+def wrap(value: Value, record: Any = None) -> Any:
+    """Return a new tensor on a value."""
+    tensor = _new(tensor_type)
+    tensor._value = value
+    tensor._record = record
+    tensor._grad = None
+    return tensor
+
+
+INPUT: Final = op("input", lambda *, spec, host: spec, None, no_gradient="an input is a leaf")
+_LEAVES: dict[tuple[Spec, bool], int] = {}
+
+
+def leaf_number(spec_: Spec, host: bool) -> int:
+    number = _LEAVES.get((spec_, host))
+    if number is None:
+        number = signature(INPUT, (), {"spec": spec_, "host": host}).number
+        _LEAVES[spec_, host] = number
+    return number
+
+
+class Trace:
+    """The pending nodes of one thread on one device."""
+
+    __slots__ = (
+        "codes",
+        "count",
+        "cuts",
+        "device",
+        "inputs",
+        "leaves",
+        "lines",
+        "room",
+        "tail",
+        "thread",
+        "values",
+    )
+
+    jit = False
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.thread = threading.get_ident()
+        self.cuts: set[tuple[int, ...]] = set()
+        self.reset()
+
+    def reset(self) -> None:
+        """Start empty; the lists are new, so that another thread's snapshot stays whole."""
+        self.codes: list[int] = []
+        self.inputs: list[Any] = []
+        self.leaves: dict[Value, int] = {}
+        self.values: list[Value] = []
+        self.lines: dict[int, str] = {}
+        self.tail: list[int] = []
+        self.count = 0
+        self.room = -1 if config.eager or config.debug else config.trace_nodes
+
+    def attach(self, handle: Handle) -> int:
+        """Return the position of an operand that is not pending here, adding it as an input."""
+        value = handle._value
+        found = self.leaves.get(value)
+        if found is not None:
+            return found
+        if value.device is not self.device:
+            raise DeviceError(
+                f"operands are on {self.device.name} and {value.device.name}; "
+                f'move one of them: x.to("{self.device.name}")'
+            )
+        if value.buffer is None:
+            materialize(value)
+        return self.add_input(value, value.spec, False)
+
+    def add_input(self, given: Any, spec_: Spec, host: bool) -> int:
+        """Append an input node and return its position."""
+        self.codes.append(leaf_number(spec_, host))
+        self.inputs.append(given)
+        position = self.count
+        self.count = position + 1
+        if not host:
+            self.leaves[given] = position
+        return position
+
+    def overflow(self, number: int) -> None:
+        """Called after each op once the room is used up: eager mode, debug lines, size limits.
+
+        A flush by limit cuts where the same few ops stood at an earlier cut, so that a loop
+        settles on the few plans that its own repetition meets again.
+        """
+        if config.debug:
+            from calor.graph.lines import user_line
+
+            self.lines[self.count - 1] = user_line()
+        if config.eager:
+            flush(self)
+            return
+        if config.debug and self.count < config.trace_nodes:
+            return
+        tail = self.tail
+        tail.append(number)
+        if len(tail) < _CONTEXT:
+            return
+        context = tuple(tail[-_CONTEXT:])
+        if context in self.cuts:
+            flush(self)
+        elif -self.room > config.trace_nodes:
+            self.cuts.add(context)
+            flush(self)
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.trace: Any = _NOWHERE
+        self.traces: dict[Device, Trace] = {}
+        self.jit: list[Trace] = []
+        self.grad_enabled = True
+
+
+class _Nowhere:
+    """The trace of a thread that has recorded nothing; no value's device is its device."""
+
+    device = None
+    jit = False
+
+
+_NOWHERE = _Nowhere()
+local = _Local()
+
+
+def trace_on(device: Device) -> Trace:
+    """Return this thread's trace on a device, and make it the current one."""
+    if local.jit:
+        current = local.jit[-1]
+        if current.device is not device:
+            raise TraceError(
+                f"a function traced for {current.device.name} used a tensor on {device.name}; "
+                f"move it before the call: x.to({current.device.name!r})"
+            )
+        return current
+    trace = local.traces.get(device)
+    if trace is None:
+        trace = local.traces[device] = Trace(device)
+    local.trace = trace
+    return trace
+
+
+def pending(trace: Trace, spec_: Spec, position: int) -> Value:
+    """Return a new value of the trace, made by the node at ``position``."""
+    value: Value = _new(Value)
+    value.spec = spec_
+    value.device = trace.device
+    value.trace = trace
+    value.position = position
+    value.buffer = None
+    trace.values.append(value)
+    return value
+
+
+def decode(codes: Sequence[int], outputs: Sequence[int]) -> Graph:
+    """Return the graph of a trace's codes, its outputs given by position."""
+    builder = Builder()
+    entries: list[tuple[Signature, int, Sequence[int]]] = []
+    numbers: dict[int, int] = {}
+    position = index = 0
+    while index < len(codes):
+        sig = SIGNATURES[codes[index]]
+        arity = len(sig.inputs)
+        entries.append((sig, position, codes[index + 1 : index + 1 + arity]))
+        if sig.op is INPUT:
+            numbers[position] = builder.input(sig.outputs[0], sig.attributes["host"])
+        index += 1 + arity
+        position += len(sig.outputs)
+    for sig, position, distances in entries:
+        if sig.op is INPUT:
+            continue
+        operands = [numbers[position - d] for d in distances]
+        made = builder.add(sig.op, operands, sig.attributes, sig.outputs)
+        numbers.update(zip(range(position, position + len(made)), made, strict=True))
+    return prune(builder.build([numbers[p] for p in outputs]))
+
+
+def flush(trace: Trace) -> None:
+    """Compute every pending value that somebody holds, and empty the trace."""
+    values = trace.values
+    live = [v for v, n in zip(values, map(_getrefcount, values), strict=True) if n > _ALONE]
+    if live:
+        codes = trace.codes
+        positions = [v.position for v in live]
+        key = (tuple(codes), tuple(positions))
+        inputs = [v.buffer if type(v) is Value else v for v in trace.inputs]
+        device = trace.device
+        plan = device.plans.get(key)
+        try:
+            if plan is None:
+                plan = device.plan(key, lambda: decode(codes, positions))
+            buffers = plan(inputs)
+        except Exception as error:
+            _flush_one_by_one(trace, live, inputs, error)
+            trace.reset()
+            return
+        for value, buffer in zip(live, buffers, strict=True):
+            value.buffer = buffer
+            value.trace = None
+    trace.reset()
+
+
+def _flush_one_by_one(trace: Trace, live: list[Value], inputs: list[Any], error: Exception) -> None:
+    """After a failed plan, compute its outputs separately; those that fail alone are poisoned."""
+    for value in live:
+        codes, position = trace.codes, value.position
+        try:
+            if len(live) == 1:
+                raise error
+            graph = decode(codes, [position])
+            from calor.graph.partition import compile_graph
+
+            value.buffer = compile_graph(trace.device, graph)(inputs)[0]
+        except Exception as failure:
+            value.buffer = Poison(failure)
+        value.trace = None
+
+
+def materialize(value: Value) -> Any:
+    """Return the buffer of a value, computing what is pending; raises what its plan raised."""
+    buffer = value.buffer
+    if buffer is None:
+        trace = value.trace
+        if trace is None:
+            # Another thread finished the flush between the two reads.
+            return materialize(value)
+        if trace.jit:
+            trace.look()
+        if trace.thread == threading.get_ident():
+            flush(trace)
+        else:
+            _compute_elsewhere(trace, value)
+        buffer = value.buffer
+    if type(buffer) is Poison:
+        raise buffer.error
+    return buffer
+
+
+def _compute_elsewhere(trace: Trace, value: Value) -> None:
+    """Compute one value that is pending in another thread, from a snapshot of its trace.
+
+    The owner records without a lock and only appends, so the prefix up to the value is whole; the
+    owner's own flush computes it again when it still needs it.
+    """
+    codes, inputs = trace.codes, trace.inputs
+    if value.buffer is not None:
+        return
+    graph = decode(_prefix(codes, value.position), [value.position])
+    given = [v.buffer if type(v) is Value else v for v in inputs[: len(graph.inputs)]]
+    plan = value.device.plan(("elsewhere", graph.key), lambda: graph)
+    value.buffer = plan(given)[0]
+
+
+def _prefix(codes: Sequence[int], last: int) -> list[int]:
+    """Return the codes of the nodes up to the one that makes position ``last``."""
+    position = index = 0
+    while position <= last:
+        sig = SIGNATURES[codes[index]]
+        index += 1 + len(sig.inputs)
+        position += len(sig.outputs)
+    return list(codes[:index])
+
+
+def flush_all(device: Device | None = None) -> None:
+    """Flush this thread's pending traces, of one device or of all."""
+    for trace in list(local.traces.values()):
+        if (device is None or trace.device is device) and trace.values:
+            flush(trace)

@@ -1,0 +1,1 @@
+"""The closed table of primitive operations, and the composites written in them."""

@@ -1,0 +1,267 @@
+"""What an operation is: one row of the op table, and the interned signatures that traces refer to.
+
+Requirements: a primitive is one row (name, rule, reference, gradient, residuals), so that the
+reference backend, autograd, the test rows and a vendor's coverage table all read the same line.
+Rules are the only place that rejects input. No row broadcasts or promotes: that happens above, as
+explicit ``expand`` and ``cast`` nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from calor.errors import ArgumentError
+from calor.specs import Spec
+
+Rule = Callable[..., Any]
+Promotion = Literal["same", "float", "none"]
+
+
+class Op:
+    """One row of the op table.
+
+    Attributes
+    ----------
+    name: the op's name; ops of other packages are prefixed, ``"acme.fused_norm"``.
+    rule: specs and attributes to the output Spec, or a tuple of Specs for several outputs.
+    reference: the NumPy meaning, arrays and attributes to an array (or a tuple of arrays).
+    vjp: per operand a function ``(g, y, *x, **attributes) -> gradient``, or one function that
+        returns the list of all of them. Written in ops, so gradients of any order exist.
+    saves: which residuals each vjp reads: a string of ``"y"`` and operand digits, one string per
+        operand function. An operand that is not saved reaches the vjp as its Spec.
+    jvp: ``(tangents, y, *x, **attributes) -> tangent`` where the transpose of the vjp is no road.
+    no_gradient: why the op has no gradient, when it has none.
+    decompose: for a kept composite, the function of tensors that defines it in smaller ops.
+    promotion: how operands of an elementwise op meet: "same" common type, "float" the same with
+        integers made floating, "none" for ops that are not elementwise.
+    since: the first release that has the row; a row added later carries a decomposition.
+    """
+
+    __slots__ = (
+        "decompose",
+        "jvp",
+        "memo",
+        "name",
+        "no_gradient",
+        "promotion",
+        "reference",
+        "residuals",
+        "rule",
+        "saves",
+        "since",
+        "vjp",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        rule: Rule,
+        reference: Callable[..., Any] | None,
+        vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None,
+        *,
+        saves: str | tuple[str, ...],
+        jvp: Callable[..., Any] | None,
+        no_gradient: str | None,
+        decompose: Callable[..., Any] | None,
+        promotion: Promotion,
+        since: str,
+    ) -> None:
+        self.name: Final = name
+        self.rule: Final = rule
+        self.reference: Final = reference
+        self.vjp: Final = vjp
+        self.saves: Final = saves
+        self.jvp: Final = jvp
+        self.no_gradient: Final = no_gradient
+        self.decompose: Final = decompose
+        self.promotion: Final = promotion
+        self.since: Final = since
+        # Memo of (operand specs, attributes) to a recipe; filled by the recorder.
+        self.memo: dict[Any, Any] = {}
+        self.residuals: dict[tuple[bool, ...], tuple[bool, tuple[bool, ...]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (find, (self.name,))
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        """Record the op on tensors that already agree; no broadcasting, no promotion."""
+        return _apply(self, *operands, **attributes)
+
+    def residuals_for(self, needs: tuple[bool, ...]) -> tuple[bool, tuple[bool, ...]]:
+        """Return (is the output saved, which operands are saved) when ``needs`` want gradients."""
+        found = self.residuals.get(needs)
+        if found is None:
+            if isinstance(self.saves, str):
+                letters = self.saves
+            else:
+                letters = "".join(s for s, n in zip(self.saves, needs, strict=True) if n)
+            keep_all = "*" in letters
+            found = (
+                keep_all or "y" in letters,
+                tuple(keep_all or str(i) in letters for i in range(len(needs))),
+            )
+            self.residuals[needs] = found
+        return found
+
+    def pullback(
+        self,
+        needs: tuple[bool, ...],
+        g: Any,
+        y: Any,
+        x: tuple[Any, ...],
+        attributes: Mapping[str, Any],
+    ) -> list[Any]:
+        """Return the gradients of the operands that ``needs`` names, None for the others."""
+        vjp = self.vjp
+        if vjp is None:
+            raise AssertionError(f"op {self.name} has no vjp; the recorder must not link it")
+        if isinstance(vjp, tuple):
+            return [
+                f(g, y, *x, **attributes) if need and f is not None else None
+                for f, need in zip(vjp, needs, strict=True)
+            ]
+        return list(vjp(g, y, *x, **attributes))
+
+
+def _apply(row: Op, *operands: Any, **attributes: Any) -> Any:
+    raise AssertionError("calor.graph.record was not imported")
+
+
+def set_apply(function: Callable[..., Any]) -> None:
+    """Take the recorder's ``apply``; the recorder imports this module and calls this once."""
+    global _apply
+    _apply = function
+
+
+TABLE: Final[dict[str, Op]] = {}
+
+
+def op(
+    name: str,
+    rule: Rule,
+    reference: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None = None,
+    *,
+    saves: str | tuple[str, ...] = "",
+    jvp: Callable[..., Any] | None = None,
+    no_gradient: str | None = None,
+    decompose: Callable[..., Any] | None = None,
+    promotion: Promotion = "none",
+    since: str = "0.1",
+) -> Op:
+    """Add a row to the op table and return it.
+
+    A package outside calor may add ops under its own prefix (``"acme.name"``) when each has a
+    decomposition, so that every device can run it. Raises ArgumentError when the name is taken, or
+    when a foreign op has none.
+    """
+    if name in TABLE:
+        raise ArgumentError(f"op {name!r} is already in the table; names are unique")
+    if "." in name and decompose is None:
+        raise ArgumentError(
+            f"op {name!r} of another package needs a decomposition into calor's ops, "
+            f"so that devices which do not know it can run it: op(..., decompose=function)"
+        )
+    row = Op(
+        name,
+        rule,
+        reference,
+        vjp,
+        saves=saves,
+        jvp=jvp,
+        no_gradient=no_gradient,
+        decompose=decompose,
+        promotion=promotion,
+        since=since,
+    )
+    TABLE[name] = row
+    return row
+
+
+def find(name: str) -> Op:
+    """Return the row of that name; ArgumentError when the table has none."""
+    row = TABLE.get(name)
+    if row is None:
+        raise ArgumentError(
+            f"no op {name!r} in the table; a package that adds it must be imported first"
+        )
+    return row
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Scalar:
+    """A number as an op's attribute, compared by its bits (so that −0.0, NaN and 1 stay apart)."""
+
+    dtype: str
+    bits: bytes
+
+    def __repr__(self) -> str:
+        return repr(self.number)
+
+    @property
+    def number(self) -> Any:
+        """The number as a Python bool, int, float or complex."""
+        import numpy as np
+
+        from calor.dtypes import as_dtype
+
+        return np.frombuffer(self.bits, as_dtype(self.dtype).numpy)[0].item()
+
+    @staticmethod
+    def of(number: Any, dtype: Any) -> Scalar:
+        """Return the attribute for a number stored as ``dtype``."""
+        import numpy as np
+
+        from calor.dtypes import as_dtype
+
+        known = as_dtype(dtype)
+        return Scalar(known.name, np.asarray(number).astype(known.numpy).tobytes())
+
+
+class Signature:
+    """An op with its attributes and operand specs: everything of a node but its operands.
+
+    Interned, so a trace refers to it by ``number``.
+    """
+
+    __slots__ = ("attributes", "cost", "inputs", "number", "op", "outputs")
+
+    def __init__(
+        self,
+        row: Op,
+        attributes: dict[str, Any],
+        inputs: tuple[Spec, ...],
+        outputs: tuple[Spec, ...],
+        number: int,
+    ) -> None:
+        self.op: Final = row
+        self.attributes: Final = attributes
+        self.inputs: Final = inputs
+        self.outputs: Final = outputs
+        self.number: Final = number
+        self.cost = 1
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.attributes} {self.inputs} -> {self.outputs}>"
+
+
+SIGNATURES: Final[list[Signature]] = []
+_BY_KEY: Final[dict[Any, Signature]] = {}
+
+
+def signature(row: Op, inputs: tuple[Spec, ...], attributes: dict[str, Any]) -> Signature:
+    """Return the interned signature; runs the op's rule the first time."""
+    key = (row, inputs, tuple(sorted(attributes.items())) if attributes else ())
+    found = _BY_KEY.get(key)
+    if found is None:
+        result = row.rule(*inputs, **attributes)
+        outputs = result if isinstance(result, tuple) else (result,)
+        found = Signature(row, attributes, inputs, outputs, len(SIGNATURES))
+        SIGNATURES.append(found)
+        found = _BY_KEY.setdefault(key, found)
+    return found

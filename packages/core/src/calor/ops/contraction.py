@@ -1,0 +1,251 @@
+"""Rows of matrix products, convolutions and windows: where the arithmetic is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.dtypes import DType
+from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.ops import elementwise as e
+from calor.ops import rules
+from calor.ops.base import op
+from calor.ops.movement import permute
+from calor.reference import contraction as reference
+from calor.reference import convolution as conv_reference
+from calor.reference import windows as window_reference
+from calor.specs import Spec, spec
+
+Axes = tuple[int, ...]
+Pair = tuple[Axes, Axes]
+Padding = tuple[tuple[int, int], ...]
+
+
+def _dot_rule(a: Spec, b: Spec, *, contract: Pair, batch: Pair, dtype: DType) -> Spec:
+    if a.dtype is not b.dtype or a.dtype.kind == "storage":
+        raise DTypeError(f"dot_general: operands {a} and {b} must share an arithmetic dtype")
+    rules.check_axes(a, contract[0] + batch[0])
+    rules.check_axes(b, contract[1] + batch[1])
+    for what, (left, right) in (("contracted", contract), ("batch", batch)):
+        sizes = [a.shape[i] for i in left], [b.shape[i] for i in right]
+        if sizes[0] != sizes[1]:
+            raise ShapeError(
+                f"dot_general: {what} axes {left} of {a} and {right} of {b} have sizes "
+                f"{sizes[0]} and {sizes[1]}"
+            )
+    free_a = _free(a, contract[0] + batch[0])
+    free_b = _free(b, contract[1] + batch[1])
+    shape = [a.shape[i] for i in batch[0] + free_a] + [b.shape[i] for i in free_b]
+    return spec(tuple(shape), dtype)
+
+
+def _free(x: Any, used: Axes) -> Axes:
+    return tuple(i for i in range(x.ndim) if i not in used)
+
+
+def _dot_left(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dtype: DType) -> Any:
+    free_a, free_b = _free(a, contract[0] + batch[0]), _free(b, contract[1] + batch[1])
+    nb, nf = len(batch[0]), len(free_a)
+    lead = tuple(range(nb))
+    g_free_b = tuple(range(nb + nf, nb + nf + len(free_b)))
+    if g.dtype is not b.dtype:
+        b = e.cast(b, dtype=g.dtype)
+    # batch + free of a + contracted axes, the last in the order of b's axes.
+    part = dot_general(
+        g, e.conjugate(b), contract=(g_free_b, free_b), batch=(lead, batch[1]), dtype=g.dtype
+    )
+    by_b = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
+    order = list(batch[0]) + list(free_a) + [contract[0][i] for i in by_b]
+    part = permute(part, axes=tuple(order.index(i) for i in range(a.ndim)))
+    return part if part.dtype is a.dtype else e.cast(part, dtype=a.dtype)
+
+
+def _dot_right(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dtype: DType) -> Any:
+    free_a, free_b = _free(a, contract[0] + batch[0]), _free(b, contract[1] + batch[1])
+    nb, nf = len(batch[0]), len(free_a)
+    lead = tuple(range(nb))
+    g_free_a = tuple(range(nb, nb + nf))
+    if g.dtype is not a.dtype:
+        a = e.cast(a, dtype=g.dtype)
+    # batch + contracted axes in the order of a's axes + free of b.
+    part = dot_general(
+        e.conjugate(a), g, contract=(free_a, g_free_a), batch=(batch[0], lead), dtype=g.dtype
+    )
+    by_a = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
+    order = list(batch[1]) + [contract[1][i] for i in by_a] + list(free_b)
+    part = permute(part, axes=tuple(order.index(i) for i in range(b.ndim)))
+    return part if part.dtype is b.dtype else e.cast(part, dtype=b.dtype)
+
+
+dot_general = op(
+    "dot_general",
+    _dot_rule,
+    lambda a, b, *, contract, batch, dtype: reference.dot_general(
+        a, b, contract=contract, batch=batch, dtype=dtype.numpy
+    ),
+    (_dot_left, _dot_right),
+    saves=("1", "0"),
+)
+
+
+def _conv_sizes(
+    sizes: Axes, kernel: Axes, stride: Axes, padding: Padding, dilation: Axes
+) -> tuple[int, ...]:
+    result = []
+    for n, k, s, (lo, hi), d in zip(sizes, kernel, stride, padding, dilation, strict=True):
+        span = n + lo + hi - (d * (k - 1) + 1)
+        result.append(span // s + 1 if span >= 0 else 0)
+    return tuple(result)
+
+
+def _check_conv(
+    x: Spec, w: Spec, stride: Axes, padding: Padding, dilation: Axes, groups: int
+) -> None:
+    rank = x.ndim - 2
+    if rank < 1 or w.ndim != x.ndim:
+        raise ShapeError(f"conv: input {x} must be (N, C, *spatial) and weight {w} of equal rank")
+    if len(stride) != rank or len(padding) != rank or len(dilation) != rank:
+        raise ShapeError(f"conv: stride, padding and dilation need {rank} entries for {x}")
+    if min(stride) < 1 or min(dilation) < 1 or groups < 1:
+        raise ArgumentError("conv: stride, dilation and groups are at least 1")
+    if x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
+        raise ShapeError(
+            f"conv: {x} has {x.shape[1]} channels, weight {w} with {groups} groups wants "
+            f"{w.shape[1] * groups}, and its {w.shape[0]} outputs must divide by the groups"
+        )
+    if x.dtype is not w.dtype:
+        raise DTypeError(f"conv: input {x} and weight {w} must share a dtype")
+    rules.numbers(x)
+
+
+def _conv_rule(
+    x: Spec, w: Spec, *, stride: Axes, padding: Padding, dilation: Axes, groups: int
+) -> Spec:
+    _check_conv(x, w, stride, padding, dilation, groups)
+    sizes = _conv_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    return spec((x.shape[0], w.shape[0], *sizes), x.dtype)
+
+
+def _conv_input_rule(
+    g: Spec,
+    w: Spec,
+    *,
+    input_shape: Axes,
+    stride: Axes,
+    padding: Padding,
+    dilation: Axes,
+    groups: int,
+) -> Spec:
+    x = spec(input_shape, g.dtype)
+    out = _conv_rule(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    if out.shape != g.shape:
+        raise ShapeError(f"conv_input_gradient: {g} should have shape {out.shape}")
+    return x
+
+
+def _conv_weight_rule(
+    x: Spec,
+    g: Spec,
+    *,
+    weight_shape: Axes,
+    stride: Axes,
+    padding: Padding,
+    dilation: Axes,
+    groups: int,
+) -> Spec:
+    w = spec(weight_shape, x.dtype)
+    out = _conv_rule(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    if out.shape != g.shape:
+        raise ShapeError(f"conv_weight_gradient: {g} should have shape {out.shape}")
+    return w
+
+
+def _conj(t: Any) -> Any:
+    return e.conjugate(t)
+
+
+conv = op(
+    "conv",
+    _conv_rule,
+    conv_reference.conv,
+    (
+        lambda g, y, x, w, **a: conv_input_gradient(g, _conj(w), input_shape=x.shape, **a),
+        lambda g, y, x, w, **a: conv_weight_gradient(_conj(x), g, weight_shape=w.shape, **a),
+    ),
+    saves=("1", "0"),
+)
+conv_input_gradient = op(
+    "conv_input_gradient",
+    _conv_input_rule,
+    conv_reference.conv_input_gradient,
+    (
+        lambda u, y, g, w, *, input_shape, **a: conv(u, _conj(w), **a),
+        lambda u, y, g, w, *, input_shape, **a: conv_weight_gradient(
+            u, _conj(g), weight_shape=w.shape, **a
+        ),
+    ),
+    saves=("1", "0"),
+)
+conv_weight_gradient = op(
+    "conv_weight_gradient",
+    _conv_weight_rule,
+    conv_reference.conv_weight_gradient,
+    (
+        lambda u, y, x, g, *, weight_shape, **a: conv_input_gradient(
+            _conj(g), u, input_shape=x.shape, **a
+        ),
+        lambda u, y, x, g, *, weight_shape, **a: conv(_conj(x), u, **a),
+    ),
+    saves=("1", "0"),
+)
+
+WINDOW_KINDS = ("max", "min", "sum")
+
+
+def _window_rule(
+    x: Spec, *, kind: str, window: Axes, stride: Axes, padding: Padding, dilation: Axes
+) -> Spec:
+    rank = len(window)
+    if kind not in WINDOW_KINDS:
+        raise ArgumentError(f"window_reduce: kind {kind!r} is none of {', '.join(WINDOW_KINDS)}")
+    if not 1 <= rank <= x.ndim or not len(stride) == len(padding) == len(dilation) == rank:
+        raise ShapeError(f"window_reduce: window {window} over the last axes of {x} does not fit")
+    rules.reals(x)
+    sizes = _conv_sizes(x.shape[-rank:], window, stride, padding, dilation)
+    return spec(x.shape[:-rank] + sizes, x.dtype)
+
+
+def _window_gradient_rule(g: Spec, x: Spec, **attributes: Any) -> Spec:
+    if _window_rule(x, **attributes).shape != g.shape:
+        raise ShapeError(f"window_gradient: {g} does not have the shape of the reduced {x}")
+    return spec(x.shape, g.dtype)
+
+
+def _window_pick_rule(u: Spec, x: Spec, **attributes: Any) -> Spec:
+    if u.shape != x.shape:
+        raise ShapeError(f"window_pick: {u} and {x} must have one shape")
+    return spec(_window_rule(x, **attributes).shape, u.dtype)
+
+
+window_reduce = op(
+    "window_reduce",
+    _window_rule,
+    window_reference.window_reduce,
+    lambda g, y, x, **a: [window_gradient(g, x, **a)],
+    saves="0",
+)
+# For max and min the gradient goes to the first extreme of each window, in row-major order.
+window_gradient = op(
+    "window_gradient",
+    _window_gradient_rule,
+    window_reference.window_reduce_gradient,
+    (lambda u, y, g, x, **a: window_pick(u, x, **a), None),
+    saves=("1", ""),
+)
+# The transpose of window_gradient: u at each window's first extreme of x (its sum for "sum").
+window_pick = op(
+    "window_pick",
+    _window_pick_rule,
+    window_reference.window_pick,
+    (lambda g, y, u, x, **a: window_gradient(g, x, **a), None),
+    saves=("1", ""),
+)

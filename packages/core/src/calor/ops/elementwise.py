@@ -1,0 +1,400 @@
+"""Rows of the elementwise ops. Operands have one shape and dtype here; gradients stand beside."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor.errors import DTypeError
+from calor.ops import rules
+from calor.ops.base import op
+from calor.reference import elementwise as reference
+from calor.specs import Spec, spec
+
+FLAT = "it is constant between its steps, so no gradient flows"
+
+
+def conjugate(x: Any) -> Any:
+    """Return the complex conjugate of a tensor; real tensors are returned as they are."""
+    return conj(x) if x.dtype.is_complex else x
+
+
+def _nothing(g: Any, y: Any, *x: Any, **attributes: Any) -> list[Any]:
+    """Gradient of ops that are constant almost everywhere: zero, so nothing is passed on."""
+    return [None] * len(x)
+
+
+# Arithmetic.
+neg = op("neg", rules.numbers, np.negative, lambda g, y, x: [-g], promotion="same")
+add = op(
+    "add",
+    rules.numbers,
+    np.add,
+    (lambda g, y, a, b: g, lambda g, y, a, b: g),
+    saves=("", ""),
+    promotion="same",
+)
+sub = op(
+    "sub",
+    rules.numbers,
+    np.subtract,
+    (lambda g, y, a, b: g, lambda g, y, a, b: -g),
+    saves=("", ""),
+    promotion="same",
+)
+mul = op(
+    "mul",
+    rules.numbers,
+    np.multiply,
+    (lambda g, y, a, b: g * conjugate(b), lambda g, y, a, b: g * conjugate(a)),
+    saves=("1", "0"),
+    promotion="same",
+)
+div = op(
+    "div",
+    rules.floats,
+    np.divide,
+    (lambda g, y, a, b: g / conjugate(b), lambda g, y, a, b: -g * conjugate(y / b)),
+    saves=("1", "1y"),
+    promotion="float",
+)
+floor_divide = op("floor_divide", rules.reals, reference.floor_divide, _nothing, promotion="same")
+remainder = op(
+    "remainder",
+    rules.reals,
+    reference.remainder,
+    (lambda g, y, a, b: g, lambda g, y, a, b: -g * floor(a / b)),
+    saves=("", "01"),
+    promotion="same",
+)
+
+
+def _power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
+    # 0 ** b is constant 0 for b > 0, so its derivative is 0 there and not 0 · log 0.
+    safe = where(not_equal(a, a - a), a, a - a + 1)
+    return g * conjugate(where(not_equal(a, a - a), y * log(safe), a - a))
+
+
+power = op(
+    "power",
+    rules.numbers,
+    reference.power,
+    (
+        lambda g, y, a, b: g * conjugate(where(equal(b, b - b), b - b, b * a ** (b - 1))),
+        _power_exponent,
+    ),
+    saves=("01", "01y"),
+    promotion="same",
+)
+maximum = op(
+    "maximum",
+    rules.ordered,
+    reference.maximum,
+    (lambda g, y, a, b: g * _share(a, b), lambda g, y, a, b: g * _share(b, a)),
+    saves=("01", "01"),
+    promotion="same",
+)
+minimum = op(
+    "minimum",
+    rules.ordered,
+    reference.minimum,
+    (lambda g, y, a, b: g * _share(b, a), lambda g, y, a, b: g * _share(a, b)),
+    saves=("01", "01"),
+    promotion="same",
+)
+
+
+def _share(a: Any, b: Any) -> Any:
+    """Return 1 where a is the larger, 1/2 where equal, 0 where the smaller."""
+    above, below = cast(greater(a, b), dtype=a.dtype), cast(less(a, b), dtype=a.dtype)
+    return (above - below + 1) * 0.5
+
+
+atan2 = op(
+    "atan2",
+    rules.real_floats,
+    reference.atan2,
+    (
+        lambda g, y, a, b: g * (b / (a * a + b * b)),
+        lambda g, y, a, b: -g * (a / (a * a + b * b)),
+    ),
+    saves=("01", "01"),
+    promotion="float",
+)
+hypot = op(
+    "hypot",
+    rules.real_floats,
+    reference.hypot,
+    (lambda g, y, a, b: g * _ratio(a, y), lambda g, y, a, b: g * _ratio(b, y)),
+    saves=("0y", "1y"),
+    promotion="float",
+)
+
+
+def _ratio(a: Any, y: Any) -> Any:
+    """Return a / y, and 0 where y is 0: the subgradient of a norm at the origin."""
+    zero = equal(y, y - y)
+    return where(zero, y - y, a / where(zero, y - y + 1, y))
+
+
+logaddexp = op(
+    "logaddexp",
+    rules.real_floats,
+    reference.logaddexp,
+    (lambda g, y, a, b: g * exp(a - y), lambda g, y, a, b: g * exp(b - y)),
+    saves=("0y", "1y"),
+    promotion="float",
+)
+copysign = op(
+    "copysign",
+    rules.real_floats,
+    reference.copysign,
+    (lambda g, y, a, b: g * copysign(a - a + 1, b) * sign_with_zero(a), None),
+    saves=("01", ""),
+    promotion="float",
+)
+
+
+def sign_with_zero(x: Any) -> Any:
+    """Return −1 where the sign bit is set, else 1 (zero has a sign here)."""
+    return copysign(x - x + 1, x)
+
+
+nextafter = op(
+    "nextafter",
+    rules.real_floats,
+    reference.nextafter,
+    no_gradient="it steps through the representable numbers",
+    promotion="float",
+)
+
+# Comparison and logic.
+equal = op("equal", rules.test, np.equal, promotion="same", no_gradient=FLAT)
+not_equal = op("not_equal", rules.test, np.not_equal, promotion="same", no_gradient=FLAT)
+less = op("less", rules.compare, np.less, promotion="same", no_gradient=FLAT)
+less_equal = op("less_equal", rules.compare, np.less_equal, promotion="same", no_gradient=FLAT)
+greater = op("greater", rules.compare, np.greater, promotion="same", no_gradient=FLAT)
+greater_equal = op(
+    "greater_equal", rules.compare, np.greater_equal, promotion="same", no_gradient=FLAT
+)
+bit_and = op("bit_and", rules.bits, np.bitwise_and, promotion="same", no_gradient=FLAT)
+bit_or = op("bit_or", rules.bits, np.bitwise_or, promotion="same", no_gradient=FLAT)
+bit_xor = op("bit_xor", rules.bits, np.bitwise_xor, promotion="same", no_gradient=FLAT)
+bit_not = op("bit_not", rules.bits, np.invert, promotion="same", no_gradient=FLAT)
+shift_left = op(
+    "shift_left", rules.integers, reference.shift_left, promotion="same", no_gradient=FLAT
+)
+shift_right = op(
+    "shift_right", rules.integers, reference.shift_right, promotion="same", no_gradient=FLAT
+)
+isnan = op("isnan", rules.test, np.isnan, promotion="same", no_gradient=FLAT)
+isinf = op("isinf", rules.test, np.isinf, promotion="same", no_gradient=FLAT)
+isfinite = op("isfinite", rules.test, np.isfinite, promotion="same", no_gradient=FLAT)
+signbit = op("signbit", rules.compare, np.signbit, promotion="same", no_gradient=FLAT)
+where = op(
+    "where",
+    rules.select,
+    np.where,
+    (None, lambda g, y, c, a, b: where(c, g, g - g), lambda g, y, c, a, b: where(c, g - g, g)),
+    saves=("", "0", "0"),
+    promotion="same",
+)
+
+# Rounding and sign.
+floor = op("floor", rules.reals, np.floor, _nothing, promotion="same")
+ceil = op("ceil", rules.reals, np.ceil, _nothing, promotion="same")
+trunc = op("trunc", rules.reals, np.trunc, _nothing, promotion="same")
+round = op("round", rules.numbers, np.rint, _nothing, promotion="same")
+sign = op("sign", rules.numbers, reference.sign, lambda g, y, x: [_sign_gradient(g, y, x)],
+          saves="0y", promotion="same")  # fmt: skip
+
+
+def _sign_gradient(g: Any, y: Any, x: Any) -> Any:
+    if not x.dtype.is_complex:
+        return None
+    # x / |x| turns with the phase only: the part of g along y is removed.
+    size = abs(x)
+    zero = equal(size, size - size)
+    size = where(zero, size - size + 1, size)
+    along = real(g * conj(y))
+    turned = (g - y * cast(along, dtype=y.dtype)) / cast(size, dtype=y.dtype)
+    return where(zero, turned - turned, turned)
+
+
+abs = op(
+    "abs",
+    rules.magnitude,
+    np.abs,
+    lambda g, y, x: [cast(g, dtype=x.dtype) * sign(x)],
+    saves="0",
+    promotion="same",
+)
+
+# Roots, exponentials, logarithms.
+sqrt = op("sqrt", rules.floats, np.sqrt, lambda g, y, x: [g / conjugate(y * 2)], saves="y",
+          promotion="float")  # fmt: skip
+exp = op("exp", rules.floats, np.exp, lambda g, y, x: [g * conjugate(y)], saves="y",
+         promotion="float")  # fmt: skip
+exp2 = op("exp2", rules.real_floats, np.exp2, lambda g, y, x: [g * y * math.log(2.0)], saves="y",
+          promotion="float")  # fmt: skip
+expm1 = op("expm1", rules.floats, np.expm1, lambda g, y, x: [g * conjugate(y + 1)], saves="y",
+           promotion="float")  # fmt: skip
+log = op("log", rules.floats, np.log, lambda g, y, x: [g / conjugate(x)], saves="0",
+         promotion="float")  # fmt: skip
+log2 = op("log2", rules.floats, np.log2, lambda g, y, x: [g / conjugate(x * math.log(2.0))],
+          saves="0", promotion="float")  # fmt: skip
+log10 = op("log10", rules.floats, np.log10, lambda g, y, x: [g / conjugate(x * math.log(10.0))],
+           saves="0", promotion="float")  # fmt: skip
+log1p = op("log1p", rules.floats, np.log1p, lambda g, y, x: [g / conjugate(x + 1)], saves="0",
+           promotion="float")  # fmt: skip
+
+# Circular and hyperbolic functions.
+sin = op("sin", rules.floats, np.sin, lambda g, y, x: [g * conjugate(cos(x))], saves="0",
+         promotion="float")  # fmt: skip
+cos = op("cos", rules.floats, np.cos, lambda g, y, x: [-g * conjugate(sin(x))], saves="0",
+         promotion="float")  # fmt: skip
+tan = op("tan", rules.floats, np.tan, lambda g, y, x: [g * conjugate(y * y + 1)], saves="y",
+         promotion="float")  # fmt: skip
+asin = op("asin", rules.floats, np.arcsin, lambda g, y, x: [g / conjugate(sqrt(1 - x * x))],
+          saves="0", promotion="float")  # fmt: skip
+acos = op("acos", rules.floats, np.arccos, lambda g, y, x: [-g / conjugate(sqrt(1 - x * x))],
+          saves="0", promotion="float")  # fmt: skip
+atan = op("atan", rules.floats, np.arctan, lambda g, y, x: [g / conjugate(x * x + 1)],
+          saves="0", promotion="float")  # fmt: skip
+sinh = op("sinh", rules.floats, np.sinh, lambda g, y, x: [g * conjugate(cosh(x))], saves="0",
+          promotion="float")  # fmt: skip
+cosh = op("cosh", rules.floats, np.cosh, lambda g, y, x: [g * conjugate(sinh(x))], saves="0",
+          promotion="float")  # fmt: skip
+tanh = op("tanh", rules.floats, np.tanh, lambda g, y, x: [g * conjugate(1 - y * y)], saves="y",
+          promotion="float")  # fmt: skip
+asinh = op("asinh", rules.floats, np.arcsinh, lambda g, y, x: [g / conjugate(sqrt(x * x + 1))],
+           saves="0", promotion="float")  # fmt: skip
+acosh = op(
+    "acosh",
+    rules.floats,
+    np.arccosh,
+    lambda g, y, x: [g / conjugate(sqrt(x - 1) * sqrt(x + 1))],
+    saves="0",
+    promotion="float",
+)
+atanh = op("atanh", rules.floats, np.arctanh, lambda g, y, x: [g / conjugate(1 - x * x)],
+           saves="0", promotion="float")  # fmt: skip
+
+# Special functions.
+erf = op(
+    "erf",
+    rules.real_floats,
+    reference.erf,
+    lambda g, y, x: [g * exp(-(x * x)) * (2.0 / math.sqrt(math.pi))],
+    saves="0",
+    promotion="float",
+)
+erfinv = op(
+    "erfinv",
+    rules.real_floats,
+    reference.erfinv,
+    lambda g, y, x: [g * exp(y * y) * (math.sqrt(math.pi) / 2.0)],
+    saves="y",
+    promotion="float",
+)
+lgamma = op(
+    "lgamma",
+    rules.real_floats,
+    reference.lgamma,
+    lambda g, y, x: [g * digamma(x)],
+    saves="0",
+    promotion="float",
+)
+digamma = op(
+    "digamma",
+    rules.real_floats,
+    reference.digamma,
+    lambda g, y, x: [g * trigamma(x)],
+    saves="0",
+    promotion="float",
+)
+
+
+def trigamma(x: Any) -> Any:
+    """Return the derivative of digamma as a tensor expression (shift up, asymptotic series).
+
+    Source: Abramowitz and Stegun 6.4.11 and 6.4.6; reflection 6.4.7 for x < 0.5.
+    """
+    reflected = x < 0.5
+    z = where(reflected, 1 - x, x)
+    total = z - z
+    for _ in range(8):
+        total = total + 1 / (z * z)
+        z = z + 1
+    w = 1 / (z * z)
+    series = w * (1 / 6 - w * (1 / 30 - w * (1 / 42 - w * (1 / 30 - w * (5 / 66)))))
+    total = total + (1 / z) * (1 + series) + w / 2
+    turn = sin(x * math.pi)
+    return where(reflected, (math.pi / turn) * (math.pi / turn) - total, total)
+
+
+# Complex parts.
+real = op("real", rules.part, np.real, lambda g, y, x: [cast(g, dtype=x.dtype)], promotion="same")
+imag = op("imag", rules.part, np.imag, lambda g, y, x: [join(g - g, g)], promotion="same")
+conj = op("conj", rules.anything, np.conj, lambda g, y, x: [conjugate(g)], promotion="same")
+
+
+def _join_rule(a: Spec, b: Spec) -> Spec:
+    from calor.dtypes import complex_of, float32, float64
+
+    if a != b or a.dtype not in (float32, float64):
+        raise DTypeError(f"join needs two float32 or two float64 parts of one shape, not {a}, {b}")
+    return spec(a.shape, complex_of(a.dtype))
+
+
+join = op(
+    "join",
+    _join_rule,
+    lambda a, b: a + b * np.array(1j, np.result_type(a.dtype, np.complex64)),
+    (lambda g, y, a, b: real(g), lambda g, y, a, b: imag(g)),
+    saves=("", ""),
+    promotion="float",
+)
+
+
+# Conversions.
+def _cast_rule(x: Spec, *, dtype: DType) -> Spec:
+    return spec(x.shape, dtype)
+
+
+def _cast_gradient(g: Any, y: Any, x: Any, *, dtype: DType) -> list[Any]:
+    if not x.dtype.is_inexact:
+        return [None]
+    return [g if g.dtype is x.dtype else cast(g, dtype=x.dtype)]
+
+
+cast = op(
+    "cast",
+    _cast_rule,
+    lambda x, *, dtype: reference.cast(x, dtype=dtype.numpy),
+    _cast_gradient,
+)
+
+
+def _bitcast_rule(x: Spec, *, dtype: DType) -> Spec:
+    size, wanted = x.dtype.itemsize, dtype.itemsize
+    if size == wanted:
+        return spec(x.shape, dtype)
+    if size > wanted:
+        return spec((*x.shape, size // wanted), dtype)
+    if not x.ndim or x.shape[-1] != wanted // size:
+        raise DTypeError(
+            f"bitcast from {x} to {dtype.name} needs a last axis of {wanted // size} elements"
+        )
+    return spec(x.shape[:-1], dtype)
+
+
+bitcast = op(
+    "bitcast",
+    _bitcast_rule,
+    lambda x, *, dtype: reference.bitcast(x, dtype=dtype.numpy),
+    no_gradient="it reads the same bits as another type",
+)

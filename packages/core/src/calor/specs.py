@@ -1,0 +1,54 @@
+"""What is known of a value before it is computed: shape, dtype, and whether its type is weak.
+
+Specs are interned, so equality is identity and a memo keyed by specs hashes in nanoseconds.
+A weak spec belongs to a Python number: it yields to the type of the tensor that it meets.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from calor.dtypes import DType
+
+Shape = tuple[int, ...]
+
+
+class Spec:
+    """Shape and dtype of a value; obtain one with :func:`spec`, never by the constructor."""
+
+    __slots__ = ("dtype", "nbytes", "ndim", "shape", "size", "weak")
+
+    def __init__(self, shape: Shape, dtype: DType, weak: bool) -> None:
+        self.shape: Final = shape
+        self.dtype: Final = dtype
+        self.weak: Final = weak
+        self.ndim: Final = len(shape)
+        self.size: Final = prod(shape)
+        self.nbytes: Final = self.size * dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{'weak ' if self.weak else ''}{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (spec, (self.shape, self.dtype, self.weak))
+
+    def with_dtype(self, dtype: DType) -> Spec:
+        """Return the spec of the same shape with another dtype."""
+        return spec(self.shape, dtype)
+
+    def with_shape(self, shape: Shape) -> Spec:
+        """Return the spec of the same dtype with another shape."""
+        return spec(shape, self.dtype)
+
+
+_INTERNED: dict[tuple[Shape, DType, bool], Spec] = {}
+
+
+def spec(shape: Shape, dtype: DType, weak: bool = False) -> Spec:
+    """Return the one Spec for this shape (a tuple of ints), dtype and weakness."""
+    key = (shape, dtype, weak)
+    found = _INTERNED.get(key)
+    if found is None:
+        found = _INTERNED.setdefault(key, Spec(shape, dtype, weak))
+    return found

@@ -1,0 +1,252 @@
+"""Python's operators on tensors.
+
+Requirements: the case of two tensors goes straight to the recorder; numbers stay numbers (weak, and
+inputs of the plan); NumPy scalars are weak like Python's; host arrays become tensors on this
+device. Anything else is left to the other operand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor.graph.record import binary, binary_number, unary
+from calor.graph.trace import Handle
+from calor.ops import elementwise as e
+from calor.ops.base import Op
+
+if TYPE_CHECKING:
+    from calor.tensor.tensor import Tensor
+
+_NUMBERS = frozenset((float, int, bool, complex))
+
+
+def mixed(row: Op, x: Any, other: Any, reverse: bool) -> Any:
+    """Record a binary op of a tensor with whatever is no plain tensor; NotImplemented if foreign."""
+    if type(other) in _NUMBERS:
+        return binary_number(row, x, other, reverse)
+    if isinstance(other, Handle):
+        return binary(row, other, x) if reverse else binary(row, x, other)
+    if isinstance(other, np.generic):
+        number = other.item()
+        if type(number) in _NUMBERS:
+            return binary_number(row, x, number, reverse)
+        other = np.asarray(other)
+    if isinstance(other, int | float | complex):
+        plain = complex(other) if isinstance(other, complex) else other.real
+        kind = float if isinstance(other, float) else int if isinstance(other, int) else complex
+        return binary_number(row, x, kind(plain), reverse)
+    if isinstance(other, np.ndarray):
+        from calor.functions.creation import asarray
+
+        made = asarray(other, device=x.device)
+        return binary(row, made, x) if reverse else binary(row, x, made)
+    return NotImplemented
+
+
+class Operators(Handle):
+    """Arithmetic, comparison and bit operators, forward, reflected and in place."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def _rebind(self, new: Any) -> Tensor: ...
+        def copy(self) -> Tensor: ...
+
+    # NumPy leaves the operation to us instead of looping over elements.
+    __array_ufunc__ = None
+    __array_priority__ = 1000.0
+    # pandas leaves the operation to us as well.
+    __pandas_priority__ = 5000
+
+    def __neg__(self) -> Tensor:
+        return unary(e.neg, self)
+
+    def __pos__(self) -> Tensor:
+        return self.copy()
+
+    def __abs__(self) -> Tensor:
+        return unary(e.abs, self)
+
+    def __invert__(self) -> Tensor:
+        return unary(e.bit_not, self)
+
+    def __add__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.add, self, other)
+        return mixed(e.add, self, other, False)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return mixed(e.add, self, other, True)
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return self._rebind(self.__add__(other))
+
+    def __sub__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.sub, self, other)
+        return mixed(e.sub, self, other, False)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return mixed(e.sub, self, other, True)
+
+    def __isub__(self, other: Any) -> Tensor:
+        return self._rebind(self.__sub__(other))
+
+    def __mul__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.mul, self, other)
+        return mixed(e.mul, self, other, False)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return mixed(e.mul, self, other, True)
+
+    def __imul__(self, other: Any) -> Tensor:
+        return self._rebind(self.__mul__(other))
+
+    def __truediv__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.div, self, other)
+        return mixed(e.div, self, other, False)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return mixed(e.div, self, other, True)
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return self._rebind(self.__truediv__(other))
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.floor_divide, self, other)
+        return mixed(e.floor_divide, self, other, False)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return mixed(e.floor_divide, self, other, True)
+
+    def __ifloordiv__(self, other: Any) -> Tensor:
+        return self._rebind(self.__floordiv__(other))
+
+    def __mod__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.remainder, self, other)
+        return mixed(e.remainder, self, other, False)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return mixed(e.remainder, self, other, True)
+
+    def __imod__(self, other: Any) -> Tensor:
+        return self._rebind(self.__mod__(other))
+
+    def __pow__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.power, self, other)
+        return mixed(e.power, self, other, False)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return mixed(e.power, self, other, True)
+
+    def __ipow__(self, other: Any) -> Tensor:
+        return self._rebind(self.__pow__(other))
+
+    def __and__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.bit_and, self, other)
+        return mixed(e.bit_and, self, other, False)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return mixed(e.bit_and, self, other, True)
+
+    def __iand__(self, other: Any) -> Tensor:
+        return self._rebind(self.__and__(other))
+
+    def __or__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.bit_or, self, other)
+        return mixed(e.bit_or, self, other, False)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return mixed(e.bit_or, self, other, True)
+
+    def __ior__(self, other: Any) -> Tensor:
+        return self._rebind(self.__or__(other))
+
+    def __xor__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.bit_xor, self, other)
+        return mixed(e.bit_xor, self, other, False)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return mixed(e.bit_xor, self, other, True)
+
+    def __ixor__(self, other: Any) -> Tensor:
+        return self._rebind(self.__xor__(other))
+
+    def __lshift__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.shift_left, self, other)
+        return mixed(e.shift_left, self, other, False)
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return mixed(e.shift_left, self, other, True)
+
+    def __ilshift__(self, other: Any) -> Tensor:
+        return self._rebind(self.__lshift__(other))
+
+    def __rshift__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.shift_right, self, other)
+        return mixed(e.shift_right, self, other, False)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return mixed(e.shift_right, self, other, True)
+
+    def __irshift__(self, other: Any) -> Tensor:
+        return self._rebind(self.__rshift__(other))
+
+    def __lt__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.less, self, other)
+        return mixed(e.less, self, other, False)
+
+    def __le__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.less_equal, self, other)
+        return mixed(e.less_equal, self, other, False)
+
+    def __gt__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.greater, self, other)
+        return mixed(e.greater, self, other, False)
+
+    def __ge__(self, other: Any) -> Tensor:
+        if type(other) is type(self):
+            return binary(e.greater_equal, self, other)
+        return mixed(e.greater_equal, self, other, False)
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        if type(other) is type(self):
+            return binary(e.equal, self, other)
+        return mixed(e.equal, self, other, False)
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        if type(other) is type(self):
+            return binary(e.not_equal, self, other)
+        return mixed(e.not_equal, self, other, False)
+
+    # Tensors are compared elementwise, so they are hashed by identity.
+    __hash__ = object.__hash__
+
+    def __matmul__(self, other: Any) -> Tensor:
+        from calor.functions.linear_algebra import matmul
+
+        return matmul(self, other) if isinstance(other, Handle | np.ndarray) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        from calor.functions.linear_algebra import matmul
+
+        return matmul(other, self) if isinstance(other, Handle | np.ndarray) else NotImplemented
+
+    def __imatmul__(self, other: Any) -> Tensor:
+        return self._rebind(self.__matmul__(other))

@@ -1,0 +1,217 @@
+"""The Tensor: a small mutable handle on a value of the graph."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from calor.backends.device import Device
+from calor.backends.selection import as_device
+from calor.dtypes import DType
+from calor.errors import DTypeError, GradientError, ShapeError
+from calor.graph import trace as traces
+from calor.graph.trace import local, materialize, ready, wrap
+from calor.tensor.host import HostAccess
+from calor.tensor.indexing import Indexing
+from calor.tensor.methods import Methods
+from calor.tensor.operators import Operators
+from calor.transforms.records import Leaf
+
+
+class Tensor(Operators, Indexing, HostAccess, Methods):
+    """An n-dimensional array of one dtype on one device.
+
+    Make one with :func:`calor.asarray`, :func:`calor.zeros` and the like. Operations are recorded
+    and computed when somebody looks (``numpy()``, ``item()``, ``print``) or on ``calor.eval``.
+    No tensor shares memory with another: ``y = x[0]; y += 1`` leaves ``x`` alone.
+
+    >>> import calor
+    >>> x = calor.asarray([1.0, 2.0, 3.0])
+    >>> (x * 2).sum().item()
+    12.0
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("make a tensor with calor.asarray, calor.zeros, calor.full …")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return self._value.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self._value.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._value.spec.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._value.spec.size
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes when dense."""
+        return self._value.spec.nbytes
+
+    @property
+    def device(self) -> Device:
+        """Where the elements are."""
+        return self._value.device
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded for gradients; settable on leaves."""
+        return self._record is not None
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        self.requires_grad_(wanted)
+
+    def requires_grad_(self, wanted: bool = True) -> Tensor:
+        """Start (or stop) recording operations on this tensor; returns the tensor itself.
+
+        Raises DTypeError for integer and bool tensors, GradientError when the tensor is computed
+        from others that require gradients.
+        """
+        if self._record is not None and type(self._record) is not Leaf:
+            if wanted:
+                return self
+            raise GradientError(
+                "this tensor is computed from others that require gradients; "
+                "x.detach() gives a tensor without them"
+            )
+        if wanted and not self.dtype.is_inexact:
+            raise DTypeError(f"gradients need a floating or complex dtype, not {self.dtype.name}")
+        if not wanted:
+            self._record = None
+        elif self._record is None:
+            self._record = Leaf(None, weakref.ref(self))
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that ``backward()`` has added up, or None."""
+        found: Tensor | None = self._grad
+        return found
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None and value.shape != self.shape:
+            raise ShapeError(f"a gradient of shape {value.shape} does not fit {self.shape}")
+        self._grad = value
+
+    def backward(self, gradient: Tensor | None = None, *, create_graph: bool = False) -> None:
+        """Add the gradient of this tensor to ``.grad`` of every leaf it was computed from.
+
+        ``gradient`` is the gradient of this tensor (same shape), 1 for a scalar. With
+        ``create_graph`` the gradients can be differentiated again. May be called repeatedly, and
+        after the tensor was looked at. Raises GradientError for a tensor that depends on none.
+
+        >>> import calor
+        >>> x = calor.asarray([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [2.0, 4.0]
+        """
+        from calor.transforms.grad import backward
+
+        backward(self, gradient, create_graph)
+
+    def detach(self) -> Tensor:
+        """Return a tensor of the same value through which no gradient flows."""
+        made: Tensor = wrap(self._value)
+        return made
+
+    def _rebind(self, new: Any) -> Tensor:
+        """Give this handle another value: what in-place operators do."""
+        if new is NotImplemented:
+            return new  # type: ignore[no-any-return]
+        old = self._value.spec
+        spec = new._value.spec
+        if spec.shape != old.shape:
+            raise ShapeError(
+                f"an in-place operation gives shape {spec.shape}, the tensor has {old.shape}; "
+                f"write x = x + y instead"
+            )
+        if spec.dtype is not old.dtype:
+            raise DTypeError(
+                f"an in-place operation gives {spec.dtype.name}, the tensor holds "
+                f"{old.dtype.name}; cast the operand, or write x = x + y"
+            )
+        record = self._record
+        if type(record) is Leaf:
+            if local.grad_enabled:
+                raise GradientError(
+                    "in-place change of a leaf that requires gradients; do it inside "
+                    "`with calor.no_grad():`, or write x = x + y"
+                )
+        else:
+            record = new._record
+        for trace in local.jit:
+            trace.note_write(self)
+        self._value = new._value
+        self._record = record
+        return self
+
+    def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Tensor:
+        """Return the tensor on a device (``"cuda:0"``) and/or of a dtype; itself if it is already.
+
+        >>> import calor
+        >>> calor.ones(2).to(calor.float16).dtype
+        calor.float16
+        """
+        from calor.functions.creation import astype, to_device
+
+        if target is not None:
+            if isinstance(target, DType | np.dtype | type):
+                dtype = target
+            elif isinstance(target, Tensor):
+                device, dtype = target.device, target.dtype
+            else:
+                device = target
+        result = self
+        if dtype is not None:
+            result = astype(result, dtype, copy=False)
+        if device is not None and as_device(device) is not result.device:
+            result = to_device(result, device)
+        return result
+
+    def copy(self) -> Tensor:
+        """Return a tensor of the same value; as no tensor aliases another, this copies lazily."""
+        made: Tensor = wrap(self._value, None)
+        if self._record is not None:
+            from calor.functions.manipulation import identity
+
+            return identity(self)
+        return made
+
+    clone = copy
+
+    def numpy(self, *, copy: bool = False) -> np.ndarray[Any, Any]:
+        """Return the elements as a host array: read-only, unless ``copy=True``."""
+        value = self._value
+        buffer = materialize(value)
+        device = value.device
+        array = device.backend.download(device.index, buffer, value.spec)
+        if copy:
+            return array.copy()
+        array.flags.writeable = False
+        return array
+
+    @staticmethod
+    def _from_buffer(spec: Any, device: Device, buffer: Any) -> Tensor:
+        made: Tensor = wrap(ready(spec, device, buffer))
+        return made
+
+
+traces.tensor_type = Tensor

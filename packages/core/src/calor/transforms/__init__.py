@@ -1,0 +1,1 @@
+"""Functions on functions: gradients, tracing, control flow."""

@@ -1,0 +1,281 @@
+"""Gradient records: what an op keeps so that its gradient can be taken later.
+
+Requirements: a record belongs to a tensor handle, not to its value, so no cycle forms and a record
+dies with its last handle. It keeps the operands' records and just the residuals that the op's row
+names; an operand that is not saved is known by its Spec. Gradients are recorded ops like any
+other, so they are lazy, compiled, and differentiable again.
+
+For complex tensors the gradient is the conjugate Wirtinger derivative, as in PyTorch: a step
+against it descends.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from calor.errors import GradientError
+from calor.graph import record as recorder
+from calor.graph.recipes import Recipe
+from calor.graph.trace import Handle, Value, local, wrap
+from calor.specs import Spec
+
+_serial = itertools.count()
+
+
+class Record:
+    """One recorded op with a gradient. ``parents`` and ``saved`` are per operand."""
+
+    __slots__ = ("__weakref__", "needs", "output", "parents", "recipe", "saved", "serial")
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        parents: tuple[Any, ...],
+        saved: tuple[Value | Spec, ...],
+        output: Any,
+    ) -> None:
+        self.recipe = recipe
+        self.parents = parents
+        self.saved = saved
+        self.output = output
+        self.serial = next(_serial)
+
+    def pull(self, g: Any) -> list[Any]:
+        """Return the gradients of the operands for the gradient of the output."""
+        recipe = self.recipe
+        sig = recipe.signature
+        row = sig.op
+        if row.vjp is None:
+            raise GradientError(
+                f"op {row.name!r} has no gradient: {row.no_gradient or 'none is defined'}; use "
+                f"calor.stop_gradient(x) where none should flow"
+            )
+        needs = tuple(p is not None for p in self.parents)
+        result = row.pullback(needs, g, self.result(), self.operands(), sig.attributes)
+        if recipe.plain:
+            return result
+        return [
+            None if r is None or p is None else _undo(r, steps)
+            for r, p, steps in zip(result, self.parents, recipe.prologues, strict=True)
+        ]
+
+    def operands(self) -> tuple[Any, ...]:
+        """Return the saved operands as tensors, brought to the op's shape and dtype."""
+        made = []
+        for i, kept in enumerate(self.saved):
+            if type(kept) is not Value:
+                made.append(self.recipe.signature.inputs[i])
+                continue
+            tensor = wrap(kept, self.parents[i])
+            for step in self.recipe.prologues[i]:
+                tensor = recorder.apply(step.op, tensor, **step.attributes)
+            made.append(tensor)
+        return tuple(made)
+
+    def result(self) -> Any:
+        """Return the saved output as a tensor, or its Spec when it is not saved."""
+        return wrap(self.output, self) if type(self.output) is Value else self.output
+
+
+class ManyRecord(Record):
+    """The record of an op with several outputs; each output's tensor holds a Projection."""
+
+    __slots__ = ()
+
+    def result(self) -> Any:
+        """Return the outputs, each a tensor when saved, else its Spec."""
+        return tuple(
+            wrap(o, Projection(self, i)) if type(o) is Value else o
+            for i, o in enumerate(self.output)
+        )
+
+
+class Projection:
+    """One output of a record with several."""
+
+    __slots__ = ("index", "parents", "record", "serial")
+
+    def __init__(self, record: ManyRecord, index: int) -> None:
+        self.record = record
+        self.index = index
+        self.parents = (record,)
+        # Same place in the order as its record's successors: after the record, before its users.
+        self.serial = next(_serial)
+
+
+class Leaf:
+    """Where gradients end: a tensor with ``requires_grad``, or an argument of a transform.
+
+    ``parent`` is the record that the tensor had before a transform put this leaf there, so that
+    outer transforms see through it.
+    """
+
+    __slots__ = ("__weakref__", "parents", "serial", "tensor")
+
+    def __init__(self, parent: Any = None, tensor: Any = None) -> None:
+        self.parents = () if parent is None else (parent,)
+        self.tensor = tensor
+        self.serial = next(_serial)
+
+
+class Custom:
+    """A record whose gradient is a Python function: custom rules and recomputation.
+
+    ``pull`` takes one gradient per output and returns one per parent.
+    """
+
+    __slots__ = ("outputs", "parents", "pull", "serial")
+
+    def __init__(
+        self, parents: tuple[Any, ...], pull: Callable[[list[Any]], Sequence[Any]], outputs: int
+    ) -> None:
+        self.parents = parents
+        self.pull = pull
+        self.outputs = outputs
+        self.serial = next(_serial)
+
+
+def link(recipe: Recipe, operands: Sequence[Handle], out: Any) -> Any:
+    """Return the gradient record of an op just recorded; None when nothing can flow through it."""
+    row = recipe.signature.op
+    parents = tuple([h._record for h in operands])
+    many = type(out) is list
+    if not many and not recipe.out.dtype.is_inexact:
+        return None
+    save_output, save = row.residuals_for(tuple([p is not None for p in parents]))
+    saved = tuple(
+        [h._value if keep else h._value.spec for h, keep in zip(operands, save, strict=True)]
+    )
+    if not many:
+        return Record(recipe, parents, saved, out if save_output else recipe.out)
+    outputs = tuple(v if save_output else v.spec for v in out)
+    shared = ManyRecord(recipe, parents, saved, outputs)
+    return [Projection(shared, i) if v.spec.dtype.is_inexact else None for i, v in enumerate(out)]
+
+
+recorder.set_link(link)
+
+
+def _undo(g: Any, steps: Iterable[Any]) -> Any:
+    """Take a gradient back through the casts and expands of an operand, last step first."""
+    for step in reversed(tuple(steps)):
+        g = step.op.pullback((True,), g, step.outputs[0], step.inputs, step.attributes)[0]
+    return g
+
+
+class no_grad:  # noqa: N801 - used as a statement, as in PyTorch
+    """Context in which nothing is recorded for gradients.
+
+    >>> import calor
+    >>> x = calor.ones(3, requires_grad=True)
+    >>> with calor.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    def __init__(self) -> None:
+        self.before: list[bool] = []
+
+    def __enter__(self) -> no_grad:
+        self.before.append(local.grad_enabled)
+        local.grad_enabled = False
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        local.grad_enabled = self.before.pop()
+
+
+class enable_grad(no_grad):  # noqa: N801 - used as a statement, as in PyTorch
+    """Context in which gradients are recorded again, inside ``no_grad``."""
+
+    def __enter__(self) -> enable_grad:
+        self.before.append(local.grad_enabled)
+        local.grad_enabled = True
+        return self
+
+
+def reachable(roots: Iterable[Any], stop: frozenset[int] = frozenset()) -> list[Any]:
+    """Return all records below the roots, latest first; does not look below ``stop`` (ids)."""
+    seen: dict[int, Any] = {}
+    stack = [r for r in roots if r is not None]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen[id(node)] = node
+        if id(node) not in stop:
+            stack.extend(p for p in node.parents if p is not None)
+    return sorted(seen.values(), key=lambda r: -r.serial)
+
+
+def backpropagate(
+    outputs: Sequence[tuple[Any, Any]], leaves: Sequence[Any] | None, create_graph: bool | None
+) -> dict[int, Any]:
+    """Return the gradient that reaches each leaf, by id of the leaf.
+
+    ``outputs``: pairs of record and gradient. ``leaves``: where to stop, None for every Leaf that
+    has a tensor. ``create_graph``: record the gradients themselves; None records them when
+    something outside the leaves can be differentiated too (an outer transform).
+    """
+    stop = frozenset(id(leaf) for leaf in leaves) if leaves is not None else frozenset()
+    order = reachable((r for r, _ in outputs), stop)
+    if create_graph is None:
+        create_graph = any(type(r) is Leaf and (id(r) not in stop or r.parents) for r in order)
+    wanted = _on_path(order, stop) if leaves is not None else None
+    gradients: dict[int, Any] = {}
+    for record, g in outputs:
+        if record is not None:
+            _accumulate(gradients, record, g)
+    results: dict[int, Any] = {}
+    previous, local.grad_enabled = local.grad_enabled, create_graph
+    try:
+        for record in order:
+            g = gradients.pop(id(record), None)
+            if g is None or (wanted is not None and id(record) not in wanted):
+                continue
+            if type(record) is Leaf:
+                if id(record) in stop or (leaves is None and record.tensor is not None):
+                    results[id(record)] = g
+                if id(record) in stop or not record.parents:
+                    continue
+                _accumulate(gradients, record.parents[0], g)
+            elif type(record) is Projection:
+                slots = gradients.setdefault(id(record.record), {})
+                index = record.index
+                slots[index] = slots[index] + g if index in slots else g
+            else:
+                for parent, part in zip(record.parents, _pull(record, g), strict=True):
+                    if parent is not None and part is not None:
+                        _accumulate(gradients, parent, part)
+    finally:
+        local.grad_enabled = previous
+    return results
+
+
+def _pull(record: Any, g: Any) -> Sequence[Any]:
+    if type(record) is Record:
+        return record.pull(g)
+    if type(record) is Custom:
+        return record.pull([g.get(i) for i in range(record.outputs)])
+    from calor.ops.sources import zeros_of
+
+    specs = record.recipe.signature.outputs
+    device = next(iter(g.values()))._value.device
+    return record.pull([g[i] if i in g else zeros_of(s, device) for i, s in enumerate(specs)])
+
+
+def _on_path(order: Sequence[Any], stop: frozenset[int]) -> set[int]:
+    """Return the ids of records from which a leaf of ``stop`` can be reached."""
+    wanted: set[int] = set()
+    for record in reversed(order):
+        if id(record) in stop or any(id(p) in wanted for p in record.parents if p is not None):
+            wanted.add(id(record))
+    return wanted
+
+
+def _accumulate(gradients: dict[int, Any], record: Any, g: Any) -> None:
+    before = gradients.get(id(record))
+    gradients[id(record)] = g if before is None else before + g
