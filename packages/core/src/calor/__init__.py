@@ -6,3 +6,4 @@ from calor.functions.creation import asarray, full, ones, zeros
 from calor.functions.reductions import sum
 from calor.tensor.tensor import Tensor
 from calor.transforms.records import enable_grad, no_grad
+from calor import tree

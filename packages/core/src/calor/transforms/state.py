@@ -1,0 +1,126 @@
+"""Stateful objects: modules, optimizers, generators; containers whose tensors are attributes.
+
+Requirements: a jitted function must see at once that an object's structure is unchanged, without
+walking it. So every attribute assignment on any Stateful object counts up one epoch; while the
+epoch stands still, what was found at the last walk still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from calor import tree
+from calor.graph.trace import Handle
+
+
+class Epoch:
+    """The count of attribute assignments on Stateful objects in this process."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+epoch = Epoch()
+
+
+class Static:
+    """An attribute that is no tensor, hashable by force: equal when it compares equal."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        try:
+            return hash(self.value)
+        except TypeError:
+            return hash(type(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Static) and (
+            self.value is other.value or bool(self.value == other.value)
+        )
+
+
+class Stateful:
+    """An object whose attributes are tensors, other Stateful objects, containers of these, or static.
+
+    It is a pytree: its tensors are the leaves, in the order of assignment. Subclasses name in
+    ``dynamic`` the number attributes that are leaves too (a learning rate): they may change
+    without making a new graph.
+    """
+
+    dynamic: ClassVar[tuple[str, ...]] = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        epoch.count += 1
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        epoch.count += 1
+        object.__delattr__(self, name)
+
+
+def holds_tensors(value: Any) -> bool:
+    """Return whether a value is a tensor or a container that has one inside."""
+    if isinstance(value, Handle | Stateful):
+        return True
+    if isinstance(value, dict):
+        return any(holds_tensors(v) for v in value.values())
+    if isinstance(value, list | tuple):
+        return any(holds_tensors(v) for v in value)
+    return False
+
+
+def attributes(obj: Stateful) -> Iterator[tuple[str, Any, bool]]:
+    """Yield (name, value, is it a child) of a Stateful object's attributes."""
+    for name, value in vars(obj).items():
+        yield name, value, name in obj.dynamic or holds_tensors(value)
+
+
+def named_leaves(obj: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any, Any]]:
+    """Yield (path, owner, key, leaf) of every leaf below an object, in flatten's order.
+
+    ``owner`` and ``key`` say where the leaf is held: an attribute of a Stateful object, or a place
+    in a list or dictionary.
+    """
+    if isinstance(obj, Stateful):
+        items: Any = [(n, n, v) for n, v, child in attributes(obj) if child]
+    elif isinstance(obj, dict):
+        items = [(str(k), k, v) for k, v in obj.items()]
+    elif isinstance(obj, list | tuple):
+        items = [(str(i), i, v) for i, v in enumerate(obj)]
+    else:
+        return
+    for name, key, value in items:
+        path = f"{prefix}{name}"
+        if isinstance(value, Stateful | dict | list | tuple):
+            yield from named_leaves(value, f"{path}.")
+        elif value is not None:
+            yield path, obj, key, value
+
+
+def _flatten(obj: Any) -> tuple[Sequence[Any], Hashable]:
+    children, names, static = [], [], []
+    for name, value, child in attributes(obj):
+        if child:
+            names.append(name)
+            children.append(value)
+        else:
+            static.append((name, Static(value)))
+    return children, (type(obj), tuple(names), tuple(static))
+
+
+def _unflatten(aux: Any, children: Sequence[Any]) -> Any:
+    kind, names, static = aux
+    made = object.__new__(kind)
+    vars(made).update({name: held.value for name, held in static})
+    vars(made).update(zip(names, children, strict=True))
+    return made
+
+
+tree.register_base(Stateful, _flatten, _unflatten)

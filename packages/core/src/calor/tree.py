@@ -1,0 +1,144 @@
+"""Pytrees: nested containers of tensors, taken apart into leaves and put together again.
+
+Lists, tuples, named tuples, dictionaries, None and Stateful objects (modules, optimizers) are
+containers; everything else is a leaf. A TreeDef is hashable, so structure can be a key.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from calor.errors import ArgumentError
+
+Flatten = Callable[[Any], tuple[Sequence[Any], Hashable]]
+Unflatten = Callable[[Hashable, Sequence[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDef:
+    """The structure of a pytree: a container type, what it needs besides children, and these."""
+
+    kind: type | None
+    aux: Hashable
+    children: tuple[TreeDef, ...]
+    count: int
+
+    def __repr__(self) -> str:
+        if self.kind is None:
+            return "*"
+        inside = ", ".join(map(repr, self.children))
+        return f"{self.kind.__name__}({inside})"
+
+
+LEAF: Final = TreeDef(None, None, (), 1)
+
+_NODES: dict[type, tuple[Flatten, Unflatten]] = {}
+
+
+def register(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) -> None:
+    """Make a type a container: ``flatten_one(x) -> (children, aux)``, ``unflatten_one(aux, children)``.
+
+    ``aux`` is hashable and compared; subclasses are registered separately.
+    """
+    if kind in _NODES:
+        raise ArgumentError(f"{kind.__name__} is already registered as a pytree container")
+    _NODES[kind] = (flatten_one, unflatten_one)
+
+
+def _functions(kind: type) -> tuple[Flatten, Unflatten] | None:
+    found = _NODES.get(kind)
+    if found is None:
+        for base in kind.__mro__[1:]:
+            if base in _INHERITED:
+                return _INHERITED[base]
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            return _NAMED_TUPLE
+    return found
+
+
+# Containers whose subclasses are containers too, filled by the module of each.
+_INHERITED: dict[type, tuple[Flatten, Unflatten]] = {}
+_NAMED_TUPLE: tuple[Flatten, Unflatten] = (
+    lambda x: (tuple(x), type(x)),
+    lambda kind, children: kind(*children),  # type: ignore[operator]
+)
+
+
+def register_base(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) -> None:
+    """Make a type and all its subclasses containers."""
+    _INHERITED[kind] = (flatten_one, unflatten_one)
+    _NODES[kind] = (flatten_one, unflatten_one)
+
+
+register(list, lambda x: (x, None), lambda _, children: list(children))
+register(tuple, lambda x: (x, None), lambda _, children: tuple(children))
+register(dict, lambda x: (list(x.values()), tuple(x)), lambda keys, c: dict(zip(keys, c, strict=True)))  # type: ignore[call-overload]
+register(
+    OrderedDict,
+    lambda x: (list(x.values()), tuple(x)),
+    lambda keys, c: OrderedDict(zip(keys, c, strict=True)),  # type: ignore[call-overload]
+)
+register(type(None), lambda _: ((), None), lambda _, __: None)
+
+
+def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
+    """Return the leaves in order, and the structure.
+
+    >>> import calor
+    >>> calor.tree.flatten({"a": 1, "b": [2, 3]})[0]
+    [1, 2, 3]
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
+    functions = _functions(type(tree))
+    if functions is None:
+        leaves.append(tree)
+        return LEAF
+    children, aux = functions[0](tree)
+    start = len(leaves)
+    parts = tuple([_flatten(child, leaves) for child in children])
+    return TreeDef(type(tree), aux, parts, len(leaves) - start)
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """Return the tree of a structure with these leaves; the inverse of :func:`flatten`."""
+    given = list(leaves)
+    if len(given) != treedef.count:
+        raise ArgumentError(f"the structure has {treedef.count} leaves, not {len(given)}")
+    return _unflatten(treedef, iter(given))
+
+
+def _unflatten(treedef: TreeDef, leaves: Any) -> Any:
+    if treedef.kind is None:
+        return next(leaves)
+    functions = _functions(treedef.kind)
+    assert functions is not None
+    return functions[1](treedef.aux, [_unflatten(child, leaves) for child in treedef.children])
+
+
+def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Return the tree with ``function`` applied to its leaves (and those of ``rest`` beside them).
+
+    >>> import calor
+    >>> calor.tree.map(lambda x: x + 1, {"a": 1, "b": (2,)})
+    {'a': 2, 'b': (3,)}
+    """
+    leaves, treedef = flatten(tree)
+    others = []
+    for other in rest:
+        more, structure = flatten(other)
+        if len(more) != len(leaves):
+            raise ArgumentError(f"trees differ in structure: {treedef} and {structure}")
+        others.append(more)
+    return unflatten(treedef, [function(*x) for x in zip(leaves, *others, strict=True)])
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return the leaves of a tree, in order."""
+    return flatten(tree)[0]
