@@ -1,0 +1,117 @@
+"""Run the cases of a suite beside the peers that the user named."""
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.cases import Call, Case
+from harness.timing import interleaved
+
+PACKAGES = {"torch": "torch", "jax": "jax", "numpy": "numpy", "onnxruntime": "onnxruntime"}
+
+
+class BenchmarkError(Exception):
+    """The run cannot start; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case beside one peer, times in seconds; a ratio above 1 means that calor is faster."""
+
+    suite: str
+    case: str
+    device: str
+    peer: str | None
+    ours_s: float
+    peer_s: float | None
+    ratio: float | None
+    floor_s: float | None
+
+
+@dataclass
+class Result:
+    """What a run found."""
+
+    rows: list[Row] = field(default_factory=list)
+    not_run: list[str] = field(default_factory=list)
+    disagreements: list[str] = field(default_factory=list)
+
+    def means(self) -> dict[str, float]:
+        """The geometric mean of the ratios, by peer."""
+        ratios: dict[str, list[float]] = {}
+        for row in self.rows:
+            if row.peer is not None and row.ratio is not None:
+                ratios.setdefault(row.peer, []).append(row.ratio)
+        return {
+            peer: math.exp(sum(map(math.log, values)) / len(values))
+            for peer, values in ratios.items()
+        }
+
+
+def load_suite(name: str, device: str) -> list[Case]:
+    """The cases of a suite on a device."""
+    cases: list[Case] = list(importlib.import_module(f"suites.{name}").cases(device))
+    names = [case.name for case in cases]
+    if len(set(names)) != len(names):
+        raise BenchmarkError(f'suite "{name}" has two cases of one name')
+    return cases
+
+
+def require_peers(peers: Sequence[str]) -> None:
+    """Raise BenchmarkError for a peer that is unknown or not installed."""
+    unknown = [peer for peer in peers if peer not in PACKAGES]
+    if unknown:
+        raise BenchmarkError(f'no peer "{unknown[0]}"; known: {", ".join(sorted(PACKAGES))}')
+    missing = [peer for peer in peers if importlib.util.find_spec(peer) is None]
+    if missing:
+        packages = " ".join(PACKAGES[peer] for peer in missing)
+        raise BenchmarkError(f"not installed: {', '.join(missing)}. pip install {packages}")
+
+
+def run_suite(
+    suite: str, cases: Sequence[Case], device: str, peers: Sequence[str], repeats: int
+) -> Result:
+    """Measure every case; the result names those that lack a peer or disagree with one."""
+    result = Result()
+    for case in cases:
+        run_case(result, suite, case, device, peers, repeats)
+    return result
+
+
+def run_case(
+    result: Result, suite: str, case: Case, device: str, peers: Sequence[str], repeats: int
+) -> None:
+    calls: dict[str, Call] = {"calor": case.ours()}
+    for peer in peers:
+        if peer in case.peers:
+            calls[peer] = case.peers[peer]()
+        else:
+            result.not_run.append(f"{case.name} beside {peer}: the suite has no such peer")
+    for peer, problem in disagreements(case, calls).items():
+        result.disagreements.append(f"{case.name} beside {peer}: {problem}")
+        del calls[peer]
+    seconds = {
+        name: value / case.units for name, value in interleaved(calls, repeats, case.inner).items()
+    }
+    floor = case.floor() if case.floor is not None else None
+    ours = seconds.pop("calor")
+    for peer, theirs in seconds.items():
+        row = Row(suite, case.name, device, peer, ours, theirs, theirs / ours, floor)
+        result.rows.append(row)
+    if not seconds:
+        result.rows.append(Row(suite, case.name, device, None, ours, None, None, floor))
+
+
+def disagreements(case: Case, calls: dict[str, Call]) -> dict[str, str]:
+    """What is wrong with the peers' results, in one line each; the calls also warm everybody up."""
+    results = {name: call() for name, call in calls.items()}
+    ours = results.pop("calor")
+    problems = {}
+    for peer, theirs in results.items():
+        try:
+            case.check(ours, theirs)
+        except AssertionError as error:
+            problems[peer] = " ".join(str(error).split())[:200] or "the results differ"
+    return problems

@@ -1,0 +1,54 @@
+"""Time several functions so that what disturbs the machine disturbs all of them alike.
+
+Samples are interleaved, the order rotates from round to round, and the median is taken: a
+frequency change, a noisy neighbour or a warm cache then favours nobody.
+"""
+
+import gc
+import statistics
+from collections.abc import Callable, Mapping
+from itertools import repeat
+from time import perf_counter_ns
+from typing import Any
+
+SAMPLE_NS = 5_000_000
+
+
+def sample_ns(call: Callable[[], Any], inner: int) -> int:
+    """Nanoseconds for `inner` calls."""
+    times = repeat(None, inner)
+    start = perf_counter_ns()
+    for _ in times:
+        call()
+    return perf_counter_ns() - start
+
+
+def choose_inner(call: Callable[[], Any], sample: int = SAMPLE_NS) -> int:
+    """How many calls make a sample of about `sample` nanoseconds: a power of two."""
+    inner = 1
+    while sample_ns(call, inner) < sample and inner < 1 << 24:
+        inner *= 2
+    return inner
+
+
+def interleaved(
+    calls: Mapping[str, Callable[[], Any]], repeats: int, inner: int | None = None
+) -> dict[str, float]:
+    """The median time in seconds of one call of each function."""
+    counts = {name: inner or choose_inner(call) for name, call in calls.items()}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    order = list(calls)
+    collecting = gc.isenabled()
+    try:
+        for _ in range(repeats):
+            gc.collect()
+            gc.disable()
+            for name in order:
+                samples[name].append(sample_ns(calls[name], counts[name]) / counts[name])
+            if collecting:
+                gc.enable()
+            order.append(order.pop(0))
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: statistics.median(values) * 1e-9 for name, values in samples.items()}

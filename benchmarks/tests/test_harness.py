@@ -1,0 +1,171 @@
+"""The runner: what it times, compares, writes and refuses."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import run
+from harness import Case, agree, report, runner, timing
+
+
+def constant(value: Any) -> Any:
+    """A factory of a function that returns `value`."""
+    return lambda: lambda: value
+
+
+def measure(*cases: Case, peers: tuple[str, ...] = ("numpy",)) -> runner.Result:
+    return runner.run_suite("suite", cases, "numpy", peers, repeats=3)
+
+
+def test_a_row_has_both_times_and_their_ratio() -> None:
+    floor = 1e-9
+    case = Case("c", constant(1), {"numpy": constant(1)}, floor=lambda: floor, inner=10)
+    (row,) = measure(case).rows
+    assert (row.suite, row.case, row.device, row.peer) == ("suite", "c", "numpy", "numpy")
+    assert row.peer_s is not None
+    assert row.ratio == row.peer_s / row.ours_s
+    assert row.floor_s == floor
+
+
+def test_without_peers_there_is_our_time() -> None:
+    (row,) = measure(Case("c", constant(1), inner=10), peers=()).rows
+    assert (row.peer, row.peer_s, row.ratio) == (None, None, None)
+    assert row.ours_s > 0
+
+
+def test_a_case_without_the_peer_is_named() -> None:
+    result = measure(Case("c", constant(1), inner=10))
+    assert result.not_run == ["c beside numpy: the suite has no such peer"]
+
+
+def test_results_that_differ_are_named_and_not_timed() -> None:
+    result = measure(Case("c", constant(1.0), {"numpy": constant(1.1)}, inner=10))
+    assert [row.peer for row in result.rows] == [None]
+    assert result.disagreements[0].startswith("c beside numpy: ")
+
+
+def test_a_case_may_compare_in_its_own_way() -> None:
+    def check(ours: str, theirs: str) -> None:
+        assert ours.upper() == theirs
+
+    case = Case("c", constant("a"), {"numpy": constant("A")}, check=check, inner=10)
+    assert not measure(case).disagreements
+
+
+def test_time_is_per_unit_of_work() -> None:
+    def spend() -> None:
+        for _ in range(2000):
+            pass
+
+    one = Case("one", lambda: spend, inner=20)
+    thousand = Case("thousand", lambda: spend, inner=20, units=1000)
+    by_name = {row.case: row.ours_s for row in measure(one, thousand, peers=()).rows}
+    assert by_name["one"] > 100 * by_name["thousand"]
+
+
+def test_factories_run_once_and_outside_the_time() -> None:
+    made = []
+
+    def factory() -> Any:
+        made.append(1)
+        return lambda: None
+
+    measure(Case("c", factory, {"numpy": factory}, inner=5))
+    assert len(made) == 2
+
+
+def test_samples_are_interleaved_and_the_order_rotates() -> None:
+    seen: list[str] = []
+    calls = {"a": lambda: seen.append("a"), "b": lambda: seen.append("b")}
+    timing.interleaved(calls, repeats=3, inner=1)
+    assert seen == ["a", "b", "b", "a", "a", "b"]
+
+
+def test_inner_makes_a_sample_long_enough() -> None:
+    inner = timing.choose_inner(lambda: None, sample=200_000)
+    assert inner > 100
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(None, None), (1.0, 1.0 + 1e-7), ((1, [2.0, 3.0]), (1, [2.0, 3.0])), (np.ones(2), [1, 1])],
+)
+def test_agree(ours: Any, theirs: Any) -> None:
+    agree(ours, theirs)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(1.0, 1.01), ((1,), (1, 2)), (np.ones(2), [1, 2])])
+def test_disagree(ours: Any, theirs: Any) -> None:
+    with pytest.raises(AssertionError):
+        agree(ours, theirs)
+
+
+def test_geometric_mean() -> None:
+    rows = [
+        runner.Row("s", name, "numpy", "torch", 1.0, ratio, ratio, None)
+        for name, ratio in (("a", 0.5), ("b", 8.0))
+    ]
+    assert runner.Result(rows).means() == {"torch": pytest.approx(2.0)}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (2.0, "2 s"), (0.0125, "12.5 ms"), (1.5e-6, "1.5 µs"), (21e-9, "21 ns")],
+)
+def test_times_have_a_readable_unit(value: float | None, text: str) -> None:
+    assert report.seconds(value) == text
+
+
+def test_an_unknown_peer_is_refused() -> None:
+    with pytest.raises(runner.BenchmarkError, match='no peer "abacus"; known: .*torch'):
+        runner.require_peers(["abacus"])
+
+
+def test_a_missing_peer_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    message = re.escape("not installed: torch, jax. pip install torch jax")
+    with pytest.raises(runner.BenchmarkError, match=message):
+        runner.require_peers(["torch", "jax"])
+
+
+def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["nothing"])
+    assert 'no suite "nothing"; there are: example' in capsys.readouterr().err
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "results" / "example.json"
+    plot = tmp_path / "example.png"
+    arguments = ["example", "--peers", "numpy", "--repeats", "2"]
+    assert run.main([*arguments, "--json", str(path), "--plot", str(plot)]) == 0
+    printed = capsys.readouterr().out
+    assert "matmul 64x64" in printed
+    assert "geometric mean of the ratios beside numpy" in printed
+    document = json.loads(path.read_text("utf-8"))
+    assert document["command"].startswith("python benchmarks/run.py example --peers numpy")
+    assert {"date", "device", "cpu", "versions", "rows"} <= document.keys()
+    fields = {"suite", "case", "device", "peer", "ours_s", "peer_s", "ratio", "floor_s"}
+    assert all(row.keys() == fields for row in document["rows"])
+    assert {"python", "calor", "numpy"} <= document["versions"].keys()
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_needs_a_peer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["example", "--repeats", "1", "--plot", str(tmp_path / "x.png")]) == 2
+    assert "Use --peers" in capsys.readouterr().err
+
+
+def test_threads_are_limited_before_numpy_is_imported() -> None:
+    code = (
+        "import sys; from thread_limits import limit_threads; assert 'numpy' not in sys.modules; "
+        "limit_threads(1); import os; assert os.environ['OMP_NUM_THREADS'] == '1'"
+    )
+    folder = Path(run.__file__).parent
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
