@@ -1,0 +1,134 @@
+"""Linear algebra on the last two axes; axes before them are a batch.
+
+Requirements: float32, float64, complex64 and complex128 stay what they are. A matrix that has no
+result raises numpy.linalg.LinAlgError where a function says so, never a warning.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from calor.reference.precision import Array
+
+# Triangles up to this size are solved row by row, larger ones by halves.
+_ROWS = 16
+
+
+def cholesky(x: Array, *, upper: bool) -> Array:
+    """Return the lower L with x = L Lᴴ, or the upper U with x = Uᴴ U, from that triangle of x.
+
+    Raises LinAlgError when x is not positive definite.
+    """
+    return np.linalg.cholesky(x, upper=upper)
+
+
+def qr(x: Array, *, mode: Literal["reduced", "complete"]) -> tuple[Array, Array]:
+    """Return Q (m, k) with orthonormal columns and upper R (k, n), x = Q R, by Householder.
+
+    k is min(m, n) in mode "reduced" and m in mode "complete".
+    """
+    q, r = np.linalg.qr(x, mode=mode)
+    return q, r
+
+
+def svd(x: Array, *, full_matrices: bool) -> tuple[Array, Array, Array]:
+    """Return U, the singular values in descending order, and Vᴴ, x = U diag(s) Vᴴ.
+
+    Raises LinAlgError when the iteration does not converge, as with NaN.
+    """
+    u, s, vh = np.linalg.svd(x, full_matrices=full_matrices)
+    return u, s, vh
+
+
+def eigh(x: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues, ascending, and eigenvectors (columns) of a Hermitian matrix.
+
+    Only the lower triangle is read. Raises LinAlgError when the iteration does not converge.
+    """
+    values, vectors = np.linalg.eigh(x)
+    return values, vectors
+
+
+def inv(x: Array) -> Array:
+    """Return the inverse; LinAlgError when x is exactly singular."""
+    return np.linalg.inv(x)
+
+
+def solve(a: Array, b: Array) -> Array:
+    """Return X (n, k) with a X = b; LinAlgError when a is exactly singular."""
+    return np.linalg.solve(a, b)
+
+
+def det(x: Array) -> Array:
+    """Return the determinant, 0 for an exactly singular matrix and 1 for an empty one."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.linalg.det(x))
+
+
+def slogdet(x: Array) -> tuple[Array, Array]:
+    """Return the sign (complex: the phase) and log of the magnitude of the determinant.
+
+    An exactly singular matrix gives 0 and −inf.
+    """
+    with np.errstate(all="ignore"):
+        sign, magnitude = np.linalg.slogdet(x)
+    return np.asarray(sign), np.asarray(magnitude)
+
+
+def lu(x: Array) -> tuple[Array, Array]:
+    """Return L and U packed in one array (m, n) and an int64 permutation p (m), x[p] = L U.
+
+    L has ones on its diagonal, which are not stored. Each pivot is the first element of the largest
+    magnitude in its column. A zero pivot leaves its column as it is, so nothing is raised.
+    """
+    m, n = x.shape[-2:]
+    result = np.array(x, order="C").reshape(-1, m, n)
+    order = np.tile(np.arange(m), (result.shape[0], 1))
+    batch = np.arange(result.shape[0])
+    with np.errstate(all="ignore"):
+        for k in range(min(m, n)):
+            pivot = k + np.argmax(np.abs(result[:, k:, k]), axis=1)
+            for rows in (result, order):
+                rows[batch, pivot], rows[:, k] = rows[:, k].copy(), rows[batch, pivot]
+            divisor = result[:, k, k]
+            divisor = np.where(divisor == 0, divisor.dtype.type(1), divisor)
+            result[:, k + 1 :, k] /= divisor[:, None]
+            result[:, k + 1 :, k + 1 :] -= result[:, k + 1 :, k, None] * result[:, k, None, k + 1 :]
+    return result.reshape(x.shape), order.reshape(x.shape[:-1])
+
+
+def triangular_solve(
+    a: Array, b: Array, *, lower: bool, transpose: bool, unit_diagonal: bool
+) -> Array:
+    """Return X (n, k) with T X = b, or Tᵀ X = b, where T is a's lower or upper triangle.
+
+    With ``unit_diagonal`` ones stand for T's diagonal, which is not read. A zero on the diagonal
+    gives infinities or NaN, as the division does.
+    """
+    if transpose:
+        a, lower = a.swapaxes(-1, -2), not lower
+    if not lower:
+        a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
+    result = np.array(b, order="C")
+    with np.errstate(all="ignore"):
+        _solve_lower(a, result, unit_diagonal)
+    return result if lower else np.ascontiguousarray(result[..., ::-1, :])
+
+
+def _solve_lower(a: Array, x: Array, unit_diagonal: bool) -> None:
+    """Replace the right sides x by the solutions, by halves, so that products do the work."""
+    n = a.shape[-1]
+    if n <= _ROWS:
+        for i in range(n):
+            if i:
+                x[..., i, :] -= (a[..., i, None, :i] @ x[..., :i, :])[..., 0, :]
+            if not unit_diagonal:
+                x[..., i, :] /= a[..., i, i, None]
+        return
+    half = n // 2
+    upper, low = x[..., :half, :], x[..., half:, :]
+    _solve_lower(a[..., :half, :half], upper, unit_diagonal)
+    low -= a[..., half:, :half] @ upper
+    _solve_lower(a[..., half:, half:], low, unit_diagonal)

@@ -1,0 +1,88 @@
+"""Reductions over a tuple of axes, which vanish.
+
+Requirements: sums and products of half types accumulate in float32 and round once, those of
+integers wrap; NaN propagates through extremes, and the first NaN is where they are. The sign of a
+zero extreme is open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calor.reference.precision import FLOAT32, HALVES, Array, DType, is_float, rounded, widened
+
+Axes = tuple[int, ...]
+
+
+def sum(x: Array, *, axes: Axes, dtype: Any) -> Array:
+    """Return the sum over the axes in a dtype; 0 where there is nothing to sum."""
+    return _accumulated(np.add, x, axes, np.dtype(dtype))
+
+
+def prod(x: Array, *, axes: Axes, dtype: Any) -> Array:
+    """Return the product over the axes in a dtype; 1 where there is nothing to multiply."""
+    return _accumulated(np.multiply, x, axes, np.dtype(dtype))
+
+
+def max(x: Array, *, axes: Axes) -> Array:
+    """Return the maximum over the axes; ValueError when there is nothing to choose from."""
+    return _extreme(np.maximum, "maximum", x, axes)
+
+
+def min(x: Array, *, axes: Axes) -> Array:
+    """Return the minimum over the axes; ValueError when there is nothing to choose from."""
+    return _extreme(np.minimum, "minimum", x, axes)
+
+
+def argmax(x: Array, *, axis: int) -> Array:
+    """Return the index, as int64, of the first maximum along an axis, a NaN before any number.
+
+    Raises ValueError when the axis is empty.
+    """
+    _require(x, (axis,), "maximum")
+    return np.asarray(np.argmax(widened(np.asarray(x)), axis), np.int64)
+
+
+def argmin(x: Array, *, axis: int) -> Array:
+    """Return the index, as int64, of the first minimum along an axis, a NaN before any number.
+
+    Raises ValueError when the axis is empty.
+    """
+    _require(x, (axis,), "minimum")
+    return np.asarray(np.argmin(widened(np.asarray(x)), axis), np.int64)
+
+
+def any(x: Array, *, axes: Axes) -> Array:
+    """Return whether an element over the axes is not 0; NaN is not 0."""
+    return np.asarray(np.any(np.not_equal(x, 0), axes))
+
+
+def all(x: Array, *, axes: Axes) -> Array:
+    """Return whether every element over the axes is not 0; NaN is not 0."""
+    return np.asarray(np.all(np.not_equal(x, 0), axes))
+
+
+def _accumulated(ufunc: np.ufunc, x: Array, axes: Axes, dtype: DType) -> Array:
+    wide = widened(np.asarray(x))
+    kind = FLOAT32 if dtype in HALVES else dtype
+    if is_float(wide.dtype) or wide.dtype.kind == "c":
+        kind = np.result_type(kind, wide.dtype)
+    with np.errstate(all="ignore"):
+        total = np.asarray(ufunc.reduce(wide, axis=axes, dtype=kind))
+        return rounded(total, dtype)
+
+
+def _extreme(ufunc: np.ufunc, name: str, x: Array, axes: Axes) -> Array:
+    _require(x, axes, name)
+    with np.errstate(all="ignore"):
+        return rounded(np.asarray(ufunc.reduce(widened(np.asarray(x)), axis=axes)), x.dtype)
+
+
+def _require(x: Array, axes: Axes, name: str) -> None:
+    for axis in axes:
+        if x.shape[axis] == 0:
+            raise ValueError(
+                f"{x.dtype}{list(x.shape)} has no {name} over axes {axes}: axis {axis} is empty"
+            )
