@@ -169,8 +169,8 @@ class NumpyBackend(OpTable):
         self._memory.limit = limit
 
     def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
-        """Return NumPy's capsule of the buffer's array."""
-        return buffer.array.__dlpack__(**options)
+        """Return NumPy's capsule of the buffer's array, read-only."""
+        return self.download(index, buffer, spec).__dlpack__(**options)
 
 
 def _root(array: Array) -> Array:

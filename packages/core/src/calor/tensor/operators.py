@@ -55,12 +55,6 @@ class Operators(Handle):
         def _rebind(self, new: Any) -> Tensor: ...
         def copy(self) -> Tensor: ...
 
-    # NumPy leaves the operation to us instead of looping over elements.
-    __array_ufunc__ = None
-    __array_priority__ = 1000.0
-    # pandas leaves the operation to us as well.
-    __pandas_priority__ = 5000
-
     def __neg__(self) -> Tensor:
         return unary(e.neg, self)
 

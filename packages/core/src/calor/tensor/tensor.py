@@ -10,17 +10,20 @@ import numpy as np
 from calor.backends.device import Device
 from calor.backends.selection import as_device
 from calor.dtypes import DType
-from calor.errors import DTypeError, GradientError, ShapeError
+from calor.errors import DeviceError, DTypeError, GradientError, ShapeError
 from calor.graph import trace as traces
-from calor.graph.trace import local, materialize, ready, wrap
+from calor.graph.trace import exports, local, materialize, ready, wrap
+from calor.tensor.dlpack import Exchange
 from calor.tensor.host import HostAccess
 from calor.tensor.indexing import Indexing
+from calor.tensor.interop import Interop
 from calor.tensor.methods import Methods
 from calor.tensor.operators import Operators
+from calor.tensor.repr import Printing
 from calor.transforms.records import Leaf
 
 
-class Tensor(Operators, Indexing, HostAccess, Methods):
+class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Printing, Methods):
     """An n-dimensional array of one dtype on one device.
 
     Make one with :func:`calor.asarray`, :func:`calor.zeros` and the like. Operations are recorded
@@ -108,6 +111,8 @@ class Tensor(Operators, Indexing, HostAccess, Methods):
     def grad(self, value: Tensor | None) -> None:
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"a gradient of shape {value.shape} does not fit {self.shape}")
+        for trace in local.jit:
+            trace.note_grad(self)
         self._grad = value
 
     def backward(self, gradient: Tensor | None = None, *, create_graph: bool = False) -> None:
@@ -129,6 +134,8 @@ class Tensor(Operators, Indexing, HostAccess, Methods):
 
     def detach(self) -> Tensor:
         """Return a tensor of the same value through which no gradient flows."""
+        if local.jit:
+            local.jit[-1].touch(self)
         made: Tensor = wrap(self._value)
         return made
 
@@ -142,6 +149,11 @@ class Tensor(Operators, Indexing, HostAccess, Methods):
             raise ShapeError(
                 f"an in-place operation gives shape {spec.shape}, the tensor has {old.shape}; "
                 f"write x = x + y instead"
+            )
+        if new._value.device is not self._value.device:
+            raise DeviceError(
+                f"an in-place operation gives a tensor on {new.device.name}, this one is on "
+                f"{self.device.name}; move the operand first"
             )
         if spec.dtype is not old.dtype:
             raise DTypeError(
@@ -188,6 +200,8 @@ class Tensor(Operators, Indexing, HostAccess, Methods):
 
     def copy(self) -> Tensor:
         """Return a tensor of the same value; as no tensor aliases another, this copies lazily."""
+        if local.jit:
+            local.jit[-1].touch(self)
         made: Tensor = wrap(self._value, None)
         if self._record is not None:
             from calor.functions.manipulation import identity
@@ -199,12 +213,15 @@ class Tensor(Operators, Indexing, HostAccess, Methods):
 
     def numpy(self, *, copy: bool = False) -> np.ndarray[Any, Any]:
         """Return the elements as a host array: read-only, unless ``copy=True``."""
+        if local.jit:
+            local.jit[-1].look_at(self)
         value = self._value
         buffer = materialize(value)
         device = value.device
         array = device.backend.download(device.index, buffer, value.spec)
         if copy:
             return array.copy()
+        exports.count += 1
         array.flags.writeable = False
         return array
 
