@@ -152,6 +152,7 @@ def wheels(session: nox.Session) -> None:
 
     house = Path(session.create_tmp()).resolve()
     wheelhouse = house / "wheelhouse"
+    shutil.rmtree(wheelhouse, ignore_errors=True)
     built = {project: next(DIST.glob(f"{package_of(project)}-[0-9]*.whl")) for project in PROJECTS}
     paths = [with_extras(project, str(wheel)) for project, wheel in built.items()]
     download = ["-m", "pip", "download", "--quiet", "--only-binary", ":all:"]
