@@ -39,7 +39,7 @@ def dot_general(a: Array, b: Array, *, contract: Pair, batch: Pair, dtype: Any =
         product = matmul(
             x.reshape(*shared, prod(rows), depth), y.reshape(*shared, depth, prod(columns))
         )
-    return settled(product, target).reshape(*shared, *rows, *columns)
+    return settled(product, target).reshape((*shared, *rows, *columns))
 
 
 def accumulator(a: Array, b: Array, depth: int, target: DType) -> DType:
