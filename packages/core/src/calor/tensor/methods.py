@@ -1,22 +1,15 @@
-"""Methods that are sugar for the functions of the same name."""
+"""Methods that are sugar for the functions of the same name, by theme."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from calor.tensor.methods_elementwise import ElementwiseMethods
+from calor.tensor.methods_neural import NeuralMethods
+from calor.tensor.methods_reductions import ReductionMethods
+from calor.tensor.methods_shape import ShapeMethods
+from calor.tensor.methods_types import TypeMethods
 
-from calor.graph.trace import Handle
 
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
-
-
-class Methods(Handle):
-    """Sugar: each method calls the function of its name."""
+class Methods(ElementwiseMethods, ReductionMethods, ShapeMethods, NeuralMethods, TypeMethods):
+    """All methods that only call a function."""
 
     __slots__ = ()
-
-    def sum(self) -> Tensor:
-        """See :func:`calor.sum`."""
-        from calor.functions import reductions
-
-        return reductions.sum(self)  # type: ignore[arg-type]
