@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from calor.backends.op_table import OpTable
+from calor.backends.op_table import OpTable, OpTableExecutable
 from calor.backends.protocol import FULL, Buffer, Info, MemoryFigures, impossible
 from calor.errors import OutOfMemoryError
+from calor.graph.graph import Graph
 from calor.ops.base import TABLE
 from calor.specs import Spec
 
@@ -137,6 +138,10 @@ class NumpyBackend(OpTable):
         into.array[...] = value
         return into
 
+    def compile(self, index: int, graph: Graph) -> OpTableExecutable:
+        """Prepare the list of calls."""
+        return NumpyExecutable(self, index, graph)
+
     def upload(self, index: int, array: Array) -> Buffer:
         """Copy a host array."""
         self.reserve(index, array.nbytes)
@@ -171,6 +176,17 @@ class NumpyBackend(OpTable):
     def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
         """Return NumPy's capsule of the buffer's array, read-only."""
         return self.download(index, buffer, spec).__dlpack__(**options)
+
+
+class NumpyExecutable(OpTableExecutable):
+    """Runs op by op; NaN and infinity are results here, not reasons for NumPy's warnings."""
+
+    def __call__(
+        self, inputs: Sequence[Any], into: Sequence[Buffer | None] | None = None
+    ) -> list[Buffer]:
+        """Run op by op, as OpTableExecutable does."""
+        with np.errstate(all="ignore"):
+            return super().__call__(inputs, into)
 
 
 def _root(array: Array) -> Array:

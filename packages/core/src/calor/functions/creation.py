@@ -10,14 +10,18 @@ from calor import dtypes
 from calor.backends.device import Device
 from calor.backends.selection import as_device, current_device, on_device
 from calor.dtypes import DType, as_dtype
-from calor.errors import DTypeError
-from calor.graph.trace import Handle, materialize, ready, wrap
+from calor.errors import DTypeError, ShapeError
+from calor.functions.operands import python_number, sizes_of
+from calor.graph.record import number_on
+from calor.graph.trace import Handle, computed, materialize
 from calor.ops import elementwise as e
 from calor.ops.base import Scalar
+from calor.ops.movement import expand
 from calor.ops.sources import full as full_row
 from calor.specs import spec
 
 if TYPE_CHECKING:
+    from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
 
 
@@ -100,7 +104,7 @@ def asarray(
         buffer = backend.adopt(target.index, array)
     else:
         buffer = backend.upload(target.index, np.ascontiguousarray(array).reshape(array.shape))
-    tensor: Tensor = wrap(ready(shape, target, buffer))
+    tensor: Tensor = computed(shape, target, buffer)
     if requires_grad:
         tensor.requires_grad_()
     return tensor
@@ -117,42 +121,67 @@ def _nested(obj: Any) -> Any:
 
 def full(
     shape: int | tuple[int, ...],
-    fill_value: complex,
+    fill_value: Operand,
     *,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a tensor of a shape with every element equal to a number.
+    """Return a tensor of a shape with every element equal to a number (or 0-d tensor).
+
+    The dtype is the default one of the number's kind unless ``dtype`` says otherwise. The number is
+    an input of the plan, so another one makes no other plan; 0 and 1 are constants. Raises
+    OverflowError when an integer dtype cannot hold it.
 
     >>> import calor
     >>> calor.full((2,), 7).tolist()
     [7, 7]
     """
-    if isinstance(fill_value, Handle):
-        from calor.functions.manipulation import broadcast_to
-
-        value = fill_value if dtype is None else astype(fill_value, dtype)  # type: ignore[arg-type]
-        return broadcast_to(value, _shape(shape))  # type: ignore[arg-type]
-    known = as_dtype(type(fill_value)) if dtype is None and type(fill_value) in _KINDS else None
-    if known is None:
-        known = as_dtype(np.asarray(fill_value).dtype if dtype is None else dtype)
-    with on_device(_device(device)):
-        made: Tensor = full_row(
-            value=Scalar.of(fill_value, known), shape=_shape(shape), dtype=known
-        )
-    if requires_grad:
-        made.requires_grad_()
-    return made
-
-
-_KINDS = (bool, int, float, complex)
+    sizes = sizes_of(shape, "full")
+    if any(n < 0 for n in sizes):
+        raise ShapeError(f"full: shape {sizes} has a negative size")
+    number = python_number(fill_value)
+    if not isinstance(number, bool | int | float | complex):
+        value = asarray(number, dtype=dtype, device=device)
+        made: Tensor = expand(value, shape=sizes)
+        return made.detach().requires_grad_() if requires_grad else made
+    known = as_dtype(type(number) if dtype is None else dtype)
+    with on_device(_device(device)) as target:
+        number = _of_kind(number, known)
+        if number in (0, 1):
+            made = full_row(value=Scalar.of(number, known), shape=sizes, dtype=known)
+        else:
+            made = expand(number_on(number, known, target), shape=sizes)
+    return made.requires_grad_() if requires_grad else made
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, int | np.integer):
-        return (int(shape),)
-    return tuple(int(n) for n in shape)
+def _of_kind(number: Any, dtype: DType) -> Any:
+    """Return the number in the kind of a dtype; DTypeError when only a complex dtype holds it."""
+    if dtype.kind == "complex":
+        return complex(number)
+    if isinstance(number, complex):
+        raise DTypeError(f"full: the complex number {number} does not fit {dtype.name}")
+    return bool(number) if dtype.kind == "bool" else int(number) if dtype.is_integer else number
+
+
+def full_like(
+    x: Tensor,
+    /,
+    fill_value: Operand,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return a tensor with the shape, dtype and device of x, every element equal to a number.
+
+    >>> import calor
+    >>> calor.full_like(calor.zeros(2), 0.5).tolist()
+    [0.5, 0.5]
+    """
+    known = x.dtype if dtype is None else dtype
+    where = x.device if device is None else device
+    return full(x.shape, fill_value, dtype=known, device=where, requires_grad=requires_grad)
 
 
 def zeros(
@@ -162,9 +191,26 @@ def zeros(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a tensor of zeros, float32 unless ``dtype`` says otherwise."""
+    """Return a tensor of zeros, float32 unless ``dtype`` says otherwise.
+
+    >>> import calor
+    >>> calor.zeros((2, 2)).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
     known = dtypes.DEFAULT_FLOAT if dtype is None else dtype
     return full(shape, 0, dtype=known, device=device, requires_grad=requires_grad)
+
+
+def zeros_like(
+    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Return a tensor of zeros with the shape, dtype and device of x.
+
+    >>> import calor
+    >>> calor.zeros_like(calor.asarray([3, 4])).tolist()
+    [0, 0]
+    """
+    return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def ones(
@@ -174,9 +220,61 @@ def ones(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a tensor of ones, float32 unless ``dtype`` says otherwise."""
+    """Return a tensor of ones, float32 unless ``dtype`` says otherwise.
+
+    >>> import calor
+    >>> calor.ones(3).tolist()
+    [1.0, 1.0, 1.0]
+    """
     known = dtypes.DEFAULT_FLOAT if dtype is None else dtype
     return full(shape, 1, dtype=known, device=device, requires_grad=requires_grad)
+
+
+def ones_like(
+    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Return a tensor of ones with the shape, dtype and device of x.
+
+    >>> import calor
+    >>> calor.ones_like(calor.asarray([3, 4])).tolist()
+    [1, 1]
+    """
+    return full_like(x, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Return a tensor whose elements are not to be relied on (they are 0), float32 by default.
+
+    >>> import calor
+    >>> calor.empty((2, 3)).shape
+    (2, 3)
+    """
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Return a tensor of the shape, dtype and device of x with elements not to be relied on.
+
+    >>> import calor
+    >>> calor.empty_like(calor.ones((2, 3))).shape
+    (2, 3)
+    """
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """Return a tensor of an array of another library that speaks DLPack.
+
+    Memory is shared where the device allows it, unless ``copy`` is True. Raises ValueError when
+    ``copy`` is False and sharing is not possible.
+
+    >>> import calor, numpy
+    >>> calor.from_dlpack(numpy.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    from calor.tensor.dlpack import from_dlpack as import_array
+
+    return import_array(x, device=device, copy=copy)
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
@@ -207,7 +305,7 @@ def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     else:
         host = source.backend.download(source.index, buffer, known)
         moved = target.backend.upload(target.index, host)
-    made: Tensor = wrap(ready(known, target, moved))
+    made: Tensor = computed(known, target, moved)
     if x._record is not None:
         from calor.transforms.records import linked_move
 

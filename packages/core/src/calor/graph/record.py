@@ -95,6 +95,15 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
     return tensor
 
 
+def elementwise(row: Op, operands: tuple[Handle, ...]) -> Any:
+    """Record an elementwise op of any number of tensors without attributes (``where`` has three)."""
+    key = tuple([h._value.spec for h in operands])
+    recipe = row.memo.get(key)
+    if recipe is None:
+        recipe = row.memo[key] = elementwise_recipe(row, key)
+    return _record(recipe, operands)
+
+
 def _record(recipe: Recipe, operands: Sequence[Handle]) -> Any:
     """Record a recipe with one output: casts and expands, the op, and its gradient record."""
     first = operands[0]._value.device
@@ -217,6 +226,12 @@ def host(number: Any, spec_: Spec, device: Device) -> Any:
         return trace.constant(number, spec_)
     position = trace.add_input(number, spec_, True)
     return wrap(pending(trace, spec_, position))
+
+
+def number_on(number: Any, dtype: dtypes.DType, device: Device) -> Any:
+    """Record a Python number as a 0-d input of a dtype; OverflowError when it does not fit."""
+    target = spec((), dtype)
+    return host(_checked(number, target), target, device)
 
 
 def weak_spec(number: Any) -> Spec:

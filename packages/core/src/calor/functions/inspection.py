@@ -1,0 +1,78 @@
+"""What the namespace can do, in the words of the Python Array API standard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor import dtypes
+from calor.backends.device import Device, device_of
+from calor.backends.selection import as_device, current_device
+from calor.dtypes import DType
+from calor.functions.data_types import isdtype
+
+_STANDARD = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+
+
+class NamespaceInfo:
+    """The inspection functions of the standard; obtain it with ``__array_namespace_info__()``.
+
+    >>> import calor
+    >>> calor.__array_namespace_info__().default_dtypes()["real floating"]
+    calor.float32
+    """
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return which optional parts of the standard hold, and the most axes a tensor can have."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 32}
+
+    def default_device(self) -> Device:
+        """Return the device on which tensors are made when none is named."""
+        return current_device()
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+        """Return the dtypes that functions choose when none is named, by kind."""
+        return {
+            "real floating": dtypes.DEFAULT_FLOAT,
+            "complex floating": dtypes.DEFAULT_COMPLEX,
+            "integral": dtypes.DEFAULT_INT,
+            "indexing": dtypes.DEFAULT_INT,
+        }
+
+    def dtypes(
+        self, *, device: Any = None, kind: str | tuple[str, ...] | None = None
+    ) -> dict[str, DType]:
+        """Return the standard's dtypes that a device has, by name, of the given kinds."""
+        target = current_device() if device is None else as_device(device)
+        known = {name: dtypes.as_dtype(name) for name in _STANDARD}
+        return {
+            name: dtype
+            for name, dtype in known.items()
+            if target.info.dtypes.get(dtype) and (kind is None or isdtype(dtype, kind))
+        }
+
+    def devices(self) -> list[Device]:
+        """Return the devices of every backend that is installed and loads."""
+        from calor.errors import CalorError
+        from calor.plugins.discovery import installed
+
+        found: list[Device] = []
+        for name in installed():
+            try:
+                backend = as_device(name).backend
+                found += [device_of(backend, index) for index in range(backend.enumerate())]
+            except CalorError:
+                # A plugin that does not load has no devices; python -m calor doctor says why.
+                continue
+        return found
+
+
+def __array_namespace_info__() -> NamespaceInfo:
+    """Return the standard's inspection functions for this namespace."""
+    return NamespaceInfo()

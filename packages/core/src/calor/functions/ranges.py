@@ -1,0 +1,218 @@
+"""Ramps, grids and triangles: tensors that are made by counting.
+
+Requirements: starts and steps are inputs of the plan; only the number of elements is part of it.
+Ramps of half types are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from calor import dtypes
+from calor.backends.selection import as_device, current_device, on_device
+from calor.dtypes import DType, as_dtype
+from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.manipulation import reshape
+from calor.functions.operands import (
+    as_tensor,
+    common_dtype,
+    integer,
+    pair,
+    python_number,
+    select,
+    stretched,
+)
+from calor.ops import elementwise as e
+from calor.ops.sources import iota
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+
+def _ramp(length: int, start: Any, step: Any, dtype: DType, device: Any) -> Tensor:
+    """Return start + i · step for i below the length, in a dtype."""
+    work = dtype
+    if dtype.is_integer and dtype is not dtypes.uint64:
+        work = dtypes.int64
+    elif dtype.itemsize < 4:
+        work = dtypes.float32
+    if dtype is dtypes.uint64:
+        # Unsigned arithmetic wraps, so a step down is a step up by 2⁶⁴ less.
+        start, step = start % 2**64, step % 2**64
+    real = dtypes.real_of(work)
+    with on_device(device):
+        made: Tensor = iota(length=length, dtype=real)
+    if work is not real:
+        made = e.cast(made, dtype=work)
+    if step != 1:
+        made = pair(e.mul, made, step)
+    if start != 0:
+        made = pair(e.add, made, start)
+    return made if work is dtype else e.cast(made, dtype=dtype)
+
+
+def _target(device: Any) -> Any:
+    return current_device() if device is None else as_device(device)
+
+
+def arange(
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None,
+    device: Any = None,
+) -> Tensor:  # fmt: skip
+    """Return the numbers from ``start`` up to but without ``stop``, ``step`` apart.
+
+    With one argument it is the stop and the start is 0. The dtype is int64 for integers and float32
+    otherwise, unless ``dtype`` says otherwise. Raises ArgumentError when the step is 0.
+
+    >>> import calor
+    >>> calor.arange(5).tolist(), calor.arange(1, 2, 0.25).tolist()
+    ([0, 1, 2, 3, 4], [1.0, 1.25, 1.5, 1.75])
+    """
+    first, last, by = (python_number(v) for v in ((0, start) if stop is None else (start, stop))
+                       + (step,))  # fmt: skip
+    if not by:
+        raise ArgumentError("arange: the step is 0, so the range never ends")
+    for value in (first, last, by):
+        if not isinstance(value, int | float):
+            raise DTypeError(f"arange: {value!r} is no real number")
+    if all(isinstance(v, int) for v in (first, last, by)):
+        length, known = len(range(first, last, by)), dtypes.DEFAULT_INT
+    else:
+        steps = (last - first) / by
+        if not math.isfinite(steps):
+            raise ArgumentError(f"arange: from {first} to {last} by {by} is not a finite range")
+        length, known = max(0, math.ceil(steps)), dtypes.DEFAULT_FLOAT
+    wanted = known if dtype is None else as_dtype(dtype)
+    if wanted.is_integer and not isinstance(first + by, int):
+        # As NumPy: the step is what the first two elements differ by once both are integers.
+        first, by = int(first), int(first + by) - int(first)
+    return _ramp(length, first, by, wanted, _target(device))
+
+
+def linspace(
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """Return ``num`` numbers evenly spaced from ``start`` to ``stop``, which is the last one.
+
+    Without ``endpoint`` the stop is left out. The dtype is float32, or complex64 for complex ends,
+    unless ``dtype`` says otherwise.
+
+    >>> import calor
+    >>> calor.linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    count = integer(num, "linspace: num")
+    if count < 0:
+        raise ArgumentError(f"linspace: num is {count}; it is a number of elements")
+    first, last = (python_number(v) for v in (start, stop))
+    kinds = [dtypes.DEFAULT_FLOAT, *(as_dtype(type(v)) for v in (first, last))]
+    wanted = common_dtype(kinds, "linspace") if dtype is None else as_dtype(dtype)
+    work = wanted if wanted.is_inexact else dtypes.DEFAULT_FLOAT
+    parts = count - 1 if endpoint else count
+    target = _target(device)
+    if parts < 1:
+        made = _ramp(count, first, 0, work, target)
+    elif (last - first) / parts == 0 and last != first:
+        # The step is below the smallest number: scale the ramp instead of stepping.
+        made = pair(
+            e.add, pair(e.mul, _ramp(count, 0, 1 / parts, work, target), last - first), first
+        )
+    else:
+        made = _ramp(count, first, (last - first) / parts, work, target)
+    if endpoint and count > 1:
+        with on_device(target):
+            at_end = pair(e.equal, iota(length=count, dtype=dtypes.int64), count - 1)
+        made = select(at_end, last, made)
+    return made if work is wanted else e.cast(made, dtype=wanted)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """Return a matrix with ones on its k-th diagonal and zeros elsewhere, float32 by default.
+
+    >>> import calor
+    >>> calor.eye(2, 3, k=1).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    rows = integer(n_rows, "eye: n_rows")
+    cols = rows if n_cols is None else integer(n_cols, "eye: n_cols")
+    if rows < 0 or cols < 0:
+        raise ShapeError(f"eye: shape {(rows, cols)} has a negative size")
+    known = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    row, col = _row_and_column(rows, cols, _target(device))
+    made: Tensor = e.cast(pair(e.equal, pair(e.add, row, integer(k, "eye: k")), col), dtype=known)
+    return made
+
+
+def _row_and_column(rows: int, cols: int, device: Any) -> tuple[Tensor, Tensor]:
+    with on_device(device):
+        row = reshape(iota(length=rows, dtype=dtypes.int64), (rows, 1))
+        col = reshape(iota(length=cols, dtype=dtypes.int64), (1, cols))
+    return row, col
+
+
+def _triangle(x: Any, k: int, lower: bool, what: str) -> Tensor:
+    x = as_tensor(x)
+    if x.ndim < 2:
+        raise ShapeError(f"{what}: shape {x.shape} has no rows and columns; it needs two axes")
+    row, col = _row_and_column(x.shape[-2], x.shape[-1], x.device)
+    edge = pair(e.add, row, integer(k, f"{what}: k"))
+    inside = pair(e.less_equal if lower else e.greater_equal, col, edge)
+    return select(stretched(inside, x.shape), x, False)
+
+
+def tril(x: Operand, /, *, k: int = 0) -> Tensor:
+    """Return matrices (..., M, N) with the elements above the k-th diagonal set to 0.
+
+    >>> import calor
+    >>> calor.tril(calor.ones((2, 2))).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    return _triangle(x, k, True, "tril")
+
+
+def triu(x: Operand, /, *, k: int = 0) -> Tensor:
+    """Return matrices (..., M, N) with the elements below the k-th diagonal set to 0.
+
+    >>> import calor
+    >>> calor.triu(calor.ones((2, 2))).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return _triangle(x, k, False, "triu")
+
+
+def meshgrid(*arrays: Operand, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
+    """Return the coordinates of a grid whose axes are one-axis tensors.
+
+    With "ij" the i-th tensor varies along axis i; with "xy" the first two axes are exchanged.
+
+    >>> import calor
+    >>> [t.tolist() for t in calor.meshgrid(calor.arange(2), calor.arange(3))]
+    [[[0, 1], [0, 1], [0, 1]], [[0, 0], [1, 1], [2, 2]]]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'")
+    tensors = [as_tensor(t) for t in arrays]
+    for t in tensors:
+        if t.ndim > 1:
+            raise ShapeError(f"meshgrid: shape {t.shape} has {t.ndim} axes; each tensor has one")
+    order = list(range(len(tensors)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = 1, 0
+    sizes = [t.size for t in tensors]
+    shape = tuple(sizes[i] for i in order)
+    grids = []
+    for i, t in enumerate(tensors):
+        line = tuple(sizes[i] if axis == i else 1 for axis in order)
+        grids.append(stretched(reshape(t, line), shape))
+    return grids

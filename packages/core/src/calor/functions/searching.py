@@ -1,0 +1,227 @@
+"""Where elements are: extremes, elements that are not 0, places in sorted order, choices.
+
+Requirements: only functions whose result's shape depends on the elements look at them (nonzero,
+argwhere); places are int64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from calor import dtypes
+from calor.dtypes import int64
+from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.joining import split, stack
+from calor.functions.manipulation import reshape
+from calor.functions.operands import (
+    as_tensor,
+    one_axis,
+    pair,
+    select,
+    single,
+    stretched,
+    together,
+    truth,
+)
+from calor.functions.ranges import arange
+from calor.functions.reductions import kept
+from calor.ops import elementwise as e
+from calor.ops import reductions as r
+from calor.ops.base import Op
+from calor.ops.indexing import gather, scatter_nd
+from calor.ops.sources import zeros_of
+from calor.specs import spec
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+
+def _arg(row: Op, x: Any, axis: int | None, keepdims: bool) -> Tensor:
+    x = as_tensor(x)
+    flat = axis is None
+    axes = tuple(range(x.ndim)) if axis is None else (one_axis(axis, x.shape, row.name),)
+    if any(not x.shape[a] for a in axes):
+        raise ShapeError(
+            f"{row.name}: shape {x.shape} is empty along axis {axes}, so there is nothing to find"
+        )
+    made = row(reshape(x, (x.size,)), axis=0) if flat else row(x, axis=axes[0])
+    return kept(made, x, axes, keepdims)
+
+
+def argmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Return the index of the first largest element, a NaN before any number.
+
+    Without ``axis`` it counts in the flattened tensor. Raises ShapeError when there is none.
+
+    >>> import calor
+    >>> calor.argmax(calor.asarray([[1, 5], [3, 2]]), axis=1).tolist()
+    [1, 0]
+    """
+    return _arg(r.argmax, x, axis, keepdims)
+
+
+def argmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Return the index of the first smallest element, a NaN before any number.
+
+    Without ``axis`` it counts in the flattened tensor. Raises ShapeError when there is none.
+
+    >>> import calor
+    >>> calor.argmin(calor.asarray([[1, 5], [3, 2]]), axis=1).tolist()
+    [0, 1]
+    """
+    return _arg(r.argmin, x, axis, keepdims)
+
+
+def where(condition: Operand, x1: Operand, x2: Operand, /) -> Tensor:
+    """Return x1 where the condition holds and x2 elsewhere, in their common dtype.
+
+    >>> import calor
+    >>> calor.where(calor.asarray([True, False]), calor.asarray([1, 2]), 0).tolist()
+    [1, 0]
+    """
+    return select(condition, x1, x2)
+
+
+def flat_nonzero(x: Tensor) -> Tensor:
+    """Return the row-major places of the elements that are not 0; looks at how many there are."""
+    size = x.size
+    flags = reshape(truth(x), (size,))
+    counts: Tensor = e.cast(flags, dtype=int64)
+    if not size:
+        return counts
+    ends: Tensor = r.cumsum(counts, axis=0, reverse=False)
+    total = int(ends[-1].numpy())
+    # Every element that is 0 is written to one place past the end, which is cut off.
+    places = reshape(select(flags, pair(e.sub, ends, 1), total), (size, 1))
+    empty = zeros_of(spec((total + 1,), int64), x.device)
+    written = scatter_nd(empty, places, arange(size, device=x.device), update="assign")
+    return split(written, (total, 1))[0]
+
+
+def unravel(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
+    """Return row-major places as one index for each axis of a shape."""
+    indices: list[Tensor] = []
+    for size in reversed(shape):
+        indices.append(pair(e.remainder, places, size))
+        places = pair(e.floor_divide, places, size)
+    return indices[::-1]
+
+
+def nonzero(x: Operand, /) -> tuple[Tensor, ...]:
+    """Return, for each axis, the indices of the elements that are not 0, in row-major order.
+
+    Looks at the elements, as the shape depends on them. Raises ShapeError for a 0-d tensor.
+
+    >>> import calor
+    >>> [t.tolist() for t in calor.nonzero(calor.asarray([[0, 7], [8, 0]]))]
+    [[0, 1], [1, 0]]
+    """
+    x = as_tensor(x)
+    if not x.ndim:
+        raise ShapeError("nonzero: a 0-d tensor has no axes to index; reshape it to (1,) first")
+    return tuple(unravel(flat_nonzero(x), x.shape))
+
+
+def argwhere(x: Operand, /) -> Tensor:
+    """Return the indices of the elements that are not 0, one row (of ndim numbers) for each.
+
+    Looks at the elements, as the shape depends on them.
+
+    >>> import calor
+    >>> calor.argwhere(calor.asarray([[0, 7], [8, 0]])).tolist()
+    [[0, 1], [1, 0]]
+    """
+    x = as_tensor(x)
+    places = flat_nonzero(x)
+    if not x.ndim:
+        return reshape(places, (places.size, 0)) if not places.size else _no_columns(x)
+    return stack(unravel(places, x.shape), axis=1)
+
+
+def _no_columns(x: Tensor) -> Tensor:
+    made: Tensor = zeros_of(spec((1, 0), int64), x.device)
+    return made
+
+
+def searchsorted(
+    x1: Operand,
+    x2: Operand,
+    /,
+    *,
+    side: Literal["left", "right"] = "left",
+    sorter: Operand | None = None,
+) -> Tensor:
+    """Return where elements of x2 would be inserted into the ascending x1 to keep it sorted.
+
+    "left" is before equal elements, "right" after them; NaN is the largest. ``sorter`` holds the
+    indices that sort x1. A binary search: log2(n) + 1 gathers of the shape of x2.
+
+    >>> import calor
+    >>> calor.searchsorted(calor.asarray([1, 3, 3, 5]), calor.asarray([3, 6])).tolist()
+    [1, 4]
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(f"searchsorted: side {side!r} is neither 'left' nor 'right'")
+    line, wanted = together((x1, x2), "searchsorted")
+    if line.ndim != 1:
+        raise ShapeError(f"searchsorted: x1 has shape {line.shape}; it must have one axis")
+    if line.dtype.kind == "complex":
+        raise DTypeError("searchsorted: complex numbers have no order")
+    if sorter is not None:
+        line = gather(line, as_tensor(sorter, line), axis=0)
+    size = line.shape[0]
+    low = zeros_of(spec(wanted.shape, int64), wanted.device)
+    if not size:
+        return low  # type: ignore[no-any-return]
+    high = pair(e.add, low, size)
+    for _ in range(size.bit_length()):
+        middle = pair(e.shift_right, pair(e.add, low, high), 1)
+        # Where the search is over the middle may lie past the end; nothing moves there.
+        found = gather(line, pair(e.minimum, middle, size - 1), axis=0)
+        further = pair(e.bit_and, _before(found, wanted, side), pair(e.less, low, high))
+        low, high = (
+            select(further, pair(e.add, middle, 1), low),
+            select(further, high, middle),
+        )
+        high = pair(e.maximum, low, high)
+    return low  # type: ignore[no-any-return]
+
+
+def _before(found: Tensor, wanted: Tensor, side: str) -> Tensor:
+    """Return whether the place lies after the found element; NaN counts as the largest number."""
+    if side == "left":
+        before = pair(e.less, found, wanted)
+        if found.dtype.kind == "float":
+            last = pair(e.greater, single(e.isnan, wanted), single(e.isnan, found))
+            before = pair(e.bit_or, before, last)
+        return before
+    before = pair(e.less_equal, found, wanted)
+    if found.dtype.kind == "float":
+        before = pair(e.bit_or, before, single(e.isnan, wanted))
+    return before
+
+
+def bincount(x: Operand, /, *, weights: Operand | None = None, length: int) -> Tensor:
+    """Return how often each integer from 0 to ``length`` − 1 occurs, or the sum of its weights.
+
+    Raises DTypeError when x holds no integers.
+
+    >>> import calor
+    >>> calor.bincount(calor.asarray([0, 2, 2]), length=4).tolist()
+    [1, 0, 2, 0]
+    """
+    x = as_tensor(x)
+    if not x.dtype.is_integer:
+        raise DTypeError(f"bincount: x holds {x.dtype.name}; it counts integers")
+    places = reshape(x, (x.size, 1))
+    if weights is None:
+        updates = stretched(pair(e.add, zeros_of(spec((), int64), x.device), 1), (x.size,))
+    else:
+        given = as_tensor(weights, x)
+        if given.dtype is dtypes.bool_:
+            given = e.cast(given, dtype=int64)
+        updates = reshape(given, (x.size,))
+    start = zeros_of(spec((length,), updates.dtype), x.device)
+    made: Tensor = scatter_nd(start, places, updates, update="add")
+    return made

@@ -1,0 +1,186 @@
+"""Means, variances, quantiles, and logarithms of sums.
+
+Requirements: half types are averaged in float32, so that a sum above their range does no harm;
+variances subtract the mean first (two passes), so that a large mean costs no digits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from calor import dtypes
+from calor.dtypes import DType
+from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.elementwise import conj, real
+from calor.functions.manipulation import permute_dims, reshape
+from calor.functions.operands import as_tensor, many_axes, pair, select, single
+from calor.functions.reductions import kept
+from calor.ops import elementwise as e
+from calor.ops import indexing as i
+from calor.ops import reductions as r
+from calor.ops.sources import zeros_of
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Axis, Operand
+    from calor.tensor.tensor import Tensor
+
+
+def _averaged(x: Any) -> tuple[Tensor, DType, DType]:
+    """Return the operand in the dtype that averages are computed in, and the result's dtype."""
+    x = as_tensor(x)
+    out = dtypes.float_of(x.dtype)
+    work = dtypes.float32 if out.itemsize < 4 else out
+    return (x if x.dtype is work else e.cast(x, dtype=work)), work, out
+
+
+def _count(x: Tensor, axes: tuple[int, ...]) -> int:
+    return math.prod(x.shape[a] for a in axes)
+
+
+def _mean(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    total = kept(r.sum(x, axes=axes, dtype=x.dtype), x, axes, keepdims)
+    return pair(e.div, total, float(_count(x, axes)))
+
+
+def mean(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return the arithmetic mean over axes, all by default; NaN where there is nothing to average.
+
+    Integers are averaged in the default floating type.
+
+    >>> import calor
+    >>> calor.mean(calor.asarray([[1.0, 3.0], [5.0, 7.0]]), axis=0).tolist()
+    [3.0, 5.0]
+    """
+    x, work, out = _averaged(x)
+    result = _mean(x, many_axes(axis, x.shape, "mean"), keepdims)
+    return result if out is work else e.cast(result, dtype=out)
+
+
+def _variance(x: Tensor, axes: tuple[int, ...], correction: float, keepdims: bool) -> Tensor:
+    deviation = pair(e.sub, x, _mean(x, axes, True))
+    if x.dtype.is_complex:
+        square = real(pair(e.mul, deviation, conj(deviation)))
+    else:
+        square = pair(e.mul, deviation, deviation)
+    total = kept(r.sum(square, axes=axes, dtype=square.dtype), x, axes, keepdims)
+    return pair(e.div, total, float(max(_count(x, axes) - correction, 0)))
+
+
+def var(
+    x: Operand, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
+    """Return the variance over axes, the sum of squares divided by n − ``correction``.
+
+    A correction of 1 gives the unbiased estimate. NaN or inf where n is not above the correction.
+
+    >>> import calor
+    >>> calor.var(calor.asarray([1.0, 3.0])).item()
+    1.0
+    """
+    x, work, out = _averaged(x)
+    axes = many_axes(axis, x.shape, "var")
+    result = _variance(x, axes, correction, keepdims)
+    return result if out is work else e.cast(result, dtype=dtypes.real_of(out))
+
+
+def std(
+    x: Operand, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
+    """Return the standard deviation over axes: the square root of ``var``.
+
+    >>> import calor
+    >>> calor.std(calor.asarray([1.0, 5.0])).item()
+    2.0
+    """
+    x, work, out = _averaged(x)
+    axes = many_axes(axis, x.shape, "std")
+    result = single(e.sqrt, _variance(x, axes, correction, keepdims))
+    return result if out is work else e.cast(result, dtype=dtypes.real_of(out))
+
+
+def logsumexp(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return log(Σ exp(x)) over axes without overflow; −inf where there is nothing to sum.
+
+    >>> import calor
+    >>> calor.logsumexp(calor.asarray([1000.0, -calor.inf])).item()
+    1000.0
+    """
+    x = as_tensor(x)
+    x = as_tensor(x if x.dtype.is_inexact else e.cast(x, dtype=dtypes.DEFAULT_FLOAT))
+    axes = many_axes(axis, x.shape, "logsumexp")
+    if not _count(x, axes):
+        total = kept(r.sum(x, axes=axes, dtype=x.dtype), x, axes, keepdims)
+        return single(e.log, total)
+    # The largest element only keeps exp in range: the result does not depend on it, so no gradient
+    # goes through it. Where it is infinite it would give inf − inf, so it is left out there.
+    top = kept(r.max(x.detach(), axes=axes), x, axes, True)
+    top = select(single(e.isfinite, top), top, 0)
+    powers = single(e.exp, pair(e.sub, x, top))
+    total = single(e.log, kept(r.sum(powers, axes=axes, dtype=x.dtype), x, axes, True))
+    result = pair(e.add, total, top)
+    shape = tuple(n for a, n in enumerate(result.shape) if keepdims or a not in axes)
+    return reshape(result, shape)
+
+
+def _in_order(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Return the elements over the axes as one last axis, sorted."""
+    rest = tuple(a for a in range(x.ndim) if a not in axes)
+    moved = permute_dims(x, rest + axes)
+    flat = reshape(moved, (*(x.shape[a] for a in rest), _count(x, axes)))
+    ordered: Tensor = i.sort(flat, axis=flat.ndim - 1, descending=False)[0]
+    return ordered
+
+
+def quantile(
+    x: Operand, q: float | Tensor, /, *, axis: Axis = None, keepdims: bool = False
+) -> Tensor:
+    """Return the q-th quantiles over axes, linear between the two nearest elements.
+
+    ``q`` is a number between 0 and 1 or a tensor of them, whose axes come first in the result.
+    NaN where an element is NaN. Raises ShapeError for an empty axis, ArgumentError for a number
+    outside the range.
+
+    >>> import calor
+    >>> calor.quantile(calor.asarray([1.0, 2.0, 3.0, 4.0]), 0.5).item()
+    2.5
+    """
+    x, work, out = _averaged(x)
+    if work.is_complex:
+        raise DTypeError("quantile: complex numbers have no order")
+    axes = many_axes(axis, x.shape, "quantile")
+    size = _count(x, axes)
+    if not size:
+        raise ShapeError(f"quantile: shape {x.shape} is empty over axes {axes}")
+    if isinstance(q, int | float) and not 0 <= q <= 1:
+        raise ArgumentError(f"quantile: q is {q}; it must be between 0 and 1")
+    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes)
+    ordered = _in_order(x, axes)
+    level = as_tensor(q, x)
+    place = pair(e.mul, e.cast(level, dtype=work), float(size - 1))
+    below = single(e.floor, place)
+    last = ordered.ndim - 1
+    low = e.cast(below, dtype=dtypes.int64)
+    high = pair(e.minimum, pair(e.add, low, 1), size - 1)
+    first, second = (i.gather(ordered, t, axis=last) for t in (low, high))
+    share = pair(e.sub, place, below)
+    # Equal neighbours are not subtracted: infinities would give NaN.
+    step = select(pair(e.equal, first, second), 0, pair(e.sub, second, first))
+    result = pair(e.add, first, pair(e.mul, step, share))
+    largest = i.gather(ordered, zeros_of(low._value.spec, x.device) + (size - 1), axis=last)
+    result = select(single(e.isnan, largest), largest, result)
+    order = (*range(last, result.ndim), *range(last))
+    result = reshape(permute_dims(result, order), level.shape + shape)
+    return result if out is work else e.cast(result, dtype=out)
+
+
+def median(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return the median over axes; the mean of the middle two of an even number of elements.
+
+    NaN where an element is NaN. Raises ShapeError for an empty axis.
+
+    >>> import calor
+    >>> calor.median(calor.asarray([3.0, 1.0, 2.0, 10.0])).item()
+    2.5
+    """
+    return quantile(x, 0.5, axis=axis, keepdims=keepdims)

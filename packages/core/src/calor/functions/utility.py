@@ -1,0 +1,112 @@
+"""Differences of neighbours, and comparing whole tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from calor import dtypes
+from calor.errors import ArgumentError, ShapeError
+from calor.functions.joining import concat, split
+from calor.functions.operands import as_tensor, integer, one_axis, pair, select, single
+from calor.functions.reductions import all as all_true
+from calor.ops import elementwise as e
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+
+def diff(
+    x: Operand,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: Operand | None = None,
+    append: Operand | None = None,
+) -> Tensor:
+    """Return the n-th difference of neighbours along an axis.
+
+    ``prepend`` and ``append`` are joined to x along the axis first.
+
+    >>> import calor
+    >>> calor.diff(calor.asarray([1, 4, 9])).tolist()
+    [3, 5]
+    """
+    x = as_tensor(x)
+    if not x.ndim:
+        raise ShapeError("diff: a 0-d tensor has no neighbours")
+    axis = one_axis(axis, x.shape, "diff")
+    times = integer(n, "diff: n")
+    if times < 0:
+        raise ArgumentError(f"diff: n is {times}; it is how often differences are taken")
+    ends = [prepend, x, append]
+    parts = [as_tensor(t, x) for t in ends if t is not None]
+    if len(parts) > 1:
+        x = concat(parts, axis=axis)
+    row = e.bit_xor if x.dtype is dtypes.bool_ else e.sub
+    for _ in range(times):
+        size = x.shape[axis]
+        if not size:
+            break
+        after = split(x, (1, size - 1), axis=axis)[1]
+        before = split(x, (size - 1, 1), axis=axis)[0]
+        x = pair(row, after, before)
+    return x.copy()
+
+
+def isclose(
+    x1: Operand,
+    x2: Operand,
+    /,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Tensor:
+    """Return whether |x1 − x2| ≤ atol + rtol · |x2|; equal infinities are close.
+
+    >>> import calor
+    >>> calor.isclose(calor.asarray([1.0, 2.0]), calor.asarray([1.000001, 2.1])).tolist()
+    [True, False]
+    """
+    x1, x2 = as_tensor(x1), as_tensor(x2)
+    if not x1.dtype.is_inexact and not x2.dtype.is_inexact:
+        x1, x2 = (e.cast(t, dtype=dtypes.float64) for t in (x1, x2))
+    distance = single(e.abs, pair(e.sub, x1, x2))
+    allowed = pair(e.add, pair(e.mul, single(e.abs, x2), rtol), atol)
+    near = pair(e.bit_and, pair(e.less_equal, distance, allowed), single(e.isfinite, x2))
+    close = pair(e.bit_or, near, pair(e.equal, x1, x2))
+    if equal_nan:
+        both = pair(e.bit_and, single(e.isnan, x1), single(e.isnan, x2))
+        close = select(both, True, close)
+    return close
+
+
+def allclose(
+    x1: Operand,
+    x2: Operand,
+    /,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> bool:
+    """Return whether all elements are close, as ``isclose`` says; looks at the elements.
+
+    >>> import calor
+    >>> calor.allclose(calor.asarray([1.0]), calor.asarray([1.000001]))
+    True
+    """
+    return bool(all_true(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)))
+
+
+def array_equal(x1: Operand, x2: Operand, /) -> bool:
+    """Return whether two tensors have one shape and equal elements; looks at the elements.
+
+    >>> import calor
+    >>> calor.array_equal(calor.asarray([1, 2]), calor.asarray([1, 2]))
+    True
+    """
+    x1, x2 = as_tensor(x1), as_tensor(x2)
+    return x1.shape == x2.shape and bool(all_true(pair(e.equal, x1, x2)))
