@@ -17,7 +17,7 @@ from calor.backends.selection import on_device
 from calor.dtypes import bool_, int64
 from calor.errors import DTypeError, IndexingError, ShapeError, TraceError
 from calor.functions.creation import asarray
-from calor.graph.record import host, weak_spec
+from calor.graph.record import host, number_on, weak_spec
 from calor.graph.trace import Handle, local
 from calor.ops import elementwise as e
 from calor.ops import indexing as rows
@@ -25,6 +25,7 @@ from calor.ops import movement as m
 from calor.ops.base import Scalar
 from calor.ops.sources import full
 from calor.specs import spec
+from calor.tensor import basic_reads
 from calor.tensor.index_keys import Entry, Key, parse
 
 if TYPE_CHECKING:
@@ -45,13 +46,35 @@ class Indexing(Handle):
 
     def __getitem__(self, key: Any) -> Tensor:
         """Return a part as a tensor of its own, with NumPy's meaning of every key."""
-        made: Tensor = read(self, parse(key, self._value.spec.shape))
+        made: Tensor
+        shape = self._value.spec.shape
+        block = basic_reads.block_of(key, shape)
+        if block is None:
+            if isinstance(key, Handle) and shape and key._value.spec.dtype.is_integer:
+                made = rows.gather(self, _from_front(key, shape[0]), axis=0)
+            else:
+                made = read(self, parse(key, shape))
+        elif block[1] == shape:
+            made = self.copy() if block[2] == shape else m.reshape(self, shape=block[2])
+        elif self._record is None and not local.jit:
+            made = basic_reads.read_block(self, block)
+        else:
+            made = _reshaped(_read_span(self, tuple(block[0]), block[1]), block[2])
         return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Replace a part; the value is broadcast and cast. Complex into real raises DTypeError."""
-        made = parse(key, self._value.spec.shape)
-        self._rebind(write(self, made, value))
+        shape = self._value.spec.shape
+        value = _as_value(value, self)
+        block = basic_reads.block_of(key, shape)
+        if block is None:
+            self._rebind(write(self, parse(key, shape), value))
+            return
+        starts, sizes, result = block
+        values = _reshaped(_spread(value, result), sizes)
+        if sizes != shape:
+            values = m.dynamic_update_slice(self, values, _starts(self, tuple(starts)))
+        self._rebind(values)
 
     def __len__(self) -> int:
         shape = self._value.spec.shape
@@ -85,8 +108,7 @@ def read(x: Any, key: Key) -> Any:
 
 
 def write(x: Any, key: Key, value: Any) -> Any:
-    """Return the tensor with the part that a key names replaced by a value."""
-    value = _as_value(value, x)
+    """Return the tensor with the part that a key names replaced by a value of its dtype."""
     if not key.advanced:
         values = _spread(value, key.shape())
         return write_block(x, key, _reshaped(values, tuple(key.sizes)))
@@ -211,12 +233,17 @@ def _indices(entry: Entry, size: int, block: Any) -> Any:
         array = np.flatnonzero(_look(array))
     if isinstance(array, np.ndarray):
         return asarray(array, device=block.device)
-    if array.dtype.kind == "uint":
-        return array
-    if array.dtype.itemsize < 4 or size > np.iinfo(np.int32).max:
-        array = e.cast(array, dtype=int64)
-    negative = array < 0
-    return e.where(negative, array + size, array)
+    return _from_front(array, size)
+
+
+def _from_front(indices: Any, size: int) -> Any:
+    """Return an index tensor with negative indices counted from the front."""
+    dtype = indices._value.spec.dtype
+    if dtype.kind == "uint":
+        return indices
+    if dtype.itemsize < 4 or size > np.iinfo(np.int32).max:
+        indices = e.cast(indices, dtype=int64)
+    return e.where(indices < 0, indices + size, indices)
 
 
 def _look(mask: Any) -> np.ndarray[Any, Any]:
@@ -332,7 +359,7 @@ def _as_value(value: Any, x: Any) -> Any:
     if type(value) in _NUMBERS:
         known = weak_spec(value)
         if known.dtype.kind == wanted.kind or (wanted.is_inexact and not known.dtype.is_complex):
-            return host(_fitting(value, wanted), spec((), wanted), x.device)
+            return number_on(value, wanted, x.device)
         value = host(value, spec((), known.dtype), x.device)
     elif not isinstance(value, Handle):
         value = asarray(value, device=x.device)
@@ -348,14 +375,6 @@ def _as_value(value: Any, x: Any) -> Any:
 
 
 _NUMBERS = frozenset((float, int, bool, complex))
-
-
-def _fitting(number: Any, wanted: Any) -> Any:
-    if type(number) is int and wanted.is_integer:
-        info = np.iinfo(wanted.numpy)
-        if not info.min <= number <= info.max:
-            raise OverflowError(f"{number} does not fit {wanted.name} ({info.min} … {info.max})")
-    return number
 
 
 def _spread(value: Any, shape: Shape) -> Any:
