@@ -357,12 +357,13 @@ def _as_value(value: Any, x: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item() if type(value.item()) in _NUMBERS else np.asarray(value)
     if type(value) in _NUMBERS:
-        known = weak_spec(value)
-        if known.dtype.kind == wanted.kind or (wanted.is_inexact and not known.dtype.is_complex):
+        kind = weak_spec(value).dtype
+        fits = kind.kind == wanted.kind or (kind.is_integer and wanted.is_integer)
+        if fits or (wanted.is_inexact and not kind.is_complex):
             return number_on(value, wanted, x.device)
-        value = host(value, spec((), known.dtype), x.device)
+        value = host(value, spec((), kind), x.device)
     elif not isinstance(value, Handle):
-        value = asarray(value, device=x.device)
+        value = asarray(np.asarray(value), device=x.device)
     dtype = value._value.spec.dtype
     if dtype is wanted:
         return value
