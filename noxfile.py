@@ -94,8 +94,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Do the types hold, in strict mode?"""
     install_projects(session, *group("types"))
-    for project in PROJECTS:
-        session.run("mypy", str(project / "src"))
+    session.run("mypy", *(str(project / "src") for project in PROJECTS))
     session.run("mypy", *existing(*map(Path, TOOLS)))
 
 
