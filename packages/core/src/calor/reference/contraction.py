@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from calor.reference.precision import FLOAT32, FLOAT64, HALVES, Array, DType, rounded
+from calor.reference.precision import FLOAT32, FLOAT64, HALVES, Array, DType, quiet, rounded
 
 Axes = tuple[int, ...]
 Pair = tuple[Axes, Axes]
 
 
+@quiet
 def dot_general(a: Array, b: Array, *, contract: Pair, batch: Pair, dtype: Any = None) -> Array:
     """Return the sums of products of a and b, of shape batch + free axes of a + free axes of b.
 
@@ -33,12 +34,11 @@ def dot_general(a: Array, b: Array, *, contract: Pair, batch: Pair, dtype: Any =
     depth = prod(a.shape[i] for i in contract[0])
     rows, columns = [a.shape[i] for i in left], [b.shape[i] for i in right]
     kind = accumulator(a, b, depth, target)
-    with np.errstate(all="ignore"):
-        x = a.transpose(*batch[0], *left, *contract[0]).astype(kind, copy=False)
-        y = b.transpose(*batch[1], *contract[1], *right).astype(kind, copy=False)
-        product = matmul(
-            x.reshape(*shared, prod(rows), depth), y.reshape(*shared, depth, prod(columns))
-        )
+    x = a.transpose(*batch[0], *left, *contract[0]).astype(kind, copy=False)
+    y = b.transpose(*batch[1], *contract[1], *right).astype(kind, copy=False)
+    product = matmul(
+        x.reshape(*shared, prod(rows), depth), y.reshape(*shared, depth, prod(columns))
+    )
     return settled(product, target).reshape((*shared, *rows, *columns))
 
 

@@ -9,9 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from calor.reference.precision import FLOAT32, FLOAT64, HALVES, Array, DType, is_float, rounded
+from calor.reference.precision import (
+    FLOAT32,
+    FLOAT64,
+    HALVES,
+    Array,
+    DType,
+    is_float,
+    quiet,
+    rounded,
+)
 
 
+@quiet
 def cast(x: Array, *, dtype: Any) -> Array:
     """Return x converted to a dtype.
 
@@ -23,19 +33,18 @@ def cast(x: Array, *, dtype: Any) -> Array:
     x, dtype = np.asarray(x), np.dtype(dtype)
     if x.dtype == dtype:
         return x
-    with np.errstate(all="ignore"):
-        if dtype.kind == "b":
-            return np.asarray(x != 0)
-        if x.dtype.kind == "c":
-            return x.astype(dtype) if dtype.kind == "c" else cast(x.real, dtype=dtype)
-        if dtype.kind == "c":
-            wide = x.astype(FLOAT32) if x.dtype in HALVES else x
-            return wide.astype(dtype)
-        if is_float(x.dtype):
-            return rounded(x, dtype) if is_float(dtype) else _saturated(x, dtype)
-        if dtype in HALVES:
-            return rounded(_sticky(x), dtype)
-        return x.astype(dtype)
+    if dtype.kind == "b":
+        return np.asarray(x != 0)
+    if x.dtype.kind == "c":
+        return x.astype(dtype) if dtype.kind == "c" else cast(x.real, dtype=dtype)
+    if dtype.kind == "c":
+        wide = x.astype(FLOAT32) if x.dtype in HALVES else x
+        return wide.astype(dtype)
+    if is_float(x.dtype):
+        return rounded(x, dtype) if is_float(dtype) else _saturated(x, dtype)
+    if dtype in HALVES:
+        return rounded(_sticky(x), dtype)
+    return x.astype(dtype)
 
 
 def _saturated(x: Array, dtype: DType) -> Array:

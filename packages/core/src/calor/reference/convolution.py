@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from calor.reference.contraction import accumulator, matmul, settled
-from calor.reference.precision import Array
+from calor.reference.precision import Array, quiet
 from calor.reference.sliding import (
     Padding,
     Sizes,
@@ -32,6 +32,7 @@ from calor.reference.sliding import (
 _BLOCK = 1 << 19
 
 
+@quiet
 def conv(
     x: Array,
     w: Array,
@@ -54,14 +55,14 @@ def conv(
     seen = padded(x.astype(kind, copy=False), padding, between, 0)
     output = output_sizes(seen.shape[2:], w.shape[2:], stride, dilation)
     result = np.empty((x.shape[0], groups, weights.shape[1], *output), kind)
-    with np.errstate(all="ignore"):
-        for images, columns in _columns(seen, w.shape[2:], stride, dilation, groups):
-            block = matmul(weights, columns)
-            shape = (*block.shape[:2], images.stop - images.start, *output)
-            result[images] = np.moveaxis(block.reshape(shape), 2, 0)
-        return settled(result.reshape(x.shape[0], w.shape[0], *output), x.dtype)
+    for images, columns in _columns(seen, w.shape[2:], stride, dilation, groups):
+        block = matmul(weights, columns)
+        shape = (*block.shape[:2], images.stop - images.start, *output)
+        result[images] = np.moveaxis(block.reshape(shape), 2, 0)
+    return settled(result.reshape(x.shape[0], w.shape[0], *output), x.dtype)
 
 
+@quiet
 def conv_weight_gradient(
     x: Array,
     g: Array,
@@ -81,13 +82,13 @@ def conv_weight_gradient(
     shape = (g.shape[0], groups, g.shape[1] // groups, prod(g.shape[2:]))
     upper = g.astype(kind, copy=False).reshape(shape)
     result = np.zeros((groups, upper.shape[2], prod(weight_shape[1:])), kind)
-    with np.errstate(all="ignore"):
-        for images, columns in _columns(seen, weight_shape[2:], stride, dilation, groups):
-            rows = np.moveaxis(upper[images], 0, 2).reshape(*result.shape[:2], columns.shape[2])
-            result += matmul(rows, columns.swapaxes(1, 2))
-        return settled(result.reshape(weight_shape), x.dtype)
+    for images, columns in _columns(seen, weight_shape[2:], stride, dilation, groups):
+        rows = np.moveaxis(upper[images], 0, 2).reshape(*result.shape[:2], columns.shape[2])
+        result += matmul(rows, columns.swapaxes(1, 2))
+    return settled(result.reshape(weight_shape), x.dtype)
 
 
+@quiet
 def conv_input_gradient(
     g: Array,
     w: Array,
@@ -169,14 +170,13 @@ def _from_columns(
     total = np.zeros((groups, inputs, g.shape[0], *sizes), kind)
     places = upper.shape[3]
     count = max(_BLOCK // max(groups * weights.shape[1] * places, 1), 1)
-    with np.errstate(all="ignore"):
-        for start in range(0, g.shape[0], count):
-            images = slice(start, start + count)
-            rows = np.moveaxis(upper[images], 0, 2).reshape(groups, weights.shape[2], -1)
-            columns = matmul(weights, rows)
-            part = total[:, :, images]
-            columns = columns.reshape(groups, inputs, prod(kernel), -1, *output)
-            for number, (_, slices) in enumerate(offsets(kernel, stride, dilation, output)):
-                part[last_axes(slices)] += columns[:, :, number]
-        back = unpadded(total, input_shape[2:], padding, between)
-        return settled(np.moveaxis(back, 2, 0).reshape(input_shape), g.dtype)
+    for start in range(0, g.shape[0], count):
+        images = slice(start, start + count)
+        rows = np.moveaxis(upper[images], 0, 2).reshape(groups, weights.shape[2], -1)
+        columns = matmul(weights, rows)
+        part = total[:, :, images]
+        columns = columns.reshape(groups, inputs, prod(kernel), -1, *output)
+        for number, (_, slices) in enumerate(offsets(kernel, stride, dilation, output)):
+            part[last_axes(slices)] += columns[:, :, number]
+    back = unpadded(total, input_shape[2:], padding, between)
+    return settled(np.moveaxis(back, 2, 0).reshape(input_shape), g.dtype)

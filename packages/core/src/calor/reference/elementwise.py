@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.reference.conversion import bitcast, cast
-from calor.reference.precision import HALVES, Array, through_float32
+from calor.reference.precision import HALVES, Array, quiet, through_float32
 from calor.reference.special import digamma, erf, erfinv, lgamma
 
 __all__ = [
@@ -70,11 +70,13 @@ def shift_right(a: Array, b: Array) -> Array:
     return np.asarray(np.right_shift(a, b))
 
 
+@quiet
 def maximum(a: Array, b: Array) -> Array:
     """Return the larger of a and b; NaN when either is, and −0 < +0."""
     return _extreme(np.maximum, np.bitwise_and, a, b)
 
 
+@quiet
 def minimum(a: Array, b: Array) -> Array:
     """Return the smaller of a and b; NaN when either is, and −0 < +0."""
     return _extreme(np.minimum, np.bitwise_or, a, b)
@@ -82,12 +84,11 @@ def minimum(a: Array, b: Array) -> Array:
 
 def _extreme(choose: np.ufunc, join: np.ufunc, a: Array, b: Array) -> Array:
     a, b = np.asarray(a), np.asarray(b)
-    with np.errstate(all="ignore"):
-        result = np.asarray(choose(a, b))
-        if a.dtype.kind not in "biu":
-            # Equal numbers have equal bits, except the zeros, whose sign bits are joined.
-            kind = _UNSIGNED[a.dtype.itemsize]
-            join(a.view(kind), b.view(kind), out=result.view(kind), where=np.asarray(a == b))
+    result = np.asarray(choose(a, b))
+    if a.dtype.kind not in "biu":
+        # Equal numbers have equal bits, except the zeros, whose sign bits are joined.
+        kind = _UNSIGNED[a.dtype.itemsize]
+        join(a.view(kind), b.view(kind), out=result.view(kind), where=np.asarray(a == b))
     return result
 
 
@@ -159,10 +160,11 @@ def copysign(a: Array, b: Array) -> Array:
     return np.asarray((a.view(kind) & kind(bit - 1)) | (b.view(kind) & kind(bit))).view(a.dtype)
 
 
+@quiet
 def nextafter(a: Array, b: Array) -> Array:
     """Return the representable number next to a towards b; b where they are equal.
 
     float8_e4m3fn has no infinity: beyond its largest number comes NaN.
     """
-    with np.errstate(all="ignore"):
-        return np.asarray(np.nextafter(a, b))
+    # NumPy's float16 gives a for equal zeros of different sign, C gives b.
+    return np.where(np.equal(a, b), b, np.nextafter(a, b))

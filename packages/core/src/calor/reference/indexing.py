@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.reference.precision import Array, rounded, widened
+from calor.reference.precision import Array, quiet, rounded, widened
 
 _UFUNCS: Final[dict[str, np.ufunc]] = {
     "add": np.add,
@@ -48,6 +48,7 @@ def gather_nd(x: Array, indices: Array) -> Array:
     return np.asarray(np.take(rows, _flat(indices, x.shape[:depth]), axis=0))
 
 
+@quiet
 def scatter_nd(x: Array, indices: Array, updates: Array, *, update: str) -> Array:
     """Return x with its parts at the indices (*B, k) updated from updates (*B, *x.shape[k:]).
 
@@ -66,6 +67,7 @@ def scatter_nd(x: Array, indices: Array, updates: Array, *, update: str) -> Arra
     return _updated(x, elements.reshape(-1), updates, update)
 
 
+@quiet
 def scatter_along(x: Array, indices: Array, updates: Array, *, axis: int, update: str) -> Array:
     """Return x with its elements at the indices along an axis updated; the shapes are those of
     ``take_along``, the updates and errors those of ``scatter_nd``.
@@ -96,12 +98,11 @@ def _updated(x: Array, places: Array, updates: Array, update: str) -> Array:
     result = np.array(widened(x), order="C")
     flat = result.reshape(-1)
     values = widened(updates).reshape(-1)
-    with np.errstate(all="ignore"):
-        if update == "assign":
-            flat[places] = values
-        else:
-            _UFUNCS[update].at(flat, places, values)
-        return rounded(result, x.dtype)
+    if update == "assign":
+        flat[places] = values
+    else:
+        _UFUNCS[update].at(flat, places, values)
+    return rounded(result, x.dtype)
 
 
 def _fitting(x: Array, starts: Array, sizes: tuple[int, ...]) -> tuple[slice, ...]:

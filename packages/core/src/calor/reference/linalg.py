@@ -6,11 +6,12 @@ result raises numpy.linalg.LinAlgError where a function says so, never a warning
 
 from __future__ import annotations
 
+from math import prod
 from typing import Literal
 
 import numpy as np
 
-from calor.reference.precision import Array
+from calor.reference.precision import Array, quiet
 
 # Triangles up to this size are solved row by row, larger ones by halves.
 _ROWS = 16
@@ -61,22 +62,23 @@ def solve(a: Array, b: Array) -> Array:
     return np.linalg.solve(a, b)
 
 
+@quiet
 def det(x: Array) -> Array:
     """Return the determinant, 0 for an exactly singular matrix and 1 for an empty one."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.linalg.det(x))
+    return np.asarray(np.linalg.det(x))
 
 
+@quiet
 def slogdet(x: Array) -> tuple[Array, Array]:
     """Return the sign (complex: the phase) and log of the magnitude of the determinant.
 
     An exactly singular matrix gives 0 and −inf.
     """
-    with np.errstate(all="ignore"):
-        sign, magnitude = np.linalg.slogdet(x)
+    sign, magnitude = np.linalg.slogdet(x)
     return np.asarray(sign), np.asarray(magnitude)
 
 
+@quiet
 def lu(x: Array) -> tuple[Array, Array]:
     """Return L and U packed in one array (m, n) and an int64 permutation p (m), x[p] = L U.
 
@@ -84,21 +86,22 @@ def lu(x: Array) -> tuple[Array, Array]:
     magnitude in its column. A zero pivot leaves its column as it is, so nothing is raised.
     """
     m, n = x.shape[-2:]
-    result = np.array(x, order="C").reshape(-1, m, n)
-    order = np.tile(np.arange(m), (result.shape[0], 1))
-    batch = np.arange(result.shape[0])
-    with np.errstate(all="ignore"):
-        for k in range(min(m, n)):
-            pivot = k + np.argmax(np.abs(result[:, k:, k]), axis=1)
-            for rows in (result, order):
-                rows[batch, pivot], rows[:, k] = rows[:, k].copy(), rows[batch, pivot]
-            divisor = result[:, k, k]
-            divisor = np.where(divisor == 0, divisor.dtype.type(1), divisor)
-            result[:, k + 1 :, k] /= divisor[:, None]
-            result[:, k + 1 :, k + 1 :] -= result[:, k + 1 :, k, None] * result[:, k, None, k + 1 :]
+    count = prod(x.shape[:-2])
+    result = np.array(x, order="C").reshape(count, m, n)
+    order = np.tile(np.arange(m), (count, 1))
+    batch = np.arange(count)
+    for k in range(min(m, n)):
+        pivot = k + np.argmax(np.abs(result[:, k:, k]), axis=1)
+        for rows in (result, order):
+            rows[batch, pivot], rows[:, k] = rows[:, k].copy(), rows[batch, pivot]
+        divisor = result[:, k, k]
+        divisor = np.where(divisor == 0, divisor.dtype.type(1), divisor)
+        result[:, k + 1 :, k] /= divisor[:, None]
+        result[:, k + 1 :, k + 1 :] -= result[:, k + 1 :, k, None] * result[:, k, None, k + 1 :]
     return result.reshape(x.shape), order.reshape(x.shape[:-1])
 
 
+@quiet
 def triangular_solve(
     a: Array, b: Array, *, lower: bool, transpose: bool, unit_diagonal: bool
 ) -> Array:
@@ -112,8 +115,7 @@ def triangular_solve(
     if not lower:
         a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
     result = np.array(b, order="C")
-    with np.errstate(all="ignore"):
-        _solve_lower(a, result, unit_diagonal)
+    _solve_lower(a, result, unit_diagonal)
     return result if lower else np.ascontiguousarray(result[..., ::-1, :])
 
 

@@ -24,17 +24,22 @@ HALVES: Final[frozenset[DType]] = frozenset(
 )
 _NARROW: Final = HALVES - {np.dtype(np.float16)}
 
+# A decorator: no function warns, whatever it is given. (A signaling NaN warns in a mere cast.)
+quiet: Final = np.errstate(all="ignore")
+
 
 def is_float(dtype: DType) -> bool:
     """Return whether a dtype is real floating, the half types included."""
     return dtype.kind == "f" or dtype in HALVES
 
 
+@quiet
 def widened(x: Array) -> Array:
     """Return x as float32 when it is of a half type, else x itself."""
     return x.astype(FLOAT32) if x.dtype in HALVES else x
 
 
+@quiet
 def rounded(x: Array, dtype: DType) -> Array:
     """Return a floating array in a dtype, rounded once to nearest, ties to even.
 
@@ -43,10 +48,9 @@ def rounded(x: Array, dtype: DType) -> Array:
     (Boldo and Melquiond, "When double rounding is odd", 2005).
     """
     x = np.asarray(x)
-    with np.errstate(all="ignore"):
-        if dtype in _NARROW and x.dtype == FLOAT64:
-            x = _rounded_to_odd(x)
-        return x.astype(dtype, copy=False)
+    if dtype in _NARROW and x.dtype == FLOAT64:
+        x = _rounded_to_odd(x)
+    return x.astype(dtype, copy=False)
 
 
 def _rounded_to_odd(x: Array) -> Array:
@@ -64,13 +68,13 @@ def _rounded_to_odd(x: Array) -> Array:
 def through_float32(function: Callable[..., Any]) -> Callable[..., Array]:
     """Make a function of floating arrays compute half types in float32, quietly, to an array."""
 
+    @quiet
     @wraps(function)
     def wrapper(*operands: Array) -> Array:
         dtype = operands[0].dtype
-        with np.errstate(all="ignore"):
-            if dtype not in HALVES:
-                return np.asarray(function(*map(np.asarray, operands)))
-            wide = [np.asarray(x).astype(FLOAT32) for x in operands]
-            return rounded(np.asarray(function(*wide)), dtype)
+        if dtype not in HALVES:
+            return np.asarray(function(*map(np.asarray, operands)))
+        wide = [np.asarray(x).astype(FLOAT32) for x in operands]
+        return rounded(np.asarray(function(*wide)), dtype)
 
     return wrapper

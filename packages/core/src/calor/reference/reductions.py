@@ -11,31 +11,45 @@ from typing import Any
 
 import numpy as np
 
-from calor.reference.precision import FLOAT32, HALVES, Array, DType, is_float, rounded, widened
+from calor.reference.precision import (
+    FLOAT32,
+    HALVES,
+    Array,
+    DType,
+    is_float,
+    quiet,
+    rounded,
+    widened,
+)
 
 Axes = tuple[int, ...]
 
 
+@quiet
 def sum(x: Array, *, axes: Axes, dtype: Any) -> Array:
     """Return the sum over the axes in a dtype; 0 where there is nothing to sum."""
     return _accumulated(np.add, x, axes, np.dtype(dtype))
 
 
+@quiet
 def prod(x: Array, *, axes: Axes, dtype: Any) -> Array:
     """Return the product over the axes in a dtype; 1 where there is nothing to multiply."""
     return _accumulated(np.multiply, x, axes, np.dtype(dtype))
 
 
+@quiet
 def max(x: Array, *, axes: Axes) -> Array:
     """Return the maximum over the axes; ValueError when there is nothing to choose from."""
     return _extreme(np.maximum, "maximum", x, axes)
 
 
+@quiet
 def min(x: Array, *, axes: Axes) -> Array:
     """Return the minimum over the axes; ValueError when there is nothing to choose from."""
     return _extreme(np.minimum, "minimum", x, axes)
 
 
+@quiet
 def argmax(x: Array, *, axis: int) -> Array:
     """Return the index, as int64, of the first maximum along an axis, a NaN before any number.
 
@@ -45,6 +59,7 @@ def argmax(x: Array, *, axis: int) -> Array:
     return np.asarray(np.argmax(widened(np.asarray(x)), axis), np.int64)
 
 
+@quiet
 def argmin(x: Array, *, axis: int) -> Array:
     """Return the index, as int64, of the first minimum along an axis, a NaN before any number.
 
@@ -54,11 +69,13 @@ def argmin(x: Array, *, axis: int) -> Array:
     return np.asarray(np.argmin(widened(np.asarray(x)), axis), np.int64)
 
 
+@quiet
 def any(x: Array, *, axes: Axes) -> Array:
     """Return whether an element over the axes is not 0; NaN is not 0."""
     return np.asarray(np.any(np.not_equal(x, 0), axes))
 
 
+@quiet
 def all(x: Array, *, axes: Axes) -> Array:
     """Return whether every element over the axes is not 0; NaN is not 0."""
     return np.asarray(np.all(np.not_equal(x, 0), axes))
@@ -69,15 +86,13 @@ def _accumulated(ufunc: np.ufunc, x: Array, axes: Axes, dtype: DType) -> Array:
     kind = FLOAT32 if dtype in HALVES else dtype
     if is_float(wide.dtype) or wide.dtype.kind == "c":
         kind = np.result_type(kind, wide.dtype)
-    with np.errstate(all="ignore"):
-        total = np.asarray(ufunc.reduce(wide, axis=axes, dtype=kind))
-        return rounded(total, dtype)
+    total = np.asarray(ufunc.reduce(wide, axis=axes, dtype=kind))
+    return rounded(total, dtype)
 
 
 def _extreme(ufunc: np.ufunc, name: str, x: Array, axes: Axes) -> Array:
     _require(x, axes, name)
-    with np.errstate(all="ignore"):
-        return rounded(np.asarray(ufunc.reduce(widened(np.asarray(x)), axis=axes)), x.dtype)
+    return rounded(np.asarray(ufunc.reduce(widened(np.asarray(x)), axis=axes)), x.dtype)
 
 
 def _require(x: Array, axes: Axes, name: str) -> None:

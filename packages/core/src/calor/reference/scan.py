@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from calor.reference.precision import Array, rounded, widened
+from calor.reference.precision import Array, quiet, rounded, widened
 
 _UFUNCS: Final[dict[str, np.ufunc]] = {
     "sum": np.add,
@@ -20,10 +20,10 @@ _UFUNCS: Final[dict[str, np.ufunc]] = {
 }
 
 
+@quiet
 def cumulative(x: Array, *, kind: str, axis: int, reverse: bool) -> Array:
     """Return the running "sum", "prod", "max" or "min" along an axis, from its end if reverse."""
     wide = widened(np.asarray(x))
     turned = np.flip(wide, axis) if reverse else wide
-    with np.errstate(all="ignore"):
-        result = _UFUNCS[kind].accumulate(turned, axis, dtype=wide.dtype)
-        return rounded(np.flip(result, axis) if reverse else result, x.dtype)
+    result = _UFUNCS[kind].accumulate(turned, axis, dtype=wide.dtype)
+    return rounded(np.flip(result, axis) if reverse else result, x.dtype)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from calor.reference.precision import Array, widened
+from calor.reference.precision import Array, quiet, widened
 
 
+@quiet
 def sort(x: Array, *, axis: int, descending: bool, stable: bool = True) -> tuple[Array, Array]:
     """Return the sorted values and, as int64, the index that each came from.
 
@@ -18,10 +19,9 @@ def sort(x: Array, *, axis: int, descending: bool, stable: bool = True) -> tuple
     and is not made use of here.
     """
     x = np.asarray(x)
-    with np.errstate(all="ignore"):
-        key = widened(x)
-        if descending:
-            # For bool and integers the complement reverses the order without overflow.
-            key = ~key if x.dtype.kind in "biu" else -key
-        places = np.argsort(key, axis=axis, kind="stable")
+    key = widened(x)
+    if descending:
+        # For bool and integers the complement reverses the order without overflow.
+        key = ~key if x.dtype.kind in "biu" else -key
+    places = np.argsort(key, axis=axis, kind="stable")
     return np.take_along_axis(x, places, axis=axis), places.astype(np.int64, copy=False)

@@ -133,7 +133,8 @@ def _lgamma_of_one_plus(z: Array) -> Array:
             (z >= 1.0, lambda v: _polynomial(table.LGAMMA_HIGH, 2.0 * v - 3.0)),
         ],
     )
-    return z * (z - 1.0) * ratio
+    # Adding 0 makes the zero at z = 0 positive.
+    return z * (z - 1.0) * ratio + 0.0
 
 
 def _lgamma_shifted(x: Array) -> Array:

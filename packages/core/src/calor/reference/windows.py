@@ -14,7 +14,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from calor.reference.precision import Array, DType, is_float, rounded, widened
+from calor.reference.precision import Array, DType, is_float, quiet, rounded, widened
 from calor.reference.sliding import (
     Padding,
     Sizes,
@@ -30,6 +30,7 @@ from calor.reference.sliding import (
 _UFUNCS: Final = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
+@quiet
 def window_reduce(
     x: Array, *, kind: str, window: Sizes, stride: Sizes, padding: Padding, dilation: Sizes
 ) -> Array:
@@ -40,16 +41,16 @@ def window_reduce(
     """
     x = np.asarray(x)
     identity = _identity(kind, x.dtype)
-    with np.errstate(all="ignore"):
-        seen = padded(widened(x), padding, (1,) * len(window), identity)
-        lead = x.ndim - len(window)
-        output = output_sizes(seen.shape[lead:], window, stride, dilation)
-        result = np.full(x.shape[:lead] + output, identity, seen.dtype)
-        for _, slices in offsets(window, stride, dilation, output):
-            _UFUNCS[kind](result, seen[last_axes(slices)], out=result)
-        return rounded(result, x.dtype)
+    seen = padded(widened(x), padding, (1,) * len(window), identity)
+    lead = x.ndim - len(window)
+    output = output_sizes(seen.shape[lead:], window, stride, dilation)
+    result = np.full(x.shape[:lead] + output, identity, seen.dtype)
+    for _, slices in offsets(window, stride, dilation, output):
+        _UFUNCS[kind](result, seen[last_axes(slices)], out=result)
+    return rounded(result, x.dtype)
 
 
+@quiet
 def window_reduce_gradient(
     g: Array,
     x: Array,
@@ -68,17 +69,17 @@ def window_reduce_gradient(
     rank, upper = len(window), widened(g)
     lead, sizes = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
     total = np.zeros(lead + padded_sizes(sizes, padding, (1,) * rank), upper.dtype)
-    with np.errstate(all="ignore"):
-        if kind == "sum":
-            for _, slices in offsets(window, stride, dilation, g.shape[x.ndim - rank :]):
-                total[last_axes(slices)] += upper
-        else:
-            zero = upper.dtype.type(0)
-            for slices, chosen in _choices(x, kind, window, stride, padding, dilation):
-                total[last_axes(slices)] += np.where(chosen, upper, zero)
-        return rounded(unpadded(total, sizes, padding, (1,) * rank), g.dtype)
+    if kind == "sum":
+        for _, slices in offsets(window, stride, dilation, g.shape[x.ndim - rank :]):
+            total[last_axes(slices)] += upper
+    else:
+        zero = upper.dtype.type(0)
+        for slices, chosen in _choices(x, kind, window, stride, padding, dilation):
+            total[last_axes(slices)] += np.where(chosen, upper, zero)
+    return rounded(unpadded(total, sizes, padding, (1,) * rank), g.dtype)
 
 
+@quiet
 def window_pick(
     u: Array,
     x: Array,
@@ -114,11 +115,10 @@ def _choices(
     rank = len(window)
     sizes = x.shape[x.ndim - rank :]
     wide = widened(x)
-    with np.errstate(all="ignore"):
-        extreme = window_reduce(
-            wide, kind=kind, window=window, stride=stride, padding=padding, dilation=dilation
-        )
-        seen = padded(wide, padding, (1,) * rank, 0)
+    extreme = window_reduce(
+        wide, kind=kind, window=window, stride=stride, padding=padding, dilation=dilation
+    )
+    seen = padded(wide, padding, (1,) * rank, 0)
     output = extreme.shape[x.ndim - rank :]
     taken = np.zeros(extreme.shape, np.bool_)
     for place, slices in offsets(window, stride, dilation, output):
