@@ -2,7 +2,7 @@
 
 from math import e, inf, nan, pi
 
-from calor import dtypes, tree
+from calor import dtypes, random, tree
 from calor.backends.selection import on_device as device
 from calor.dtypes import (
     DType,
@@ -220,6 +220,11 @@ from calor.functions.utility import (
     isclose,
 )
 from calor.tensor.tensor import Tensor
+from calor.transforms.control import cond, fori_loop, scan, while_loop
+from calor.transforms.custom import checkpoint, custom_vjp
+from calor.transforms.evaluate import eval, trace
+from calor.transforms.forward import jvp
+from calor.transforms.grad import grad, stop_gradient, value_and_grad, vjp
 from calor.transforms.jit import jit
 from calor.transforms.records import enable_grad, no_grad
 
@@ -272,11 +277,13 @@ __all__ = [
     "broadcast_to",
     "can_cast",
     "ceil",
+    "checkpoint",
     "chunk",
     "clip",
     "complex64",
     "complex128",
     "concat",
+    "cond",
     "conj",
     "copysign",
     "cos",
@@ -286,6 +293,7 @@ __all__ = [
     "cumulative_min",
     "cumulative_prod",
     "cumulative_sum",
+    "custom_vjp",
     "device",
     "diff",
     "digamma",
@@ -299,6 +307,7 @@ __all__ = [
     "equal",
     "erf",
     "erfinv",
+    "eval",
     "exp",
     "exp2",
     "expand_dims",
@@ -314,10 +323,12 @@ __all__ = [
     "float64",
     "floor",
     "floor_divide",
+    "fori_loop",
     "from_dlpack",
     "full",
     "full_like",
     "gather_nd",
+    "grad",
     "greater",
     "greater_equal",
     "hypot",
@@ -335,6 +346,7 @@ __all__ = [
     "isinf",
     "isnan",
     "jit",
+    "jvp",
     "less",
     "less_equal",
     "lgamma",
@@ -375,6 +387,7 @@ __all__ = [
     "pow",
     "prod",
     "quantile",
+    "random",
     "real",
     "reciprocal",
     "remainder",
@@ -383,6 +396,7 @@ __all__ = [
     "result_type",
     "roll",
     "round",
+    "scan",
     "scatter_along_axis",
     "scatter_nd",
     "searchsorted",
@@ -397,6 +411,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "stop_gradient",
     "subtract",
     "sum",
     "swapaxes",
@@ -407,6 +422,7 @@ __all__ = [
     "tile",
     "to_device",
     "topk",
+    "trace",
     "transpose",
     "tree",
     "tril",
@@ -422,8 +438,11 @@ __all__ = [
     "unique_inverse",
     "unique_values",
     "unstack",
+    "value_and_grad",
     "var",
+    "vjp",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from calor.backends.device import Device, get_device
 from calor.config import config
+from calor.errors import TraceError
 from calor.graph.trace import local as recording
 
 
@@ -31,10 +32,11 @@ def as_device(device: Any) -> Device:
 
 def current_device() -> Device:
     """Return the device on which new tensors are made in this thread."""
+    if recording.jit:
+        device: Device = recording.jit[-1].device
+        return device
     if _stack.devices:
         return _stack.devices[-1]
-    if recording.jit:
-        return recording.jit[-1].device
     global _default
     if _default is None:
         _default = _choose()
@@ -75,6 +77,11 @@ class on_device:  # noqa: N801 - used as a statement: with calor.device("cuda:1"
         self.device = as_device(device)
 
     def __enter__(self) -> Device:
+        if recording.jit and recording.jit[-1].device is not self.device:
+            raise TraceError(
+                f"a function traced for {recording.jit[-1].device.name} asks for device "
+                f"{self.device.name}; one trace is for one device"
+            )
         _stack.devices.append(self.device)
         return self.device
 

@@ -14,7 +14,7 @@ def definition(op: Op, inputs: tuple[Spec, ...], attributes: dict[str, object]) 
     key = (op, inputs, tuple(sorted(attributes.items())))
     found = _MEMO.get(key)
     if found is None:
-        from calor.graph.record import trace_function
+        from calor.graph.tracing import trace_function
 
         if op.decompose is None:
             raise AssertionError(f"op {op.name} is a primitive")

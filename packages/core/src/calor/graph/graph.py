@@ -72,7 +72,8 @@ class Graph:
         return isinstance(other, Graph) and self.key == other.key
 
     def __repr__(self) -> str:
-        return f"<Graph {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
+        counts = len(self.inputs), len(self.nodes), len(self.outputs)
+        return "<Graph {} inputs, {} nodes, {} outputs>".format(*counts)
 
     @property
     def input_specs(self) -> tuple[Spec, ...]:

@@ -96,7 +96,7 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
 
 
 def elementwise(row: Op, operands: tuple[Handle, ...]) -> Any:
-    """Record an elementwise op of any number of tensors without attributes (``where`` has three)."""
+    """Record an elementwise op of several tensors without attributes (``where`` has three)."""
     key = tuple([h._value.spec for h in operands])
     recipe = row.memo.get(key)
     if recipe is None:
@@ -161,7 +161,7 @@ def set_link(function: Link) -> None:
 
 
 def apply(row: Op, *operands: Handle, **attributes: Any) -> Any:
-    """Record an op whose operands already agree, with its attributes; return its tensor or tuple."""
+    """Record an op whose operands already agree; return its tensor, or the tuple of them."""
     if row.decompose is not None and row.vjp is None and local.grad_enabled:
         # A kept composite without a gradient of its own is differentiated through its definition.
         if any(h._record is not None for h in operands):

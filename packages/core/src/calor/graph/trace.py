@@ -38,13 +38,13 @@ class Value:
 
     spec: Spec
     device: Device
-    trace: Trace | None
+    trace: Any
     position: int
     buffer: Any
 
 
 class Poison:
-    """Stands where a buffer would be when the plan that should have made it failed."""
+    """Stands where a pending value's trace would be when the plan that should make it failed."""
 
     __slots__ = ("error",)
 
@@ -222,6 +222,26 @@ def trace_on(device: Device) -> Trace:
     return trace
 
 
+class Exports:
+    """Counts how often memory was handed out (``numpy()``, DLPack), so that jit looks again."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+exports: Final = Exports()
+
+
+def computed(spec_: Spec, device: Device, buffer: Any) -> Any:
+    """Return a new tensor on a buffer; within a trace it is a constant of that graph."""
+    tensor = wrap(ready(spec_, device, buffer))
+    if local.jit:
+        local.jit[-1].adopt(tensor)
+    return tensor
+
+
 def pending(trace: Trace, spec_: Spec, position: int) -> Value:
     """Return a new value of the trace, made by the node at ``position``."""
     value: Value = _new(Value)
@@ -294,7 +314,8 @@ def _flush_one_by_one(trace: Trace, live: list[Value], inputs: list[Any], error:
 
             value.buffer = compile_graph(trace.device, graph)(inputs)[0]
         except Exception as failure:
-            value.buffer = Poison(failure)
+            value.trace = Poison(failure)
+            continue
         value.trace = None
 
 
@@ -306,6 +327,8 @@ def materialize(value: Value) -> Any:
         if trace is None:
             # Another thread finished the flush between the two reads.
             return materialize(value)
+        if type(trace) is Poison:
+            raise trace.error
         if trace.jit:
             trace.look()
         if trace.thread == threading.get_ident():
@@ -313,8 +336,8 @@ def materialize(value: Value) -> Any:
         else:
             _compute_elsewhere(trace, value)
         buffer = value.buffer
-    if type(buffer) is Poison:
-        raise buffer.error
+        if buffer is None:
+            return materialize(value)
     return buffer
 
 

@@ -1,17 +1,23 @@
-"""Tracing a function into a Graph: nothing is computed, tensors from outside become inputs."""
+"""Tracing a function into a Graph: nothing is computed, tensors from outside become inputs.
+
+A captured tensor is an input that is read by handle at each call, never a baked constant. While a
+trace runs, a captured handle holds a placeholder, so that whatever is derived from it (a detached
+copy, an in-place change) is derived from the input; the handles are put back at the end.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from calor.errors import TraceError
-from calor.graph import trace as traces
 from calor.graph.graph import Graph
-from calor.graph.trace import Handle, Trace, Value, decode, leaf_number, local, wrap
+from calor.graph.lines import user_line
+from calor.graph.trace import INPUT, Handle, Trace, Value, decode, leaf_number, local, wrap
+from calor.ops.base import SIGNATURES
 from calor.specs import Spec
 
 if TYPE_CHECKING:
@@ -20,39 +26,102 @@ if TYPE_CHECKING:
 _new = object.__new__
 
 
-class GraphTrace(Trace):
-    """A trace that becomes a graph: tensors from outside are captured, nothing is computed."""
+class Capture:
+    """A tensor from outside that a trace uses: the handle, and what it held before and within."""
 
-    __slots__ = ("captured", "name")
+    __slots__ = ("grad", "handle", "placeholder", "position", "record", "value")
+
+    def __init__(self, handle: Handle, placeholder: Value, position: int) -> None:
+        self.handle = handle
+        self.value = handle._value
+        self.record = handle._record
+        self.grad = handle._grad
+        self.placeholder = placeholder
+        self.position = position
+
+    @property
+    def written(self) -> bool:
+        """Whether the function gave the handle another value."""
+        return self.handle._value is not self.placeholder
+
+
+class GraphTrace(Trace):
+    """A trace that becomes a graph; use it as a context: ``with GraphTrace(device) as trace``."""
+
+    __slots__ = ("captures", "constants", "finished", "grads", "name", "previous", "read_only")
 
     jit = True
 
-    def __init__(self, device: Device, name: str = "function") -> None:
+    def __init__(self, device: Device, name: str = "function", *, read_only: bool = False) -> None:
         super().__init__(device)
         self.name = name
-        self.captured: list[Handle] = []
+        self.captures: dict[int, Capture] = {}
+        self.constants: set[Value] = set()
+        self.grads: dict[int, tuple[Handle, Any]] = {}
+        self.finished = False
+        # Bodies of control flow must not change tensors from outside.
+        self.read_only = read_only
 
     def reset(self) -> None:
         """Start empty, without a limit."""
         super().reset()
         self.room = sys.maxsize
 
+    def __enter__(self) -> Self:
+        self.previous = local.trace
+        local.jit.append(self)
+        local.trace = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        local.jit.pop()
+        local.trace = self.previous
+        self.finished = True
+        for capture in self.captures.values():
+            capture.handle._value = capture.value
+            capture.handle._record = capture.record
+        for handle, grad in self.grads.values():
+            handle._grad = grad
+
     def attach(self, handle: Handle) -> int:
-        """Capture a tensor from outside as an input, once per value."""
+        """Capture a tensor from outside as an input, or use a constant of this trace."""
         value = handle._value
-        found = self.leaves.get(value)
-        if found is not None:
-            return found
+        if value.trace is self:
+            return value.position
         if value.device is not self.device:
             raise TraceError(
                 f"{self.name}: traced for {self.device.name} but it uses a tensor on "
                 f"{value.device.name}; move it before the call: x.to({self.device.name!r})"
             )
-        self.captured.append(handle)
-        return self.add_input(value, value.spec, False)
+        if type(value.trace) is GraphTrace and value.trace.finished:
+            value.trace.look()
+        if value in self.constants:
+            found = self.leaves.get(value)
+            return self.add_input(value, value.spec, False) if found is None else found
+        placeholder = self._input(value.spec, handle, False)
+        self.captures[id(handle)] = Capture(handle, placeholder, placeholder.position)
+        handle._value = placeholder
+        return placeholder.position
 
-    def placeholder(self, spec_: Spec) -> Any:
-        """Return a tensor that stands for an argument."""
+    def touch(self, handle: Handle) -> None:
+        """Capture a tensor before something is derived from its value without an op."""
+        self.attach(handle)
+
+    def note_write(self, handle: Handle) -> None:
+        """Called before a handle is given another value."""
+        if self.read_only and handle._value.trace is not self:
+            raise TraceError(
+                f"{self.name} changes a tensor from outside in place ({user_line()}); return the "
+                f"new value from the function instead"
+            )
+        if handle._value.trace is not self and handle._value not in self.constants:
+            self.attach(handle)
+
+    def note_grad(self, handle: Handle) -> None:
+        """Called before a handle's accumulated gradient changes."""
+        self.grads.setdefault(id(handle), (handle, handle._grad))
+
+    def _input(self, spec_: Spec, given: Any, host: bool) -> Value:
         value: Value = _new(Value)
         value.spec = spec_
         value.device = self.device
@@ -60,35 +129,69 @@ class GraphTrace(Trace):
         value.position = self.count
         value.buffer = None
         self.values.append(value)
-        self.codes.append(leaf_number(spec_, False))
-        self.inputs.append(value)
+        self.codes.append(leaf_number(spec_, host))
+        self.inputs.append(given)
         self.count += 1
-        return wrap(value)
+        return value
+
+    def placeholder(self, spec_: Spec, given: Any = None, host: bool = False) -> Any:
+        """Return a tensor that stands for an argument; ``given`` is remembered as its source."""
+        return wrap(self._input(spec_, given, host))
 
     def constant(self, number: Any, spec_: Spec) -> Any:
         """Return a host number or array as part of the graph."""
-        from calor.ops.sources import constant
+        from calor.ops.base import Scalar
+        from calor.ops.sources import HostArray, constant, full
 
-        return constant(np.asarray(number, spec_.dtype.numpy), weak=spec_.weak)
+        if not spec_.shape and not spec_.weak:
+            return full(value=Scalar.of(number, spec_.dtype), shape=(), dtype=spec_.dtype)
+        array = np.asarray(number, spec_.dtype.numpy)
+        return constant(array=HostArray.of(array), weak=spec_.weak)
+
+    def adopt(self, handle: Handle) -> None:
+        """Remember a tensor made from host data within the trace: it is a constant of the graph."""
+        self.constants.add(handle._value)
 
     def overflow(self, number: int) -> None:
         """A graph has no limit."""
 
     def look(self) -> None:
         """Raise: a traced value has no number yet."""
-        from calor.graph.lines import user_line
-
+        if self.finished:
+            raise TraceError(
+                f"a tensor from the trace of {self.name} was kept and used at {user_line()}; "
+                f"return it from the function instead"
+            )
         raise TraceError(
             f"{self.name} is being traced, and {user_line()} asks for the value of a traced "
-            f"tensor (bool(), item(), numpy(), print). Use calor.cond, calor.where or "
-            f"calor.while_loop for a choice that depends on data, or compute it outside."
+            f"tensor (bool(), item(), numpy(), int()). Use calor.cond, calor.where or "
+            f"calor.while_loop for a choice that depends on data; declare a Python number that "
+            f"must be known static: calor.jit(f, static_argnames=...); or compute it outside."
         )
+
+    def look_at(self, handle: Handle) -> None:
+        """Raise when a tensor from outside is looked at: its number would be baked in."""
+        value = handle._value
+        if value.trace is None and value not in self.constants:
+            self.look()
+
+    def input_positions(self) -> list[int]:
+        """Return the positions of the inputs, in order."""
+        positions = []
+        index = position = 0
+        while index < len(self.codes):
+            sig = SIGNATURES[self.codes[index]]
+            if sig.op is INPUT:
+                positions.append(position)
+            index += 1 + len(sig.inputs)
+            position += len(sig.outputs)
+        return positions
 
     def graph(self, outputs: Sequence[Handle]) -> Graph:
         """Return the graph of what was recorded, with these outputs."""
-        positions = []
-        for h in outputs:
-            positions.append(h._value.position if h._value.trace is self else self.attach(h))
+        positions = [
+            h._value.position if h._value.trace is self else self.attach(h) for h in outputs
+        ]
         return decode(self.codes, positions)
 
 
@@ -98,28 +201,14 @@ def trace_function(
     """Trace a function of tensors that captures nothing; return its graph."""
     from calor.backends.selection import current_device
 
-    trace = GraphTrace(current_device(), getattr(function, "__name__", "function"))
-    with tracing(trace):
+    name = getattr(function, "__name__", "function")
+    with GraphTrace(current_device(), name, read_only=True) as trace:
         arguments = [trace.placeholder(s) for s in inputs]
         result = function(*arguments, **attributes)
         outputs = result if isinstance(result, tuple | list) else (result,)
-        if trace.captured:
-            raise TraceError(f"{trace.name} captures a tensor; pass it as an argument")
-        return trace.graph(outputs)
-
-
-class tracing:  # noqa: N801 - used as a statement: with tracing(trace)
-    """Context in which this thread records into a GraphTrace."""
-
-    def __init__(self, trace: GraphTrace) -> None:
-        self.trace = trace
-
-    def __enter__(self) -> GraphTrace:
-        self.previous = local.trace
-        local.jit.append(self.trace)
-        local.trace = self.trace
-        return self.trace
-
-    def __exit__(self, *error: object) -> None:
-        local.jit.pop()
-        local.trace = self.previous
+        graph = trace.graph(outputs)
+        if trace.captures:
+            raise TraceError(f"{name} captures a tensor; pass it as an argument")
+    if len(graph.inputs) != len(inputs):
+        raise TraceError(f"{name} makes tensors from host arrays; use calor.full or calor.arange")
+    return graph

@@ -1,11 +1,22 @@
-"""Gradients of functions and of tensors."""
+"""Gradients of functions and of tensors, in reverse and forward mode."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from calor.errors import DTypeError, GradientError, ShapeError
-from calor.transforms.records import backpropagate, reachable
+from calor import tree
+from calor.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from calor.graph.trace import Handle, local, wrap
+from calor.transforms.records import (
+    Leaf,
+    backpropagate,
+    enable_grad,
+    reachable,
+    reaches_outside,
+)
+from calor.transforms.state import Stateful
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Tensor
@@ -24,10 +35,13 @@ def backward(output: Tensor, gradient: Tensor | None, create_graph: bool) -> Non
         g = found.get(id(record))
         leaf = None if g is None else record.tensor()
         if leaf is not None:
-            leaf._grad = g if leaf._grad is None else leaf._grad + g
+            for trace in local.jit:
+                trace.note_grad(leaf)
+            before = leaf._grad
+            leaf._grad = g if before is None else before + g
 
 
-def seed_for(output: Tensor, gradient: Tensor | None) -> Any:
+def seed_for(output: Any, gradient: Any) -> Any:
     """Return the gradient to start from: the one given, or 1 for a scalar."""
     from calor.functions.creation import ones
 
@@ -38,8 +52,265 @@ def seed_for(output: Tensor, gradient: Tensor | None) -> Any:
                 f"from; reduce it first (x.sum()), or pass one of the same shape"
             )
         return ones(output.shape, dtype=output.dtype, device=output.device)
+    if not isinstance(gradient, Handle):
+        from calor.functions.creation import asarray
+
+        gradient = asarray(gradient, dtype=output.dtype, device=output.device)
     if gradient.shape != output.shape:
         raise ShapeError(f"the gradient has shape {gradient.shape}, the tensor {output.shape}")
     if gradient.dtype is not output.dtype:
-        raise DTypeError(f"the gradient is {gradient.dtype}, the tensor {output.dtype}")
+        raise DTypeError(
+            f"the gradient is {gradient.dtype.name}, the tensor {output.dtype.name}; cast it"
+        )
     return gradient
+
+
+class Differentiating:
+    """Arguments prepared for a transform: each differentiable tensor ends in a leaf of its own.
+
+    Tensors of plain containers are replaced by new handles; tensors of Stateful objects keep their
+    handle, whose record is exchanged until ``restore``, so that changes of state still reach them.
+    """
+
+    def __init__(self, arguments: Sequence[Any]) -> None:
+        self.leaves: list[Any] = []
+        self._handles: list[tuple[Any, Any]] = []
+        self._by_id: dict[int, Any] = {}
+        self.slots: list[list[Any]] = []
+        self.structures: list[tree.TreeDef] = []
+        self.primals: list[list[Any]] = []
+        self.arguments = [self._prepare(argument) for argument in arguments]
+
+    def _prepare(self, argument: Any) -> Any:
+        flat, structure = tree.flatten(argument)
+        owned = _stateful_leaves(argument)
+        slots, made = [], []
+        for leaf in flat:
+            slot, new = self._leaf(leaf, id(leaf) in owned)
+            slots.append(slot)
+            made.append(new)
+        self.slots.append(slots)
+        self.structures.append(structure)
+        self.primals.append(made)
+        return _replace(argument, iter(made))
+
+    def _leaf(self, leaf: Any, owned: bool) -> tuple[Any, Any]:
+        if type(leaf) in (float, complex):
+            from calor.functions.creation import asarray
+
+            leaf = asarray(leaf)
+        if not isinstance(leaf, Handle) or not leaf._value.spec.dtype.is_inexact:
+            return None, leaf
+        if owned and leaf._record is None:
+            # A tensor of a module that does not require gradients is a buffer.
+            return None, leaf
+        if owned:
+            found = self._by_id.get(id(leaf))
+            if found is None:
+                before = leaf._record
+                interactive = type(before) is Leaf and before.tensor is not None
+                found = self._by_id[id(leaf)] = Leaf(None if interactive else before)
+                self._handles.append((leaf, before))
+                leaf._record = found
+                self.leaves.append(found)
+            return found, leaf
+        if local.jit:
+            local.jit[-1].touch(leaf)
+        slot = Leaf(leaf._record)
+        self.leaves.append(slot)
+        return slot, wrap(leaf._value, slot)
+
+    def restore(self) -> None:
+        """Give Stateful tensors their own records back."""
+        for handle, before in self._handles:
+            if type(handle._record) is Leaf and handle._record in self.leaves:
+                handle._record = before
+
+    def gradients(self, found: dict[int, Any]) -> list[Any]:
+        """Return one tree per argument: gradients, zeros where none arrived, None for others."""
+        from calor.functions.creation import zeros
+
+        trees = []
+        for slots, structure, primals in zip(
+            self.slots, self.structures, self.primals, strict=True
+        ):
+            values = []
+            for slot, x in zip(slots, primals, strict=True):
+                g = None if slot is None else found.get(id(slot))
+                if g is None and slot is not None:
+                    g = zeros(x.shape, dtype=x.dtype, device=x.device)
+                values.append(g)
+            trees.append(tree.unflatten(structure, values))
+        return trees
+
+
+def _stateful_leaves(argument: Any) -> set[int]:
+    if isinstance(argument, Stateful):
+        return {id(leaf) for leaf in tree.leaves(argument)}
+    if isinstance(argument, list | tuple):
+        return set().union(*(_stateful_leaves(a) for a in argument)) if argument else set()
+    if isinstance(argument, dict):
+        return set().union(*(_stateful_leaves(a) for a in argument.values())) if argument else set()
+    return set()
+
+
+def _replace(argument: Any, leaves: Any) -> Any:
+    """Return the argument with new leaves; Stateful objects stay the same objects."""
+    if isinstance(argument, Stateful):
+        for _ in tree.leaves(argument):
+            next(leaves)
+        return argument
+    if type(argument) in (list, tuple):
+        return type(argument)(_replace(a, leaves) for a in argument)
+    if type(argument) is dict:
+        return {k: _replace(v, leaves) for k, v in argument.items()}
+    flat, structure = tree.flatten(argument)
+    return tree.unflatten(structure, [next(leaves) for _ in flat])
+
+
+def _pick(args: tuple[Any, ...], argnums: int | Sequence[int]) -> tuple[list[int], bool]:
+    one = isinstance(argnums, int)
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise ArgumentError(
+                f"argnums {argnums} names argument {n}, the call has {len(args)} positional ones"
+            )
+    return [n % len(args) for n in numbers], one
+
+
+def value_and_grad(
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """Return a function that gives the value of ``function`` and its gradient.
+
+    ``function`` returns a real scalar tensor, or with ``has_aux`` a pair (scalar, anything).
+    The gradient has the structure of the argument named by ``argnums`` (a tuple of them for a
+    sequence); in a module it is taken for the tensors that require gradients, None elsewhere.
+    Nested calls give higher derivatives. For complex arguments it is the conjugate Wirtinger
+    derivative, as in PyTorch.
+
+    >>> import calor
+    >>> value, g = calor.value_and_grad(lambda x: (x ** 2).sum())(calor.asarray([1.0, 3.0]))
+    >>> value.item(), g.tolist()
+    (10.0, [2.0, 6.0])
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        numbers, one = _pick(args, argnums)
+        prepared = Differentiating([args[n] for n in numbers])
+        given = list(args)
+        for n, argument in zip(numbers, prepared.arguments, strict=True):
+            given[n] = argument
+        try:
+            with enable_grad():
+                result = function(*given, **kwargs)
+                value, aux = result if has_aux else (result, None)
+                _check_scalar(value)
+                found: dict[int, Any] = {}
+                if value._record is not None:
+                    seed = seed_for(value, None)
+                    found = backpropagate([(value._record, seed)], prepared.leaves, None)
+        finally:
+            prepared.restore()
+            for leaf in prepared.leaves:
+                leaf.active = False
+        gradients = prepared.gradients(found)
+        gradient = gradients[0] if one else tuple(gradients)
+        value = strip(value, prepared.leaves)
+        if has_aux:
+            aux = tree.map(lambda t: strip(t, prepared.leaves), aux)
+            return (value, aux), gradient
+        return value, gradient
+
+    return wrapped
+
+
+def grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Return a function that gives the gradient of ``function``; see :func:`value_and_grad`.
+
+    >>> import calor
+    >>> calor.grad(calor.grad(lambda x: x ** 3))(2.0).item()
+    12.0
+    """
+    both = value_and_grad(function, argnums, has_aux=has_aux)
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return wrapped
+
+
+def _check_scalar(value: Any) -> None:
+    if not isinstance(value, Handle):
+        raise GradientError(
+            f"the function returned {type(value).__name__}, a gradient needs a scalar tensor "
+            f"(with has_aux=True a pair of a scalar and anything)"
+        )
+    spec = value._value.spec
+    if spec.size != 1 or spec.dtype.kind != "float":
+        raise GradientError(
+            f"the function returned {spec}; a gradient needs a real floating scalar: reduce it "
+            f"(x.sum()), or use calor.vjp"
+        )
+
+
+def strip(value: Any, leaves: Sequence[Any]) -> Any:
+    """Return a tensor without its record, unless something besides the leaves is differentiable."""
+    if not isinstance(value, Handle) or value._record is None:
+        return value
+    inner = frozenset(id(leaf) for leaf in leaves)
+    outer = reaches_outside(reachable([value._record]), inner)
+    return value if outer else wrap(value._value)
+
+
+def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
+    """Return the function's value and a function from cotangents to gradients of the arguments.
+
+    The cotangent has the structure, shapes and dtypes of the value.
+
+    >>> import calor
+    >>> y, pull = calor.vjp(lambda x: x * x, calor.asarray([1.0, 2.0]))
+    >>> pull(calor.asarray([1.0, 10.0]))[0].tolist()
+    [2.0, 40.0]
+    """
+    prepared = Differentiating(primals)
+    try:
+        with enable_grad():
+            result = function(*prepared.arguments)
+    finally:
+        prepared.restore()
+    flat, structure = tree.flatten(result)
+
+    def pull(cotangents: Any) -> tuple[Any, ...]:
+        given, shape = tree.flatten(cotangents)
+        if len(given) != len(flat):
+            raise ShapeError(f"the cotangent has structure {shape}, the value {structure}")
+        pairs = [
+            (y._record, seed_for(y, g))
+            for y, g in zip(flat, given, strict=True)
+            if isinstance(y, Handle) and y._record is not None and g is not None
+        ]
+        found = backpropagate(pairs, prepared.leaves, None) if pairs else {}
+        return tuple(prepared.gradients(found))
+
+    value = tree.unflatten(structure, [strip(y, prepared.leaves) for y in flat])
+    return value, pull
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return the tensor (or every tensor of a pytree) with no gradient flowing through it.
+
+    >>> import calor
+    >>> calor.grad(lambda x: x * calor.stop_gradient(x))(3.0).item()
+    3.0
+    """
+    return tree.map(lambda t: t.detach() if isinstance(t, Handle) else t, x)

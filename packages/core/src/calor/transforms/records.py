@@ -24,6 +24,11 @@ from calor.specs import Spec
 _serial = itertools.count()
 
 
+def next_serial() -> int:
+    """Return a number that orders records in time: later records have higher ones."""
+    return next(_serial)
+
+
 class Record:
     """One recorded op with a gradient. ``parents`` and ``saved`` are per operand."""
 
@@ -97,7 +102,7 @@ class Projection:
 
     __slots__ = ("index", "parents", "record", "serial")
 
-    def __init__(self, record: ManyRecord, index: int) -> None:
+    def __init__(self, record: ManyRecord | Custom, index: int) -> None:
         self.record = record
         self.index = index
         self.parents = (record,)
@@ -109,14 +114,15 @@ class Leaf:
     """Where gradients end: a tensor with ``requires_grad``, or an argument of a transform.
 
     ``parent`` is the record that the tensor had before a transform put this leaf there, so that
-    outer transforms see through it.
+    outer transforms see through it. ``active`` ends with the transform that made the leaf.
     """
 
-    __slots__ = ("__weakref__", "parents", "serial", "tensor")
+    __slots__ = ("__weakref__", "active", "parents", "serial", "tensor")
 
     def __init__(self, parent: Any = None, tensor: Any = None) -> None:
         self.parents = () if parent is None else (parent,)
         self.tensor = tensor
+        self.active = True
         self.serial = next(_serial)
 
 
@@ -165,7 +171,7 @@ def _undo(g: Any, steps: Iterable[Any]) -> Any:
     return g
 
 
-class no_grad:  # noqa: N801 - used as a statement, as in PyTorch
+class no_grad:
     """Context in which nothing is recorded for gradients.
 
     >>> import calor
@@ -188,7 +194,7 @@ class no_grad:  # noqa: N801 - used as a statement, as in PyTorch
         local.grad_enabled = self.before.pop()
 
 
-class enable_grad(no_grad):  # noqa: N801 - used as a statement, as in PyTorch
+class enable_grad(no_grad):
     """Context in which gradients are recorded again, inside ``no_grad``."""
 
     def __enter__(self) -> enable_grad:
@@ -211,6 +217,30 @@ def reachable(roots: Iterable[Any], stop: frozenset[int] = frozenset()) -> list[
     return sorted(seen.values(), key=lambda r: -r.serial)
 
 
+def reaches_outside(records: Iterable[Any], inside: frozenset[int]) -> bool:
+    """Return whether a gradient can end anywhere besides the leaves whose ids are ``inside``."""
+    return any(
+        bool(r.parents) if id(r) in inside else not r.parents and r.active
+        for r in records
+        if type(r) is Leaf
+    )
+
+
+def boundary(roots: Iterable[Any], start: int) -> list[Any]:
+    """Return the latest records older than ``start`` on each path below the roots."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    stack = [r for r in roots if r is not None]
+    while stack:
+        node = stack.pop()
+        if node.serial < start:
+            found[id(node)] = node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(p for p in node.parents if p is not None)
+    return sorted(found.values(), key=lambda r: r.serial)
+
+
 def backpropagate(
     outputs: Sequence[tuple[Any, Any]], leaves: Sequence[Any] | None, create_graph: bool | None
 ) -> dict[int, Any]:
@@ -223,7 +253,7 @@ def backpropagate(
     stop = frozenset(id(leaf) for leaf in leaves) if leaves is not None else frozenset()
     order = reachable((r for r, _ in outputs), stop)
     if create_graph is None:
-        create_graph = any(type(r) is Leaf and (id(r) not in stop or r.parents) for r in order)
+        create_graph = reaches_outside(order, stop)
     wanted = _on_path(order, stop) if leaves is not None else None
     gradients: dict[int, Any] = {}
     for record, g in outputs:
@@ -236,12 +266,13 @@ def backpropagate(
             g = gradients.pop(id(record), None)
             if g is None or (wanted is not None and id(record) not in wanted):
                 continue
-            if type(record) is Leaf:
-                if id(record) in stop or (leaves is None and record.tensor is not None):
+            if id(record) in stop:
+                results[id(record)] = g
+            elif type(record) is Leaf:
+                if leaves is None and record.tensor is not None:
                     results[id(record)] = g
-                if id(record) in stop or not record.parents:
-                    continue
-                _accumulate(gradients, record.parents[0], g)
+                if record.parents:
+                    _accumulate(gradients, record.parents[0], g)
             elif type(record) is Projection:
                 slots = gradients.setdefault(id(record.record), {})
                 index = record.index
@@ -279,3 +310,10 @@ def _on_path(order: Sequence[Any], stop: frozenset[int]) -> set[int]:
 def _accumulate(gradients: dict[int, Any], record: Any, g: Any) -> None:
     before = gradients.get(id(record))
     gradients[id(record)] = g if before is None else before + g
+
+
+def linked_move(x: Any, source: Any) -> Projection:
+    """Return the record of a copy to another device: its gradient moves back."""
+    from calor.functions.creation import to_device
+
+    return Projection(Custom((x._record,), lambda gs: [to_device(gs[0], source)], 1), 0)

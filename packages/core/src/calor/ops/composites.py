@@ -1,0 +1,289 @@
+"""Kept composites of neural networks: activations, softmax, norms.
+
+Requirements: each is recorded as one node that a device may take whole; one that does not gets the
+decomposition. A row owns its gradient where that is exact at the ends of the range (no 0 · inf) or
+keeps less in memory than the gradient of the decomposition. Half types are computed in float32 and
+rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from calor.dtypes import DType, float32
+from calor.ops import elementwise as e
+from calor.ops import reductions as r
+from calor.ops import rules
+from calor.ops.base import op
+from calor.ops.movement import expand, number_like
+from calor.ops.reductions import spread
+from calor.specs import Spec, spec
+
+Axes = tuple[int, ...]
+
+
+def wide_type(dtype: DType) -> DType:
+    """Return the dtype that a value is computed in: float32 for half types."""
+    return float32 if dtype.itemsize == 2 else dtype
+
+
+def wide(x: Any) -> Any:
+    """Return a tensor of a half type as float32, any other as it is."""
+    return e.cast(x, dtype=float32) if x.dtype.itemsize == 2 else x
+
+
+def like(x: Any, other: Any) -> Any:
+    """Return x in the dtype of another tensor or spec."""
+    return x if x.dtype is other.dtype else e.cast(x, dtype=other.dtype)
+
+
+def fill(x: Any, number: float) -> Any:
+    """Return a tensor of the shape, dtype and device of x with one number everywhere."""
+    return expand(number_like(x, number), shape=x.shape)
+
+
+def _widened(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Make the definition of an elementwise function compute half types in float32."""
+
+    def defined(x: Any) -> Any:
+        return like(function(wide(x)), x)
+
+    return defined
+
+
+def _factor(derivative: Callable[[Any], Any]) -> Callable[..., list[Any]]:
+    """Return the vjp of an elementwise function from its derivative as a function of x."""
+
+    def vjp(g: Any, y: Any, x: Any) -> list[Any]:
+        return [like(wide(g) * derivative(wide(x)), g)]
+
+    return vjp
+
+
+# Activations.
+relu = op(
+    "relu",
+    rules.reals,
+    vjp=lambda g, y, x: [e.where(y > 0, g, fill(g, 0))],
+    saves="y",
+    decompose=lambda x: e.maximum(x, fill(x, 0)),
+    promotion="same",
+)
+
+
+def _sigmoid(x: Any) -> Any:
+    # The exponent is never positive, so nothing overflows and both tails keep their digits.
+    z = e.exp(-e.abs(x))
+    return e.where(x >= 0, fill(x, 1), z) / (z + 1)
+
+
+sigmoid = op(
+    "sigmoid",
+    rules.real_floats,
+    vjp=lambda g, y, x: [g * y * (1 - y)],
+    saves="y",
+    decompose=_widened(_sigmoid),
+    promotion="float",
+)
+
+
+def _silu_derivative(x: Any) -> Any:
+    s = sigmoid(x)
+    return s * (x * (1 - s) + 1)
+
+
+silu = op(
+    "silu",
+    rules.real_floats,
+    vjp=_factor(_silu_derivative),
+    saves="0",
+    decompose=_widened(lambda x: x * sigmoid(x)),
+    promotion="float",
+)
+
+
+def _normal_cdf(x: Any) -> Any:
+    return (e.erf(x * math.sqrt(0.5)) + 1) * 0.5
+
+
+def _gelu_derivative(x: Any) -> Any:
+    density = e.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+    return _normal_cdf(x) + x * density
+
+
+gelu = op(
+    "gelu",
+    rules.real_floats,
+    vjp=_factor(_gelu_derivative),
+    saves="0",
+    decompose=_widened(lambda x: x * _normal_cdf(x)),
+    promotion="float",
+)
+
+_TANH_SCALE = math.sqrt(2 / math.pi)
+_TANH_CUBE = 0.044715
+
+
+def _gelu_turn(x: Any) -> Any:
+    return e.tanh((x * x * _TANH_CUBE + 1) * x * _TANH_SCALE)
+
+
+def _gelu_tanh_derivative(x: Any) -> Any:
+    turn = _gelu_turn(x)
+    slope = (x * x * (3 * _TANH_CUBE) + 1) * _TANH_SCALE
+    return (turn + 1) * 0.5 + x * (1 - turn * turn) * slope * 0.5
+
+
+gelu_tanh = op(
+    "gelu_tanh",
+    rules.real_floats,
+    vjp=_factor(_gelu_tanh_derivative),
+    saves="0",
+    decompose=_widened(lambda x: x * (_gelu_turn(x) + 1) * 0.5),
+    promotion="float",
+)
+
+
+# Softmax along one axis, shifted by its maximum so that no exponential overflows.
+def _softmax_rule(x: Spec, *, axis: int) -> Spec:
+    rules.check_axes(x, (axis,))
+    return rules.real_floats(x)
+
+
+def _shifted(x: Any, axis: int) -> Any:
+    return x - spread(r.max(x, axes=(axis,)), x, (axis,))
+
+
+def _total(x: Any, axis: int) -> Any:
+    return spread(r.sum(x, axes=(axis,), dtype=x.dtype), x, (axis,))
+
+
+def _softmax(x: Any, *, axis: int) -> Any:
+    powers = e.exp(_shifted(wide(x), axis))
+    return like(powers / _total(powers, axis), x)
+
+
+def _log_softmax(x: Any, *, axis: int) -> Any:
+    shifted = _shifted(wide(x), axis)
+    return like(shifted - e.log(_total(e.exp(shifted), axis)), x)
+
+
+def _softmax_vjp(g: Any, y: Any, x: Any, *, axis: int) -> list[Any]:
+    g_wide, y_wide = wide(g), wide(y)
+    part = g_wide * y_wide
+    return [like(part - y_wide * _total(part, axis), g)]
+
+
+def _log_softmax_vjp(g: Any, y: Any, x: Any, *, axis: int) -> list[Any]:
+    g_wide = wide(g)
+    return [like(g_wide - e.exp(wide(y)) * _total(g_wide, axis), g)]
+
+
+softmax = op("softmax", _softmax_rule, vjp=_softmax_vjp, saves="y", decompose=_softmax)
+log_softmax = op(
+    "log_softmax", _softmax_rule, vjp=_log_softmax_vjp, saves="y", decompose=_log_softmax
+)
+
+
+# Norms: every one of them is a standardization over its own axes, or an RMS norm.
+def _standardize_rule(x: Spec, *, axes: Axes, eps: float) -> tuple[Spec, Spec, Spec]:
+    rules.real_floats(x)
+    moment = rules.without_axes(x, axes, wide_type(x.dtype))
+    return x, moment, moment
+
+
+def _mean(x: Any, axes: Axes) -> Any:
+    return r.sum(x, axes=axes, dtype=x.dtype) / float(_count(x, axes))
+
+
+def _count(x: Any, axes: Axes) -> int:
+    return max(1, math.prod(x.shape[a] for a in axes))
+
+
+def _standardize(x: Any, *, axes: Axes, eps: float) -> tuple[Any, Any, Any]:
+    x_wide = wide(x)
+    mean = _mean(x_wide, axes)
+    centred = x_wide - spread(mean, x, axes)
+    variance = _mean(centred * centred, axes)
+    y = centred * spread(1 / e.sqrt(variance + eps), x, axes)
+    return like(y, x), mean, variance
+
+
+def _standardize_vjp(g: Any, outputs: Any, x: Any, *, axes: Axes, eps: float) -> list[Any]:
+    # With y = (x - mean) / deviation, all that is not along g or y is constant over the axes.
+    y, _, variance = outputs
+    g_y, g_mean, g_variance = wide(g[0]), g[1], g[2]
+    y_wide = wide(y)
+    deviation = e.sqrt(variance + eps)
+    rate = 1 / deviation
+    share = 1 / _count(x, axes)
+    constant = g_mean * share - rate * _mean(g_y, axes)
+    along = g_variance * deviation * (2 * share) - rate * _mean(g_y * y_wide, axes)
+    total = (
+        g_y * spread(rate, x, axes) + y_wide * spread(along, x, axes) + spread(constant, x, axes)
+    )
+    return [like(total, x)]
+
+
+# Outputs: (x - mean) / sqrt(variance + eps), the mean and the (biased) variance over the axes.
+standardize = op(
+    "standardize", _standardize_rule, vjp=_standardize_vjp, saves="y", decompose=_standardize
+)
+
+
+def _rms_rule(x: Spec, *, axes: Axes, eps: float) -> tuple[Spec, Spec]:
+    rules.real_floats(x)
+    return x, rules.without_axes(x, axes, wide_type(x.dtype))
+
+
+def _rms_norm(x: Any, *, axes: Axes, eps: float) -> tuple[Any, Any]:
+    x_wide = wide(x)
+    square = _mean(x_wide * x_wide, axes)
+    return like(x_wide * spread(1 / e.sqrt(square + eps), x, axes), x), square
+
+
+def _rms_vjp(g: Any, outputs: Any, x: Any, *, axes: Axes, eps: float) -> list[Any]:
+    y, square = outputs
+    g_y, y_wide = wide(g[0]), wide(y)
+    size = e.sqrt(square + eps)
+    rate = 1 / size
+    along = g[1] * size * (2 / _count(x, axes)) - rate * _mean(g_y * y_wide, axes)
+    return [like(g_y * spread(rate, x, axes) + y_wide * spread(along, x, axes), x)]
+
+
+# Outputs: x / sqrt(square + eps), and the mean square over the axes.
+rms_norm = op("rms_norm", _rms_rule, vjp=_rms_vjp, saves="y", decompose=_rms_norm)
+
+
+# Binary cross-entropy of probabilities, with logarithms that end at -100.
+_LEAST_LOG = -100.0
+
+
+def _clamped_log(x: Any) -> Any:
+    return e.maximum(e.log(x), fill(x, _LEAST_LOG))
+
+
+def _cross_entropy(x: Any, target: Any) -> Any:
+    p, t = wide(x), wide(target)
+    return like(-(t * _clamped_log(p) + (1 - t) * _clamped_log(1 - p)), x)
+
+
+def _cross_entropy_vjp(g: Any, y: Any, x: Any, target: Any) -> list[Any]:
+    p, t, g_wide = wide(x), wide(target), wide(g)
+    spread_out = e.maximum(p * (1 - p), fill(p, 1e-12))
+    return [
+        like(g_wide * (p - t) / spread_out, x),
+        like(g_wide * (_clamped_log(1 - p) - _clamped_log(p)), target),
+    ]
+
+
+binary_cross_entropy = op(
+    "binary_cross_entropy",
+    rules.real_floats,
+    vjp=_cross_entropy_vjp,
+    saves="01",
+    decompose=_cross_entropy,
+    promotion="float",
+)

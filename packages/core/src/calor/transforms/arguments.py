@@ -1,0 +1,165 @@
+"""Arguments of a jitted call: taken apart by generated code, guarded by the same code.
+
+Requirements: the second call with the same structure must not walk pytrees. For each structure
+met, a function is generated that unpacks the arguments with plain subscripts and type checks, and
+returns None at the first difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from calor import tree
+from calor.errors import TraceError
+from calor.graph.trace import Handle
+from calor.transforms.state import Stateful
+
+NUMBERS: Final = (float, int, complex)
+
+Unpack = Callable[
+    [tuple[Any, ...], dict[str, Any]], tuple[list[Any], list[Any], list[Stateful]] | None
+]
+
+
+class Arguments:
+    """One structure of arguments: its leaves by kind, and the generated function for the next call.
+
+    Leaves are tensors, weak Python numbers, and Stateful objects; everything else is static and
+    compared. ``rebuild`` puts replaced leaves back into (args, kwargs).
+    """
+
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], static: frozenset[int | str]
+    ) -> None:
+        self.tensors: list[Any] = []
+        self.numbers: list[Any] = []
+        self.objects: list[Stateful] = []
+        self.statics: list[Any] = []
+        self.lines: list[str] = []
+        self.arrays = False
+        self._names = 0
+        self._args = tuple(
+            self._visit(value, f"args[{i}]", i in static) for i, value in enumerate(args)
+        )
+        self._kwargs = {
+            name: self._visit(value, f"kwargs[{name!r}]", name in static)
+            for name, value in kwargs.items()
+        }
+        self.unpack = self._generate(len(args), tuple(kwargs))
+
+    def _visit(self, value: Any, path: str, static: bool) -> Any:
+        kind = type(value)
+        if static:
+            return self._static(value, path)
+        if isinstance(value, Handle) or kind is np.ndarray:
+            self.arrays = self.arrays or kind is np.ndarray
+            name = self._name(path)
+            self.lines.append(f"    if type({name}) is not K{self._hold(kind)}: return None")
+            self.lines.append(f"    tensors.append({name})")
+            self.tensors.append(value)
+            return ("tensor", len(self.tensors) - 1)
+        if kind in NUMBERS:
+            name = self._name(path)
+            self.lines.append(f"    if type({name}) is not {kind.__name__}: return None")
+            self.lines.append(f"    numbers.append({name})")
+            self.numbers.append(value)
+            return ("number", len(self.numbers) - 1)
+        if isinstance(value, Stateful):
+            name = self._name(path)
+            self.lines.append(f"    if type({name}) is not K{self._hold(kind)}: return None")
+            self.lines.append(f"    objects.append({name})")
+            self.objects.append(value)
+            return ("object", len(self.objects) - 1)
+        if kind in (list, tuple, dict):
+            return self._container(value, kind, path)
+        if tree._functions(kind) is not None and value is not None:
+            leaves, structure = tree.flatten(value)
+            name = self._name(path)
+            inner = self._name(f"flatten({name})")
+            self.lines.append(f"    if {inner}[1] != K{self._hold(structure)}: return None")
+            parts = [self._visit(x, f"{inner}[0][{i}]", False) for i, x in enumerate(leaves)]
+            return ("tree", structure, parts)
+        return self._static(value, path)
+
+    def _container(self, value: Any, kind: type, path: str) -> Any:
+        name = self._name(path)
+        self.lines.append(
+            f"    if type({name}) is not {kind.__name__} or len({name}) != {len(value)}:"
+            f" return None"
+        )
+        if kind is dict:
+            keys = list(value)
+            self.lines.append(f"    if list({name}) != K{self._hold(keys)}: return None")
+            held = self._hold(keys)
+            parts = [
+                self._visit(value[k], f"{name}[K{held}[{i}]]", False) for i, k in enumerate(keys)
+            ]
+            return ("dict", keys, parts)
+        parts = [self._visit(x, f"{name}[{i}]", False) for i, x in enumerate(value)]
+        return (kind.__name__, parts)
+
+    def _static(self, value: Any, path: str) -> Any:
+        if isinstance(value, Handle):
+            raise TraceError("a tensor cannot be a static argument; static arguments are compared")
+        name = self._name(path)
+        held = self._hold(value)
+        self.lines.append(
+            f"    if {name} is not K{held} and (type({name}) is not type(K{held})"
+            f" or not ({name} == K{held})): return None"
+        )
+        return ("static", value)
+
+    def _name(self, path: str) -> str:
+        self._names += 1
+        name = f"v{self._names}"
+        self.lines.append(f"    {name} = {path}")
+        return name
+
+    def _hold(self, value: Any) -> int:
+        self.statics.append(value)
+        return len(self.statics) - 1
+
+    def _generate(self, count: int, names: Sequence[str]) -> Unpack:
+        held = f"K{self._hold(set(names))}"
+        check = f"kwargs.keys() != {held}" if names else "kwargs"
+        source = "\n".join(
+            [
+                "def unpack(args, kwargs):",
+                f"    if len(args) != {count} or {check}: return None",
+                "    tensors = []; numbers = []; objects = []",
+                *self.lines,
+                "    return tensors, numbers, objects",
+            ]
+        )
+        scope: dict[str, Any] = {f"K{i}": value for i, value in enumerate(self.statics)}
+        scope["flatten"] = tree.flatten
+        exec(compile(source, "<calor.jit arguments>", "exec"), scope)
+        unpack: Unpack = scope["unpack"]
+        return unpack
+
+    def rebuild(
+        self, tensors: Sequence[Any], numbers: Sequence[Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return (args, kwargs) with the tensor and number leaves replaced."""
+
+        def made(node: Any) -> Any:
+            kind = node[0]
+            if kind == "tensor":
+                return tensors[node[1]]
+            if kind == "number":
+                return numbers[node[1]]
+            if kind == "object":
+                return self.objects[node[1]]
+            if kind == "static":
+                return node[1]
+            if kind == "tree":
+                return tree.unflatten(node[1], [made(part) for part in node[2]])
+            if kind == "dict":
+                return dict(zip(node[1], (made(part) for part in node[2]), strict=True))
+            parts = [made(part) for part in node[1]]
+            return tuple(parts) if kind == "tuple" else parts
+
+        return tuple(made(a) for a in self._args), {k: made(v) for k, v in self._kwargs.items()}

@@ -1,0 +1,49 @@
+"""Computing pending values on request, and looking at what a function records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from calor import tree
+from calor.graph.graph import Graph
+from calor.graph.trace import Handle, local, materialize
+from calor.transforms.arguments import Arguments
+from calor.transforms.jit import hidden_state
+from calor.transforms.traced import Tracer
+
+
+def eval(*trees: Any) -> None:
+    """Compute every pending tensor of the given pytrees now; raises what their plans raised.
+
+    >>> import calor
+    >>> x = calor.ones(3) * 2
+    >>> calor.eval(x)
+    """
+    tensors = [leaf for leaf in tree.leaves(trees) if isinstance(leaf, Handle)]
+    for tensor in tensors:
+        if local.jit:
+            local.jit[-1].look_at(tensor)
+        materialize(tensor._value)
+
+
+def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
+    """Return the graph that ``function`` records for these arguments; nothing is computed.
+
+    >>> import calor
+    >>> print(calor.trace(lambda x: x + x, calor.ones(2)).text())
+    graph(%0: float32[2]) {
+      %1: float32[2] = add(%0, %0)
+      return %1
+    }
+    """
+    from calor.backends.selection import current_device
+
+    arguments = Arguments(args, kwargs, frozenset())
+    device = next((t.device for t in arguments.tensors if isinstance(t, Handle)), current_device())
+    specs = [t._value.spec for t in arguments.tensors]
+    name = getattr(function, "__name__", "function")
+    graph: Graph = Tracer(
+        function, name, arguments, specs, hidden_state(function), device
+    ).traced.graph
+    return graph

@@ -1,0 +1,207 @@
+"""``calor.jit``: trace once per structure, then replay forward, backward and update in one call."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from calor.backends.selection import current_device
+from calor.config import config
+from calor.graph.trace import Handle, local
+from calor.transforms.arguments import Arguments
+from calor.transforms.program import MISS, Program
+from calor.transforms.state import Stateful
+
+# How many programs one jitted function keeps; the one used longest ago goes first.
+PROGRAM_LIMIT = 64
+
+
+class Jitted:
+    """A function that is traced once per structure of its arguments; made by :func:`calor.jit`.
+
+    ``programs`` are the traces so far, the last used first; ``reasons`` says why each was made.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], static: frozenset[int | str], name: str
+    ) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.function = function
+        self.name = name
+        self.static = static
+        self.programs: list[Program] = []
+        self.reasons: list[str] = []
+        self.roots = hidden_state(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if local.jit or not config.jit:
+            return self.function(*args, **kwargs)
+        for program in self.programs:
+            found = program.arguments.unpack(args, kwargs)
+            if found is None:
+                continue
+            if program.arguments.arrays:
+                found = (_as_tensors(found[0], program.device), *found[1:])
+            result = program.run(*found)
+            if result is not MISS:
+                if program is not self.programs[0]:
+                    self.programs.remove(program)
+                    self.programs.insert(0, program)
+                return result
+        return self._first_call(args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Support decorated methods: each instance has its own jitted method."""
+        if instance is None:
+            return self
+        made = Jitted(types.MethodType(self.function, instance), self.static, self.name)
+        vars(instance)[self.name] = made
+        return made
+
+    def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arguments = Arguments(args, kwargs, self.static)
+        if arguments.arrays:
+            device = self._device(arguments)
+            arguments.tensors = _as_tensors(arguments.tensors, device)
+        program = Program(self.function, self.name, arguments, self.roots, self._device(arguments))
+        self.reasons.append(self._reason(program))
+        found = (arguments.tensors, arguments.numbers, arguments.objects)
+        self.programs.insert(0, program)
+        del self.programs[PROGRAM_LIMIT:]
+        result = program.run(*found)
+        assert result is not MISS, f"{self.name}: a new trace does not fit its own arguments"
+        return result
+
+    def _device(self, arguments: Arguments) -> Any:
+        for tensor in arguments.tensors:
+            if isinstance(tensor, Handle):
+                return tensor._value.device
+        from calor.transforms.state import named_leaves
+
+        for obj in [*arguments.objects, *self.roots]:
+            for _, _, _, leaf in named_leaves(obj):
+                if isinstance(leaf, Handle):
+                    return leaf._value.device
+        return current_device()
+
+    def _reason(self, program: Program) -> str:
+        if not self.programs:
+            return "first call"
+        last = self.programs[0]
+        changes = [
+            f"tensor argument {i} was {a} and is {b}"
+            for i, (a, b) in enumerate(zip(last.specs, program.specs, strict=False))
+            if a is not b
+        ]
+        if len(last.specs) != len(program.specs):
+            changes.append(f"{len(last.specs)} tensor arguments became {len(program.specs)}")
+        if last.device is not program.device:
+            changes.append(f"device {last.device.name} became {program.device.name}")
+        if last.grad_mode is not program.grad_mode:
+            changes.append("gradients were switched on or off")
+        if last.traced.grad_absent != program.traced.grad_absent:
+            changes.append("gradients (.grad) were present and are absent, or the reverse")
+        return "; ".join(changes) or "the structure or a static argument changed"
+
+    @property
+    def trace_count(self) -> int:
+        """How often the function was traced."""
+        return len(self.reasons)
+
+    def explain(self) -> str:
+        """Return a text that lists every trace and why it was made."""
+        lines = [f"{self.name}: {len(self.reasons)} traces"]
+        lines += [f"  {i}: {reason}" for i, reason in enumerate(self.reasons, 1)]
+        return "\n".join(lines)
+
+    def bind(self, *bound: Any) -> Callable[..., Any]:
+        """Return the function with its first arguments fixed, as the shortest call there is.
+
+        >>> import calor
+        >>> scale = calor.jit(lambda w, x: w * x).bind(calor.asarray([1.0, 2.0]))
+        >>> scale(calor.asarray([3.0, 3.0])).tolist()
+        [3.0, 6.0]
+        """
+        return functools.partial(self, *bound)
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> Any:
+    """Return the function compiled: traced once per structure of its arguments, then replayed.
+
+    Arguments may be tensors, host arrays, Python numbers (dynamic: another number makes no new
+    trace), pytrees, modules and optimizers (their tensors are read, and changed in place), and
+    anything comparable (static). ``static_argnums`` and ``static_argnames`` name arguments whose
+    values are built into the trace. Tensors that the function captures are inputs, read at each
+    call. Raises TraceError where the function looks at a traced value.
+
+    >>> import calor
+    >>> @calor.jit
+    ... def f(x, scale):
+    ...     return calor.sum(x * scale)
+    >>> f(calor.ones(3), 2.0).item(), f(calor.ones(3), 4.0).item(), f.trace_count
+    (6.0, 12.0, 1)
+    """
+    if function is None:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames
+        )
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    name = getattr(function, "__name__", type(function).__name__)
+    return Jitted(function, frozenset((*numbers, *names)), name)
+
+
+def hidden_state(function: Callable[..., Any]) -> list[Stateful]:
+    """Return the Stateful objects that a function reaches without arguments.
+
+    These are its own ``self``, its closure's cells, and the globals that its code names.
+    """
+    found: dict[int, Stateful] = {}
+
+    def visit(value: Any, depth: int) -> None:
+        if isinstance(value, Stateful):
+            found[id(value)] = value
+            return
+        if isinstance(value, types.MethodType):
+            visit(value.__self__, depth)
+            value = value.__func__
+        if isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                visit(part, depth)
+        if not isinstance(value, types.FunctionType) or depth > 3:
+            return
+        for cell in value.__closure__ or ():
+            try:
+                visit(cell.cell_contents, depth + 1)
+            except ValueError:
+                continue
+        for code_name in _names(value.__code__):
+            named = value.__globals__.get(code_name)
+            if isinstance(named, Stateful | types.FunctionType) and (
+                isinstance(named, Stateful) or named.__module__ == value.__module__
+            ):
+                visit(named, depth + 1)
+
+    visit(function, 0)
+    return list(found.values())
+
+
+def _names(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names(constant)
+    return names
+
+
+def _as_tensors(leaves: list[Any], device: Any) -> list[Any]:
+    from calor.functions.creation import asarray
+
+    return [x if isinstance(x, Handle) else asarray(x, device=device) for x in leaves]

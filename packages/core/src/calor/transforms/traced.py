@@ -1,0 +1,232 @@
+"""Tracing a function once for a jitted program: what it reads, returns and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from calor import tree
+from calor.errors import TraceError
+from calor.graph.graph import Graph
+from calor.graph.record import weak_spec
+from calor.graph.simplify import simplify
+from calor.graph.trace import Handle, Value, wrap
+from calor.graph.tracing import Capture, GraphTrace
+from calor.specs import Spec
+from calor.transforms.arguments import NUMBERS, Arguments
+from calor.transforms.state import Stateful, named_leaves
+
+if TYPE_CHECKING:
+    from calor.backends.device import Device
+
+Leaf = tuple[str, Any, Any, Any]
+
+
+@dataclass(slots=True)
+class Traced:
+    """The outcome of a trace.
+
+    Graph inputs are: argument tensors, argument numbers, numbers of Stateful objects, then
+    ``sources`` (an index of ``captures``, or a constant Value). Graph outputs are: results, then
+    what the writes name as (index, output number).
+    """
+
+    graph: Graph
+    structures: list[tree.TreeDef]
+    number_places: list[int]
+    captures: list[Handle]
+    capture_specs: list[Spec]
+    places: list[tuple[str, int]]
+    sources: list[int | Value]
+    result: tree.TreeDef
+    leaves: list[tuple[bool, Any]]
+    argument_writes: list[tuple[int, int]]
+    state_writes: list[tuple[int, int]]
+    grad_writes: list[tuple[int, int | None]]
+    grad_owners: list[tuple[str, int]]
+    owners: list[Handle]
+    grad_absent: list[bool]
+    results_differentiable: bool
+    trains: bool
+
+
+def get(owner: Any, key: Any) -> Any:
+    """Return what a Stateful attribute, a list or a dictionary holds."""
+    return vars(owner)[key] if isinstance(owner, Stateful) else owner[key]
+
+
+def put(owner: Any, key: Any, value: Any) -> None:
+    """Set it back without counting as an assignment."""
+    if isinstance(owner, Stateful):
+        vars(owner)[key] = value
+    else:
+        owner[key] = value
+
+
+class Tracer:
+    """One trace of a function; ``traced`` is the outcome."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        arguments: Arguments,
+        specs: Sequence[Spec],
+        roots: Sequence[Stateful],
+        device: Device,
+    ) -> None:
+        self.name = name
+        self.objects = [*arguments.objects, *roots]
+        self.structures = [tree.flatten(o)[1] for o in self.objects]
+        self.held: list[Leaf] = [leaf for o in self.objects for leaf in named_leaves(o)]
+        self.trace = GraphTrace(device, name)
+        try:
+            with self.trace:
+                self.traced = self._run(function, arguments, specs)
+        finally:
+            for _, owner, key, leaf in self.held:
+                if get(owner, key) is not leaf:
+                    put(owner, key, leaf)
+
+    def _run(
+        self, function: Callable[..., Any], arguments: Arguments, specs: Sequence[Spec]
+    ) -> Traced:
+        trace = self.trace
+        tensors = [trace.placeholder(s) for s in specs]
+        numbers = [trace.placeholder(weak_spec(n), host=True) for n in arguments.numbers]
+        number_places = [i for i, leaf in enumerate(self.held) if type(leaf[3]) in NUMBERS]
+        for i in number_places:
+            _, owner, key, number = self.held[i]
+            put(owner, key, trace.placeholder(weak_spec(number), host=True))
+        first_source = trace.count
+        before = [t._value for t in tensors]
+        args, kwargs = arguments.rebuild(tensors, numbers)
+        result = function(*args, **kwargs)
+        self._check_structure(number_places)
+        leaves, structure = tree.flatten(result)
+
+        outputs: list[Any] = []
+        described: list[tuple[bool, Any]] = []
+        for leaf in leaves:
+            is_tensor = isinstance(leaf, Handle)
+            described.append((is_tensor, len(outputs) if is_tensor else leaf))
+            if is_tensor:
+                outputs.append(leaf)
+        differentiable = any(t._record is not None for t in outputs)
+        argument_writes = [
+            (i, _append(outputs, wrap(t._value)))
+            for i, (t, value) in enumerate(zip(tensors, before, strict=True))
+            if t._value is not value
+        ]
+        # An attribute that was given another tensor counts as a write to the tensor it held.
+        replaced = {
+            id(leaf): get(owner, key)
+            for _, owner, key, leaf in self.held
+            if isinstance(leaf, Handle) and get(owner, key) is not leaf
+        }
+        for _, _, _, leaf in self.held:
+            if id(leaf) in replaced:
+                trace.attach(leaf)
+        state_writes: list[tuple[Capture, int]] = []
+        for capture in list(trace.captures.values()):
+            new = replaced.get(id(capture.handle), capture.handle)
+            if new._value is not capture.placeholder:
+                state_writes.append((capture, _append(outputs, wrap(new._value))))
+        grads = [(h, h._grad) for h, old in trace.grads.values() if h._grad is not old]
+        grad_outputs = [
+            (h, None if g is None else _append(outputs, wrap(g._value))) for h, g in grads
+        ]
+        graph = trace.graph(outputs)
+        captures = list(trace.captures.values())
+        order = {id(c): i for i, c in enumerate(captures)}
+        owners = self._owners(captures, [h for h, _ in grads])
+        number = {id(h): i for i, h in enumerate(owners)}
+        return Traced(
+            graph=simplify(graph),
+            structures=self.structures,
+            number_places=number_places,
+            captures=[c.handle for c in captures],
+            capture_specs=[c.value.spec for c in captures],
+            places=self._places(captures, owners),
+            sources=self._sources(captures, first_source),
+            result=structure,
+            leaves=described,
+            argument_writes=argument_writes,
+            state_writes=[(order[id(c)], slot) for c, slot in state_writes],
+            grad_writes=[(number[id(h)], slot) for h, slot in grad_outputs],
+            grad_owners=self._owner_places(owners),
+            owners=owners,
+            grad_absent=[self._first_grad(h) is None for h in owners],
+            results_differentiable=differentiable,
+            trains=bool(grads) or any(c.record is not None for c, _ in state_writes),
+        )
+
+    def _check_structure(self, number_places: list[int]) -> None:
+        for structure, obj in zip(self.structures, self.objects, strict=True):
+            if tree.flatten(obj)[1] != structure:
+                raise TraceError(
+                    f"{self.name} changes the structure of a {type(obj).__name__} while it is "
+                    f"traced (a new tensor attribute, or a static one assigned); do that before "
+                    f"the jitted call, or hold what changes in a tensor"
+                )
+        for i in number_places:
+            _, owner, key, _ = self.held[i]
+            value = get(owner, key)
+            if (
+                not isinstance(value, Handle)
+                or value._value.position >= self.trace.count
+                or (value._value.trace is not self.trace)
+            ):
+                raise TraceError(
+                    f"{self.name} assigns the number {key!r} of a {type(owner).__name__} while it "
+                    f"is traced; hold a number that changes inside in a tensor"
+                )
+
+    def _first_grad(self, handle: Handle) -> Any:
+        noted = self.trace.grads.get(id(handle))
+        return handle._grad if noted is None else noted[1]
+
+    def _owners(self, captures: list[Capture], written: list[Handle]) -> list[Handle]:
+        """Return the tensors whose ``.grad`` the program reads or writes."""
+        found = {id(h): h for h in written}
+        captured = {id(c.handle) for c in captures}
+        tensors = [leaf for _, _, _, leaf in self.held if isinstance(leaf, Handle)]
+        for h in [*tensors, *(c.handle for c in captures)]:
+            grad = self._first_grad(h)
+            if grad is not None and id(grad) in captured:
+                found[id(h)] = h
+        return list(found.values())
+
+    def _owner_places(self, owners: list[Handle]) -> list[tuple[str, int]]:
+        at = {id(leaf): i for i, (_, _, _, leaf) in enumerate(self.held)}
+        return [("held", at[id(h)]) if id(h) in at else ("fixed", i) for i, h in enumerate(owners)]
+
+    def _places(self, captures: list[Capture], owners: list[Handle]) -> list[tuple[str, int]]:
+        """Return where each captured handle is found at a call: object leaf, gradient, or fixed."""
+        at = {id(leaf): i for i, (_, _, _, leaf) in enumerate(self.held)}
+        grads = {id(self._first_grad(h)): i for i, h in enumerate(owners)}
+        places = []
+        for i, capture in enumerate(captures):
+            key = id(capture.handle)
+            if key in at:
+                places.append(("held", at[key]))
+            elif key in grads:
+                places.append(("grad", grads[key]))
+            else:
+                places.append(("fixed", i))
+        return places
+
+    def _sources(self, captures: list[Capture], first: int) -> list[int | Value]:
+        by_position = {c.position: i for i, c in enumerate(captures)}
+        given = self.trace.input_positions()
+        return [
+            by_position[p] if p in by_position else self.trace.inputs[n]
+            for n, p in enumerate(given)
+            if p >= first
+        ]
+
+
+def _append(outputs: list[Any], tensor: Any) -> int:
+    outputs.append(tensor)
+    return len(outputs) - 1
