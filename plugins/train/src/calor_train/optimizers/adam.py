@@ -1,0 +1,239 @@
+"""Adam, and Adam with decoupled weight decay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import calor
+from calor import Tensor
+from calor.errors import ArgumentError
+from calor_train.optimizers.base import Optimizer, Parameters
+from calor_train.optimizers.group import ParameterGroup, assign
+
+
+class Corrections:
+    """The bias corrections of one step, worked out once for each dtype and device.
+
+    Both moments start at zero and so are too small at first; with ``t`` steps made they are divided
+    by 1 − betaᵗ. The first is divided into the learning rate, of the second the root is kept.
+    """
+
+    def __init__(self, group: AdamGroup) -> None:
+        self.group = group
+        self.found: dict[Any, tuple[Tensor, Tensor]] = {}
+
+    def of(self, index: int, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return step size and root of the second correction for a parameter, of shape (1,)."""
+        key = (p.dtype, p.device)
+        if key not in self.found:
+            group = self.group
+            assert group.steps is not None
+            t = group.steps.astype(p.dtype).to(device=p.device)
+            sizes = group.lr / -calor.expm1(t * group.log_beta1)
+            self.found[key] = (sizes, calor.sqrt(-calor.expm1(t * group.log_beta2)))
+        sizes, roots = self.found[key]
+        place = slice(index, index + 1) if p.ndim else index
+        return sizes[place], roots[place]
+
+
+class AdamGroup(ParameterGroup):
+    """Parameters of Adam with the running moments of their gradients.
+
+    What follows from the betas (1 − beta, log beta) is worked out on the host in double precision:
+    in float32, 1 − 0.999 would be wrong in the fifth digit.
+    """
+
+    dynamic = (
+        "lr",
+        "weight_decay",
+        "eps",
+        "beta1",
+        "beta2",
+        "rest1",
+        "rest2",
+        "log_beta1",
+        "log_beta2",
+    )
+    pairs = True
+    decoupled: ClassVar[bool] = False
+
+    eps: Any
+    beta1: Any
+    beta2: Any
+    rest1: Any
+    rest2: Any
+    log_beta1: Any
+    log_beta2: Any
+
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        names: Sequence[str],
+        *,
+        betas: tuple[float, float],
+        amsgrad: bool,
+        **options: Any,
+    ) -> None:
+        self.amsgrad = amsgrad
+        slots = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if amsgrad else ()))
+        super().__init__(params, names, slots=slots, counted=True, betas=betas, **options)
+
+    def set_numbers(self, **numbers: Any) -> None:
+        """Set the hyper-parameters."""
+        self.betas = numbers.pop("betas")
+        super().set_numbers(**numbers)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("beta1", "beta2"):
+            if isinstance(value, Tensor) or not 0 <= float(value) < 1:
+                raise ArgumentError(f"{name} is a number, at least 0 and below 1, not {value!r}")
+            beta = float(value)
+            super().__setattr__(f"rest{name[-1]}", 1.0 - beta)
+            super().__setattr__(f"log_{name}", math.log(beta) if beta else -math.inf)
+        super().__setattr__(name, value)
+
+    @staticmethod
+    def checked(name: str, value: Any) -> float:
+        """Return a hyper-parameter as a float; ArgumentError when it is out of its range."""
+        return float(value) if name.startswith("log_") else ParameterGroup.checked(name, value)
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """The decay rates of the two running moments."""
+        return (self.beta1, self.beta2)
+
+    @betas.setter
+    def betas(self, value: tuple[float, float]) -> None:
+        self.beta1, self.beta2 = value
+
+    def hyperparameters(self) -> tuple[str, ...]:
+        """Return the names that ``state_dict`` holds."""
+        return ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")
+
+    def prepare(self) -> Corrections:
+        """Return what all parameters of a step share."""
+        return Corrections(self)
+
+    def change(self, index: int, p: Tensor, g: Tensor, shared: Corrections) -> Tensor:
+        """Return the parameter after a step."""
+        decays = "weight_decay" in self.used
+        if decays and not self.decoupled:
+            g = g + p * self.weight_decay
+        mean = self.state["exp_avg"][index]
+        square = self.state["exp_avg_sq"][index]
+        assign(mean, mean + (g - mean) * self.rest1)
+        assign(square, square * self.beta2 + g * g * self.rest2)
+        if self.amsgrad:
+            largest = self.state["max_exp_avg_sq"][index]
+            assign(largest, calor.maximum(largest, square))
+            square = largest
+        size, root = shared.of(index, p)
+        step = mean / (calor.sqrt(square) / root + self.eps) * size
+        if decays and self.decoupled:
+            step = step + p * (self.lr * self.weight_decay)
+        after: Tensor = p - step
+        return after
+
+
+class AdamWGroup(AdamGroup):
+    """Parameters of AdamW."""
+
+    decoupled = True
+
+
+class Adam(Optimizer):
+    """Adam: steps scaled by running moments of the gradient.
+
+    Each step does, for a gradient ``g`` of parameter ``p`` in its step ``t``::
+
+        g = g + weight_decay · p
+        m = beta1 · m + (1 − beta1) · g,   v = beta2 · v + (1 − beta2) · g²
+        p = p − lr · m / (1 − beta1ᵗ) / (√v / √(1 − beta2ᵗ) + eps)
+
+    ``amsgrad`` divides by the largest ``v`` so far (Reddi et al., 2018); ``maximize`` climbs.
+    ``master_weights`` keeps float32 copies of float16 and bfloat16 parameters, so that steps below
+    their precision add up; the moments are float32 for them either way. A parameter without a
+    gradient makes no step and counts none. Names, defaults and formulas are PyTorch's
+    (torch.optim.Adam), after Kingma and Ba, 2015.
+
+    >>> import calor
+    >>> from calor_train import Adam
+    >>> w = calor.asarray([1.0, -1.0], requires_grad=True)
+    >>> optimizer = Adam([w], lr=0.25)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [0.75, -0.75]
+    """
+
+    group_type = AdamGroup
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        master_weights: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "amsgrad": amsgrad,
+                "maximize": maximize,
+                "master_weights": master_weights,
+            },
+        )
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay: each step also does ``p = p − lr · weight_decay · p``.
+
+    The decay is not part of the gradient, so the moments do not see it. Otherwise :class:`Adam`;
+    names, defaults and formulas are PyTorch's (torch.optim.AdamW), after Loshchilov and Hutter,
+    2019.
+
+    >>> import calor
+    >>> from calor_train import AdamW
+    >>> w = calor.asarray([1.0], requires_grad=True)
+    >>> optimizer = AdamW([w], lr=0.5, weight_decay=0.5)
+    >>> (w * 0.0).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [0.75]
+    """
+
+    group_type = AdamWGroup
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        master_weights: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            master_weights=master_weights,
+        )

@@ -1,0 +1,211 @@
+"""Parameter groups: parameters that share hyper-parameters, with their state.
+
+Requirements: state exists from construction on, and every step changes tensors in place, so that a
+jitted step always meets the same structure. Hyper-parameters are run-time numbers; only whether one
+is zero is structure, since the operations of a hyper-parameter that is zero are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+import calor
+from calor import Tensor
+from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.transforms.state import Stateful
+from calor_train.optimizers.working import enter, leave
+
+
+class ParameterGroup(Stateful):
+    """Parameters that share hyper-parameters, and their state; one per entry of ``param_groups``.
+
+    A subclass names its hyper-parameters in ``dynamic`` and its state tensors in ``slots``, and
+    writes ``change``, the rule for one parameter. Hyper-parameters are attributes, and items as
+    well: ``group.lr`` is ``group["lr"]``.
+    """
+
+    dynamic: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
+    # Whether complex parameters are computed with as pairs of real numbers.
+    pairs: ClassVar[bool] = False
+
+    lr: Any
+    weight_decay: Any
+
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        names: Sequence[str],
+        *,
+        slots: Sequence[str],
+        counted: bool,
+        maximize: bool,
+        master_weights: bool,
+        **numbers: Any,
+    ) -> None:
+        self.used: frozenset[str] = frozenset()
+        self.params = list(params)
+        self.names = tuple(names)
+        self.maximize = maximize
+        self.set_numbers(**numbers)
+        with calor.no_grad():
+            forms = [enter(p.detach(), self.pairs) for p in self.params]
+            self.state = {slot: [calor.zeros_like(x) for x in forms] for slot in slots}
+            self.masters: list[Tensor | None] = [
+                x.copy()
+                if master_weights and x.dtype is not p.dtype and not p.dtype.is_complex
+                else None
+                for x, p in zip(forms, self.params, strict=True)
+            ]
+            # How many steps each parameter has made: one that gets no gradient makes none.
+            device = self.params[0].device if self.params else None
+            self.steps = (
+                calor.zeros((len(self.params),), dtype=calor.int32, device=device)
+                if counted
+                else None
+            )
+
+    def set_numbers(self, **numbers: Any) -> None:
+        """Set the hyper-parameters."""
+        for name, value in numbers.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.dynamic:
+            super().__setattr__(name, value)
+            return
+        if not isinstance(value, Tensor):
+            value = self.checked(name, value)
+        used = self.used | {name} if isinstance(value, Tensor) or value else self.used - {name}
+        if used == self.used and type(value) is float and type(vars(self).get(name)) is float:
+            # Another number in the same place changes no structure, so jit need not look again.
+            object.__setattr__(self, name, value)
+            return
+        super().__setattr__("used", used)
+        super().__setattr__(name, value)
+
+    @staticmethod
+    def checked(name: str, value: Any) -> float:
+        """Return a hyper-parameter as a float; ArgumentError when it is negative or no number."""
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"{name} is a number, not {value!r}") from None
+        if not number >= 0:
+            raise ArgumentError(f"{name} is at least 0, not {value!r}")
+        return number
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "params":
+            return self.params
+        if name not in (*self.dynamic, *self.hyperparameters()):
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in (*self.dynamic, *self.hyperparameters()):
+            known = ", ".join(self.hyperparameters())
+            raise ArgumentError(f"the group has no hyper-parameter {name!r}; it has {known}")
+        setattr(self, name, value)
+
+    def hyperparameters(self) -> tuple[str, ...]:
+        """Return the names that ``state_dict`` holds."""
+        return (*self.dynamic, "maximize")
+
+    def prepare(self) -> Any:
+        """Return what all parameters of a step share; ``change`` receives it."""
+
+    def change(self, index: int, p: Tensor, g: Tensor, shared: Any) -> Tensor:
+        """Return parameter ``index`` after a step and update its state, in the working form."""
+        raise NotImplementedError
+
+    def step(self, grads: Sequence[Tensor | None]) -> None:
+        """Change the parameters that have a gradient; the others keep their state as well."""
+        if len(grads) != len(self.params):
+            raise ArgumentError(f"{len(self.params)} parameters, but {len(grads)} gradients")
+        present = [g is not None for g in grads]
+        if not any(present):
+            return
+        with calor.no_grad():
+            if self.steps is not None:
+                self.count(self.steps, present)
+            shared = self.prepare()
+            for index, (p, g) in enumerate(zip(self.params, grads, strict=True)):
+                if g is not None:
+                    self._step_one(index, p, g, shared)
+
+    def count(self, steps: Tensor, present: Sequence[bool]) -> None:
+        """Count a step of the parameters that make one."""
+        if all(present):
+            steps += 1
+        else:
+            steps += calor.asarray(np.asarray(present, np.int32), device=steps.device)
+
+    def _step_one(self, index: int, p: Tensor, g: Tensor, shared: Any) -> None:
+        if g.shape != p.shape:
+            raise ShapeError(
+                f"parameter {self.names[index]!r} has shape {p.shape}, its gradient {g.shape}"
+            )
+        if g.dtype.is_complex and not p.dtype.is_complex:
+            raise DTypeError(
+                f"parameter {self.names[index]!r} is {p.dtype.name}, its gradient {g.dtype.name}"
+            )
+        master = self.masters[index]
+        before = enter(p, self.pairs) if master is None else master
+        g = enter(g, self.pairs)
+        if g.dtype is not before.dtype:
+            g = g.astype(before.dtype)
+        after = self.change(index, before, -g if self.maximize else g, shared)
+        if master is not None:
+            assign(master, after)
+        assign(p, leave(after, p, self.pairs))
+
+    def counts(self) -> list[int] | None:
+        """Return how many steps each parameter has made; looks at the counters."""
+        return None if self.steps is None else [int(n) for n in self.steps.numpy()]
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield the state of each parameter by name, tensors as they are now."""
+        counts = self.counts()
+        for index in range(len(self.params)):
+            entry: dict[str, Any] = {} if counts is None else {"step": counts[index]}
+            entry |= {slot: held[index].detach() for slot, held in self.state.items()}
+            master = self.masters[index]
+            if master is not None:
+                entry["master"] = master.detach()
+            yield entry
+
+    def load_entries(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Take over the state of each parameter; checks all of it before it changes anything."""
+        places = []
+        for index, entry in enumerate(entries):
+            wanted = {slot: held[index] for slot, held in self.state.items()}
+            if (master := self.masters[index]) is not None:
+                wanted["master"] = master
+            expected = set(wanted) | ({"step"} if self.steps is not None else set())
+            if set(entry) != expected:
+                raise ArgumentError(
+                    f"state of parameter {self.names[index]!r}: expected {sorted(expected)}, "
+                    f"found {sorted(entry)}; was the optimizer made with other options?"
+                )
+            for slot, held in wanted.items():
+                if tuple(entry[slot].shape) != held.shape:
+                    raise ShapeError(
+                        f"{slot} of parameter {self.names[index]!r} has shape "
+                        f"{tuple(entry[slot].shape)}, expected {held.shape}"
+                    )
+                places.append((held, entry[slot]))
+        for held, value in places:
+            new = calor.asarray(value, dtype=held.dtype, device=held.device)
+            assign(held, new.detach())
+        if self.steps is not None:
+            counts = np.asarray([int(entry["step"]) for entry in entries], np.int32)
+            assign(self.steps, calor.asarray(counts, device=self.steps.device))
+
+
+def assign(target: Tensor, value: Tensor) -> None:
+    """Give a tensor another value of the same shape and dtype; its handle stays the same."""
+    with calor.no_grad():
+        target._rebind(value)

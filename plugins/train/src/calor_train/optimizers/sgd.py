@@ -1,0 +1,113 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import calor
+from calor import Tensor
+from calor.errors import ArgumentError
+from calor_train.optimizers.base import Optimizer, Parameters
+from calor_train.optimizers.group import ParameterGroup, assign
+
+
+class SGDGroup(ParameterGroup):
+    """Parameters of SGD with their momentum buffers."""
+
+    dynamic = ("lr", "weight_decay", "momentum")
+
+    momentum: Any
+
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        names: Sequence[str],
+        *,
+        momentum: float,
+        dampening: float,
+        nesterov: bool,
+        **options: Any,
+    ) -> None:
+        if nesterov and (not momentum > 0 or dampening != 0):
+            raise ArgumentError("Nesterov momentum needs momentum > 0 and dampening = 0")
+        self.dampening = float(dampening)
+        self.nesterov = nesterov
+        slots = ("momentum_buffer",) if momentum else ()
+        counted = bool(momentum and dampening)
+        super().__init__(params, names, slots=slots, counted=counted, momentum=momentum, **options)
+
+    def hyperparameters(self) -> tuple[str, ...]:
+        """Return the names that ``state_dict`` holds."""
+        return (*super().hyperparameters(), "dampening", "nesterov")
+
+    def change(self, index: int, p: Tensor, g: Tensor, shared: Any) -> Tensor:
+        """Return the parameter after a step."""
+        if "weight_decay" in self.used:
+            g = g + p * self.weight_decay
+        if self.state:
+            buffer = self.state["momentum_buffer"][index]
+            assign(buffer, buffer * self.momentum + self._undamped(index, g))
+            g = g + buffer * self.momentum if self.nesterov else buffer
+        after: Tensor = p - g * self.lr
+        return after
+
+    def _undamped(self, index: int, g: Tensor) -> Tensor:
+        """Return the gradient's share: all of it in the first step, then 1 − dampening of it."""
+        if not self.dampening:
+            return g
+        assert self.steps is not None
+        first = self.steps[index] == 1
+        return calor.where(first, g, g * (1.0 - self.dampening))
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum, Nesterov's as well.
+
+    Each step does, for a gradient ``g`` of parameter ``p``::
+
+        g = g + weight_decay · p
+        b = momentum · b + (1 − dampening) · g      (b = g in the first step)
+        p = p − lr · b                              (nesterov: p − lr · (g + momentum · b))
+
+    ``maximize`` climbs instead. ``master_weights`` keeps float32 copies of float16 and bfloat16
+    parameters, so that steps smaller than their precision add up; state is float32 for them either
+    way. Names, defaults and formulas are PyTorch's (torch.optim.SGD); momentum is from Polyak,
+    1964, its Nesterov form from Sutskever et al., 2013.
+
+    >>> import calor
+    >>> from calor_train import SGD
+    >>> w = calor.asarray([1.0, 2.0], requires_grad=True)
+    >>> optimizer = SGD([w], lr=0.5)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [0.0, 0.0]
+    """
+
+    group_type = SGDGroup
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        master_weights: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "dampening": dampening,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+                "maximize": maximize,
+                "master_weights": master_weights,
+            },
+        )

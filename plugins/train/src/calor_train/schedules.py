@@ -1,0 +1,347 @@
+"""Schedules: the learning rate as a function of the step.
+
+Requirements: a schedule is a value without state, so it can be printed, compared, plotted, composed
+and evaluated at any step; what counts steps is the :class:`Scheduler`. ``value(step, base)`` is the
+rate at a step, counted from 0, for a group whose own rate is ``base``. The unit of a step is
+whatever the scheduler is stepped by: an optimizer step, or an epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from calor.errors import ArgumentError
+
+
+class Schedule(ABC):
+    """A rate as a function of the step; subclasses are values that compare equal by content."""
+
+    @abstractmethod
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step, counted from 0, for a base rate."""
+
+    def table(self, steps: int, base: float = 1.0) -> list[float]:
+        """Return the rates of the first ``steps`` steps.
+
+        >>> from calor_train import LinearWarmup
+        >>> LinearWarmup(4).table(5)
+        [0.25, 0.5, 0.75, 1.0, 1.0]
+        """
+        return [self.value(step, base) for step in range(steps)]
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise ArgumentError(message)
+
+
+@dataclass(frozen=True)
+class Constant(Schedule):
+    """The base rate, times ``factor``, at every step."""
+
+    factor: float = 1.0
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        return base * self.factor
+
+
+@dataclass(frozen=True)
+class StepDecay(Schedule):
+    """The rate times ``gamma`` after every ``step_size`` steps.
+
+    >>> from calor_train import StepDecay
+    >>> StepDecay(2, gamma=0.5).table(5)
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+
+    step_size: int
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check(self.step_size > 0, f"step_size is positive, not {self.step_size}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        return base * self.gamma ** (step // self.step_size)
+
+
+@dataclass(frozen=True)
+class MultiStep(Schedule):
+    """The rate times ``gamma`` at each of the ``milestones``.
+
+    >>> from calor_train import MultiStep
+    >>> MultiStep((2, 3), gamma=0.5).table(5)
+    [1.0, 1.0, 0.5, 0.25, 0.25]
+    """
+
+    milestones: Sequence[int]
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+        ordered = list(self.milestones) == sorted(self.milestones)
+        _check(ordered, f"milestones ascend, not {self.milestones}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        return base * self.gamma ** sum(step >= m for m in self.milestones)
+
+
+@dataclass(frozen=True)
+class Exponential(Schedule):
+    """The rate times ``gamma`` at every step."""
+
+    gamma: float
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        return base * self.gamma**step
+
+
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """Half a cosine from the base rate down to ``minimum`` at step ``steps``, then constant.
+
+    Loshchilov and Hutter, 2017, without restarts.
+
+    >>> from calor_train import Cosine
+    >>> [round(x, 3) for x in Cosine(4).table(6)]
+    [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
+    """
+
+    steps: int
+    minimum: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.steps > 0, f"steps is positive, not {self.steps}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        return _cosine(min(step / self.steps, 1.0), base, self.minimum)
+
+
+@dataclass(frozen=True)
+class CosineRestarts(Schedule):
+    """A cosine down to ``minimum`` that starts anew after ``first`` steps, and after each further
+    cycle, which is ``multiplier`` times as long as the one before.
+
+    Loshchilov and Hutter, 2017 (SGDR).
+
+    >>> from calor_train import CosineRestarts
+    >>> [round(x, 3) for x in CosineRestarts(2, multiplier=2).table(7)]
+    [1.0, 0.5, 1.0, 0.854, 0.5, 0.146, 1.0]
+    """
+
+    first: int
+    multiplier: int = 1
+    minimum: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.first > 0, f"first is positive, not {self.first}")
+        _check(self.multiplier >= 1, f"multiplier is at least 1, not {self.multiplier}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        length = self.first
+        if self.multiplier == 1:
+            return _cosine(step % length / length, base, self.minimum)
+        while step >= length:
+            step -= length
+            length *= self.multiplier
+        return _cosine(step / length, base, self.minimum)
+
+
+@dataclass(frozen=True)
+class LinearWarmup(Schedule):
+    """A straight rise to the base rate, which is reached in the last of the ``steps`` steps.
+
+    The first step has the rate base · ``start``; by default base / ``steps``, so that no step is
+    lost on a rate of zero.
+    """
+
+    steps: int
+    start: float | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.steps > 0, f"steps is positive, not {self.steps}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        if step >= self.steps - 1:
+            return base
+        start = 1.0 / self.steps if self.start is None else self.start
+        return base * (start + (1.0 - start) * step / (self.steps - 1))
+
+
+@dataclass(frozen=True)
+class Linear(Schedule):
+    """A straight line from ``start`` to ``end``, both times the base rate, in ``steps`` steps.
+
+    >>> from calor_train import Linear
+    >>> Linear(4, start=1.0, end=0.0).table(6)
+    [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+    """
+
+    steps: int
+    start: float = 1.0 / 3.0
+    end: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.steps > 0, f"steps is positive, not {self.steps}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        part = min(step / self.steps, 1.0)
+        return base * (self.start + (self.end - self.start) * part)
+
+
+@dataclass(frozen=True)
+class Polynomial(Schedule):
+    """The rate falls from the base to ``minimum`` as (1 − step / ``steps``) to the ``power``.
+
+    >>> from calor_train import Polynomial
+    >>> Polynomial(4, power=2.0).table(6)
+    [1.0, 0.5625, 0.25, 0.0625, 0.0, 0.0]
+    """
+
+    steps: int
+    power: float = 1.0
+    minimum: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.steps > 0, f"steps is positive, not {self.steps}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        left = 1.0 - min(step / self.steps, 1.0)
+        return self.minimum + (base - self.minimum) * math.pow(left, self.power)
+
+
+@dataclass(frozen=True)
+class OneCycle(Schedule):
+    """One cycle of ``steps`` steps: up to the base rate, then down to almost nothing.
+
+    It starts at base / ``div_factor``, is at the base rate after ``pct_start`` of the steps, and
+    ends at base / ``div_factor`` / ``final_div_factor``; each part is half a cosine, or a line with
+    ``anneal="linear"``. Momentum goes the other way: schedule it with :class:`OneCycleMomentum`.
+    Smith and Topin, 2018; numbers as in PyTorch's OneCycleLR with max_lr as the base rate.
+
+    >>> from calor_train import OneCycle
+    >>> OneCycle(5, pct_start=0.5, anneal="linear", div_factor=4.0).table(2)
+    [0.25, 0.75]
+    """
+
+    steps: int
+    pct_start: float = 0.3
+    anneal: Literal["cosine", "linear"] = "cosine"
+    div_factor: float = 25.0
+    final_div_factor: float = 1e4
+
+    def __post_init__(self) -> None:
+        _check(self.steps > 1, f"steps is at least 2, not {self.steps}")
+        _check(0 <= self.pct_start <= 1, f"pct_start is in [0, 1], not {self.pct_start}")
+        _check(self.anneal in ("cosine", "linear"), f"anneal is cosine or linear: {self.anneal!r}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        first = base / self.div_factor
+        up = self.pct_start * self.steps - 1
+        return _there_and_back(
+            step, up, self.steps - 1, (first, base, first / self.final_div_factor), self.anneal
+        )
+
+
+@dataclass(frozen=True)
+class OneCycleMomentum(Schedule):
+    """The momentum that goes with :class:`OneCycle`: down to ``low`` and back to ``high``.
+
+    ``Scheduler(optimizer, lr=OneCycle(n), momentum=OneCycleMomentum(n))``; for Adam the name is
+    ``beta1``.
+    """
+
+    steps: int
+    pct_start: float = 0.3
+    anneal: Literal["cosine", "linear"] = "cosine"
+    low: float = 0.85
+    high: float = 0.95
+
+    def value(self, step: int, base: float) -> float:
+        """Return the momentum at a step; the base is not used."""
+        up = self.pct_start * self.steps - 1
+        values = (self.high, self.low, self.high)
+        return _there_and_back(step, up, self.steps - 1, values, self.anneal)
+
+
+@dataclass(frozen=True)
+class Chained(Schedule):
+    """Several schedules at once: each takes the rate of the one before as its base.
+
+    >>> from calor_train import Chained, LinearWarmup, StepDecay
+    >>> Chained(LinearWarmup(2), StepDecay(3, gamma=0.5)).table(5)
+    [0.5, 1.0, 1.0, 0.5, 0.5]
+    """
+
+    schedules: tuple[Schedule, ...]
+
+    def __init__(self, *schedules: Schedule) -> None:
+        _check(bool(schedules), "Chained takes at least one schedule")
+        object.__setattr__(self, "schedules", schedules)
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        for schedule in self.schedules:
+            base = schedule.value(step, base)
+        return base
+
+
+@dataclass(frozen=True)
+class Sequential(Schedule):
+    """Several schedules one after another; each counts its steps from its own milestone.
+
+    ``milestones`` are the steps at which the second, third, … schedule takes over.
+
+    >>> from calor_train import Cosine, LinearWarmup, Sequential
+    >>> warm = Sequential([LinearWarmup(2), Cosine(2)], milestones=[2])
+    >>> [round(x, 3) for x in warm.table(6)]
+    [0.5, 1.0, 1.0, 0.5, 0.0, 0.0]
+    """
+
+    schedules: Sequence[Schedule]
+    milestones: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schedules", tuple(self.schedules))
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+        _check(
+            len(self.milestones) == len(self.schedules) - 1,
+            f"{len(self.schedules)} schedules need {len(self.schedules) - 1} milestones, "
+            f"not {len(self.milestones)}",
+        )
+        ordered = list(self.milestones) == sorted(self.milestones)
+        _check(ordered, f"milestones ascend, not {self.milestones}")
+
+    def value(self, step: int, base: float) -> float:
+        """Return the rate at a step."""
+        index = sum(step >= m for m in self.milestones)
+        start = self.milestones[index - 1] if index else 0
+        return self.schedules[index].value(step - start, base)
+
+
+def _cosine(part: float, start: float, end: float) -> float:
+    return end + (start - end) * 0.5 * (1.0 + math.cos(math.pi * part))
+
+
+def _there_and_back(
+    step: int, up: float, last: float, values: tuple[float, float, float], anneal: str
+) -> float:
+    """Return a value that goes from the first at 0 to the second at ``up``, the third at ``last``."""
+    if step <= up and up > 0:
+        part, start, end = step / up, values[0], values[1]
+    else:
+        part, start, end = min((step - up) / (last - up), 1.0), values[1], values[2]
+    return _cosine(part, start, end) if anneal == "cosine" else start + (end - start) * part
