@@ -71,6 +71,7 @@ def loops(
     y = np.zeros((x.shape[0], w.shape[0], *sizes), x.dtype)
     gx, gw = np.zeros_like(x), np.zeros_like(w)
     per_group, outputs = w.shape[1], w.shape[0] // groups
+    every = slice(None)
     for place in product(*map(range, sizes)):
         for tap in product(*map(range, w.shape[2:])):
             source = []
@@ -84,11 +85,12 @@ def loops(
             else:
                 for o in range(w.shape[0]):
                     for c in range(per_group):
-                        seen = (slice(None), o // outputs * per_group + c, *source)
-                        y[(slice(None), o, *place)] += x[seen] * w[(o, c, *tap)]
+                        seen = (every, o // outputs * per_group + c, *source)
+                        out: Any = (every, o, *place)
+                        y[out] += x[seen] * w[(o, c, *tap)]
                         if g is not None:
-                            gx[seen] += g[(slice(None), o, *place)] * w[(o, c, *tap)]
-                            gw[(o, c, *tap)] += (g[(slice(None), o, *place)] * x[seen]).sum()
+                            gx[seen] += g[out] * w[(o, c, *tap)]
+                            gw[(o, c, *tap)] += (g[out] * x[seen]).sum()
     return y, gx, gw
 
 

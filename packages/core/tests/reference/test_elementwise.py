@@ -192,7 +192,7 @@ def test_nextafter_walks_every_number(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_nextafter_at_the_edges(dtype: Any) -> None:
-    limits = ml_dtypes.finfo(dtype)
+    limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     tiny = float(limits.smallest_subnormal)
     a = np.array([0.0, -0.0, 0.0, limits.max, INF, NAN, 1, tiny, 0.0, -0.0]).astype(dtype)
     b = np.array([1, 1, -1, INF, 0, 1, NAN, 0, -0.0, 0.0]).astype(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,8 @@ def test_cholesky(dtype: Any, batch: tuple[int, ...], n: int) -> None:
 @pytest.mark.parametrize("shape", [(4, 3), (3, 4), (3, 3), (0, 3), (3, 0)])
 def test_qr_and_svd(dtype: Any, batch: tuple[int, ...], shape: tuple[int, int]) -> None:
     x, (m, n) = noise((*batch, *shape), dtype), shape
-    for mode, k in (("reduced", min(m, n)), ("complete", m)):
+    modes: list[tuple[Any, int]] = [("reduced", min(m, n)), ("complete", m)]
+    for mode, k in modes:
         q, r = linalg.qr(x, mode=mode)
         assert (q.shape, r.shape) == ((*batch, m, k), (*batch, k, n))
         assert q.dtype == r.dtype == dtype
@@ -172,14 +174,16 @@ def test_solve_inverse_and_determinant(dtype: Any, batch: tuple[int, ...], n: in
 
 def test_singular_matrices() -> None:
     zero = np.zeros((2, 2))
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: linalg.inv(zero),
         lambda: linalg.solve(zero, np.ones((2, 1))),
         lambda: linalg.cholesky(-np.eye(2), upper=False),
         lambda: linalg.cholesky(np.array([[1.0, 2.0], [2.0, 1.0]]), upper=True),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(np.linalg.LinAlgError):
             call()
     assert linalg.det(zero) == 0
     sign, size = linalg.slogdet(zero)
-    assert (sign, size) == (0, -np.inf)
+    assert sign == 0
+    assert size == -np.inf

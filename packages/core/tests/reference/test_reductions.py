@@ -76,9 +76,9 @@ def test_empty_reductions() -> None:
     for function in (r.max, r.min):
         with pytest.raises(ValueError, match=r"float32\[2, 0, 3\] has no m.* axis 1 is empty"):
             function(x, axes=(0, 1))
-    for function in (r.argmax, r.argmin):
+    for place in (r.argmax, r.argmin):
         with pytest.raises(ValueError, match="axis 1 is empty"):
-            function(x, axis=1)
+            place(x, axis=1)
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, *INTEGERS, *FLOATS])
@@ -91,17 +91,17 @@ def test_extremes(dtype: Any, axes: tuple[int, ...]) -> None:
         assert got.dtype == dtype
         np.testing.assert_array_equal(got.astype(np.float64), other(wide, axis=axes))
     for at in axes:
-        for pick, other in ((r.argmax, np.argmax), (r.argmin, np.argmin)):
-            got = pick(x, axis=at)
-            assert got.dtype == np.int64
-            np.testing.assert_array_equal(got, other(wide, axis=at))
+        first, last = r.argmax(x, axis=at), r.argmin(x, axis=at)
+        assert first.dtype == last.dtype == np.int64
+        np.testing.assert_array_equal(first, np.argmax(wide, at))
+        np.testing.assert_array_equal(last, np.argmin(wide, at))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_nan_wins(dtype: Any) -> None:
     x = np.array([[1, NAN, 3, NAN], [4, 4, 2, 2]]).astype(dtype)
-    for function in (r.max, r.min):
-        got = function(x, axes=(1,)).astype(float)
+    for extreme in (r.max, r.min):
+        got = extreme(x, axes=(1,)).astype(float)
         assert np.isnan(got[0])
         assert got[1] in (2, 4)
     assert r.argmax(x, axis=1).tolist() == [1, 0]

@@ -90,8 +90,8 @@ def check(x: Array, kind: str, case: tuple[Any, ...]) -> None:
     """Compare the three functions with the loops."""
     y = window_reduce(x, **options(kind, case))
     assert y.dtype == x.dtype
-    g = np.random.default_rng(1).integers(-3, 4, y.shape).astype(np.float32)
-    u = np.random.default_rng(2).integers(-3, 4, x.shape).astype(np.float32)
+    g: Any = np.random.default_rng(1).integers(-3, 4, y.shape).astype(np.float32)
+    u: Any = np.random.default_rng(2).integers(-3, 4, x.shape).astype(np.float32)
     slow, gx, chosen = loops(x, g, kind, case)
     np.testing.assert_array_equal(y.astype(np.float64), slow.astype(np.float64))
     np.testing.assert_array_equal(window_reduce_gradient(g, x, **options(kind, case)), gx)
