@@ -15,6 +15,10 @@ class ShapeError(CalorError, ValueError):
     """Shapes, axes or sizes do not fit the operation."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis does not exist in a shape."""
+
+
 class DTypeError(CalorError, TypeError):
     """An element type does not fit the operation, or two types have no common type."""
 

@@ -174,8 +174,11 @@ class NumpyBackend(OpTable):
         self._memory.limit = limit
 
     def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
-        """Return NumPy's capsule of the buffer's array, read-only."""
-        return self.download(index, buffer, spec).__dlpack__(**options)
+        """Return NumPy's capsule of the array, read-only where the consumer can be told so."""
+        version = options.get("max_version")
+        tells = version is not None and version[0] >= 1
+        array = self.download(index, buffer, spec) if tells else buffer.array
+        return array.__dlpack__(**options)
 
 
 class NumpyExecutable(OpTableExecutable):

@@ -15,7 +15,7 @@ import numpy as np
 
 from calor import dtypes
 from calor.dtypes import DType
-from calor.errors import DTypeError, ShapeError
+from calor.errors import AxisError, DTypeError, ShapeError
 from calor.graph.record import binary, elementwise, number_on, unary, weak_spec
 from calor.graph.trace import Handle
 from calor.ops import elementwise as e
@@ -140,11 +140,11 @@ def integer(value: Any, what: str) -> int:
 
 
 def one_axis(axis: Any, shape: tuple[int, ...], what: str) -> int:
-    """Return an axis as a non-negative number; ShapeError when the shape does not have it."""
+    """Return an axis as a non-negative number; AxisError when the shape does not have it."""
     number = integer(axis, f"{what}: axis")
     ndim = len(shape)
     if not -ndim <= number < ndim:
-        raise ShapeError(f"{what}: axis {number} does not fit shape {shape}, which has {ndim} axes")
+        raise AxisError(f"{what}: axis {number} does not fit shape {shape}, which has {ndim} axes")
     return number % ndim
 
 

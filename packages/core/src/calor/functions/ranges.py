@@ -150,8 +150,15 @@ def eye(
         raise ShapeError(f"eye: shape {(rows, cols)} has a negative size")
     known = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     row, col = _row_and_column(rows, cols, _target(device))
-    made: Tensor = e.cast(pair(e.equal, pair(e.add, row, integer(k, "eye: k")), col), dtype=known)
+    made: Tensor = e.cast(
+        pair(e.equal, pair(e.add, row, _diagonal(k, rows, cols, "eye")), col), dtype=known
+    )
     return made
+
+
+def _diagonal(k: Any, rows: int, cols: int, what: str) -> int:
+    """Return the number of a diagonal, those outside the matrix brought to its corners."""
+    return max(-rows, min(integer(k, f"{what}: k"), cols))
 
 
 def _row_and_column(rows: int, cols: int, device: Any) -> tuple[Tensor, Tensor]:
@@ -166,7 +173,7 @@ def _triangle(x: Any, k: int, lower: bool, what: str) -> Tensor:
     if x.ndim < 2:
         raise ShapeError(f"{what}: shape {x.shape} has no rows and columns; it needs two axes")
     row, col = _row_and_column(x.shape[-2], x.shape[-1], x.device)
-    edge = pair(e.add, row, integer(k, f"{what}: k"))
+    edge = pair(e.add, row, _diagonal(k, x.shape[-2], x.shape[-1], what))
     inside = pair(e.less_equal if lower else e.greater_equal, col, edge)
     return select(stretched(inside, x.shape), x, False)
 

@@ -12,6 +12,7 @@ from calor.errors import DTypeError
 from calor.ops import rules
 from calor.ops.base import op
 from calor.reference import elementwise as reference
+from calor.reference import exponential
 from calor.specs import Spec, spec
 
 FLAT = "it is constant between its steps, so no gradient flows"
@@ -240,7 +241,7 @@ exp = op("exp", rules.floats, np.exp, lambda g, y, x: [g * conjugate(y)], saves=
          promotion="float")  # fmt: skip
 exp2 = op("exp2", rules.real_floats, np.exp2, lambda g, y, x: [g * y * math.log(2.0)], saves="y",
           promotion="float")  # fmt: skip
-expm1 = op("expm1", rules.floats, np.expm1, lambda g, y, x: [g * conjugate(y + 1)], saves="y",
+expm1 = op("expm1", rules.floats, exponential.expm1, lambda g, y, x: [g * conjugate(y + 1)], saves="y",
            promotion="float")  # fmt: skip
 log = op("log", rules.floats, np.log, lambda g, y, x: [g / conjugate(x)], saves="0",
          promotion="float")  # fmt: skip

@@ -91,6 +91,7 @@ class Exchange(Handle):
     ) -> Any:
         """Return a capsule: read-only and shared for DLPack 1.0, a copy for older consumers.
 
+        With ``copy=False`` an older consumer shares the memory too, and must not write to it.
         Raises BufferError where ``copy=False`` cannot be kept, or ``dl_device`` is elsewhere.
         """
         device = self._value.device
@@ -100,18 +101,20 @@ class Exchange(Handle):
             raise BufferError(f"a tensor on {device.name} cannot be exported to device {dl_device}")
         shares = bool(device.info.feature("dlpack"))
         old = max_version is None or max_version[0] < 1
-        if copy is False and (moves or old or not shares):
+        if copy is False and (moves or not shares):
             raise BufferError(
-                f"a tensor on {device.name} is exported without a copy only on its own device, to "
-                f"consumers of DLPack 1.0 or later (which see that it is read-only)"
+                f"a tensor on {device.name} is exported without a copy only on its own device, "
+                f"and only by a device that exchanges buffers through DLPack"
             )
-        if shares and not (moves or old or copy or self._value.spec.dtype in _CODES):
+        if shares and not (
+            moves or (old and copy is None) or copy or self._value.spec.dtype in _CODES
+        ):
             exports.count += 1
             options = {"stream": stream, "max_version": max_version}
             return device.backend.dlpack(
                 device.index, materialize(self._value), self._value.spec, **options
             )
-        return self._export_host(bool(copy) or old, max_version)
+        return self._export_host(bool(copy) or (old and copy is None), max_version)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the DLPack device type and number."""
