@@ -345,4 +345,4 @@ def test_iteration_membership_length() -> None:
     with pytest.raises(TypeError, match="0-d tensor has no length"):
         len(number)
     with pytest.raises(TypeError, match="does not hold a str"):
-        "a" in x
+        _ = "a" in x

@@ -31,7 +31,7 @@ def _device(device: Any) -> Device:
 
 def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     """Return a host array of a dtype that calor knows; Python numbers take calor's defaults."""
-    if isinstance(obj, np.ndarray | np.generic):
+    if isinstance(obj, np.ndarray | np.generic) or hasattr(type(obj), "__array__"):
         array = np.asarray(obj)
         known = as_dtype(array.dtype)
     else:

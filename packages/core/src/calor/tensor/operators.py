@@ -23,7 +23,7 @@ _NUMBERS = frozenset((float, int, bool, complex))
 
 
 def mixed(row: Op, x: Any, other: Any, reverse: bool) -> Any:
-    """Record a binary op of a tensor with whatever is no plain tensor; NotImplemented if foreign."""
+    """Record a binary op of a tensor with what is no plain tensor; NotImplemented if foreign."""
     if type(other) in _NUMBERS:
         return binary_number(row, x, other, reverse)
     if isinstance(other, Handle):
@@ -37,12 +37,24 @@ def mixed(row: Op, x: Any, other: Any, reverse: bool) -> Any:
         plain = complex(other) if isinstance(other, complex) else other.real
         kind = float if isinstance(other, float) else int if isinstance(other, int) else complex
         return binary_number(row, x, kind(plain), reverse)
-    if isinstance(other, np.ndarray):
+    made = from_host(other, x)
+    if made is None:
+        return NotImplemented
+    return binary(row, made, x) if reverse else binary(row, x, made)
+
+
+def from_host(other: Any, x: Any) -> Any:
+    """Return a NumPy array or pandas object as a tensor on x's device; None for anything else.
+
+    Arrays of objects, such as pandas columns of text, raise DTypeError.
+    """
+    if isinstance(other, Handle):
+        return other
+    if isinstance(other, np.ndarray) or hasattr(type(other), "__pandas_priority__"):
         from calor.functions.creation import asarray
 
-        made = asarray(other, device=x.device)
-        return binary(row, made, x) if reverse else binary(row, x, made)
-    return NotImplemented
+        return asarray(np.asarray(other), device=x.device)
+    return None
 
 
 class Operators(Handle):
@@ -235,12 +247,14 @@ class Operators(Handle):
     def __matmul__(self, other: Any) -> Tensor:
         from calor.functions.linear_algebra import matmul
 
-        return matmul(self, other) if isinstance(other, Handle | np.ndarray) else NotImplemented
+        made = from_host(other, self)
+        return NotImplemented if made is None else matmul(self, made)
 
     def __rmatmul__(self, other: Any) -> Tensor:
         from calor.functions.linear_algebra import matmul
 
-        return matmul(other, self) if isinstance(other, Handle | np.ndarray) else NotImplemented
+        made = from_host(other, self)
+        return NotImplemented if made is None else matmul(made, self)
 
     def __imatmul__(self, other: Any) -> Tensor:
         return self._rebind(self.__matmul__(other))
