@@ -18,14 +18,17 @@ from calor.specs import Spec, spec
 class Recipe:
     """How one call of an op at the Tensor level is recorded: casts and expands, then the op."""
 
-    __slots__ = ("cost", "number", "out", "plain", "prologues", "signature")
+    __slots__ = ("cost", "keeps", "number", "out", "plain", "prologues", "signature", "steps")
 
     def __init__(self, sig: Signature, prologues: tuple[tuple[Signature, ...], ...]) -> None:
         self.signature = sig
         self.number = sig.number
         self.out = sig.outputs[0]
         self.prologues = prologues
+        self.steps = tuple(tuple(step.number for step in steps) for steps in prologues)
         self.plain = not any(prologues)
+        # What a gradient record keeps, by which operands need one; filled by the gradient module.
+        self.keeps: dict[tuple[bool, ...], Any] = {}
         self.cost = cost_of(sig)
 
 

@@ -35,13 +35,14 @@ def unary(row: Op, x: Handle) -> Any:
     trace = local.trace
     if value.device is not trace.device:
         trace = trace_on(value.device)
-    position = trace.count
     if value.trace is trace:
-        trace.codes += (recipe.number, position - value.position)
+        operand = value.position
     else:
-        operand = trace.attach(x)
-        position = trace.count
-        trace.codes += (recipe.number, position - operand)
+        operand = trace.leaves.get(value, -1)
+        if operand < 0:
+            operand = trace.attach(x)
+    position = trace.count
+    trace.codes += (recipe.number, position - operand)
     trace.count = position + 1
     out: Value = _new(Value)
     out.spec = recipe.out
@@ -68,14 +69,34 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
     recipe = row.memo.get(key)
     if recipe is None:
         recipe = row.memo[key] = elementwise_recipe(row, key)
-    if not recipe.plain or a._record is not None or b._record is not None:
-        return _record(recipe, (a, b))
     trace = local.trace
     if va.device is not trace.device:
         trace = trace_on(va.device)
-    pa = va.position if va.trace is trace else trace.attach(a)
-    pb = vb.position if vb.trace is trace else trace.attach(b)
+    if va.trace is trace:
+        pa = va.position
+    else:
+        pa = trace.leaves.get(va, -1)
+        if pa < 0:
+            pa = trace.attach(a)
+    if vb.trace is trace:
+        pb = vb.position
+    else:
+        pb = trace.leaves.get(vb, -1)
+        if pb < 0:
+            pb = trace.attach(b)
     position = trace.count
+    if not recipe.plain:
+        # The casts and expands of each operand come first, one node each.
+        codes = trace.codes
+        left, right = recipe.steps
+        for number in left:
+            codes += (number, position - pa)
+            pa = position
+            position += 1
+        for number in right:
+            codes += (number, position - pb)
+            pb = position
+            position += 1
     trace.codes += (recipe.number, position - pa, position - pb)
     trace.count = position + 1
     out: Value = _new(Value)
@@ -87,8 +108,11 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
     trace.values.append(out)
     tensor = _new(traces.tensor_type)
     tensor._value = out
-    tensor._record = None
     tensor._grad = None
+    if (a._record is None and b._record is None) or not local.grad_enabled:
+        tensor._record = None
+    else:
+        tensor._record = link(recipe, (a, b), out)
     trace.room -= recipe.cost
     if trace.room < 0:
         trace.overflow(recipe.number)
@@ -116,9 +140,9 @@ def _record(recipe: Recipe, operands: Sequence[Handle]) -> Any:
     codes = trace.codes
     position = trace.count
     if not recipe.plain:
-        for i, prologue in enumerate(recipe.prologues):
-            for sig in prologue:
-                codes += (sig.number, position - positions[i])
+        for i, steps in enumerate(recipe.steps):
+            for number in steps:
+                codes += (number, position - positions[i])
                 positions[i] = position
                 position += 1
     codes.append(recipe.number)
@@ -162,10 +186,14 @@ def set_link(function: Link) -> None:
 
 def apply(row: Op, *operands: Handle, **attributes: Any) -> Any:
     """Record an op whose operands already agree; return its tensor, or the tuple of them."""
-    if row.decompose is not None and row.vjp is None and local.grad_enabled:
+    if (
+        row.decompose is not None
+        and row.vjp is None
+        and local.grad_enabled
+        and any(h._record is not None for h in operands)
+    ):
         # A kept composite without a gradient of its own is differentiated through its definition.
-        if any(h._record is not None for h in operands):
-            return row.decompose(*operands, **attributes)
+        return row.decompose(*operands, **attributes)
     specs = tuple([h._value.spec for h in operands])
     key = (specs, *attributes.values()) if attributes else (specs,)
     recipe = row.memo.get(key)

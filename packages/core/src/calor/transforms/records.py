@@ -22,6 +22,7 @@ from calor.graph.trace import Handle, Value, local, wrap
 from calor.specs import Spec
 
 _serial = itertools.count()
+_new = object.__new__
 
 
 def next_serial() -> int:
@@ -38,7 +39,7 @@ class Record:
         self,
         recipe: Recipe,
         parents: tuple[Any, ...],
-        saved: tuple[Value | Spec, ...],
+        saved: tuple[Value | None, ...],
         output: Any,
     ) -> None:
         self.recipe = recipe
@@ -70,7 +71,7 @@ class Record:
         """Return the saved operands as tensors, brought to the op's shape and dtype."""
         made = []
         for i, kept in enumerate(self.saved):
-            if type(kept) is not Value:
+            if kept is None:
                 made.append(self.recipe.signature.inputs[i])
                 continue
             tensor = wrap(kept, self.parents[i])
@@ -145,17 +146,32 @@ class Custom:
 
 def link(recipe: Recipe, operands: Sequence[Handle], out: Any) -> Any:
     """Return the gradient record of an op just recorded; None when nothing can flow through it."""
-    row = recipe.signature.op
+    if type(out) is list:
+        return _link_many(recipe, operands, out)
     parents = tuple([h._record for h in operands])
-    many = type(out) is list
-    if not many and not recipe.out.dtype.is_inexact:
+    needs = tuple([p is not None for p in parents])
+    keeps = recipe.keeps.get(needs)
+    if keeps is None:
+        kept = recipe.signature.op.residuals_for(needs)
+        keeps = recipe.keeps[needs] = kept if recipe.out.dtype.is_inexact else ()
+    if not keeps:
         return None
-    save_output, save = row.residuals_for(tuple([p is not None for p in parents]))
-    saved = tuple(
-        [h._value if keep else h._value.spec for h, keep in zip(operands, save, strict=True)]
+    save_output, save = keeps
+    record: Record = _new(Record)
+    record.recipe = recipe
+    record.parents = parents
+    record.saved = tuple(
+        [h._value if keep else None for h, keep in zip(operands, save)]  # noqa: B905 - hot
     )
-    if not many:
-        return Record(recipe, parents, saved, out if save_output else recipe.out)
+    record.output = out if save_output else recipe.out
+    record.serial = next(_serial)
+    return record
+
+
+def _link_many(recipe: Recipe, operands: Sequence[Handle], out: list[Value]) -> Any:
+    parents = tuple([h._record for h in operands])
+    save_output, save = recipe.signature.op.residuals_for(tuple([p is not None for p in parents]))
+    saved = tuple([h._value if keep else None for h, keep in zip(operands, save, strict=True)])
     outputs = tuple(v if save_output else v.spec for v in out)
     shared = ManyRecord(recipe, parents, saved, outputs)
     return [Projection(shared, i) if v.spec.dtype.is_inexact else None for i, v in enumerate(out)]
