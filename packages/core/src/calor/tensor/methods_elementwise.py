@@ -63,10 +63,6 @@ class ElementwiseMethods(Handle):
         """The square roots."""
         return calor.sqrt(self)
 
-    def rsqrt(self) -> Tensor:
-        """One divided by the square roots."""
-        return calor.rsqrt(self)
-
     def exp(self) -> Tensor:
         """The exponentials."""
         return calor.exp(self)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import calor
+from calor.functions import neural_activation as functions
 from calor.graph.trace import Handle
 
 if TYPE_CHECKING:
@@ -18,28 +18,36 @@ class NeuralMethods(Handle):
 
     def relu(self) -> Tensor:
         """The elements, and 0 for negative ones."""
-        return calor.relu(self)
+        return functions.relu(self)
+
+    def leaky_relu(self, negative_slope: float = 0.01) -> Tensor:
+        """The elements, and ``negative_slope`` times the negative ones."""
+        return functions.leaky_relu(self, negative_slope)
+
+    def elu(self, alpha: float = 1.0) -> Tensor:
+        """The elements, and ``alpha * (exp(x) - 1)`` for negative ones."""
+        return functions.elu(self, alpha)
 
     def sigmoid(self) -> Tensor:
         """``1 / (1 + exp(-x))``, without overflow."""
-        return calor.sigmoid(self)
+        return functions.sigmoid(self)
 
     def silu(self) -> Tensor:
         """``x * sigmoid(x)``."""
-        return calor.silu(self)
+        return functions.silu(self)
 
-    def gelu(self) -> Tensor:
-        """``x`` times the normal distribution's probability of a smaller number."""
-        return calor.gelu(self)
+    def gelu(self, approximate: Literal["none", "tanh"] = "none") -> Tensor:
+        """``x`` times the probability that a standard normal number is smaller."""
+        return functions.gelu(self, approximate)
 
-    def softplus(self) -> Tensor:
-        """``log(1 + exp(x))``, without overflow."""
-        return calor.softplus(self)
+    def softplus(self, beta: float = 1.0) -> Tensor:
+        """``log(1 + exp(beta * x)) / beta``, without overflow."""
+        return functions.softplus(self, beta)
 
     def softmax(self, axis: int = -1) -> Tensor:
         """``exp(x)`` divided by its sum along an axis, without overflow."""
-        return calor.softmax(self, axis=axis)
+        return functions.softmax(self, axis=axis)
 
     def log_softmax(self, axis: int = -1) -> Tensor:
         """The logarithm of ``softmax``, without overflow."""
-        return calor.log_softmax(self, axis=axis)
+        return functions.log_softmax(self, axis=axis)
