@@ -19,7 +19,7 @@ from calor.ops import rules
 from calor.ops.base import op
 from calor.ops.movement import expand, number_like
 from calor.ops.reductions import spread
-from calor.specs import Spec, spec
+from calor.specs import Spec
 
 Axes = tuple[int, ...]
 
@@ -199,7 +199,8 @@ def _mean(x: Any, axes: Axes) -> Any:
 
 
 def _count(x: Any, axes: Axes) -> int:
-    return max(1, math.prod(x.shape[a] for a in axes))
+    count: int = math.prod(x.shape[a] for a in axes)
+    return max(1, count)
 
 
 def _standardize(x: Any, *, axes: Axes, eps: float) -> tuple[Any, Any, Any]:

@@ -1,0 +1,174 @@
+"""Adaptive pooling: the number of windows is given, their sizes follow.
+
+Window i of n places cut into m begins at ⌊i · n / m⌋ and ends before ⌈(i + 1) · n / m⌉, so windows
+may overlap by one place; where m divides n they are ordinary windows of n / m places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor.backends.selection import on_device
+from calor.errors import ShapeError
+from calor.functions.manipulation import moveaxis
+from calor.functions.neural_activation import floating
+from calor.functions.neural_conv import batched, unbatched
+from calor.functions.neural_pool import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    baked,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
+from calor.functions.operands import as_tensor, integer
+from calor.ops import reductions as r
+from calor.ops.contraction import dot_general
+from calor.ops.indexing import gather
+from calor.ops.sources import HostArray, constant
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+    OutputSize = int | Sequence[int | None]
+
+_MEAN = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
+_LARGEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
+
+
+def adaptive_avg_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
+    """Return the means of ``output_size`` windows of x (N, C, L).
+
+    >>> import calor
+    >>> calor.adaptive_avg_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
+    [[[1.5, 2.5]]]
+    """
+    return _average(x, output_size, 1)
+
+
+def adaptive_avg_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
+    """Return the means of windows of x (N, C, H, W); a size of None keeps the input's.
+
+    >>> import calor
+    >>> calor.adaptive_avg_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
+    (1, 1, 1, 4)
+    """
+    return _average(x, output_size, 2)
+
+
+def adaptive_avg_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
+    """Return the means of windows of x (N, C, D, H, W); a size of None keeps the input's.
+
+    >>> import calor
+    >>> calor.adaptive_avg_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()
+    1.0
+    """
+    return _average(x, output_size, 3)
+
+
+def adaptive_max_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
+    """Return the largest elements of ``output_size`` windows of x (N, C, L).
+
+    >>> import calor
+    >>> calor.adaptive_max_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
+    [[[2.0, 3.0]]]
+    """
+    return _largest(x, output_size, 1)
+
+
+def adaptive_max_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
+    """Return the largest elements of windows of x (N, C, H, W); a size of None keeps the input's.
+
+    >>> import calor
+    >>> calor.adaptive_max_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
+    (1, 1, 1, 4)
+    """
+    return _largest(x, output_size, 2)
+
+
+def adaptive_max_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
+    """Return the largest elements of windows of x (N, C, D, H, W); None keeps the input's size.
+
+    >>> import calor
+    >>> calor.adaptive_max_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()
+    1.0
+    """
+    return _largest(x, output_size, 3)
+
+
+def _sizes(x: Tensor, output_size: Any, rank: int, what: str) -> tuple[int, ...]:
+    given = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * rank
+    spatial = x.shape[-rank:]
+    if len(given) != rank:
+        raise ShapeError(f"{what}: output_size {output_size} needs {rank} numbers")
+    sizes = tuple(
+        n if wanted is None else integer(wanted, f"{what}: output_size")
+        for wanted, n in zip(given, spatial, strict=True)
+    )
+    if min(sizes) < 1 or min(spatial) < 1:
+        raise ShapeError(f"{what}: sizes {spatial} to {sizes}: each must be at least 1")
+    return sizes
+
+
+def _uniform(x: Tensor, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the window's size when all windows are equal and do not overlap."""
+    pairs = list(zip(x.shape[-len(sizes) :], sizes, strict=True))
+    return tuple(n // m for n, m in pairs) if all(n % m == 0 for n, m in pairs) else None
+
+
+def _bounds(size: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    number = np.arange(count)
+    return number * size // count, -(-(number + 1) * size // count)
+
+
+def _average(x: Any, output_size: Any, rank: int) -> Tensor:
+    what = f"adaptive_avg_pool{rank}d"
+    x, added = batched(floating(x, what), rank, what)
+    sizes = _sizes(x, output_size, rank, what)
+    window = _uniform(x, sizes)
+    if window is not None:
+        return unbatched(_MEAN[rank](x, window), added)
+    for axis, count in enumerate(sizes, 2):
+        if x.shape[axis] != count:
+            x = _averaged(x, axis, count)
+    return unbatched(x, added)
+
+
+def _averaged(x: Tensor, axis: int, count: int) -> Tensor:
+    """Return the means along one axis: a product with the matrix of the windows' weights."""
+    first, end = _bounds(x.shape[axis], count)
+    place = np.arange(x.shape[axis])
+    inside = (place >= first[:, None]) & (place < end[:, None])
+    weights = baked(inside / (end - first)[:, None], x)
+    made = dot_general(x, weights, contract=((axis,), (1,)), batch=((), ()), dtype=x.dtype)
+    return moveaxis(made, -1, axis)
+
+
+def _largest(x: Any, output_size: Any, rank: int) -> Tensor:
+    what = f"adaptive_max_pool{rank}d"
+    x, added = batched(as_tensor(x), rank, what)
+    sizes = _sizes(x, output_size, rank, what)
+    window = _uniform(x, sizes)
+    if window is not None:
+        pooled: Tensor = _LARGEST[rank](x, window)
+        return unbatched(pooled, added)
+    for axis, count in enumerate(sizes, 2):
+        if x.shape[axis] != count:
+            x = _extreme(x, axis, count)
+    return unbatched(x, added)
+
+
+def _extreme(x: Tensor, axis: int, count: int) -> Tensor:
+    """Return the maxima along one axis: windows filled up with their last place, then reduced."""
+    first, end = _bounds(x.shape[axis], count)
+    width = int((end - first).max())
+    places = np.minimum(first[:, None] + np.arange(width), end[:, None] - 1)
+    with on_device(x.device):
+        indices = constant(array=HostArray.of(places), weak=False)
+    made: Tensor = r.max(gather(x, indices, axis=axis), axes=(axis + 1,))
+    return made

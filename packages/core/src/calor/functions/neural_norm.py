@@ -1,0 +1,288 @@
+"""Normalization: over features, channels, groups and batches.
+
+Requirements: moments of half types are computed in float32; a batch norm gives its new running
+statistics back instead of changing a tensor, so it works under every transform.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from calor.errors import ArgumentError, ShapeError
+from calor.functions.manipulation import reshape
+from calor.functions.neural_activation import floating
+from calor.functions.operands import as_tensor, pair, single, sizes_of
+from calor.ops import composites as c
+from calor.ops import elementwise as e
+from calor.ops.contraction import window_reduce
+from calor.ops.movement import number_like, pad
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+
+class BatchNorm(NamedTuple):
+    """What :func:`batch_norm` returns: the output, and the running statistics after this batch."""
+
+    output: Tensor
+    running_mean: Tensor | None
+    running_var: Tensor | None
+
+
+def layer_norm(
+    x: Operand,
+    /,
+    normalized_shape: int | Sequence[int],
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    *,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return x with mean 0 and variance 1 over its last axes, scaled and shifted.
+
+    ``normalized_shape`` is the shape of these axes, and of ``weight`` and ``bias``; ShapeError when
+    x does not end in it. Source: Ba et al., "Layer normalization", 2016.
+
+    >>> import calor
+    >>> calor.layer_norm(calor.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
+    [[-1.0, 1.0]]
+    """
+    x = floating(x, "layer_norm")
+    axes = _last_axes(x, normalized_shape, "layer_norm", weight, bias)
+    made = c.standardize(x, axes=axes, eps=float(eps))[0]
+    return _affine(made, weight, bias)
+
+
+def rms_norm(
+    x: Operand,
+    /,
+    normalized_shape: int | Sequence[int],
+    weight: Operand | None = None,
+    *,
+    eps: float | None = None,
+) -> Tensor:
+    """Return x divided by its root mean square over its last axes, and scaled.
+
+    ``eps`` is by default the distance from 1 to the next number of the dtype. Raises ShapeError
+    when x does not end in ``normalized_shape``. Source: Zhang and Sennrich, "Root mean square layer
+    normalization", 2019.
+
+    >>> import calor
+    >>> calor.rms_norm(calor.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
+    [[1.0, 1.0]]
+    """
+    from calor.functions.data_types import finfo
+
+    x = floating(x, "rms_norm")
+    axes = _last_axes(x, normalized_shape, "rms_norm", weight, None)
+    number = float(finfo(c.wide_type(x.dtype)).eps) if eps is None else float(eps)
+    return _affine(c.rms_norm(x, axes=axes, eps=number)[0], weight, None)
+
+
+def group_norm(
+    x: Operand,
+    /,
+    num_groups: int,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    *,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return x (N, C, \\*S) standardized over each group of channels, scaled and shifted.
+
+    ``weight`` and ``bias`` hold one number for each channel. Raises ShapeError when the channels do
+    not divide by ``num_groups``. Source: Wu and He, "Group normalization", 2018.
+
+    >>> import calor
+    >>> calor.group_norm(calor.asarray([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
+    """
+    x = floating(x, "group_norm")
+    channels = _channels(x, "group_norm", weight, bias)
+    if num_groups < 1 or channels % num_groups:
+        raise ShapeError(
+            f"group_norm: {channels} channels of shape {x.shape} do not divide into "
+            f"{num_groups} groups"
+        )
+    size = math.prod(x.shape[1:]) // num_groups
+    grouped = reshape(x, (x.shape[0], num_groups, size))
+    made = c.standardize(grouped, axes=(2,), eps=float(eps))[0]
+    return _affine_channels(reshape(made, x.shape), weight, bias)
+
+
+def instance_norm(
+    x: Operand,
+    /,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    *,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return x (N, C, \\*S) with mean 0 and variance 1 over S of each channel, scaled, shifted.
+
+    Raises ShapeError when there is no axis after the channels. Source: Ulyanov et al., "Instance
+    normalization: the missing ingredient for fast stylization", 2016.
+
+    >>> import calor
+    >>> calor.instance_norm(calor.asarray([[[1.0, 3.0]]]), eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    x = floating(x, "instance_norm")
+    _channels(x, "instance_norm", weight, bias)
+    if x.ndim < 3:
+        raise ShapeError(f"instance_norm: shape {x.shape} has no axes after batch and channels")
+    made = c.standardize(x, axes=tuple(range(2, x.ndim)), eps=float(eps))[0]
+    return _affine_channels(made, weight, bias)
+
+
+def batch_norm(
+    x: Operand,
+    /,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    *,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> BatchNorm:
+    """Return x (N, C, \\*S) normalized by channel, and the running statistics after it.
+
+    In training the mean and variance are those of the batch, and the running ones move towards
+    them by ``momentum`` (the variance unbiased, as in PyTorch); no gradient flows into them.
+    Otherwise the running statistics are used and returned as they are. Raises ShapeError for
+    fewer than two values a channel in training, ArgumentError for missing statistics outside it.
+    Source: Ioffe and Szegedy, "Batch normalization", 2015.
+
+    >>> import calor
+    >>> x = calor.asarray([[1.0], [3.0]])
+    >>> y, mean, _ = calor.batch_norm(x, calor.zeros(1), calor.ones(1), training=True, eps=0.0)
+    >>> y.tolist(), mean.tolist()
+    ([[-1.0], [1.0]], [0.20000000298023224])
+    """
+    x = floating(x, "batch_norm")
+    channels = _channels(x, "batch_norm", weight, bias)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ArgumentError(
+                "batch_norm: outside training the running mean and variance are needed; "
+                "pass them, or training=True to use those of the batch"
+            )
+        made = _normalized(x, running_mean, running_var, weight, bias, eps)
+        return BatchNorm(made, running_mean, running_var)
+    count = x.size // max(channels, 1)
+    if count < 2:
+        raise ShapeError(
+            f"batch_norm: shape {x.shape} has {count} value a channel, and training needs at "
+            f"least 2; use a larger batch, or training=False"
+        )
+    axes = (0, *range(2, x.ndim))
+    made, mean, variance = c.standardize(x, axes=axes, eps=float(eps))
+    mean, variance = mean.detach(), variance.detach()
+    unbiased = pair(e.mul, variance, count / (count - 1))
+    return BatchNorm(
+        _affine_channels(made, weight, bias),
+        _moved(running_mean, mean, momentum),
+        _moved(running_var, unbiased, momentum),
+    )
+
+
+def local_response_norm(
+    x: Operand, /, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """Return x (N, C, \\*S) divided by (k + alpha · mean square of ``size`` channels around)^beta.
+
+    Source: Krizhevsky et al., "ImageNet classification with deep convolutional neural networks".
+
+    >>> import calor
+    >>> calor.local_response_norm(calor.ones((1, 1, 1)), 1, alpha=1.0, beta=1.0).tolist()
+    [[[0.5]]]
+    """
+    x = floating(x, "local_response_norm")
+    _channels(x, "local_response_norm", None, None)
+    if size < 1:
+        raise ArgumentError(f"local_response_norm: size {size} must be at least 1")
+    none = (0,) * x.ndim
+    low = (0, size // 2, *none[2:])
+    high = (0, (size - 1) // 2, *none[2:])
+    square = pair(e.mul, x, x)
+    padded = pad(square, number_like(x, 0), low=low, high=high, interior=none)
+    rank = x.ndim - 1
+    total = window_reduce(
+        padded,
+        kind="sum",
+        window=(size, *(1,) * (rank - 1)),
+        stride=(1,) * rank,
+        padding=((0, 0),) * rank,
+        dilation=(1,) * rank,
+    )
+    base = pair(e.add, pair(e.mul, total, alpha / size), k)
+    return pair(e.div, x, pair(e.power, base, beta))
+
+
+def _moved(running: Tensor | None, batch: Tensor, momentum: float) -> Tensor | None:
+    if running is None:
+        return None
+    kept = pair(e.mul, running.detach(), 1 - momentum)
+    return pair(e.add, kept, c.like(pair(e.mul, batch, momentum), running))
+
+
+def _normalized(
+    x: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float
+) -> Tensor:
+    """Return x · scale + shift, the normalization by given moments folded into two vectors."""
+    scale = pair(e.div, 1.0, single(e.sqrt, pair(e.add, variance, eps)))
+    if weight is not None:
+        scale = pair(e.mul, scale, weight)
+    shift = single(e.neg, pair(e.mul, mean, scale))
+    if bias is not None:
+        shift = pair(e.add, shift, bias)
+    shape = (-1,) + (1,) * (x.ndim - 2)
+    wide = c.wide(x)
+    made = pair(e.add, pair(e.mul, wide, reshape(scale, shape)), reshape(shift, shape))
+    result: Tensor = c.like(made, x)
+    return result
+
+
+def _affine(x: Tensor, weight: Any, bias: Any) -> Tensor:
+    if weight is not None:
+        x = pair(e.mul, x, weight)
+    return x if bias is None else pair(e.add, x, bias)
+
+
+def _affine_channels(x: Tensor, weight: Any, bias: Any) -> Tensor:
+    shape = (-1,) + (1,) * (x.ndim - 2)
+    return _affine(
+        x,
+        None if weight is None else reshape(weight, shape),
+        None if bias is None else reshape(bias, shape),
+    )
+
+
+def _last_axes(x: Tensor, shape: Any, what: str, weight: Any, bias: Any) -> tuple[int, ...]:
+    wanted = sizes_of(tuple(shape) if isinstance(shape, Sequence) else shape, what)
+    if not wanted or x.shape[max(x.ndim - len(wanted), 0) :] != wanted:
+        raise ShapeError(f"{what}: shape {x.shape} does not end in the normalized shape {wanted}")
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and as_tensor(given).shape != wanted:
+            raise ShapeError(
+                f"{what}: {name} of shape {as_tensor(given).shape} must have the normalized "
+                f"shape {wanted}"
+            )
+    return tuple(range(x.ndim - len(wanted), x.ndim))
+
+
+def _channels(x: Tensor, what: str, weight: Any, bias: Any) -> int:
+    if x.ndim < 2:
+        raise ShapeError(f"{what}: shape {x.shape} must be (N, C, *S), batch and channels first")
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and as_tensor(given).shape != (x.shape[1],):
+            raise ShapeError(
+                f"{what}: {name} of shape {as_tensor(given).shape} does not fit the "
+                f"{x.shape[1]} channels of shape {x.shape}"
+            )
+    return x.shape[1]
