@@ -339,7 +339,7 @@ def _cosine(part: float, start: float, end: float) -> float:
 def _there_and_back(
     step: int, up: float, last: float, values: tuple[float, float, float], anneal: str
 ) -> float:
-    """Return a value that goes from the first at 0 to the second at ``up``, the third at ``last``."""
+    """Return a value that goes from the first, at 0, to the second, at ``up``, and the third."""
     if step <= up and up > 0:
         part, start, end = step / up, values[0], values[1]
     else:
