@@ -26,7 +26,8 @@ from calor.tensor.operators import mixed
 if TYPE_CHECKING:
     from calor.tensor.tensor import Tensor
 
-Operand: TypeAlias = "Tensor | complex | np.ndarray[Any, Any] | np.generic"
+# Every Handle is a Tensor; the Tensor's own mixins see themselves as Handles.
+Operand: TypeAlias = "Handle | complex | np.ndarray[Any, Any] | np.generic"
 Axis: TypeAlias = "int | tuple[int, ...] | None"
 
 _NUMBERS = (bool, int, float, complex)
