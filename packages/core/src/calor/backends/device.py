@@ -67,13 +67,13 @@ class Device:
         return (get_device, (self.name,))
 
 
-_DEVICES: dict[tuple[int, int], Device] = {}
+known_devices: Final[dict[tuple[int, int], Device]] = {}
 
 
 def device_of(backend: Backend, index: int) -> Device:
     """Return the one Device of a backend and index."""
     key = (id(backend), index)
-    found = _DEVICES.get(key)
+    found = known_devices.get(key)
     if found is None:
         count = backend.enumerate()
         if not 0 <= index < count:
@@ -81,7 +81,7 @@ def device_of(backend: Backend, index: int) -> Device:
                 f'no device "{backend.name}:{index}"; backend {backend.name!r} has {count} '
                 f"device{'s' if count != 1 else ''}: python -m calor devices lists them"
             )
-        found = _DEVICES.setdefault(key, Device(backend, index))
+        found = known_devices.setdefault(key, Device(backend, index))
     return found
 
 

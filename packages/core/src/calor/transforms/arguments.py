@@ -90,16 +90,34 @@ class Arguments:
             f"    if type({name}) is not {kind.__name__} or len({name}) != {len(value)}:"
             f" return None"
         )
+        parts = list(value.values()) if kind is dict else list(value)
+        if parts and all(isinstance(x, Handle) and type(x) is type(parts[0]) for x in parts):
+            return self._tensors(value, kind, name, parts)
         if kind is dict:
             keys = list(value)
             self.lines.append(f"    if list({name}) != K{self._hold(keys)}: return None")
             held = self._hold(keys)
-            parts = [
+            visited = [
                 self._visit(value[k], f"{name}[K{held}[{i}]]", False) for i, k in enumerate(keys)
             ]
-            return ("dict", keys, parts)
-        parts = [self._visit(x, f"{name}[{i}]", False) for i, x in enumerate(value)]
-        return (kind.__name__, parts)
+            return ("dict", keys, visited)
+        return (
+            kind.__name__,
+            [self._visit(x, f"{name}[{i}]", False) for i, x in enumerate(value)],
+        )
+
+    def _tensors(self, value: Any, kind: type, name: str, parts: list[Any]) -> Any:
+        """A container of tensors alone is taken in one go; what is no tensor has no ``_value``."""
+        first = len(self.tensors)
+        self.tensors += parts
+        leaves = [("tensor", first + i) for i in range(len(parts))]
+        if kind is dict:
+            keys = list(value)
+            self.lines.append(f"    if list({name}) != K{self._hold(keys)}: return None")
+            self.lines.append(f"    tensors += {name}.values()")
+            return ("dict", keys, leaves)
+        self.lines.append(f"    tensors += {name}")
+        return (kind.__name__, leaves)
 
     def _static(self, value: Any, path: str) -> Any:
         if isinstance(value, Handle):

@@ -39,12 +39,14 @@ class Jitted:
         if local.jit or not config.jit:
             return self.function(*args, **kwargs)
         for program in self.programs:
-            found = program.arguments.unpack(args, kwargs)
+            arguments = program.arguments
+            found = arguments.unpack(args, kwargs)
             if found is None:
                 continue
-            if program.arguments.arrays:
-                found = (_as_tensors(found[0], program.device), *found[1:])
-            result = program.run(*found)
+            tensors, numbers, objects = found
+            if arguments.arrays:
+                tensors = _as_tensors(tensors, program.device)
+            result = program.run(tensors, numbers, objects)
             if result is not MISS:
                 if program is not self.programs[0]:
                     self.programs.remove(program)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor import tree
+from calor.backends.device import known_devices
+from calor.graph import trace as traces
 from calor.graph.trace import Handle, Value, exports, local, materialize, ready, wrap
 from calor.transforms.arguments import Arguments
 from calor.transforms.state import Stateful, epoch, named_leaves
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from calor.backends.device import Device
 
 _getrefcount = sys.getrefcount
+_new = object.__new__
 MISS: Final = object()
 # References to a state value that only its handle owns, as counted in Program._finish: by the
 # handle, by two lists of the binding, by the call's list, and by the count's own argument.
@@ -92,18 +95,27 @@ class Program:
         self.differentiable = self.grad_mode and not traced.trains
         self.stateless = not (traced.state_writes or traced.argument_writes or traced.grad_writes)
         self.output_specs = self.graph.output_specs
+        self.devices = [device] * len(self.specs)
+        self.no_records = [None] * len(self.specs)
+        self.results_differentiable = traced.results_differentiable
+        self.writes_others = bool(traced.argument_writes or traced.grad_writes)
+        self.one_result = traced.result is tree.LEAF and traced.leaves[0][0]
 
     def run(self, tensors: list[Any], numbers: list[Any], objects: list[Stateful]) -> Any:
         """Call the program; MISS when the arguments or the state do not fit it."""
-        given = [t._value for t in tensors]
-        if [v.spec for v in given] != self.specs or local.grad_enabled is not self.grad_mode:
+        try:
+            given = [t._value for t in tensors]
+        except AttributeError:
             return MISS
-        device = self.device
-        for v in given:
-            if v.device is not device:
-                return MISS
+        if [v.spec for v in given] != self.specs:
+            return MISS
+        # While the process has one device, every value is on it.
+        if len(known_devices) > 1 and [v.device for v in given] != self.devices:
+            return MISS
+        if local.grad_enabled is not self.grad_mode:
+            return MISS
         bindings = self.bindings
-        binding: Binding | None = bindings[0] if bindings else None
+        binding: Any = bindings[0] if bindings else None
         if binding is None or binding.epoch != epoch.count or binding.objects != objects:
             binding = self._find(objects)
             if binding is None:
@@ -122,25 +134,25 @@ class Program:
             buffers += [get(owner, key) for owner, key in binding.dynamic]
         buffers += binding.buffers
         if self.differentiable and (
-            self.traced.results_differentiable or any(t._record is not None for t in tensors)
+            self.results_differentiable or [t._record for t in tensors] != self.no_records
         ):
             from calor.transforms.replay import differentiable_call
 
             return differentiable_call(self, tensors, binding, values, buffers)
+        if self.stateless:
+            return self._results(self.executable(buffers))
         return self.finish(tensors, binding, values, buffers)
 
     def finish(
         self, tensors: list[Any], binding: Binding, values: list[Value], buffers: list[Any]
     ) -> Any:
         """Execute, store what the program changes, and return its results."""
-        if self.stateless:
-            return self._results(self.executable(buffers))
         if binding.exports != exports.count:
             self._choose_in_place(binding)
         into = binding.into
         written = binding.written
-        counts = list(map(_getrefcount, written))
         writes = self.traced.state_writes
+        counts = list(map(_getrefcount, written))
         if counts != binding.expected:
             into = list(into)
             for (_, slot), count in zip(writes, counts, strict=True):
@@ -151,7 +163,8 @@ class Program:
             for (i, slot), value in zip(writes, written, strict=True):
                 if into[slot] is None:
                     binding.handles[i]._value = ready(value.spec, self.device, made[slot])
-        self._store_others(tensors, binding, made)
+        if self.writes_others:
+            self._store_others(tensors, binding, made)
         return self._results(made)
 
     def _store_others(self, tensors: list[Any], binding: Binding, made: list[Any]) -> None:
@@ -172,11 +185,23 @@ class Program:
         device = self.device
         specs = self.output_specs
         traced = self.traced
+        if self.one_result:
+            value: Value = _new(Value)
+            value.spec = specs[0]
+            value.device = device
+            value.trace = None
+            value.position = 0
+            value.buffer = made[0]
+            tensor = _new(traces.tensor_type)
+            tensor._value = value
+            tensor._record = None
+            tensor._grad = None
+            return tensor
         leaves = [
             wrap(ready(specs[x], device, made[x])) if is_tensor else x
             for is_tensor, x in traced.leaves
         ]
-        return leaves[0] if traced.result is tree.LEAF else tree.unflatten(traced.result, leaves)
+        return tree.unflatten(traced.result, leaves)
 
     def _find(self, objects: list[Stateful]) -> Binding | None:
         """Return the binding for these objects after something was assigned or swapped."""
