@@ -31,7 +31,7 @@ def unary(row: Op, x: Handle) -> Any:
     if recipe is None:
         recipe = row.memo[value.spec] = elementwise_recipe(row, (value.spec,))
     if not recipe.plain or x._record is not None:
-        return _record(recipe, (x,))
+        return recorded(recipe, (x,))
     trace = local.trace
     if value.device is not trace.device:
         trace = trace_on(value.device)
@@ -125,10 +125,10 @@ def elementwise(row: Op, operands: tuple[Handle, ...]) -> Any:
     recipe = row.memo.get(key)
     if recipe is None:
         recipe = row.memo[key] = elementwise_recipe(row, key)
-    return _record(recipe, operands)
+    return recorded(recipe, operands)
 
 
-def _record(recipe: Recipe, operands: Sequence[Handle]) -> Any:
+def recorded(recipe: Recipe, operands: Sequence[Handle]) -> Any:
     """Record a recipe with one output: casts and expands, the op, and its gradient record."""
     first = operands[0]._value.device
     trace = local.trace
@@ -205,7 +205,7 @@ def apply(row: Op, *operands: Handle, **attributes: Any) -> Any:
         return _source(recipe)
     if len(recipe.signature.outputs) > 1:
         return _record_many(recipe, operands)
-    return _record(recipe, operands)
+    return recorded(recipe, operands)
 
 
 set_apply(apply)
@@ -316,7 +316,7 @@ def binary_number(row: Op, x: Handle, number: Any, reverse: bool) -> Any:
         trace = trace_on(value.device)
     if trace.jit or x._record is not None or entry.expand < 0:
         other = host(_checked(number, entry.spec), entry.spec, value.device)
-        return _record(entry.recipe, (other, x) if reverse else (x, other))
+        return recorded(entry.recipe, (other, x) if reverse else (x, other))
     if type(number) is int:
         _checked(number, entry.spec)
     px = value.position if value.trace is trace else trace.attach(x)
