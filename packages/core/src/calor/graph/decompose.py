@@ -26,8 +26,8 @@ def definition(op: Op, inputs: tuple[Spec, ...], attributes: dict[str, object]) 
 def decompose(graph: Graph, only: frozenset[int] | None = None) -> Graph:
     """Return the graph with kept composites decomposed, until none is left.
 
-    ``only`` limits the first round to those node indices; what they decompose into is decomposed
-    fully.
+    ``only`` limits it to those node indices and to one level: what they decompose into may hold
+    kept composites again, which a device may take.
     """
     targets = {
         i
@@ -42,8 +42,8 @@ def decompose(graph: Graph, only: frozenset[int] | None = None) -> Graph:
         operands = [numbers[v] for v in node.inputs]
         if i in targets:
             specs = tuple(graph.specs[v] for v in node.inputs)
-            body = decompose(definition(node.op, specs, dict(node.attributes)))
-            made = builder.inline(body, operands)
+            body = definition(node.op, specs, dict(node.attributes))
+            made = builder.inline(decompose(body) if only is None else body, operands)
         else:
             made = builder.add(
                 node.op, operands, node.attributes, [graph.specs[o] for o in node.outputs]

@@ -1,8 +1,8 @@
 """Cutting a graph between what a device takes and the rest.
 
 Core owns the partitioner. A graph that the device claims whole is compiled whole. Kept composites
-that it does not take are replaced by their decomposition first; what remains unclaimed is an error
-that names every op with the device's reason.
+that it does not take are replaced by their decomposition, level by level, so that it may take what
+they are made of; what remains unclaimed is an error that names every op with the device's reason.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ def compile_graph(device: Device, graph: Graph) -> Executable:
     """Compile a graph for a device; UnsupportedError when an op cannot run there."""
     backend, index = device.backend, device.index
     claim = backend.claim(index, graph)
-    if claim.reasons:
-        graph = decompose(graph, frozenset(claim.reasons))
+    while claim.reasons:
+        smaller = decompose(graph, frozenset(claim.reasons))
+        if smaller is graph:
+            break
+        graph = smaller
         claim = backend.claim(index, graph)
     if claim.reasons:
         lines = {
