@@ -234,7 +234,8 @@ def uniform(
     unit = astype(drawn >> (width - kept), known) * 2.0**-kept
     if type(low) is float and type(high) is float and low == 0.0 and high == 1.0:
         return unit
-    return unit * (high - low) + low
+    made: Tensor = unit * (high - low) + low
+    return made
 
 
 def normal(
@@ -328,7 +329,8 @@ def bernoulli(
     device: Any = None,
 ) -> Tensor:
     """Return truth values that are True with probability ``p``."""
-    return uniform(shape, key=key, generator=generator, device=device) < p
+    made: Tensor = uniform(shape, key=key, generator=generator, device=device) < p
+    return made
 
 
 def exponential(

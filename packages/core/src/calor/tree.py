@@ -61,10 +61,13 @@ def _functions(kind: type) -> tuple[Flatten, Unflatten] | None:
 
 # Containers whose subclasses are containers too, filled by the module of each.
 _INHERITED: dict[type, tuple[Flatten, Unflatten]] = {}
-_NAMED_TUPLE: tuple[Flatten, Unflatten] = (
-    lambda x: (tuple(x), type(x)),
-    lambda kind, children: kind(*children),  # type: ignore[operator]
-)
+
+
+def _named(kind: Any, children: Sequence[Any]) -> Any:
+    return kind(*children)
+
+
+_NAMED_TUPLE: tuple[Flatten, Unflatten] = (lambda x: (list(x), type(x)), _named)
 
 
 def register_base(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) -> None:
@@ -75,7 +78,9 @@ def register_base(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) ->
 
 register(list, lambda x: (x, None), lambda _, children: list(children))
 register(tuple, lambda x: (x, None), lambda _, children: tuple(children))
-register(dict, lambda x: (list(x.values()), tuple(x)), lambda keys, c: dict(zip(keys, c, strict=True)))  # type: ignore[call-overload]
+register(
+    dict, lambda x: (list(x.values()), tuple(x)), lambda keys, c: dict(zip(keys, c, strict=True))
+)  # type: ignore[call-overload]
 register(
     OrderedDict,
     lambda x: (list(x.values()), tuple(x)),

@@ -7,6 +7,7 @@ Below the Tensor API nothing broadcasts or promotes; a recipe holds the explicit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from calor import dtypes
 from calor.config import config
@@ -35,7 +36,8 @@ class Recipe:
 def cost_of(sig: Signature) -> int:
     """Return how much of the trace's room a node uses: one, and more for large outputs."""
     share = max(1, config.trace_bytes // config.trace_nodes)
-    return 1 + sum(s.nbytes for s in sig.outputs) // share
+    nbytes: int = sum(s.nbytes for s in sig.outputs)
+    return 1 + nbytes // share
 
 
 def elementwise_recipe(row: Op, specs: tuple[Spec, ...]) -> Recipe:

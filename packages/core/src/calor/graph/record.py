@@ -251,7 +251,7 @@ def host(number: Any, spec_: Spec, device: Device) -> Any:
     """Record a host number or small host array as an input that is handed over at each call."""
     trace = trace_on(device)
     if trace.jit:
-        return trace.constant(number, spec_)
+        return local.jit[-1].constant(number, spec_)
     position = trace.add_input(number, spec_, True)
     return wrap(pending(trace, spec_, position))
 

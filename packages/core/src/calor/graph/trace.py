@@ -190,7 +190,7 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.trace: Any = _NOWHERE
         self.traces: dict[Device, Trace] = {}
-        self.jit: list[Trace] = []
+        self.jit: list[Any] = []
         self.grad_enabled = True
 
 
@@ -208,7 +208,7 @@ local = _Local()
 def trace_on(device: Device) -> Trace:
     """Return this thread's trace on a device, and make it the current one."""
     if local.jit:
-        current = local.jit[-1]
+        current: Trace = local.jit[-1]
         if current.device is not device:
             raise TraceError(
                 f"a function traced for {current.device.name} used a tensor on {device.name}; "

@@ -8,7 +8,7 @@ from calor.dtypes import DType
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
-from calor.ops.base import op
+from calor.ops.base import Op, op
 from calor.ops.movement import permute
 from calor.reference import contraction as reference
 from calor.reference import convolution as conv_reference
@@ -76,7 +76,7 @@ def _dot_right(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, d
     return part if part.dtype is b.dtype else e.cast(part, dtype=b.dtype)
 
 
-dot_general = op(
+dot_general: Op = op(
     "dot_general",
     _dot_rule,
     lambda a, b, *, contract, batch, dtype: reference.dot_general(
@@ -163,7 +163,7 @@ def _conj(t: Any) -> Any:
     return e.conjugate(t)
 
 
-conv = op(
+conv: Op = op(
     "conv",
     _conv_rule,
     conv_reference.conv,
@@ -173,7 +173,7 @@ conv = op(
     ),
     saves=("1", "0"),
 )
-conv_input_gradient = op(
+conv_input_gradient: Op = op(
     "conv_input_gradient",
     _conv_input_rule,
     conv_reference.conv_input_gradient,
@@ -185,7 +185,7 @@ conv_input_gradient = op(
     ),
     saves=("1", "0"),
 )
-conv_weight_gradient = op(
+conv_weight_gradient: Op = op(
     "conv_weight_gradient",
     _conv_weight_rule,
     conv_reference.conv_weight_gradient,
@@ -226,7 +226,7 @@ def _window_pick_rule(u: Spec, x: Spec, **attributes: Any) -> Spec:
     return spec(_window_rule(x, **attributes).shape, u.dtype)
 
 
-window_reduce = op(
+window_reduce: Op = op(
     "window_reduce",
     _window_rule,
     window_reference.window_reduce,
@@ -234,7 +234,7 @@ window_reduce = op(
     saves="0",
 )
 # For max and min the gradient goes to the first extreme of each window, in row-major order.
-window_gradient = op(
+window_gradient: Op = op(
     "window_gradient",
     _window_gradient_rule,
     window_reference.window_reduce_gradient,
@@ -242,7 +242,7 @@ window_gradient = op(
     saves=("1", ""),
 )
 # The transpose of window_gradient: u at each window's first extreme of x (its sum for "sum").
-window_pick = op(
+window_pick: Op = op(
     "window_pick",
     _window_pick_rule,
     window_reference.window_pick,

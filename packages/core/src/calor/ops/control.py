@@ -16,7 +16,7 @@ from calor.dtypes import bool_
 from calor.errors import DTypeError, ShapeError
 from calor.graph.graph import Graph
 from calor.graph.interpreter import interpret
-from calor.ops.base import op
+from calor.ops.base import Op, op
 from calor.specs import Spec, spec
 
 
@@ -54,7 +54,7 @@ def _cond_gradient(g: Any, y: Any, *x: Any, then: Graph, otherwise: Graph) -> li
     return cond_gradient(g, x, then, otherwise)
 
 
-cond = op("cond", _cond_rule, _cond_reference, _cond_gradient, saves="*")
+cond: Op = op("cond", _cond_rule, _cond_reference, _cond_gradient, saves="*")
 
 
 def _split(operands: Any, *counts: int) -> list[Any]:
@@ -99,7 +99,7 @@ def _while_jvp(
     return while_jvp(tangents, x, condition, body, captures)
 
 
-while_loop = op(
+while_loop: Op = op(
     "while_loop",
     _while_rule,
     _while_reference,
@@ -159,4 +159,4 @@ def _scan_gradient(g: Any, y: Any, *x: Any, **attributes: Any) -> list[Any]:
     return scan_gradient(g, y, x, **attributes)
 
 
-scan = op("scan", _scan_rule, _scan_reference, _scan_gradient, saves="*y")
+scan: Op = op("scan", _scan_rule, _scan_reference, _scan_gradient, saves="*y")

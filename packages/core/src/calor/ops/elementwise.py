@@ -10,7 +10,7 @@ import numpy as np
 from calor.dtypes import DType
 from calor.errors import DTypeError
 from calor.ops import rules
-from calor.ops.base import op
+from calor.ops.base import Op, op
 from calor.reference import elementwise as reference
 from calor.reference import exponential
 from calor.specs import Spec, spec
@@ -29,8 +29,8 @@ def _nothing(g: Any, y: Any, *x: Any, **attributes: Any) -> list[Any]:
 
 
 # Arithmetic.
-neg = op("neg", rules.numbers, np.negative, lambda g, y, x: [-g], promotion="same")
-add = op(
+neg: Op = op("neg", rules.numbers, np.negative, lambda g, y, x: [-g], promotion="same")
+add: Op = op(
     "add",
     rules.numbers,
     np.add,
@@ -38,7 +38,7 @@ add = op(
     saves=("", ""),
     promotion="same",
 )
-sub = op(
+sub: Op = op(
     "sub",
     rules.numbers,
     np.subtract,
@@ -46,7 +46,7 @@ sub = op(
     saves=("", ""),
     promotion="same",
 )
-mul = op(
+mul: Op = op(
     "mul",
     rules.numbers,
     np.multiply,
@@ -54,7 +54,7 @@ mul = op(
     saves=("1", "0"),
     promotion="same",
 )
-div = op(
+div: Op = op(
     "div",
     rules.floats,
     np.divide,
@@ -62,8 +62,10 @@ div = op(
     saves=("1", "1y"),
     promotion="float",
 )
-floor_divide = op("floor_divide", rules.reals, reference.floor_divide, _nothing, promotion="same")
-remainder = op(
+floor_divide: Op = op(
+    "floor_divide", rules.reals, reference.floor_divide, _nothing, promotion="same"
+)
+remainder: Op = op(
     "remainder",
     rules.reals,
     reference.remainder,
@@ -79,7 +81,7 @@ def _power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g * conjugate(where(not_equal(a, a - a), y * log(safe), a - a))
 
 
-power = op(
+power: Op = op(
     "power",
     rules.numbers,
     reference.power,
@@ -90,7 +92,7 @@ power = op(
     saves=("01", "01y"),
     promotion="same",
 )
-maximum = op(
+maximum: Op = op(
     "maximum",
     rules.ordered,
     reference.maximum,
@@ -98,7 +100,7 @@ maximum = op(
     saves=("01", "01"),
     promotion="same",
 )
-minimum = op(
+minimum: Op = op(
     "minimum",
     rules.ordered,
     reference.minimum,
@@ -114,7 +116,7 @@ def _share(a: Any, b: Any) -> Any:
     return (above - below + 1) * 0.5
 
 
-atan2 = op(
+atan2: Op = op(
     "atan2",
     rules.real_floats,
     reference.atan2,
@@ -125,7 +127,7 @@ atan2 = op(
     saves=("01", "01"),
     promotion="float",
 )
-hypot = op(
+hypot: Op = op(
     "hypot",
     rules.real_floats,
     reference.hypot,
@@ -141,7 +143,7 @@ def _ratio(a: Any, y: Any) -> Any:
     return where(zero, y - y, a / where(zero, y - y + 1, y))
 
 
-logaddexp = op(
+logaddexp: Op = op(
     "logaddexp",
     rules.real_floats,
     reference.logaddexp,
@@ -149,7 +151,7 @@ logaddexp = op(
     saves=("0y", "1y"),
     promotion="float",
 )
-copysign = op(
+copysign: Op = op(
     "copysign",
     rules.real_floats,
     reference.copysign,
@@ -164,7 +166,7 @@ def sign_with_zero(x: Any) -> Any:
     return copysign(x - x + 1, x)
 
 
-nextafter = op(
+nextafter: Op = op(
     "nextafter",
     rules.real_floats,
     reference.nextafter,
@@ -173,29 +175,29 @@ nextafter = op(
 )
 
 # Comparison and logic.
-equal = op("equal", rules.test, np.equal, promotion="same", no_gradient=FLAT)
-not_equal = op("not_equal", rules.test, np.not_equal, promotion="same", no_gradient=FLAT)
-less = op("less", rules.compare, np.less, promotion="same", no_gradient=FLAT)
-less_equal = op("less_equal", rules.compare, np.less_equal, promotion="same", no_gradient=FLAT)
-greater = op("greater", rules.compare, np.greater, promotion="same", no_gradient=FLAT)
-greater_equal = op(
+equal: Op = op("equal", rules.test, np.equal, promotion="same", no_gradient=FLAT)
+not_equal: Op = op("not_equal", rules.test, np.not_equal, promotion="same", no_gradient=FLAT)
+less: Op = op("less", rules.compare, np.less, promotion="same", no_gradient=FLAT)
+less_equal: Op = op("less_equal", rules.compare, np.less_equal, promotion="same", no_gradient=FLAT)
+greater: Op = op("greater", rules.compare, np.greater, promotion="same", no_gradient=FLAT)
+greater_equal: Op = op(
     "greater_equal", rules.compare, np.greater_equal, promotion="same", no_gradient=FLAT
 )
-bit_and = op("bit_and", rules.bits, np.bitwise_and, promotion="same", no_gradient=FLAT)
-bit_or = op("bit_or", rules.bits, np.bitwise_or, promotion="same", no_gradient=FLAT)
-bit_xor = op("bit_xor", rules.bits, np.bitwise_xor, promotion="same", no_gradient=FLAT)
-bit_not = op("bit_not", rules.bits, np.invert, promotion="same", no_gradient=FLAT)
-shift_left = op(
+bit_and: Op = op("bit_and", rules.bits, np.bitwise_and, promotion="same", no_gradient=FLAT)
+bit_or: Op = op("bit_or", rules.bits, np.bitwise_or, promotion="same", no_gradient=FLAT)
+bit_xor: Op = op("bit_xor", rules.bits, np.bitwise_xor, promotion="same", no_gradient=FLAT)
+bit_not: Op = op("bit_not", rules.bits, np.invert, promotion="same", no_gradient=FLAT)
+shift_left: Op = op(
     "shift_left", rules.integers, reference.shift_left, promotion="same", no_gradient=FLAT
 )
-shift_right = op(
+shift_right: Op = op(
     "shift_right", rules.integers, reference.shift_right, promotion="same", no_gradient=FLAT
 )
-isnan = op("isnan", rules.test, np.isnan, promotion="same", no_gradient=FLAT)
-isinf = op("isinf", rules.test, np.isinf, promotion="same", no_gradient=FLAT)
-isfinite = op("isfinite", rules.test, np.isfinite, promotion="same", no_gradient=FLAT)
-signbit = op("signbit", rules.compare, np.signbit, promotion="same", no_gradient=FLAT)
-where = op(
+isnan: Op = op("isnan", rules.test, np.isnan, promotion="same", no_gradient=FLAT)
+isinf: Op = op("isinf", rules.test, np.isinf, promotion="same", no_gradient=FLAT)
+isfinite: Op = op("isfinite", rules.test, np.isfinite, promotion="same", no_gradient=FLAT)
+signbit: Op = op("signbit", rules.compare, np.signbit, promotion="same", no_gradient=FLAT)
+where: Op = op(
     "where",
     rules.select,
     np.where,
@@ -205,12 +207,18 @@ where = op(
 )
 
 # Rounding and sign.
-floor = op("floor", rules.reals, np.floor, _nothing, promotion="same")
-ceil = op("ceil", rules.reals, np.ceil, _nothing, promotion="same")
-trunc = op("trunc", rules.reals, np.trunc, _nothing, promotion="same")
-round = op("round", rules.numbers, np.rint, _nothing, promotion="same")
-sign = op("sign", rules.numbers, reference.sign, lambda g, y, x: [_sign_gradient(g, y, x)],
-          saves="0y", promotion="same")  # fmt: skip
+floor: Op = op("floor", rules.reals, np.floor, _nothing, promotion="same")
+ceil: Op = op("ceil", rules.reals, np.ceil, _nothing, promotion="same")
+trunc: Op = op("trunc", rules.reals, np.trunc, _nothing, promotion="same")
+round: Op = op("round", rules.numbers, np.rint, _nothing, promotion="same")
+sign: Op = op(
+    "sign",
+    rules.numbers,
+    reference.sign,
+    lambda g, y, x: [_sign_gradient(g, y, x)],
+    saves="0y",
+    promotion="same",
+)
 
 
 def _sign_gradient(g: Any, y: Any, x: Any) -> Any:
@@ -225,7 +233,7 @@ def _sign_gradient(g: Any, y: Any, x: Any) -> Any:
     return where(zero, turned - turned, turned)
 
 
-abs = op(
+abs: Op = op(
     "abs",
     rules.magnitude,
     np.abs,
@@ -235,45 +243,143 @@ abs = op(
 )
 
 # Roots, exponentials, logarithms.
-sqrt = op("sqrt", rules.floats, np.sqrt, lambda g, y, x: [g / conjugate(y * 2)], saves="y",
-          promotion="float")  # fmt: skip
-exp = op("exp", rules.floats, np.exp, lambda g, y, x: [g * conjugate(y)], saves="y",
-         promotion="float")  # fmt: skip
-exp2 = op("exp2", rules.real_floats, np.exp2, lambda g, y, x: [g * y * math.log(2.0)], saves="y",
-          promotion="float")  # fmt: skip
-expm1 = op("expm1", rules.floats, exponential.expm1, lambda g, y, x: [g * conjugate(y + 1)], saves="y",
-           promotion="float")  # fmt: skip
-log = op("log", rules.floats, np.log, lambda g, y, x: [g / conjugate(x)], saves="0",
-         promotion="float")  # fmt: skip
-log2 = op("log2", rules.floats, np.log2, lambda g, y, x: [g / conjugate(x * math.log(2.0))],
-          saves="0", promotion="float")  # fmt: skip
-log10 = op("log10", rules.floats, np.log10, lambda g, y, x: [g / conjugate(x * math.log(10.0))],
-           saves="0", promotion="float")  # fmt: skip
-log1p = op("log1p", rules.floats, np.log1p, lambda g, y, x: [g / conjugate(x + 1)], saves="0",
-           promotion="float")  # fmt: skip
+sqrt: Op = op(
+    "sqrt",
+    rules.floats,
+    np.sqrt,
+    lambda g, y, x: [g / conjugate(y * 2)],
+    saves="y",
+    promotion="float",
+)
+exp: Op = op(
+    "exp", rules.floats, np.exp, lambda g, y, x: [g * conjugate(y)], saves="y", promotion="float"
+)
+exp2: Op = op(
+    "exp2",
+    rules.real_floats,
+    np.exp2,
+    lambda g, y, x: [g * y * math.log(2.0)],
+    saves="y",
+    promotion="float",
+)
+expm1: Op = op(
+    "expm1",
+    rules.floats,
+    exponential.expm1,
+    lambda g, y, x: [g * conjugate(y + 1)],
+    saves="y",
+    promotion="float",
+)
+log: Op = op(
+    "log", rules.floats, np.log, lambda g, y, x: [g / conjugate(x)], saves="0", promotion="float"
+)
+log2: Op = op(
+    "log2",
+    rules.floats,
+    np.log2,
+    lambda g, y, x: [g / conjugate(x * math.log(2.0))],
+    saves="0",
+    promotion="float",
+)
+log10: Op = op(
+    "log10",
+    rules.floats,
+    np.log10,
+    lambda g, y, x: [g / conjugate(x * math.log(10.0))],
+    saves="0",
+    promotion="float",
+)
+log1p: Op = op(
+    "log1p",
+    rules.floats,
+    np.log1p,
+    lambda g, y, x: [g / conjugate(x + 1)],
+    saves="0",
+    promotion="float",
+)
 
 # Circular and hyperbolic functions.
-sin = op("sin", rules.floats, np.sin, lambda g, y, x: [g * conjugate(cos(x))], saves="0",
-         promotion="float")  # fmt: skip
-cos = op("cos", rules.floats, np.cos, lambda g, y, x: [-g * conjugate(sin(x))], saves="0",
-         promotion="float")  # fmt: skip
-tan = op("tan", rules.floats, np.tan, lambda g, y, x: [g * conjugate(y * y + 1)], saves="y",
-         promotion="float")  # fmt: skip
-asin = op("asin", rules.floats, np.arcsin, lambda g, y, x: [g / conjugate(sqrt(1 - x * x))],
-          saves="0", promotion="float")  # fmt: skip
-acos = op("acos", rules.floats, np.arccos, lambda g, y, x: [-g / conjugate(sqrt(1 - x * x))],
-          saves="0", promotion="float")  # fmt: skip
-atan = op("atan", rules.floats, np.arctan, lambda g, y, x: [g / conjugate(x * x + 1)],
-          saves="0", promotion="float")  # fmt: skip
-sinh = op("sinh", rules.floats, np.sinh, lambda g, y, x: [g * conjugate(cosh(x))], saves="0",
-          promotion="float")  # fmt: skip
-cosh = op("cosh", rules.floats, np.cosh, lambda g, y, x: [g * conjugate(sinh(x))], saves="0",
-          promotion="float")  # fmt: skip
-tanh = op("tanh", rules.floats, np.tanh, lambda g, y, x: [g * conjugate(1 - y * y)], saves="y",
-          promotion="float")  # fmt: skip
-asinh = op("asinh", rules.floats, np.arcsinh, lambda g, y, x: [g / conjugate(sqrt(x * x + 1))],
-           saves="0", promotion="float")  # fmt: skip
-acosh = op(
+sin: Op = op(
+    "sin",
+    rules.floats,
+    np.sin,
+    lambda g, y, x: [g * conjugate(cos(x))],
+    saves="0",
+    promotion="float",
+)
+cos: Op = op(
+    "cos",
+    rules.floats,
+    np.cos,
+    lambda g, y, x: [-g * conjugate(sin(x))],
+    saves="0",
+    promotion="float",
+)
+tan: Op = op(
+    "tan",
+    rules.floats,
+    np.tan,
+    lambda g, y, x: [g * conjugate(y * y + 1)],
+    saves="y",
+    promotion="float",
+)
+asin: Op = op(
+    "asin",
+    rules.floats,
+    np.arcsin,
+    lambda g, y, x: [g / conjugate(sqrt(1 - x * x))],
+    saves="0",
+    promotion="float",
+)
+acos: Op = op(
+    "acos",
+    rules.floats,
+    np.arccos,
+    lambda g, y, x: [-g / conjugate(sqrt(1 - x * x))],
+    saves="0",
+    promotion="float",
+)
+atan: Op = op(
+    "atan",
+    rules.floats,
+    np.arctan,
+    lambda g, y, x: [g / conjugate(x * x + 1)],
+    saves="0",
+    promotion="float",
+)
+sinh: Op = op(
+    "sinh",
+    rules.floats,
+    np.sinh,
+    lambda g, y, x: [g * conjugate(cosh(x))],
+    saves="0",
+    promotion="float",
+)
+cosh: Op = op(
+    "cosh",
+    rules.floats,
+    np.cosh,
+    lambda g, y, x: [g * conjugate(sinh(x))],
+    saves="0",
+    promotion="float",
+)
+tanh: Op = op(
+    "tanh",
+    rules.floats,
+    np.tanh,
+    lambda g, y, x: [g * conjugate(1 - y * y)],
+    saves="y",
+    promotion="float",
+)
+asinh: Op = op(
+    "asinh",
+    rules.floats,
+    np.arcsinh,
+    lambda g, y, x: [g / conjugate(sqrt(x * x + 1))],
+    saves="0",
+    promotion="float",
+)
+acosh: Op = op(
     "acosh",
     rules.floats,
     np.arccosh,
@@ -281,11 +387,17 @@ acosh = op(
     saves="0",
     promotion="float",
 )
-atanh = op("atanh", rules.floats, np.arctanh, lambda g, y, x: [g / conjugate(1 - x * x)],
-           saves="0", promotion="float")  # fmt: skip
+atanh: Op = op(
+    "atanh",
+    rules.floats,
+    np.arctanh,
+    lambda g, y, x: [g / conjugate(1 - x * x)],
+    saves="0",
+    promotion="float",
+)
 
 # Special functions.
-erf = op(
+erf: Op = op(
     "erf",
     rules.real_floats,
     reference.erf,
@@ -293,7 +405,7 @@ erf = op(
     saves="0",
     promotion="float",
 )
-erfinv = op(
+erfinv: Op = op(
     "erfinv",
     rules.real_floats,
     reference.erfinv,
@@ -301,7 +413,7 @@ erfinv = op(
     saves="y",
     promotion="float",
 )
-lgamma = op(
+lgamma: Op = op(
     "lgamma",
     rules.real_floats,
     reference.lgamma,
@@ -309,7 +421,7 @@ lgamma = op(
     saves="0",
     promotion="float",
 )
-digamma = op(
+digamma: Op = op(
     "digamma",
     rules.real_floats,
     reference.digamma,
@@ -338,9 +450,11 @@ def trigamma(x: Any) -> Any:
 
 
 # Complex parts.
-real = op("real", rules.part, np.real, lambda g, y, x: [cast(g, dtype=x.dtype)], promotion="same")
-imag = op("imag", rules.part, np.imag, lambda g, y, x: [join(g - g, g)], promotion="same")
-conj = op("conj", rules.anything, np.conj, lambda g, y, x: [conjugate(g)], promotion="same")
+real: Op = op(
+    "real", rules.part, np.real, lambda g, y, x: [cast(g, dtype=x.dtype)], promotion="same"
+)
+imag: Op = op("imag", rules.part, np.imag, lambda g, y, x: [join(g - g, g)], promotion="same")
+conj: Op = op("conj", rules.anything, np.conj, lambda g, y, x: [conjugate(g)], promotion="same")
 
 
 def _join_rule(a: Spec, b: Spec) -> Spec:
@@ -351,7 +465,7 @@ def _join_rule(a: Spec, b: Spec) -> Spec:
     return spec(a.shape, complex_of(a.dtype))
 
 
-join = op(
+join: Op = op(
     "join",
     _join_rule,
     lambda a, b: a + b * np.array(1j, np.result_type(a.dtype, np.complex64)),
@@ -372,7 +486,7 @@ def _cast_gradient(g: Any, y: Any, x: Any, *, dtype: DType) -> list[Any]:
     return [g if g.dtype is x.dtype else cast(g, dtype=x.dtype)]
 
 
-cast = op(
+cast: Op = op(
     "cast",
     _cast_rule,
     lambda x, *, dtype: reference.cast(x, dtype=dtype.numpy),
@@ -393,7 +507,7 @@ def _bitcast_rule(x: Spec, *, dtype: DType) -> Spec:
     return spec(x.shape[:-1], dtype)
 
 
-bitcast = op(
+bitcast: Op = op(
     "bitcast",
     _bitcast_rule,
     lambda x, *, dtype: reference.bitcast(x, dtype=dtype.numpy),

@@ -8,7 +8,7 @@ from calor.dtypes import int64
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
-from calor.ops.base import op
+from calor.ops.base import Op, op
 from calor.ops.movement import permute, reshape
 from calor.ops.sources import iota, zeros_of
 from calor.reference import indexing as reference
@@ -44,7 +44,7 @@ def _gather_gradient(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
     return permute(summed, axes=order)
 
 
-gather = op("gather", _gather_rule, reference.gather, (_gather_gradient, None), saves=("1", ""))
+gather: Op = op("gather", _gather_rule, reference.gather, (_gather_gradient, None), saves=("1", ""))
 
 
 def _gather_nd_rule(x: Spec, indices: Spec) -> Spec:
@@ -54,7 +54,7 @@ def _gather_nd_rule(x: Spec, indices: Spec) -> Spec:
     return spec(indices.shape[:-1] + x.shape[indices.shape[-1] :], x.dtype)
 
 
-gather_nd = op(
+gather_nd: Op = op(
     "gather_nd",
     _gather_nd_rule,
     reference.gather_nd,
@@ -77,7 +77,7 @@ def _along_rule(x: Spec, indices: Spec, *, axis: int) -> Spec:
     return spec(indices.shape, x.dtype)
 
 
-take_along = op(
+take_along: Op = op(
     "take_along",
     _along_rule,
     reference.take_along,
@@ -180,14 +180,14 @@ def _scatter_along_vjp(which: int) -> Any:
     return vjp
 
 
-scatter_nd = op(
+scatter_nd: Op = op(
     "scatter_nd",
     _scatter_nd_rule,
     reference.scatter_nd,
     (_scatter_nd_vjp(0), None, _scatter_nd_vjp(1)),
     saves=("012y", "", "012y"),
 )
-scatter_along = op(
+scatter_along: Op = op(
     "scatter_along",
     _scatter_along_rule,
     reference.scatter_along,
@@ -202,7 +202,7 @@ def _sort_rule(x: Spec, *, axis: int, descending: bool) -> tuple[Spec, Spec]:
     return spec(x.shape, x.dtype), spec(x.shape, int64)
 
 
-sort = op(
+sort: Op = op(
     "sort",
     _sort_rule,
     lambda x, *, axis, descending: sorting_reference.sort(

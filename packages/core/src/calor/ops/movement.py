@@ -9,7 +9,7 @@ import numpy as np
 
 from calor.errors import ShapeError
 from calor.ops import rules
-from calor.ops.base import Scalar, op
+from calor.ops.base import Op, Scalar, op
 from calor.ops.sources import full
 from calor.reference import indexing as reference
 from calor.specs import Spec, spec
@@ -23,7 +23,7 @@ def _reshape_rule(x: Spec, *, shape: Axes) -> Spec:
     return spec(shape, x.dtype)
 
 
-reshape = op(
+reshape: Op = op(
     "reshape",
     _reshape_rule,
     lambda x, *, shape: x.reshape(shape),
@@ -41,7 +41,7 @@ def _inverse(axes: Axes) -> Axes:
     return tuple(int(a) for a in np.argsort(axes))
 
 
-permute = op(
+permute: Op = op(
     "permute",
     _permute_rule,
     lambda x, *, axes: x.transpose(axes),
@@ -66,7 +66,7 @@ def _expand_gradient(g: Any, y: Any, x: Any, *, shape: Axes) -> list[Any]:
     return [reshape(g, shape=x.shape) if g.shape != x.shape else g]
 
 
-expand = op(
+expand: Op = op(
     "expand",
     _expand_rule,
     lambda x, *, shape: np.broadcast_to(x, shape),
@@ -119,7 +119,7 @@ def _slice_gradient(g: Any, y: Any, x: Any, *, starts: Axes, stops: Axes, steps:
     ]
 
 
-slice_ = op("slice", _slice_rule, _slice_reference, _slice_gradient)
+slice_: Op = op("slice", _slice_rule, _slice_reference, _slice_gradient)
 
 
 def number_like(x: Any, number: Any) -> Any:
@@ -180,7 +180,7 @@ def _pad_value_gradient(
     return total(g, axes=axes, dtype=g.dtype) - inner
 
 
-pad = op(
+pad: Op = op(
     "pad",
     _pad_rule,
     _pad_reference,
@@ -197,7 +197,7 @@ def _flip_rule(x: Spec, *, axes: Axes) -> Spec:
     return spec(x.shape, x.dtype)
 
 
-flip = op(
+flip: Op = op(
     "flip",
     _flip_rule,
     lambda x, *, axes: np.flip(x, axes),
@@ -230,7 +230,7 @@ def _concat_gradient(g: Any, y: Any, *xs: Any, axis: int) -> list[Any]:
     return parts
 
 
-concat = op(
+concat: Op = op(
     "concat",
     _concat_rule,
     lambda *xs, axis: np.concatenate(xs, axis),
@@ -265,7 +265,7 @@ def _zeros(like: Any, device: Any) -> Any:
     return zeros_of(spec(like.shape, like.dtype), device)
 
 
-dynamic_slice = op(
+dynamic_slice: Op = op(
     "dynamic_slice",
     _dynamic_slice_rule,
     reference.dynamic_slice,
@@ -275,7 +275,7 @@ dynamic_slice = op(
     ),
     saves=("1", ""),
 )
-dynamic_update_slice = op(
+dynamic_update_slice: Op = op(
     "dynamic_update_slice",
     _dynamic_update_rule,
     reference.dynamic_update_slice,

@@ -8,7 +8,7 @@ from calor.dtypes import DType, bool_, int64
 from calor.errors import DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
-from calor.ops.base import op
+from calor.ops.base import Op, op
 from calor.ops.movement import concat, expand, flip, number_like, permute, reshape, slice_
 from calor.reference import reductions as reference
 from calor.reference import scan as scan_reference
@@ -36,7 +36,7 @@ def _as(t: Any, x: Any) -> Any:
     return t if t.dtype is x.dtype else e.cast(t, dtype=x.dtype)
 
 
-sum = op(
+sum: Op = op(
     "sum",
     _total_rule,
     lambda x, *, axes, dtype: reference.sum(x, axes=axes, dtype=dtype.numpy),
@@ -95,7 +95,7 @@ def _count(x: Any, axes: Axes) -> int:
     return count
 
 
-prod = op(
+prod: Op = op(
     "prod",
     _total_rule,
     lambda x, *, axes, dtype: reference.prod(x, axes=axes, dtype=dtype.numpy),
@@ -120,8 +120,8 @@ def _extreme_gradient(g: Any, y: Any, x: Any, *, axes: Axes) -> list[Any]:
     return [hit * spread(g / count, x, axes)]
 
 
-max = op("max", _extreme_rule, reference.max, _extreme_gradient, saves="0y")
-min = op("min", _extreme_rule, reference.min, _extreme_gradient, saves="0y")
+max: Op = op("max", _extreme_rule, reference.max, _extreme_gradient, saves="0y")
+min: Op = op("min", _extreme_rule, reference.min, _extreme_gradient, saves="0y")
 
 
 def _arg_rule(x: Spec, *, axis: int) -> Spec:
@@ -132,8 +132,8 @@ def _arg_rule(x: Spec, *, axis: int) -> Spec:
     return rules.without_axes(x, (axis,), int64)
 
 
-argmax = op("argmax", _arg_rule, reference.argmax, no_gradient="its result is an index")
-argmin = op("argmin", _arg_rule, reference.argmin, no_gradient="its result is an index")
+argmax: Op = op("argmax", _arg_rule, reference.argmax, no_gradient="its result is an index")
+argmin: Op = op("argmin", _arg_rule, reference.argmin, no_gradient="its result is an index")
 
 
 def _truth_rule(x: Spec, *, axes: Axes) -> Spec:
@@ -141,8 +141,8 @@ def _truth_rule(x: Spec, *, axes: Axes) -> Spec:
     return rules.without_axes(x, axes, bool_)
 
 
-any_ = op("any", _truth_rule, reference.any, no_gradient="its result is a truth value")
-all_ = op("all", _truth_rule, reference.all, no_gradient="its result is a truth value")
+any_: Op = op("any", _truth_rule, reference.any, no_gradient="its result is a truth value")
+all_: Op = op("all", _truth_rule, reference.all, no_gradient="its result is a truth value")
 
 
 # Scans keep the shape; ``reverse`` runs from the end.
@@ -163,7 +163,7 @@ def _scan(kind: str) -> Any:
     return reference_of
 
 
-cumsum = op(
+cumsum: Op = op(
     "cumsum",
     _scan_rule,
     _scan("sum"),
@@ -201,7 +201,7 @@ def _cumprod_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) -> li
     return [flip(result, axes=(axis,)) if reverse else result]
 
 
-cumprod = op("cumprod", _scan_rule, _scan("prod"), _cumprod_gradient, saves="0")
+cumprod: Op = op("cumprod", _scan_rule, _scan("prod"), _cumprod_gradient, saves="0")
 
 
 def _extreme_scan_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]:
@@ -227,5 +227,5 @@ def _extreme_scan_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) 
     return [scatter_along(zeros, latest, g, axis=axis, update="add")]
 
 
-cummax = op("cummax", _extreme_scan_rule, _scan("max"), _extreme_scan_gradient, saves="0y")
-cummin = op("cummin", _extreme_scan_rule, _scan("min"), _extreme_scan_gradient, saves="0y")
+cummax: Op = op("cummax", _extreme_scan_rule, _scan("max"), _extreme_scan_gradient, saves="0y")
+cummin: Op = op("cummin", _extreme_scan_rule, _scan("min"), _extreme_scan_gradient, saves="0y")

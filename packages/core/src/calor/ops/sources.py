@@ -9,7 +9,7 @@ import numpy as np
 
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError
-from calor.ops.base import Scalar, op
+from calor.ops.base import Op, Scalar, op
 from calor.specs import Spec, spec
 
 _SOURCE = "it has no operands"
@@ -21,13 +21,13 @@ def _full_rule(*, value: Scalar, shape: tuple[int, ...], dtype: DType) -> Spec:
     return spec(shape, dtype)
 
 
-full = op(
+full: Op = op(
     "full",
     _full_rule,
     lambda *, value, shape, dtype: np.full(shape, value.number, dtype.numpy),
     no_gradient=_SOURCE,
 )
-iota = op(
+iota: Op = op(
     "iota",
     lambda *, length, dtype: spec((length,), dtype),
     lambda *, length, dtype: np.arange(length).astype(dtype.numpy),
@@ -57,7 +57,7 @@ class HostArray:
         return HostArray(as_dtype(array.dtype).name, array.shape, array.tobytes())
 
 
-constant = op(
+constant: Op = op(
     "constant",
     lambda *, array, weak: spec(array.shape, as_dtype(array.dtype), weak),
     lambda *, array, weak: array.array,

@@ -6,12 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import complex64, complex128, complex_of, float32, float64, real_of, uint32
-from calor.dtypes import uint8, uint16, uint64
+from calor.dtypes import (
+    complex64,
+    complex128,
+    complex_of,
+    float32,
+    float64,
+    real_of,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
-from calor.ops.base import op
+from calor.ops.base import Op, op
 from calor.ops.movement import number_like, pad
 from calor.reference import fourier as reference
 from calor.reference import random as random_reference
@@ -63,15 +73,15 @@ def _fft_gradient(g: Any, y: Any, x: Any, *, kind: str, axes: Axes, length: int)
     if length % 2 == 0:
         weights[-1] = 1.0
     shape = tuple(bins if i == last else 1 for i in range(g.ndim))
-    from calor.ops.sources import HostArray, constant
     from calor.ops.movement import expand
+    from calor.ops.sources import HostArray, constant
 
     scale = constant(array=HostArray.of(weights.astype(x.dtype.numpy).reshape(shape)), weak=False)
     spectrum = fft(g, kind="r2c", axes=axes, length=length)
     return [spectrum * expand(scale, shape=spectrum.shape)]
 
 
-fft = op("fft", _fft_rule, _fft_reference, _fft_gradient)
+fft: Op = op("fft", _fft_rule, _fft_reference, _fft_gradient)
 
 _WIDTHS = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 
@@ -79,7 +89,8 @@ _WIDTHS = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 def _bits_rule(key: Spec, counter: Spec, *, shape: Axes, bits: int) -> Spec:
     if key != spec((2,), uint32) or counter != spec((4,), uint32):
         raise DTypeError(
-            f"random_bits: the key must be uint32[2] and the counter uint32[4], not {key}, {counter}"
+            f"random_bits: the key must be uint32[2] and the counter uint32[4], "
+            f"not {key} and {counter}"
         )
     if bits not in _WIDTHS:
         raise ArgumentError(f"random_bits: bits {bits} is none of 8, 16, 32, 64")
@@ -88,7 +99,7 @@ def _bits_rule(key: Spec, counter: Spec, *, shape: Axes, bits: int) -> Spec:
 
 # Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Element i
 # takes word i % 4 of block counter + i // 4; 64-bit elements take two words.
-random_bits = op(
+random_bits: Op = op(
     "random_bits",
     _bits_rule,
     random_reference.random_bits,

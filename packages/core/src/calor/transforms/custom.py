@@ -9,7 +9,7 @@ from typing import Any
 from calor import tree
 from calor.errors import ArgumentError, GradientError
 from calor.graph.trace import Handle, local, wrap
-from calor.ops.base import op
+from calor.ops.base import Op, op
 from calor.transforms.records import (
     Custom,
     Projection,
@@ -21,7 +21,7 @@ from calor.transforms.records import (
 
 # The same value under another name: passes must not merge what is computed from it with what is
 # computed from its operand, so a recomputation stays one.
-barrier = op(
+barrier: Op = op(
     "barrier",
     lambda x: x,
     lambda x: x.copy(),

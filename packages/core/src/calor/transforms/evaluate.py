@@ -40,7 +40,9 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
     from calor.backends.selection import current_device
 
     arguments = Arguments(args, kwargs, frozenset())
-    device = next((t.device for t in arguments.tensors if isinstance(t, Handle)), current_device())
+    device = next(
+        (t._value.device for t in arguments.tensors if isinstance(t, Handle)), current_device()
+    )
     specs = [t._value.spec for t in arguments.tensors]
     name = getattr(function, "__name__", "function")
     graph: Graph = Tracer(

@@ -15,6 +15,7 @@ from calor import tree
 from calor.errors import GradientError, ShapeError
 from calor.graph import record as recorder
 from calor.graph.trace import Handle
+from calor.ops.sources import zeros_of
 from calor.transforms.grad import Differentiating, seed_for, strip
 from calor.transforms.records import (
     Custom,
@@ -64,7 +65,9 @@ def jvp(
             _push(record, moving)
     for leaf in prepared.leaves:
         leaf.active = False
-    values, derivatives = [], []
+    values: list[Any] = []
+    derivatives: list[Any] = []
+    y: Any
     for y in flat:
         if not isinstance(y, Handle):
             values.append(y)
@@ -72,9 +75,7 @@ def jvp(
             continue
         t = None if y._record is None else moving.get(id(y._record))
         if t is None:
-            from calor.functions.creation import zeros
-
-            t = zeros(y.shape, dtype=y.dtype, device=y.device)
+            t = zeros_of(y._value.spec, y._value.device)
         values.append(strip(y, prepared.leaves))
         derivatives.append(strip(t, prepared.leaves))
     return tree.unflatten(structure, values), tree.unflatten(structure, derivatives)
@@ -111,8 +112,6 @@ def _tangent(record: Record, tangents: list[Any]) -> Any:
         ]
         return sig.op.jvp(prepared, record.result(), *record.operands(), **sig.attributes)
     device = next(t for t in tangents if t is not None)._value.device
-    from calor.ops.sources import zeros_of
-
     cotangents = []
     for s in sig.outputs:
         u = zeros_of(s, device)

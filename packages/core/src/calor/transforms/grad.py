@@ -313,4 +313,8 @@ def stop_gradient(x: Any) -> Any:
     >>> calor.grad(lambda x: x * calor.stop_gradient(x))(3.0).item()
     3.0
     """
-    return tree.map(lambda t: t.detach() if isinstance(t, Handle) else t, x)
+    return tree.map(lambda t: _detached(t) if isinstance(t, Handle) else t, x)
+
+
+def _detached(tensor: Any) -> Any:
+    return tensor.detach()

@@ -19,7 +19,6 @@ from calor.errors import GradientError
 from calor.graph import record as recorder
 from calor.graph.recipes import Recipe
 from calor.graph.trace import Handle, Value, local, wrap
-from calor.specs import Spec
 
 _serial = itertools.count()
 _new = object.__new__
@@ -302,7 +301,7 @@ def backpropagate(
     return results
 
 
-def _pull(record: Any, g: Any) -> Sequence[Any]:
+def _pull(record: Any, g: Any) -> Any:
     if type(record) is Record:
         return record.pull(g)
     if type(record) is Custom:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Record a graph's nodes on these inputs (tensors, or numbers for host inputs)."""
     values: dict[int, Any] = {}
-    device = next((x.device for x in inputs if isinstance(x, Handle)), None)
+    device = next((x._value.device for x in inputs if isinstance(x, Handle)), None)
     for i, given in zip(graph.inputs, inputs, strict=True):
         if not isinstance(given, Handle):
             from calor.backends.selection import current_device
@@ -52,6 +52,14 @@ def _pull(graph: Graph, inputs: Sequence[Any], wanted: Sequence[int], gs: dict[i
     return [found.get(id(leaf)) for leaf in leaves]
 
 
+def _held(binding: Binding, source: Any) -> Any:
+    """Return a tensor on what a graph input holds now: a captured tensor's value, or a constant."""
+    if type(source) is not int:
+        return wrap(source)
+    handle = binding.handles[source]
+    return wrap(handle._value, handle._record)
+
+
 def differentiable_call(
     program: Program,
     tensors: list[Any],
@@ -62,10 +70,7 @@ def differentiable_call(
     """Call a program and give its floating results a gradient record."""
     traced = program.traced
     # What the graph reads, held as it is now: the handles may be given other values later.
-    sources = [
-        wrap(binding.handles[s]._value, binding.handles[s]._record) if type(s) is int else wrap(s)
-        for s in traced.sources
-    ]
+    sources = [_held(binding, s) for s in traced.sources]
     numbers = buffers[len(tensors) : len(buffers) - len(sources)]
     inputs: list[Any] = [*[wrap(t._value, t._record) for t in tensors], *numbers, *sources]
     wanted = [i for i, x in enumerate(inputs) if isinstance(x, Handle) and x._record is not None]

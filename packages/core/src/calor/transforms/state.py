@@ -47,7 +47,7 @@ class Static:
 
 
 class Stateful:
-    """An object whose attributes are tensors, other Stateful objects, containers of these, or static.
+    """An object whose attributes are tensors, Stateful objects, containers of these, or static.
 
     It is a pytree: its tensors are the leaves, in the order of assignment. Subclasses name in
     ``dynamic`` the number attributes that are leaves too (a learning rate): they may change
