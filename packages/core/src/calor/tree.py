@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from calor.errors import ArgumentError
 
-Flatten = Callable[[Any], tuple[Sequence[Any], Hashable]]
-Unflatten = Callable[[Hashable, Sequence[Any]], Any]
+Flatten = Callable[[Any], tuple[Sequence[Any], Any]]
+Unflatten = Callable[[Any, Sequence[Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,10 @@ _NODES: dict[type, tuple[Flatten, Unflatten]] = {}
 
 
 def register(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) -> None:
-    """Make a type a container: ``flatten_one(x) -> (children, aux)``, ``unflatten_one(aux, children)``.
+    """Make a type a container.
 
-    ``aux`` is hashable and compared; subclasses are registered separately.
+    ``flatten_one(x)`` returns (children, aux), ``unflatten_one(aux, children)`` the container;
+    ``aux`` is hashable and compared. Subclasses are registered separately.
     """
     if kind in _NODES:
         raise ArgumentError(f"{kind.__name__} is already registered as a pytree container")
@@ -76,16 +77,18 @@ def register_base(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) ->
     _NODES[kind] = (flatten_one, unflatten_one)
 
 
+def _keyed(keys: Any, children: Sequence[Any]) -> dict[Any, Any]:
+    return dict(zip(keys, children, strict=True))
+
+
+def _ordered(keys: Any, children: Sequence[Any]) -> OrderedDict[Any, Any]:
+    return OrderedDict(zip(keys, children, strict=True))
+
+
 register(list, lambda x: (x, None), lambda _, children: list(children))
 register(tuple, lambda x: (x, None), lambda _, children: tuple(children))
-register(
-    dict, lambda x: (list(x.values()), tuple(x)), lambda keys, c: dict(zip(keys, c, strict=True))
-)  # type: ignore[call-overload]
-register(
-    OrderedDict,
-    lambda x: (list(x.values()), tuple(x)),
-    lambda keys, c: OrderedDict(zip(keys, c, strict=True)),  # type: ignore[call-overload]
-)
+register(dict, lambda x: (list(x.values()), tuple(x)), _keyed)
+register(OrderedDict, lambda x: (list(x.values()), tuple(x)), _ordered)
 register(type(None), lambda _: ((), None), lambda _, __: None)
 
 
