@@ -43,6 +43,10 @@ class GraphError(CalorError, ValueError):
     """A graph or a graph file breaks a rule of the graph's grammar."""
 
 
+class FormatError(CalorError, ValueError):
+    """A file is not what its format prescribes: cut short, damaged, or another kind of file."""
+
+
 class PluginError(CalorError, ImportError):
     """A plugin is missing, failed to load, or speaks another version of the plugin API."""
 

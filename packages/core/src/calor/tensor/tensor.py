@@ -19,11 +19,12 @@ from calor.tensor.indexing import Indexing
 from calor.tensor.interop import Interop
 from calor.tensor.methods import Methods
 from calor.tensor.operators import Operators
+from calor.tensor.pickling import Pickling
 from calor.tensor.repr import Printing
 from calor.transforms.records import Leaf
 
 
-class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Printing, Methods):
+class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Printing, Methods):
     """An n-dimensional array of one dtype on one device.
 
     Make one with :func:`calor.asarray`, :func:`calor.zeros` and the like. Operations are recorded

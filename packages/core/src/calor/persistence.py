@@ -1,0 +1,170 @@
+"""Saving and loading pytrees: ``calor.save`` and ``calor.load``.
+
+Requirements: what is loaded equals what was saved (numbers bit for bit, tied tensors tied, types
+of containers kept); a file holds data and never code, so loading one from anywhere is safe; the
+tensors can be read by every reader of safetensors files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import DType, as_dtype
+from calor.errors import ArgumentError, DTypeError, FormatError
+from calor.graph.trace import Handle
+from calor.safetensors_file import SafetensorsFile, read_safetensors, write_safetensors
+from calor.transforms.records import Leaf
+
+_TREE: Final = "calor.tree"
+_KEYS: Final = (str, int, float, bool, type(None))
+
+
+def save(tree: Any, path: str | os.PathLike[str]) -> None:
+    """Write a pytree to a file: containers of tensors, host arrays, numbers, texts and None.
+
+    The file is a safetensors file; it is written whole or not at all. Raises ArgumentError for
+    what it cannot hold, such as functions, and objects of classes: save their state instead.
+
+    >>> import calor, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "state.safetensors")
+    >>> calor.save({"w": calor.ones(2), "step": 3}, path)
+    >>> calor.load(path)["step"]
+    3
+    """
+    from calor.transforms.evaluate import eval
+
+    writer = _Writer()
+    structure = writer.node(tree, "")
+    eval([t for t in writer.tensors.values() if isinstance(t, Handle)])
+    text = json.dumps(structure, separators=(",", ":"))
+    write_safetensors(path, writer.tensors, {_TREE: text})
+
+
+def load(path: str | os.PathLike[str], *, device: Any = None) -> Any:
+    """Return the pytree that ``save`` wrote, its tensors on a device (the default device).
+
+    A safetensors file of another origin gives a dictionary of tensors. Raises FormatError for a
+    file that is damaged.
+    """
+    file = read_safetensors(path)
+    text = file.metadata.get(_TREE)
+    if text is None:
+        return {name: file.tensor(name, device=device) for name in file}
+    try:
+        return _Reader(file, device).node(json.loads(text))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, FormatError | DTypeError):
+            raise
+        raise FormatError(f"{path}: the structure cannot be read ({error!r})") from None
+
+
+class _Writer:
+    """Turns a tree into nested lists that JSON holds, and names its tensors by their place."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Any] = {}
+        self.seen: dict[int, str] = {}
+
+    def node(self, value: Any, place: str) -> Any:
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind in (int, float, complex):
+            return [kind.__name__, _number(value)]
+        if kind in (list, tuple):
+            return [kind.__name__, [self.node(v, f"{place}.{i}") for i, v in enumerate(value)]]
+        if kind in (dict, OrderedDict):
+            return [kind.__name__, [self.item(k, v, place) for k, v in value.items()]]
+        if kind is DType:
+            return ["dtype", value.name]
+        if isinstance(value, Handle):
+            return ["tensor", self.name(value, place), type(value._record) is Leaf]
+        if isinstance(value, np.ndarray | np.generic):
+            as_dtype(value.dtype)
+            what = "array" if isinstance(value, np.ndarray) else "scalar"
+            return [what, self.name(np.asarray(value), place)]
+        raise ArgumentError(
+            f"save: {place[1:] or 'the tree'} is a {kind.__name__}, which a file of data cannot "
+            f"hold; save its state, for example model.state_dict() of a module"
+        )
+
+    def item(self, key: Any, value: Any, place: str) -> Any:
+        if type(key) not in _KEYS:
+            raise ArgumentError(
+                f"save: a key of {place[1:] or 'the tree'} is a {type(key).__name__}; keys are "
+                f"texts, numbers, bools or None"
+            )
+        return [self.node(key, place), self.node(value, f"{place}.{key}")]
+
+    def name(self, value: Any, place: str) -> str:
+        """Return the name under which a tensor is stored; a tensor in two places has one."""
+        found = self.seen.get(id(value))
+        if found is None:
+            wanted = found = place[1:] or "value"
+            count = 1
+            while found in self.tensors or found == "__metadata__":
+                count += 1
+                found = f"{wanted}#{count}"
+            self.tensors[found] = value
+            self.seen[id(value)] = found
+        return found
+
+
+def _number(value: Any) -> Any:
+    if type(value) is int:
+        return str(value)
+    if type(value) is float:
+        return value.hex()
+    return [value.real.hex(), value.imag.hex()]
+
+
+class _Reader:
+    """Builds a tree from the lists that _Writer made."""
+
+    def __init__(self, file: SafetensorsFile, device: Any) -> None:
+        self.file = file
+        self.device = device
+        self.arrays: dict[str, Any] = {}
+        self.tensors: dict[str, Any] = {}
+        self.kinds: Mapping[str, Callable[..., Any]] = {
+            "int": int,
+            "float": float.fromhex,
+            "complex": lambda parts: complex(*map(float.fromhex, parts)),
+            "dtype": as_dtype,
+            "list": lambda items: [self.node(i) for i in items],
+            "tuple": lambda items: tuple([self.node(i) for i in items]),
+            "dict": lambda items: {self.node(k): self.node(v) for k, v in items},
+            "OrderedDict": lambda items: OrderedDict(
+                (self.node(k), self.node(v)) for k, v in items
+            ),
+            "scalar": lambda name: self.file[name][()],
+            "array": self.array,
+            "tensor": self.tensor,
+        }
+
+    def node(self, value: Any) -> Any:
+        if value is None or type(value) in (bool, str):
+            return value
+        kind, *rest = value
+        return self.kinds[kind](*rest)
+
+    def array(self, name: str) -> Any:
+        """Return a host array; the same one for each place that held it."""
+        if name not in self.arrays:
+            self.arrays[name] = self.file[name].copy()
+        return self.arrays[name]
+
+    def tensor(self, name: str, requires_grad: bool) -> Any:
+        """Return a tensor; the same one for each place that held it."""
+        found = self.tensors.get(name)
+        if found is None:
+            found = self.tensors[name] = self.file.tensor(name, device=self.device)
+            if requires_grad:
+                found.requires_grad_()
+        return found
