@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 
 _new = object.__new__
 _getrefcount = sys.getrefcount
-# What getrefcount reports for an object that only one list holds; asked of this interpreter.
-_ALONE: Final = next(map(_getrefcount, [object()]))
+
+
+def _counts(values: list[Any]) -> list[int]:
+    """Return how often each value is referred to, this list and the counting included."""
+    return list(map(_getrefcount, values))
+
+
+# What that is for an object that only the list holds; asked of this interpreter.
+_ALONE: Final = _counts([object()])[0]
 # How many ops in a row make the place of a cut recognisable.
 _CONTEXT: Final = 4
 
@@ -280,7 +287,7 @@ def decode(codes: Sequence[int], outputs: Sequence[int]) -> Graph:
 def flush(trace: Trace) -> None:
     """Compute every pending value that somebody holds, and empty the trace."""
     values = trace.values
-    live = [v for v, n in zip(values, map(_getrefcount, values), strict=True) if n > _ALONE]
+    live = [v for v, n in zip(values, _counts(values), strict=True) if n > _ALONE]
     if live:
         codes = trace.codes
         positions = [v.position for v in live]
