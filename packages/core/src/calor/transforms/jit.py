@@ -12,7 +12,7 @@ from calor.config import config
 from calor.graph.trace import Handle, local
 from calor.transforms.arguments import Arguments
 from calor.transforms.program import MISS, Program
-from calor.transforms.state import Stateful
+from calor.transforms.state import JITTED_METHODS, Stateful
 
 # How many programs one jitted function keeps; the one used longest ago goes first.
 PROGRAM_LIMIT = 64
@@ -33,7 +33,7 @@ class Jitted:
         self.static = static
         self.programs: list[Program] = []
         self.reasons: list[str] = []
-        self.roots = hidden_state(function)
+        self.roots: list[Stateful] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if local.jit or not config.jit:
@@ -58,12 +58,16 @@ class Jitted:
         """Support decorated methods: each instance has its own jitted method."""
         if instance is None:
             return self
-        made = Jitted(types.MethodType(self.function, instance), self.static, self.name)
-        vars(instance)[self.name] = made
-        return made
+        methods = vars(instance).setdefault(JITTED_METHODS, {})
+        if self.name not in methods:
+            bound = types.MethodType(self.function, instance)
+            methods[self.name] = Jitted(bound, self.static, self.name)
+        return methods[self.name]
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arguments = Arguments(args, kwargs, self.static)
+        # Looked up now: what the function names may have been made after it was decorated.
+        self.roots = hidden_state(self.function)
         if arguments.arrays:
             device = self._device(arguments)
             arguments.tensors = _as_tensors(arguments.tensors, device)

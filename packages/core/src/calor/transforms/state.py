@@ -8,10 +8,14 @@ epoch stands still, what was found at the last walk still holds.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from calor import tree
 from calor.graph.trace import Handle
+
+
+# Where an object keeps its jitted methods; they are no part of its state.
+JITTED_METHODS: Final = "__jitted__"
 
 
 class Epoch:
@@ -79,6 +83,8 @@ def holds_tensors(value: Any) -> bool:
 def attributes(obj: Stateful) -> Iterator[tuple[str, Any, bool]]:
     """Yield (name, value, is it a child) of a Stateful object's attributes."""
     for name, value in vars(obj).items():
+        if name == JITTED_METHODS:
+            continue
         yield name, value, name in obj.dynamic or holds_tensors(value)
 
 

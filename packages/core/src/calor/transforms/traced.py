@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calor import tree
+from calor.dtypes import DEFAULT_COMPLEX, DEFAULT_FLOAT
 from calor.errors import TraceError
 from calor.graph.graph import Graph
 from calor.graph.record import weak_spec
 from calor.graph.simplify import simplify
 from calor.graph.trace import Handle, Value, wrap
 from calor.graph.tracing import Capture, GraphTrace
+from calor.ops.elementwise import cast
 from calor.specs import Spec
 from calor.transforms.arguments import NUMBERS, Arguments
 from calor.transforms.state import Stateful, named_leaves
@@ -112,7 +114,7 @@ class Tracer:
             is_tensor = isinstance(leaf, Handle)
             described.append((is_tensor, len(outputs) if is_tensor else leaf))
             if is_tensor:
-                outputs.append(leaf)
+                outputs.append(_strong(leaf))
         differentiable = any(t._record is not None for t in outputs)
         argument_writes = [
             (i, _append(outputs, wrap(t._value)))
@@ -225,6 +227,15 @@ class Tracer:
             for n, p in enumerate(given)
             if p >= first
         ]
+
+
+def _strong(tensor: Any) -> Any:
+    """Return a result in the default type of its kind when it is made of Python numbers only."""
+    dtype = tensor._value.spec.dtype
+    if not tensor._value.spec.weak:
+        return tensor
+    default = {"float": DEFAULT_FLOAT, "complex": DEFAULT_COMPLEX}.get(dtype.kind, dtype)
+    return cast(tensor, dtype=default)
 
 
 def _append(outputs: list[Any], tensor: Any) -> int:
