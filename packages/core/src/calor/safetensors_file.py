@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -208,7 +207,7 @@ def _raw(array: Array) -> Array:
 def _replacement(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file beside the target, which takes its place once everything is written."""
     target = Path(os.path.realpath(path))
-    part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    part = target.with_name(f".{target.name}.{os.urandom(6).hex()}.part")
     try:
         with part.open("xb") as file:
             yield file
