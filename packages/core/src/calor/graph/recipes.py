@@ -19,12 +19,23 @@ from calor.specs import Spec, spec
 class Recipe:
     """How one call of an op at the Tensor level is recorded: casts and expands, then the op."""
 
-    __slots__ = ("cost", "keeps", "number", "out", "plain", "prologues", "signature", "steps")
+    __slots__ = (
+        "cost",
+        "keeps",
+        "many",
+        "number",
+        "out",
+        "plain",
+        "prologues",
+        "signature",
+        "steps",
+    )
 
     def __init__(self, sig: Signature, prologues: tuple[tuple[Signature, ...], ...]) -> None:
         self.signature = sig
         self.number = sig.number
         self.out = sig.outputs[0]
+        self.many = len(sig.outputs) > 1
         self.prologues = prologues
         self.steps = tuple(tuple(step.number for step in steps) for steps in prologues)
         self.plain = not any(prologues)

@@ -203,7 +203,7 @@ def apply(row: Op, *operands: Handle, **attributes: Any) -> Any:
         )
     if not operands:
         return _source(recipe)
-    if len(recipe.signature.outputs) > 1:
+    if recipe.many:
         return _record_many(recipe, operands)
     return recorded(recipe, operands)
 

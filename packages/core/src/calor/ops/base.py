@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from calor.errors import ArgumentError
 from calor.specs import Spec
@@ -88,9 +88,10 @@ class Op:
     def __reduce__(self) -> tuple[Any, ...]:
         return (find, (self.name,))
 
-    def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        """Record the op on tensors that already agree; no broadcasting, no promotion."""
-        return _apply(self, *operands, **attributes)
+    if TYPE_CHECKING:
+
+        def __call__(self, *operands: Any, **attributes: Any) -> Any:
+            """Record the op on tensors that already agree; no broadcasting, no promotion."""
 
     def residuals_for(self, needs: tuple[bool, ...]) -> tuple[bool, tuple[bool, ...]]:
         """Return (is the output saved, which operands are saved) when ``needs`` want gradients."""
@@ -128,14 +129,9 @@ class Op:
         return list(vjp(g, y, *x, **attributes))
 
 
-def _apply(row: Op, *operands: Any, **attributes: Any) -> Any:
-    raise AssertionError("calor.graph.record was not imported")
-
-
 def set_apply(function: Callable[..., Any]) -> None:
-    """Take the recorder's ``apply``; the recorder imports this module and calls this once."""
-    global _apply
-    _apply = function
+    """Make calling a row record it; the recorder, which imports this module, calls this once."""
+    Op.__call__ = function  # type: ignore[method-assign]
 
 
 TABLE: Final[dict[str, Op]] = {}
