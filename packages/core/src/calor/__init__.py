@@ -94,6 +94,13 @@ from calor.functions.joining import (
     unfold,
     unstack,
 )
+from calor.functions.linear_algebra import (
+    matmul,
+    matrix_transpose,
+    tensordot,
+    vecdot,
+)
+from calor.functions.linear_algebra_einsum import einsum
 from calor.functions.logic import (
     bitwise_and,
     bitwise_invert,
@@ -173,6 +180,8 @@ from calor.functions.neural_conv import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from calor.functions.neural_dropout import channel_dropout, dropout
+from calor.functions.neural_linear import bilinear, embedding, linear, one_hot
 from calor.functions.neural_loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -287,7 +296,10 @@ from calor.functions.utility import (
     diff,
     isclose,
 )
+from calor.persistence import load, save
+from calor.safetensors_file import read_safetensors, write_safetensors
 from calor.tensor.tensor import Tensor
+from calor.timing import timeit
 from calor.transforms.control import cond, fori_loop, scan, while_loop
 from calor.transforms.custom import checkpoint, custom_vjp
 from calor.transforms.evaluate import eval, trace
@@ -340,6 +352,7 @@ __all__ = [
     "avg_pool3d",
     "batch_norm",
     "bfloat16",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "bincount",
@@ -358,6 +371,7 @@ __all__ = [
     "can_cast",
     "ceil",
     "celu",
+    "channel_dropout",
     "checkpoint",
     "chunk",
     "clip",
@@ -386,9 +400,12 @@ __all__ = [
     "diff",
     "digamma",
     "divide",
+    "dropout",
     "dtypes",
     "e",
+    "einsum",
     "elu",
+    "embedding",
     "empty",
     "empty_like",
     # Gradients and compiled functions.
@@ -451,7 +468,9 @@ __all__ = [
     "less",
     "less_equal",
     "lgamma",
+    "linear",
     "linspace",
+    "load",
     "local_response_norm",
     "log",
     "log1p",
@@ -467,6 +486,8 @@ __all__ = [
     "logsumexp",
     "lp_pool1d",
     "lp_pool2d",
+    "matmul",
+    "matrix_transpose",
     "max",
     "max_pool1d",
     "max_pool2d",
@@ -491,6 +512,7 @@ __all__ = [
     "no_grad",
     "nonzero",
     "not_equal",
+    "one_hot",
     "ones",
     "ones_like",
     "pad",
@@ -502,6 +524,7 @@ __all__ = [
     "prod",
     "quantile",
     "random",
+    "read_safetensors",
     "real",
     "reciprocal",
     "relu",
@@ -513,6 +536,7 @@ __all__ = [
     "rms_norm",
     "roll",
     "round",
+    "save",
     "scan",
     "scatter_along_axis",
     "scatter_nd",
@@ -543,7 +567,9 @@ __all__ = [
     "take_along_axis",
     "tan",
     "tanh",
+    "tensordot",
     "tile",
+    "timeit",
     "to_device",
     "topk",
     "trace",
@@ -564,9 +590,11 @@ __all__ = [
     "unstack",
     "value_and_grad",
     "var",
+    "vecdot",
     "vjp",
     "where",
     "while_loop",
+    "write_safetensors",
     "zeros",
     "zeros_like",
 ]

@@ -147,7 +147,7 @@ def batch_norm(
     bias: Operand | None = None,
     *,
     training: bool = False,
-    momentum: float = 0.1,
+    momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
 ) -> BatchNorm:
     """Return x (N, C, \\*S) normalized by channel, and the running statistics after it.
@@ -224,7 +224,7 @@ def local_response_norm(
     return pair(e.div, x, pair(e.power, base, beta))
 
 
-def _moved(running: Tensor | None, batch: Tensor, momentum: float) -> Tensor | None:
+def _moved(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> Tensor | None:
     if running is None:
         return None
     kept = pair(e.mul, running.detach(), 1 - momentum)

@@ -1,0 +1,122 @@
+"""Affine maps over the last axis, embeddings and one-hot rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from calor import dtypes
+from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.manipulation import expand_dims
+from calor.functions.operands import as_tensor, integer, pair, select, together
+from calor.ops import elementwise as e
+from calor.ops.contraction import dot_general
+from calor.ops.indexing import gather
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+
+def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
+    """Return x · weightᵀ + bias for x (\\*N, in), weight (out, in) or (in,), bias (out,).
+
+    Raises ShapeError when the last size of x is not that of the weight.
+
+    >>> import calor
+    >>> calor.linear(calor.ones((1, 2)), calor.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[3.0, 7.0]]
+    """
+    x, weight = together((x, weight), "linear")
+    if not x.ndim or weight.ndim not in (1, 2) or x.shape[-1] != weight.shape[-1]:
+        raise ShapeError(
+            f"linear: x of shape {x.shape} must end in the last size of the weight {weight.shape}"
+        )
+    made: Tensor = dot_general(
+        x,
+        weight,
+        contract=((x.ndim - 1,), (weight.ndim - 1,)),
+        batch=((), ()),
+        dtype=x.dtype,
+    )
+    return made if bias is None else pair(e.add, made, bias)
+
+
+def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
+    """Return x1 · weight[o] · x2 + bias[o] for x1 (\\*N, a), x2 (\\*N, b), weight (out, a, b).
+
+    Raises ShapeError when the sizes do not fit.
+
+    >>> import calor
+    >>> calor.bilinear(calor.ones((1, 2)), calor.ones((1, 3)), calor.ones((1, 2, 3))).tolist()
+    [[6.0]]
+    """
+    x1, x2, weight = together((x1, x2, weight), "bilinear")
+    wanted = (x1.shape[-1:], x2.shape[-1:])
+    if weight.ndim != 3 or x1.shape[:-1] != x2.shape[:-1] or weight.shape[1:] != sum(wanted, ()):
+        raise ShapeError(
+            f"bilinear: inputs {x1.shape} and {x2.shape} do not fit the weight {weight.shape}"
+        )
+    lead = tuple(range(x1.ndim - 1))
+    # (*N, out, b), then the second input is contracted with the batch kept.
+    part = dot_general(x1, weight, contract=((x1.ndim - 1,), (1,)), batch=((), ()), dtype=x1.dtype)
+    made: Tensor = dot_general(
+        part,
+        x2,
+        contract=((part.ndim - 1,), (x2.ndim - 1,)),
+        batch=(lead, lead),
+        dtype=x1.dtype,
+    )
+    return made if bias is None else pair(e.add, made, bias)
+
+
+def embedding(indices: Operand, weight: Operand, *, padding_index: int | None = None) -> Tensor:
+    """Return the rows of weight (count, \\*features) at integer indices (\\*N).
+
+    No gradient flows to the row ``padding_index``. Raises DTypeError for indices that are no
+    integers, IndexError (at the look) for one out of range.
+
+    >>> import calor
+    >>> calor.embedding(calor.asarray([1, 0]), calor.asarray([[1.0], [2.0]])).tolist()
+    [[2.0], [1.0]]
+    """
+    indices, weight = as_tensor(indices), as_tensor(weight)
+    if not indices.dtype.is_integer:
+        raise DTypeError(f"embedding: indices are integers, not {indices.dtype.name}")
+    if not weight.ndim:
+        raise ShapeError("embedding: a 0-d weight has no rows")
+    rows: Tensor = gather(weight, indices, axis=0)
+    if padding_index is None:
+        return rows
+    number = padding_index % weight.shape[0]
+    hidden = pair(e.equal, indices, number)
+    for _ in weight.shape[1:]:
+        hidden = expand_dims(hidden, -1)
+    return select(hidden, rows.detach(), rows)
+
+
+def one_hot(
+    indices: Operand, num_classes: int | None = None, *, dtype: Any = dtypes.int64
+) -> Tensor:
+    """Return a new last axis of ``num_classes`` that is 1 at each index and 0 elsewhere.
+
+    Without ``num_classes`` the indices are looked at, and the largest decides. An index outside the
+    classes gives a row of zeros.
+
+    >>> import calor
+    >>> calor.one_hot(calor.asarray([0, 2]), 3).tolist()
+    [[1, 0, 0], [0, 0, 1]]
+    """
+    from calor.functions.creation import astype
+    from calor.functions.ranges import arange
+
+    indices = as_tensor(indices)
+    if not indices.dtype.is_integer:
+        raise DTypeError(f"one_hot: indices are integers, not {indices.dtype.name}")
+    if num_classes is None:
+        count = int(indices.numpy().max()) + 1 if indices.size else 0
+    else:
+        count = integer(num_classes, "one_hot: num_classes")
+    if count < 1:
+        raise ArgumentError(f"one_hot: num_classes is {count}; give at least 1")
+    classes = arange(count, dtype=indices.dtype, device=indices.device)
+    return astype(pair(e.equal, expand_dims(indices, -1), classes), dtype)

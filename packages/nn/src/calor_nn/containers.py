@@ -1,0 +1,171 @@
+"""Modules that hold others under numbers or names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, overload
+
+from calor.errors import ArgumentError
+from calor_nn.module import Module
+
+
+class _Numbered(Module):
+    """Modules as attributes named 0, 1, 2 …, as in PyTorch's state dicts."""
+
+    def _list(self) -> list[Module]:
+        return [value for value in vars(self).values() if isinstance(value, Module)]
+
+    def _set(self, modules: Iterable[Module]) -> None:
+        for name in [n for n, value in vars(self).items() if isinstance(value, Module)]:
+            delattr(self, name)
+        for number, module in enumerate(modules):
+            if not isinstance(module, Module):
+                raise ArgumentError(
+                    f"{type(self).__name__} holds modules, not a {type(module).__name__}"
+                )
+            setattr(self, str(number), module)
+
+    def __len__(self) -> int:
+        return len(self._list())
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._list())
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> _Numbered: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        """Return a module, or for a slice a container of the same kind."""
+        found = self._list()[index]
+        if not isinstance(index, slice):
+            return found
+        made = type(self).__new__(type(self))
+        made._set(found)  # type: ignore[arg-type]
+        return made
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        held = self._list()
+        held[index] = module
+        self._set(held)
+
+    def __delitem__(self, index: int | slice) -> None:
+        held = self._list()
+        del held[index]
+        self._set(held)
+
+    def append(self, module: Module) -> None:
+        """Add a module at the end."""
+        self._set([*self._list(), module])
+
+    def extend(self, modules: Iterable[Module]) -> None:
+        """Add modules at the end."""
+        self._set([*self._list(), *modules])
+
+    def insert(self, index: int, module: Module) -> None:
+        """Add a module before a place."""
+        held = self._list()
+        held.insert(index, module)
+        self._set(held)
+
+
+class Sequential(_Numbered):
+    """Modules called one after another, each with the output of the one before.
+
+    Given a dictionary, the modules have its keys as names.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> model(calor.ones((1, 4))).shape
+    (1, 2)
+    """
+
+    def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            for name, module in modules[0].items():
+                setattr(self, _name(self, name), module)
+        else:
+            self._set(modules)  # type: ignore[arg-type]
+
+    def forward(self, x: Any) -> Any:
+        """Return the last module's output."""
+        for module in self._list():
+            x = module(x)
+        return x
+
+
+class ModuleList(_Numbered):
+    """A list of modules.
+
+    >>> from calor import nn
+    >>> layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+    >>> len(layers), len(list(layers.parameters()))
+    (3, 6)
+    """
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        self._set(modules)
+
+
+class ModuleDict(Module):
+    """A dictionary of modules.
+
+    >>> from calor import nn
+    >>> heads = nn.ModuleDict({"box": nn.Linear(2, 4), "score": nn.Linear(2, 1)})
+    >>> sorted(heads.keys())
+    ['box', 'score']
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        self.update(modules or {})
+
+    def _dict(self) -> dict[str, Module]:
+        return {k: v for k, v in vars(self).items() if isinstance(v, Module)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._dict()[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        if not isinstance(module, Module):
+            raise ArgumentError(f"ModuleDict holds modules, not a {type(module).__name__}")
+        setattr(self, _name(self, name), module)
+
+    def __delitem__(self, name: str) -> None:
+        delattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._dict()
+
+    def __len__(self) -> int:
+        return len(self._dict())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dict())
+
+    def keys(self) -> Iterable[str]:
+        """Return the names."""
+        return self._dict().keys()
+
+    def values(self) -> Iterable[Module]:
+        """Return the modules."""
+        return self._dict().values()
+
+    def items(self) -> Iterable[tuple[str, Module]]:
+        """Return pairs of name and module."""
+        return self._dict().items()
+
+    def update(self, modules: Mapping[str, Module]) -> None:
+        """Add modules by name, in place of those that have these names."""
+        for name, module in modules.items():
+            self[name] = module
+
+
+def _name(owner: Module, name: str) -> str:
+    """Return a name that a module may have as an attribute; ArgumentError for any other."""
+    if not name or "." in name or hasattr(type(owner), name):
+        raise ArgumentError(
+            f"{name!r} cannot name a module in a {type(owner).__name__}: a name is text without "
+            f"dots that is no method of the container"
+        )
+    return name

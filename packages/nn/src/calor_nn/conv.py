@@ -1,0 +1,237 @@
+"""Convolution layers, by PyTorch's names and shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import calor
+from calor import Tensor
+from calor.errors import ArgumentError, ShapeError
+from calor_nn import init
+from calor_nn.module import Module, Parameter
+
+Sizes = int | Sequence[int]
+ConvPadding = int | Sequence[int] | Literal["same", "valid"]
+PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
+
+# The names that calor.pad has for PyTorch's padding modes.
+_PAD_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def per_axis(value: Sizes, rank: int, what: str) -> tuple[int, ...]:
+    """Return one number for each spatial axis; ShapeError when there are too many or too few."""
+    given = (value,) * rank if isinstance(value, int) else tuple(value)
+    if len(given) != rank:
+        raise ShapeError(f"{what} {value!r} needs one number, or one for each of {rank} axes")
+    return given
+
+
+class _Conv(Module):
+    rank: ClassVar[int]
+    transposed: ClassVar[bool] = False
+
+    def _build(
+        self, inputs: int, outputs: int, kernel: Sizes, groups: int, bias: bool, options: Any
+    ) -> None:
+        if groups < 1 or inputs % groups or outputs % groups:
+            raise ArgumentError(
+                f"{type(self).__name__}: {inputs} input and {outputs} output channels must both "
+                f"divide into {groups} groups"
+            )
+        self.in_channels = inputs
+        self.out_channels = outputs
+        self.groups = groups
+        self.kernel_size = per_axis(kernel, self.rank, "kernel_size")
+        first, second = (inputs, outputs) if self.transposed else (outputs, inputs)
+        shape = (first, second // groups, *self.kernel_size)
+        self.weight = Parameter(init.kaiming_uniform(shape, math.sqrt(5.0), **options))
+        self.bias = None
+        if bias:
+            bound = 1 / math.sqrt(max(init.fans(shape)[0], 1))
+            self.bias = Parameter(init.uniform((outputs,), -bound, bound, **options))
+
+    def extra_repr(self) -> str:
+        """Return the channels and every argument that is not the default."""
+        parts = [f"{self.in_channels}, {self.out_channels}", f"kernel_size={self.kernel_size}"]
+        plain: dict[str, Any] = {
+            "stride": (1,) * self.rank,
+            "padding": (0,) * self.rank,
+            "output_padding": (0,) * self.rank,
+            "dilation": (1,) * self.rank,
+            "groups": 1,
+            "padding_mode": "zeros",
+        }
+        for name, default in plain.items():
+            value = getattr(self, name, default)
+            if value != default:
+                parts.append(f"{name}={value!r}")
+        if self.bias is None:
+            parts.append("bias=False")
+        return ", ".join(parts)
+
+
+class _Forward(_Conv):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: ConvPadding = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
+        *,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> None:
+        if padding_mode not in ("zeros", *_PAD_MODES):
+            known = ", ".join(("zeros", *_PAD_MODES))
+            raise ArgumentError(f"padding_mode {padding_mode!r} is none of {known}")
+        self.stride = per_axis(stride, self.rank, "stride")
+        self.padding: Any = (
+            padding if isinstance(padding, str) else per_axis(padding, self.rank, "padding")
+        )
+        self.dilation = per_axis(dilation, self.rank, "dilation")
+        self.padding_mode = padding_mode
+        options = {"dtype": dtype, "device": device}
+        self._build(in_channels, out_channels, kernel_size, groups, bias, options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, out_channels, *S') for x (N, in_channels, *S); the batch may be left out."""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            x = calor.pad(x, self._widths(x.ndim), mode=_PAD_MODES[self.padding_mode])
+            padding = 0
+        function = (calor.conv1d, calor.conv2d, calor.conv3d)[self.rank - 1]
+        return function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def _widths(self, ndim: int) -> list[tuple[int, int]]:
+        """Return the widths that padding with something else than zeros adds first."""
+        spatial = [(0, 0)] * self.rank
+        if self.padding == "same":
+            reach = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+            spatial = [(n // 2, n - n // 2) for n in reach]
+        elif self.padding != "valid":
+            spatial = [(n, n) for n in self.padding]
+        return [(0, 0)] * (ndim - self.rank) + spatial
+
+
+class _Transposed(_Conv):
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> None:
+        self.stride = per_axis(stride, self.rank, "stride")
+        self.padding = per_axis(padding, self.rank, "padding")
+        self.output_padding = per_axis(output_padding, self.rank, "output_padding")
+        self.dilation = per_axis(dilation, self.rank, "dilation")
+        options = {"dtype": dtype, "device": device}
+        self._build(in_channels, out_channels, kernel_size, groups, bias, options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, out_channels, *S') for x (N, in_channels, *S); the batch may be left out."""
+        functions = (calor.conv_transpose1d, calor.conv_transpose2d, calor.conv_transpose3d)
+        return functions[self.rank - 1](
+            x,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.output_padding,
+            self.groups,
+            self.dilation,
+        )
+
+
+class Conv1d(_Forward):
+    """Convolution over (N, C, L); see :func:`calor.conv1d`.
+
+    ``weight`` is (out, in / groups, K), ``bias`` (out,), uniform within ±1 / √(in / groups · K).
+    ``padding_mode`` says what lies beyond the ends: "zeros", "reflect", "replicate", "circular".
+
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.Conv1d(3, 8, 5, padding=2)(calor.ones((2, 3, 10))).shape
+    (2, 8, 10)
+    """
+
+    rank = 1
+
+
+class Conv2d(_Forward):
+    """Convolution over (N, C, H, W); see :func:`calor.conv2d` and :class:`Conv1d`.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.Conv2d(3, 8, 3, stride=2, padding=1)(calor.ones((1, 3, 8, 8))).shape
+    (1, 8, 4, 4)
+    """
+
+    rank = 2
+
+
+class Conv3d(_Forward):
+    """Convolution over (N, C, D, H, W); see :func:`calor.conv3d` and :class:`Conv1d`.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.Conv3d(1, 2, (1, 3, 3))(calor.ones((1, 1, 4, 5, 5))).shape
+    (1, 2, 4, 3, 3)
+    """
+
+    rank = 3
+
+
+class ConvTranspose1d(_Transposed):
+    """Transposed convolution over (N, C, L); see :func:`calor.conv_transpose1d`.
+
+    ``weight`` is (in, out / groups, K), ``bias`` (out,).
+
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.ConvTranspose1d(3, 8, 2, stride=2)(calor.ones((1, 3, 5))).shape
+    (1, 8, 10)
+    """
+
+    rank = 1
+
+
+class ConvTranspose2d(_Transposed):
+    """Transposed convolution over (N, C, H, W); see :func:`calor.conv_transpose2d`.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.ConvTranspose2d(3, 8, 2, stride=2)(calor.ones((1, 3, 5, 5))).shape
+    (1, 8, 10, 10)
+    """
+
+    rank = 2
+
+
+class ConvTranspose3d(_Transposed):
+    """Transposed convolution over (N, C, D, H, W); see :func:`calor.conv_transpose3d`.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.ConvTranspose3d(1, 1, 2, stride=2)(calor.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    rank = 3

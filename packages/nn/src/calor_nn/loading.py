@@ -1,0 +1,122 @@
+"""Putting values into the tensors of a module: state dicts, devices and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor import DType, Tensor
+from calor.errors import CalorError
+from calor.transforms.state import named_leaves
+from calor_nn.module import Module, persistent_leaves
+
+
+class LoadError(CalorError, KeyError):
+    """A state dict does not fit a module; the message is the whole report."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What a state dict and a module had in common, and what not.
+
+    ``loaded`` and ``missing`` are paths of the module, ``unexpected`` names of the state dict, and
+    ``misshaped`` maps a path to (shape in the module, shape in the state dict).
+    """
+
+    loaded: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    misshaped: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Return whether everything fitted."""
+        return not (self.missing or self.unexpected or self.misshaped)
+
+    def __str__(self) -> str:
+        """Return the report as text, one line a weight."""
+        lines = [f"{len(self.loaded)} loaded"]
+        if self.missing:
+            lines.append(f"{len(self.missing)} missing (in the module, not in the weights):")
+            lines += [f"  {name}" for name in self.missing]
+        if self.unexpected:
+            lines.append(f"{len(self.unexpected)} unexpected (in the weights, not in the module):")
+            lines += [f"  {name}" for name in self.unexpected]
+        if self.misshaped:
+            lines.append(f"{len(self.misshaped)} misshaped:")
+            lines += [
+                f"  {name}: the module has {list(ours)}, the weights have {list(theirs)}"
+                for name, (ours, theirs) in self.misshaped.items()
+            ]
+        return "\n".join(lines)
+
+
+def load_into(module: Module, state: Mapping[str, Any], *, strict: bool) -> LoadReport:
+    """Set a module's tensors from path → tensor or array; see ``Module.load_state_dict``."""
+    held = dict(persistent_leaves(module))
+    given = {id(held[name]) for name in state if name in held}
+    fitting, misshaped = {}, {}
+    for name, value in state.items():
+        if name in held:
+            ours, theirs = held[name].shape, tuple(value.shape)
+            if ours == theirs:
+                fitting[name] = value
+            else:
+                misshaped[name] = (ours, theirs)
+    report = LoadReport(
+        loaded=tuple(fitting),
+        # A tied weight that came under another of its names is there.
+        missing=tuple(n for n, t in held.items() if n not in state and id(t) not in given),
+        unexpected=tuple(name for name in state if name not in held),
+        misshaped=misshaped,
+    )
+    if strict and not report:
+        raise LoadError(
+            f"the weights do not fit {type(module).__name__}; strict=False loads what fits\n"
+            f"{report}"
+        )
+    for name, value in fitting.items():
+        _assign(held[name], value)
+    return report
+
+
+def _assign(tensor: Tensor, value: Any) -> None:
+    """Give a tensor's handle another value, in the tensor's dtype and on its device."""
+    source = value if isinstance(value, Tensor) else np.asarray(value)
+    with calor.no_grad():
+        made = calor.asarray(source, device=tensor.device).detach()
+        tensor._rebind(calor.astype(made, tensor.dtype, copy=False))
+
+
+def convert_(module: Module, target: Any, device: Any, dtype: Any) -> None:
+    """Move a module's tensors and cast the floating ones, keeping their handles."""
+    if target is not None:
+        if isinstance(target, DType | np.dtype | type):
+            dtype = target
+        else:
+            device = target
+    seen: set[int] = set()
+    for _, _, _, leaf in named_leaves(module):
+        if isinstance(leaf, Tensor) and id(leaf) not in seen:
+            seen.add(id(leaf))
+            _convert(leaf, device, dtype)
+
+
+def _convert(leaf: Tensor, device: Any, dtype: Any) -> None:
+    wanted = dtype if leaf.dtype.is_inexact else None
+    with calor.no_grad():
+        made = leaf.detach().to(device=device, dtype=wanted)
+        gradient = None if leaf.grad is None else leaf.grad.to(device=device, dtype=wanted)
+    # The handle is given a value of another type or place, which an in-place operation may not do.
+    leaf._value = made._value
+    leaf._grad = gradient

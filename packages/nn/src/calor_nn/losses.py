@@ -1,0 +1,176 @@
+"""Losses as modules; each calls the function of its name in calor."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import calor
+from calor import Tensor
+from calor_nn.module import Module
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+class _Loss(Module):
+    def __init__(self, reduction: Reduction = "mean") -> None:
+        self.reduction: Reduction = reduction
+
+    def extra_repr(self) -> str:
+        """Return the reduction."""
+        return f"reduction={self.reduction!r}"
+
+
+class MSELoss(_Loss):
+    """Squared difference; see :func:`calor.mse_loss`.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.MSELoss()(calor.zeros(2), calor.ones(2)).item()
+    1.0
+    """
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return calor.mse_loss(x, target, reduction=self.reduction)
+
+
+class L1Loss(_Loss):
+    """Absolute difference; see :func:`calor.l1_loss`."""
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return calor.l1_loss(x, target, reduction=self.reduction)
+
+
+class HuberLoss(_Loss):
+    """Squared below ``delta``, linear above; see :func:`calor.huber_loss`."""
+
+    def __init__(self, reduction: Reduction = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.delta = delta
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return calor.huber_loss(x, target, delta=self.delta, reduction=self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """Squared below ``beta``, linear above; see :func:`calor.smooth_l1_loss`."""
+
+    def __init__(self, reduction: Reduction = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = beta
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return calor.smooth_l1_loss(x, target, beta=self.beta, reduction=self.reduction)
+
+
+class _Weighted(_Loss):
+    """A loss with a constant factor for each class or element, held as a buffer."""
+
+    weight: Tensor | None
+
+    def __init__(self, weight: Tensor | None, reduction: Reduction) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+
+
+class NLLLoss(_Weighted):
+    """Minus the log-probability of the target class; see :func:`calor.nll_loss`."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(weight, reduction)
+        self.ignore_index = ignore_index
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of log-probabilities (N, C, *S) and class numbers (N, *S)."""
+        return calor.nll_loss(
+            x, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
+        )
+
+
+class CrossEntropyLoss(_Weighted):
+    """Minus the log-probability of the target under the softmax; see :func:`calor.cross_entropy`.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> loss = nn.CrossEntropyLoss()(calor.zeros((1, 4)), calor.asarray([2]))
+    >>> round(loss.item(), 4)
+    1.3863
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(weight, reduction)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of logits (N, C, *S) and class numbers (N, *S) or probabilities."""
+        return calor.cross_entropy(
+            x,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            reduction=self.reduction,
+        )
+
+
+class BCELoss(_Weighted):
+    """Binary cross-entropy of probabilities; see :func:`calor.binary_cross_entropy`."""
+
+    def __init__(self, weight: Tensor | None = None, reduction: Reduction = "mean") -> None:
+        super().__init__(weight, reduction)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return calor.binary_cross_entropy(x, target, self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(_Weighted):
+    """Binary cross-entropy of logits; see :func:`calor.binary_cross_entropy_with_logits`."""
+
+    pos_weight: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        reduction: Reduction = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(weight, reduction)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return calor.binary_cross_entropy_with_logits(
+            x, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
+
+
+class KLDivLoss(Module):
+    """Divergence of a distribution from log-probabilities; see :func:`calor.kl_div`."""
+
+    def __init__(self, reduction: Any = "mean", log_target: bool = False) -> None:
+        self.reduction = reduction
+        self.log_target = log_target
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return calor.kl_div(x, target, log_target=self.log_target, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the reduction."""
+        return f"reduction={self.reduction!r}"
