@@ -16,7 +16,7 @@ from calor.backends.device import known_devices
 from calor.graph import trace as traces
 from calor.graph.trace import Handle, Value, exports, local, materialize, ready, wrap
 from calor.transforms.arguments import Arguments
-from calor.transforms.state import Stateful, epoch, named_leaves
+from calor.transforms.state import Stateful, epoch, members, named_leaves, versions
 from calor.transforms.traced import Traced, Tracer, get
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ class Binding:
         "grad_ids",
         "handles",
         "into",
+        "members",
         "objects",
         "owners",
         "values",
+        "version",
         "written",
     )
 
@@ -54,12 +56,15 @@ class Binding:
         handles: list[Handle],
         owners: list[Handle],
         dynamic: list[tuple[Any, Any]],
+        stateful: list[Stateful],
     ) -> None:
         self.objects = objects
         self.handles = handles
         self.owners = owners
         self.dynamic = dynamic
         self.epoch = epoch.count
+        self.members = stateful
+        self.version = versions(stateful)
         self.grad_ids: list[int] = []
         self.values: list[Value] = []
         self.buffers: list[Any] = []
@@ -206,7 +211,8 @@ class Program:
     def _find(self, objects: list[Stateful]) -> Binding | None:
         """Return the binding for these objects after something was assigned or swapped."""
         for binding in self.bindings:
-            if binding.objects == objects and binding.epoch == epoch.count:
+            if binding.objects == objects and binding.version == versions(binding.members):
+                binding.epoch = epoch.count
                 self.bindings.remove(binding)
                 self.bindings.insert(0, binding)
                 return binding
@@ -241,7 +247,10 @@ class Program:
             stale.values = []
             stale.written = []
             stale.expected = []
-        binding = Binding(objects, handles, owners, dynamic)
+        binding = Binding(objects, handles, owners, dynamic, members(everything))
+        if not handles:
+            # Nothing captured will ever differ, but constants of the trace are inputs as well.
+            self._refresh(binding, [])
         self.bindings = [binding, *kept[:7]]
         return binding
 

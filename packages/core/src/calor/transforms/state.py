@@ -8,11 +8,10 @@ epoch stands still, what was found at the last walk still holds.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from calor import tree
 from calor.graph.trace import Handle
-
 
 # Where an object keeps its jitted methods; they are no part of its state.
 JITTED_METHODS: Final = "__jitted__"
@@ -58,15 +57,55 @@ class Stateful:
     without making a new graph.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_version")
+
     dynamic: ClassVar[tuple[str, ...]] = ()
+    _version: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make the object and start counting its assignments."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "_version", 0)
+        return made
 
     def __setattr__(self, name: str, value: Any) -> None:
-        epoch.count += 1
+        if name not in self.dynamic:
+            epoch.count += 1
+            object.__setattr__(self, "_version", self._version + 1)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         epoch.count += 1
+        object.__setattr__(self, "_version", self._version + 1)
         object.__delattr__(self, name)
+
+
+def versions(objects: Sequence[Stateful]) -> int:
+    """Return the count of assignments on these objects; it stands still while they do."""
+    return sum([obj._version for obj in objects])
+
+
+def members(objects: Sequence[Stateful]) -> list[Stateful]:
+    """Return the objects and every Stateful object below them, once each."""
+    found: dict[int, Stateful] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, Stateful):
+            if id(value) in found:
+                return
+            found[id(value)] = value
+            for child in vars(value).values():
+                visit(child)
+        elif isinstance(value, dict):
+            for child in value.values():
+                visit(child)
+        elif isinstance(value, list | tuple):
+            for child in value:
+                visit(child)
+
+    for obj in objects:
+        visit(obj)
+    return list(found.values())
 
 
 def holds_tensors(value: Any) -> bool:
@@ -123,7 +162,7 @@ def _flatten(obj: Any) -> tuple[Sequence[Any], Hashable]:
 
 def _unflatten(aux: Any, children: Sequence[Any]) -> Any:
     kind, names, static = aux
-    made = object.__new__(kind)
+    made = kind.__new__(kind)
     vars(made).update({name: held.value for name, held in static})
     vars(made).update(zip(names, children, strict=True))
     return made
