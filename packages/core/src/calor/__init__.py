@@ -1,6 +1,7 @@
 """calor: tensors, gradients and compiled graphs on any device."""
 
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING
 
 from calor import dtypes, random, tree
 from calor.backends.selection import on_device as device
@@ -172,6 +173,7 @@ from calor.functions.neural_adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
+from calor.functions.neural_attention import scaled_dot_product_attention
 from calor.functions.neural_conv import (
     conv1d,
     conv2d,
@@ -312,13 +314,10 @@ __array_api_version__ = "2024.12"
 newaxis = None
 
 __all__ = [
-    # Tensors, dtypes, devices, constants.
     "DType",
     "Tensor",
     "__array_api_version__",
-    # Dtypes, devices and inspection.
     "__array_namespace_info__",
-    # Element by element.
     "abs",
     "acos",
     "acosh",
@@ -329,11 +328,9 @@ __all__ = [
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
     "add",
-    # Reductions, statistics, searching, sorting, sets.
     "all",
     "allclose",
     "any",
-    # Making tensors.
     "arange",
     "argmax",
     "argmin",
@@ -364,7 +361,6 @@ __all__ = [
     "bitwise_xor",
     "bool",
     "bool_",
-    # Shapes, joining, indexing.
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
@@ -408,7 +404,6 @@ __all__ = [
     "embedding",
     "empty",
     "empty_like",
-    # Gradients and compiled functions.
     "enable_grad",
     "equal",
     "erf",
@@ -537,6 +532,7 @@ __all__ = [
     "roll",
     "round",
     "save",
+    "scaled_dot_product_attention",
     "scan",
     "scatter_along_axis",
     "scatter_nd",
@@ -598,3 +594,18 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+if TYPE_CHECKING:
+    __version__: str
+else:
+    # Hidden from type checkers, for which a module with __getattr__ has every attribute.
+    def __getattr__(name: str) -> str:
+        if name == "__version__":
+            from importlib.metadata import PackageNotFoundError, version
+
+            try:
+                return version("calor")
+            except PackageNotFoundError:
+                return "0+source"
+        raise AttributeError(f"module 'calor' has no attribute {name!r}")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import calor
+from calor.errors import TraceError
 
 # Distinct elements, far from the places where a function has a corner.
 X = np.array([[0.3, -1.2, 2.5, 0.9], [1.7, 0.4, -0.6, 3.1]])
@@ -82,3 +83,15 @@ def test_gradient(name: str) -> None:
         expected[place] = (high - low) / (2 * STEP)
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if n != "repeat by a tensor"])
+def test_jitted_gradient(name: str) -> None:
+    function = calor.grad(lambda x: weighted(FUNCTIONS[name], x))
+    x = calor.asarray(X)
+    np.testing.assert_allclose(calor.jit(function)(x).numpy(), function(x).numpy(), rtol=1e-12)
+
+
+def test_a_shape_that_depends_on_elements_cannot_be_traced() -> None:
+    with pytest.raises(TraceError, match="asks for the value of a traced tensor"):
+        calor.jit(FUNCTIONS["repeat by a tensor"])(calor.asarray(X))

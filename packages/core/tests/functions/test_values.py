@@ -18,7 +18,7 @@ N = np.array([1.0, np.nan, -np.inf, np.inf, 0.0], np.float32)
 B = np.array([True, False, True])
 
 
-def case(name: str, ours: Callable[[], Any], expected: Callable[[], Any]) -> Any:
+def case(name: str, ours: Callable[..., Any], expected: Callable[..., Any]) -> Any:
     return pytest.param(ours, expected, id=name)
 
 

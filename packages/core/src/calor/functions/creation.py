@@ -293,7 +293,12 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 
 
 def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """Return the tensor on another device; through the host between unlike backends."""
+    """Return the tensor on another device; through the host between unlike backends.
+
+    >>> import calor
+    >>> calor.to_device(calor.ones(2), "numpy").device
+    device('numpy:0')
+    """
     target = as_device(device)
     source = x.device
     if target is source:

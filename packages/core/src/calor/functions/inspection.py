@@ -74,5 +74,10 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """Return the standard's inspection functions for this namespace."""
+    """Return the standard's inspection functions for this namespace.
+
+    >>> import calor
+    >>> calor.__array_namespace_info__().capabilities()["boolean indexing"]
+    True
+    """
     return NamespaceInfo()
