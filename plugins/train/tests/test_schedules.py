@@ -12,14 +12,14 @@ from calor_train import (
     Cosine,
     CosineRestarts,
     Exponential,
-    Linear,
+    Joined,
+    LinearRamp,
     LinearWarmup,
     MultiStep,
     OneCycle,
     OneCycleMomentum,
     Polynomial,
     Scheduler,
-    Sequential,
     StepDecay,
 )
 
@@ -36,7 +36,7 @@ TABLES = [
     ),
     (CosineRestarts(3), 2.0, [2.0, 1.5, 0.5, 2.0, 1.5, 0.5, 2.0]),
     (Polynomial(4, 2.0), 2.0, [2.0, 1.125, 0.5, 0.125, 0.0, 0.0]),
-    (Linear(4, 0.25), 2.0, [0.5, 0.875, 1.25, 1.625, 2.0, 2.0]),
+    (LinearRamp(4, 0.25), 2.0, [0.5, 0.875, 1.25, 1.625, 2.0, 2.0]),
     (
         OneCycle(10),
         2.0,
@@ -75,11 +75,11 @@ TABLES = [
         ],
     ),
     (
-        Sequential([Linear(3, 0.25), Exponential(0.5)], [3]),
+        Joined([LinearRamp(3, 0.25), Exponential(0.5)], [3]),
         2.0,
         [0.5, 1.0, 1.5, 2.0, 1.0, 0.5, 0.25],
     ),
-    (Chained(Linear(3, 0.25), StepDecay(2, 0.5)), 2.0, [0.5, 1.0, 0.75, 1.0, 0.5, 0.5, 0.25]),
+    (Chained(LinearRamp(3, 0.25), StepDecay(2, 0.5)), 2.0, [0.5, 1.0, 0.75, 1.0, 0.5, 0.5, 0.25]),
     (Constant(0.5), 2.0, [1.0, 1.0]),
     (LinearWarmup(4), 2.0, [0.5, 1.0, 1.5, 2.0, 2.0]),
     (LinearWarmup(3, 0.0), 2.0, [0.0, 1.0, 2.0, 2.0]),
@@ -95,14 +95,14 @@ def test_rates(schedule, base, rates):
 
 
 def test_past_their_end_schedules_stay_where_they_ended():
-    for schedule in (OneCycle(10), Cosine(10), Polynomial(10), Linear(10)):
+    for schedule in (OneCycle(10), Cosine(10), Polynomial(10), LinearRamp(10)):
         assert schedule.value(1000, 1.0) == pytest.approx(schedule.value(10, 1.0))
 
 
 def test_schedules_are_values():
     assert Cosine(5) == Cosine(5) != Cosine(6)
     assert MultiStep([1, 2]) == MultiStep((1, 2))
-    assert hash(Sequential([Constant(), Cosine(3)], [2])) is not None
+    assert hash(Joined([Constant(), Cosine(3)], [2])) is not None
     assert repr(Chained(Constant(), Cosine(3))) == (
         "Chained(schedules=(Constant(factor=1.0), Cosine(steps=3, minimum=0.0)))"
     )
@@ -116,7 +116,7 @@ def optimizer(kind=SGD, **options):
 
 def test_scheduler_sets_every_group_from_its_own_base():
     made = optimizer(momentum=0.9)
-    scheduler = Scheduler(made, lr=Linear(2, 0.5), momentum=OneCycleMomentum(10))
+    scheduler = Scheduler(made, lr=LinearRamp(2, 0.5), momentum=OneCycleMomentum(10))
     rates = []
     for _ in range(3):
         rates.append([g.lr for g in made.param_groups])
@@ -155,7 +155,7 @@ ERRORS = [
     (lambda: OneCycle(10, 2.0), r"pct_start is in \[0, 1\]"),
     (lambda: OneCycle(10, anneal="cos"), "cosine or linear"),
     (lambda: Chained(), "at least one schedule"),
-    (lambda: Sequential([Constant(), Constant()], []), "2 schedules need 1 milestones, not 0"),
+    (lambda: Joined([Constant(), Constant()], []), "2 schedules need 1 milestones, not 0"),
     (lambda: Scheduler(optimizer()), "name what to schedule"),
     (lambda: Scheduler(optimizer(), lr=0.1), "lr takes a schedule, such as Cosine"),
     (lambda: Scheduler(optimizer(), rate=Cosine(3)), "no 'rate' to schedule; it has lr"),

@@ -1,5 +1,6 @@
 """Training for calor: optimizers, schedules, data loading, a training loop with a live screen."""
 
+from calor_train.callbacks import Callback, Checkpoint, CSVLog, EarlyStopping
 from calor_train.clipping import (
     clip_by_global_norm,
     clip_by_value,
@@ -15,6 +16,17 @@ from calor_train.data import (
     default_collate,
     random_split,
 )
+from calor_train.errors import CheckpointError, NonFiniteLossError, TrainingError
+from calor_train.learner import Learner
+from calor_train.metrics import (
+    Accuracy,
+    ConfusionMatrix,
+    Loss,
+    Mean,
+    Metric,
+    RunningMean,
+    TopK,
+)
 from calor_train.optimizers import SGD, Adam, AdamW, Optimizer, ParameterGroup
 from calor_train.scheduler import Scheduler
 from calor_train.schedules import (
@@ -23,42 +35,57 @@ from calor_train.schedules import (
     Cosine,
     CosineRestarts,
     Exponential,
-    Linear,
+    Joined,
+    LinearRamp,
     LinearWarmup,
     MultiStep,
     OneCycle,
     OneCycleMomentum,
     Polynomial,
     Schedule,
-    Sequential,
     StepDecay,
 )
 
 __all__ = [
     "SGD",
+    "Accuracy",
     "Adam",
     "AdamW",
     "ArrayDataset",
+    "CSVLog",
+    "Callback",
     "Chained",
+    "Checkpoint",
+    "CheckpointError",
+    "ConfusionMatrix",
     "Constant",
     "Cosine",
     "CosineRestarts",
     "DataLoader",
     "Dataset",
+    "EarlyStopping",
     "Exponential",
-    "Linear",
+    "Joined",
+    "Learner",
+    "LinearRamp",
     "LinearWarmup",
+    "Loss",
+    "Mean",
+    "Metric",
     "MultiStep",
+    "NonFiniteLossError",
     "OneCycle",
     "OneCycleMomentum",
     "Optimizer",
     "ParameterGroup",
     "Polynomial",
+    "RunningMean",
     "Schedule",
     "Scheduler",
-    "Sequential",
     "StepDecay",
     "Subset",
+    "TopK",
+    "TrainingError",
     "clip_by_global_norm",
     "clip_by_value",
     "clip_grad_norm_",

@@ -179,11 +179,11 @@ class LinearWarmup(Schedule):
 
 
 @dataclass(frozen=True)
-class Linear(Schedule):
+class LinearRamp(Schedule):
     """A straight line from ``start`` to ``end``, both times the base rate, in ``steps`` steps.
 
-    >>> from calor_train import Linear
-    >>> Linear(4, start=1.0, end=0.0).table(6)
+    >>> from calor_train import LinearRamp
+    >>> LinearRamp(4, start=1.0, end=0.0).table(6)
     [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     """
 
@@ -300,13 +300,13 @@ class Chained(Schedule):
 
 
 @dataclass(frozen=True)
-class Sequential(Schedule):
+class Joined(Schedule):
     """Several schedules one after another; each counts its steps from its own milestone.
 
     ``milestones`` are the steps at which the second, third, … schedule takes over.
 
-    >>> from calor_train import Cosine, LinearWarmup, Sequential
-    >>> warm = Sequential([LinearWarmup(2), Cosine(2)], milestones=[2])
+    >>> from calor_train import Cosine, LinearWarmup, Joined
+    >>> warm = Joined([LinearWarmup(2), Cosine(2)], milestones=[2])
     >>> [round(x, 3) for x in warm.table(6)]
     [0.5, 1.0, 1.0, 0.5, 0.0, 0.0]
     """

@@ -10,7 +10,8 @@ from calor import Tensor
 from calor.errors import ArgumentError, DTypeError, GradientError
 from calor.transforms.records import Leaf
 from calor.transforms.state import Stateful, named_leaves
-from calor_train.optimizers.group import ParameterGroup
+from calor_nn.module import Module
+from calor_train.optimizers.group import ParameterGroup, assign
 
 Parameters = Any
 """A module, an iterable of tensors, or an iterable of dictionaries (one for each group)."""
@@ -121,7 +122,10 @@ class Optimizer(Stateful):
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what ``state_dict()`` returned, for the same parameters in the same order."""
+        """Take over what ``state_dict()`` returned, for the same parameters in the same order.
+
+        Raises ArgumentError or ShapeError, and changes nothing, when it does not fit.
+        """
         groups = state_dict["param_groups"]
         state = {str(k): v for k, v in state_dict["state"].items()}
         counts = [len(g["params"]) for g in groups]
@@ -131,13 +135,16 @@ class Optimizer(Stateful):
                 f"the saved optimizer has groups of {counts} parameters, this one of {own}"
             )
         entries = [[state[str(i)] for i in g["params"]] for g in groups]
+        places = []
         for group, saved, held in zip(self.param_groups, groups, entries, strict=True):
             if set(saved) - {"params"} != set(group.hyperparameters()):
                 raise ArgumentError(
                     f"the saved hyper-parameters are {sorted(set(saved) - {'params'})}, "
                     f"{type(self).__name__} has {sorted(group.hyperparameters())}"
                 )
-            group.load_entries(held)
+            places += group.places(held)
+        for tensor, value in places:
+            assign(tensor, calor.asarray(value, dtype=tensor.dtype, device=tensor.device))
         for group, saved in zip(self.param_groups, groups, strict=True):
             for name in group.hyperparameters():
                 setattr(group, name, saved[name])
@@ -154,7 +161,9 @@ def named_parameters(given: Any) -> list[tuple[str, Tensor]]:
     """Return (name, tensor) of the trainable tensors of a module, a tree, or an iterable."""
     if isinstance(given, Tensor):
         return [("0", given)]
-    if isinstance(given, Stateful):
+    if isinstance(given, Module):
+        found = list(given.named_parameters())
+    elif isinstance(given, Stateful):
         leaves = [(path, leaf) for path, _, _, leaf in named_leaves(given)]
         found = [(n, x) for n, x in leaves if isinstance(x, Tensor) and x.requires_grad]
     else:

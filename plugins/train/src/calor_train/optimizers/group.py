@@ -177,9 +177,9 @@ class ParameterGroup(Stateful):
                 entry["master"] = master.detach()
             yield entry
 
-    def load_entries(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Take over the state of each parameter; checks all of it before it changes anything."""
-        places = []
+    def places(self, entries: Sequence[Mapping[str, Any]]) -> list[tuple[Tensor, Any]]:
+        """Return each state tensor beside its saved value; raises when they do not fit."""
+        places: list[tuple[Tensor, Any]] = []
         for index, entry in enumerate(entries):
             wanted = {slot: held[index] for slot, held in self.state.items()}
             if (master := self.masters[index]) is not None:
@@ -197,15 +197,13 @@ class ParameterGroup(Stateful):
                         f"{tuple(entry[slot].shape)}, expected {held.shape}"
                     )
                 places.append((held, entry[slot]))
-        for held, value in places:
-            new = calor.asarray(value, dtype=held.dtype, device=held.device)
-            assign(held, new.detach())
         if self.steps is not None:
             counts = np.asarray([int(entry["step"]) for entry in entries], np.int32)
-            assign(self.steps, calor.asarray(counts, device=self.steps.device))
+            places.append((self.steps, counts))
+        return places
 
 
 def assign(target: Tensor, value: Tensor) -> None:
     """Give a tensor another value of the same shape and dtype; its handle stays the same."""
     with calor.no_grad():
-        target._rebind(value)
+        target._rebind(value.detach())

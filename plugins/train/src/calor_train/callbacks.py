@@ -1,0 +1,243 @@
+"""Callbacks: what happens around the steps of a training run.
+
+A learner calls every callback at the times named by its methods, in the order of ``priority`` and
+then of the list, so a checkpoint sees what the others have decided.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from calor.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from calor_train.learner import Learner
+
+Direction = Literal["min", "max"]
+
+
+class Callback:
+    """Base of the callbacks; every method does nothing, override those that are needed.
+
+    All receive the learner: its ``epoch`` (epochs completed), ``steps`` (optimizer steps made),
+    ``history`` (a row of numbers for each epoch), ``model``, ``optimizer``, ``metrics``; its
+    ``stop(reason)`` ends the run after the present step.
+    """
+
+    priority: ClassVar[int] = 0
+
+    def on_fit_begin(self, learner: Learner) -> None:
+        """Called once before the first step, after a checkpoint was loaded when there is one."""
+
+    def on_epoch_begin(self, learner: Learner) -> None:
+        """Called before the first step of each epoch, and when an epoch is continued."""
+
+    def on_step_end(self, learner: Learner) -> None:
+        """Called after each optimizer step; may look at ``learner.last_loss``."""
+
+    def on_evaluate_begin(self, learner: Learner) -> None:
+        """Called before each pass over validation data, within ``fit`` and by ``evaluate``."""
+
+    def on_evaluate_step(self, learner: Learner) -> None:
+        """Called after each batch of validation data."""
+
+    def on_evaluate_end(self, learner: Learner) -> None:
+        """Called after each pass over validation data."""
+
+    def on_epoch_end(self, learner: Learner) -> None:
+        """Called when an epoch is complete and ``learner.history[-1]`` holds its numbers."""
+
+    def on_interrupt(self, learner: Learner) -> None:
+        """Called when Ctrl-C stops the run, between two steps; ``on_fit_end`` follows."""
+
+    def on_fit_end(self, learner: Learner) -> None:
+        """Called at the end of the run, also when it ends by an error."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint should hold of this callback; numbers, text and lists."""
+        return {}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what ``state_dict`` returned when the checkpoint was made."""
+
+
+class Monitor:
+    """Decides whether a number of the history is the best so far."""
+
+    def __init__(self, name: str, direction: Direction | None, min_delta: float = 0.0) -> None:
+        if direction not in (None, "min", "max"):
+            raise ArgumentError(f'direction is "min" or "max", not {direction!r}')
+        if not min_delta >= 0:
+            raise ArgumentError(f"min_delta is at least 0, not {min_delta!r}")
+        smaller = "loss" in name or "error" in name
+        self.name = name
+        self.direction: Direction = direction or ("min" if smaller else "max")
+        self.min_delta = min_delta
+        self.best: float | None = None
+
+    def improved(self, row: Mapping[str, Any]) -> bool:
+        """Take in a row; return whether it is better than the best by more than ``min_delta``."""
+        if self.name not in row:
+            known = ", ".join(row)
+            raise ArgumentError(f"the history has no {self.name!r} to monitor; it has {known}")
+        value = float(row[self.name])
+        if math.isnan(value):
+            return False
+        sign = 1.0 if self.direction == "max" else -1.0
+        if self.best is not None and not sign * (value - self.best) > self.min_delta:
+            return False
+        self.best = value
+        return True
+
+
+class EarlyStopping(Callback):
+    """Ends the run when a number of the history has not improved for ``patience`` epochs.
+
+    ``direction`` is "min" or "max"; by default a name with "loss" or "error" should fall, any other
+    rise. An improvement of at most ``min_delta`` counts as none.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "valid_loss",
+        patience: int = 5,
+        *,
+        min_delta: float = 0.0,
+        direction: Direction | None = None,
+    ) -> None:
+        if patience < 1:
+            raise ArgumentError(f"patience is at least 1, not {patience}")
+        self.monitor = Monitor(monitor, direction, min_delta)
+        self.patience = patience
+        self.waited = 0
+
+    def on_fit_begin(self, learner: Learner) -> None:
+        """Forget an earlier run, unless that one is continued."""
+        if learner.epoch == learner.steps == 0:
+            self.monitor.best, self.waited = None, 0
+
+    def on_epoch_end(self, learner: Learner) -> None:
+        """Compare the epoch with the best one."""
+        if self.monitor.improved(learner.history[-1]):
+            self.waited = 0
+            return
+        self.waited += 1
+        if self.waited >= self.patience:
+            best = "a number" if self.monitor.best is None else f"{self.monitor.best:.6g}"
+            learner.stop(f"{self.monitor.name} has not improved on {best} for {self.waited} epochs")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the best value and how long it has stood."""
+        return {"best": self.monitor.best, "waited": self.waited}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue waiting."""
+        self.monitor.best = state_dict["best"]
+        self.waited = int(state_dict["waited"])
+
+
+class Checkpoint(Callback):
+    """Saves checkpoints into a folder: ``last.ckpt`` always, ``best.ckpt`` when asked for.
+
+    ``last.ckpt`` is written after every ``every_epochs`` epochs, after every ``every_steps``
+    optimizer steps, at the end and on Ctrl-C; ``best.ckpt`` whenever ``monitor`` has its best value
+    so far. A file is replaced in one step, so a crash while saving leaves the one before whole.
+    ``learner.fit(..., resume=folder)`` continues from ``last.ckpt``.
+    """
+
+    priority = 100
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        every_epochs: int = 1,
+        every_steps: int | None = None,
+        monitor: str | None = None,
+        direction: Direction | None = None,
+    ) -> None:
+        if every_epochs < 1 or (every_steps is not None and every_steps < 1):
+            raise ArgumentError("every_epochs and every_steps are at least 1")
+        self.folder = Path(folder)
+        self.every_epochs = every_epochs
+        self.every_steps = every_steps
+        self.monitor = None if monitor is None else Monitor(monitor, direction)
+        self._saved_at: tuple[int, int] | None = None
+
+    @property
+    def last(self) -> Path:
+        """The file of the last checkpoint."""
+        return self.folder / "last.ckpt"
+
+    @property
+    def best(self) -> Path:
+        """The file of the best checkpoint."""
+        return self.folder / "best.ckpt"
+
+    def on_fit_begin(self, learner: Learner) -> None:
+        """Make the folder, so that a wrong path is found before the work and not after it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.monitor is not None and learner.epoch == learner.steps == 0:
+            self.monitor.best = None
+        self._saved_at = None
+
+    def _save_last(self, learner: Learner) -> None:
+        learner.save(self.last)
+        self._saved_at = (learner.epoch, learner.steps)
+
+    def on_step_end(self, learner: Learner) -> None:
+        """Save after every so many steps."""
+        if self.every_steps is not None and learner.steps % self.every_steps == 0:
+            self._save_last(learner)
+
+    def on_epoch_end(self, learner: Learner) -> None:
+        """Save after every so many epochs, and when the epoch is the best."""
+        if self.monitor is not None and self.monitor.improved(learner.history[-1]):
+            learner.save(self.best)
+        if learner.epoch % self.every_epochs == 0:
+            self._save_last(learner)
+
+    def on_interrupt(self, learner: Learner) -> None:
+        """Save what there is."""
+        self._save_last(learner)
+
+    def on_fit_end(self, learner: Learner) -> None:
+        """Save the end of a run that came to its end, unless that was done already."""
+        if learner.completed and self._saved_at != (learner.epoch, learner.steps):
+            self._save_last(learner)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the best value."""
+        return {"best": None if self.monitor is None else self.monitor.best}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from the best value."""
+        if self.monitor is not None:
+            self.monitor.best = state_dict["best"]
+
+
+class CSVLog(Callback):
+    """Writes the history as a table of comma-separated values, anew after each epoch."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def on_fit_begin(self, learner: Learner) -> None:
+        """Make the folder."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
+    def on_epoch_end(self, learner: Learner) -> None:
+        """Write the table."""
+        names = dict.fromkeys(name for row in learner.history for name in row)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(names), restval="")
+        writer.writeheader()
+        writer.writerows(learner.history)
+        part = self.path.with_name(f".{self.path.name}.part")
+        part.write_text(text.getvalue(), "utf-8", newline="")
+        part.replace(self.path)

@@ -1,0 +1,388 @@
+"""The learner: trains a model epoch by epoch, measures, saves, and continues where it stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import calor
+from calor import Tensor, tree
+from calor.errors import ArgumentError
+from calor_nn.module import Module
+from calor_train.callbacks import Callback
+from calor_train.checkpoints import load_checkpoint, save_checkpoint
+from calor_train.data import DataLoader
+from calor_train.display import Display, Mode
+from calor_train.interruption import Interruption
+from calor_train.metrics import Loss, Metric, batch_length
+from calor_train.optimizers import Optimizer
+from calor_train.scheduler import Scheduler
+from calor_train.snapshot import random_state
+from calor_train.steps import Forward, GradientSum, Steps, default_forward
+from calor_train.watch import LossWatch
+
+Row = dict[str, Any]
+_END: Any = object()
+
+
+class Learner:
+    """Trains a model: batches in, weights and a history of numbers out.
+
+    Parameters
+    ----------
+    model: a module; its parameters may be on any one device.
+    optimizer: made with the parameters of the model.
+    loss: ``f(outputs, targets)``, a mean over the batch.
+    metrics: measured besides the loss, over training and validation data.
+    schedule: a :class:`Scheduler`, stepped after each optimizer step, or after each epoch with
+        ``schedule_every="epoch"``.
+    accumulate: batches whose gradients make one optimizer step; exact also for uneven batches.
+    clip_norm, clip_value: gradient clipping by global norm and by value, before each step.
+    callbacks: see :class:`Callback`.
+    jit: compile the steps; False runs them operation by operation, for debugging.
+    display: "auto" (a live screen in a terminal, lines elsewhere), "live", "lines" or "quiet".
+    forward: ``f(model, batch) -> (outputs, targets)`` for batches that are not (inputs, targets).
+
+    After ``fit``: ``history`` has one row of numbers per epoch; ``stop_reason`` says why the run
+    ended early, "interrupted" after Ctrl-C, and is None when it came to its end.
+
+    >>> import calor
+    >>> from calor_nn import Linear
+    >>> from calor_train import SGD, ArrayDataset, DataLoader, Learner
+    >>> model = Linear(1, 1)
+    >>> data = ArrayDataset(calor.asarray([[1.0], [2.0]]), calor.asarray([[2.0], [4.0]]))
+    >>> learner = Learner(model, SGD(model, lr=0.1), calor.mse_loss, display="quiet")
+    >>> history = learner.fit(DataLoader(data, 2), epochs=200)
+    >>> history[-1]["loss"] < 1e-4
+    True
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        optimizer: Optimizer,
+        loss: Any,
+        *,
+        metrics: Sequence[Metric] = (),
+        schedule: Scheduler | None = None,
+        schedule_every: Literal["step", "epoch"] = "step",
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        callbacks: Sequence[Callback] = (),
+        jit: bool = True,
+        display: Mode = "auto",
+        forward: Forward = default_forward,
+    ) -> None:
+        if accumulate < 1:
+            raise ArgumentError(f"accumulate is at least 1, not {accumulate}")
+        if schedule_every not in ("step", "epoch"):
+            raise ArgumentError(f'schedule_every is "step" or "epoch", not {schedule_every!r}')
+        names = [metric.name for metric in metrics]
+        if len({"loss", *names}) != len(names) + 1:
+            raise ArgumentError(f'metrics need different names, and not "loss": {names}')
+        self.model = model
+        self.optimizer = optimizer
+        self.loss = loss
+        self.schedule = schedule
+        self.schedule_every = schedule_every
+        self.accumulate = accumulate
+        self.jit = jit
+        self.device = optimizer.params[0].device
+        self.display = Display(display)
+        self.callbacks = sorted([self.display, *callbacks], key=lambda c: c.priority)
+        with calor.device(self.device):
+            self.metrics: list[Metric] = [Loss(), *(_copy(m) for m in metrics)]
+            self.valid_metrics: list[Metric] = [_copy(m) for m in self.metrics]
+        for metric in (*self.metrics, *self.valid_metrics):
+            metric.to(self.device)
+        self.steps_of = Steps(forward, jit=jit, clip_norm=clip_norm, clip_value=clip_value)
+        self.sums = GradientSum(optimizer.params) if accumulate > 1 else None
+        self.watch = LossWatch(optimizer, every_step=not jit)
+        # Progress; all of it is in a checkpoint.
+        self.epoch = 0
+        self.steps = 0
+        self.batch = 0
+        self.phase: Literal["train", "evaluate"] = "train"
+        self.history: list[Row] = []
+        # The present run.
+        self.epochs = 0
+        self.completed = False
+        self.stop_reason: str | None = None
+        self.samples = 0
+        self.validates = False
+        self.train_batches: int | None = None
+        self.valid_batches: int | None = None
+        self.evaluated_batches = 0
+        self.loaders: dict[str, DataLoader] = {}
+        self.before_evaluation: dict[str, Any] | None = None
+        self._epoch_started = self._train_seconds = 0.0
+        self._epoch_samples = 0
+
+    # Training.
+
+    def fit(
+        self,
+        train: Iterable[Any],
+        valid: Iterable[Any] | None = None,
+        *,
+        epochs: int,
+        resume: str | Path | None = None,
+    ) -> list[Row]:
+        """Train for ``epochs`` epochs and return the history, one row per epoch.
+
+        ``train`` and ``valid`` are loaders, or anything that gives batches each time it is
+        iterated. ``resume`` is a checkpoint, or the folder of a :class:`Checkpoint`: the run that
+        made it is continued until ``epochs`` epochs are done in all, with the same numbers as if
+        it had never stopped. Without it the epochs are counted from 0, and weights and optimizer
+        go on as they are.
+
+        Ctrl-C stops after the present step, a second one at once. Raises NonFiniteLossError when
+        the loss becomes NaN or infinite, CheckpointError when a checkpoint does not fit.
+        """
+        with calor.device(self.device), Interruption() as interruption:
+            self._prepare(train, valid, epochs)
+            if resume is not None:
+                path = Path(resume)
+                self.load(path / "last.ckpt" if path.is_dir() else path)
+            try:
+                self._call("on_fit_begin")
+                while self.epoch < epochs and self.stop_reason is None:
+                    self._run_epoch(train, valid, interruption)
+                self.completed = self.stop_reason != "interrupted"
+            finally:
+                self._call("on_fit_end")
+        return self.history
+
+    def stop(self, reason: str) -> None:
+        """End the run after the present step; callbacks call this."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+
+    @property
+    def last_loss(self) -> float:
+        """The loss of the last batch trained on, NaN before the first."""
+        return self.watch.last
+
+    def _prepare(self, train: Any, valid: Any, epochs: int) -> None:
+        if epochs < 0:
+            raise ArgumentError(f"epochs is at least 0, not {epochs}")
+        self.epoch = self.steps = self.batch = self.samples = 0
+        self.phase = "train"
+        self.history = []
+        self.epochs = epochs
+        self.completed = False
+        self.stop_reason = None
+        self.before_evaluation = None
+        self.validates = valid is not None
+        self.train_batches = _length(train)
+        self.valid_batches = None if valid is None else _length(valid)
+        loaders = {"train": train, "valid": valid}
+        self.loaders = {k: v for k, v in loaders.items() if isinstance(v, DataLoader)}
+
+    def _run_epoch(self, train: Any, valid: Any, interruption: Interruption) -> None:
+        self._epoch_started = time.perf_counter()
+        self._epoch_samples = 0
+        if self.phase == "train":
+            if self.batch == 0:
+                for metric in self.metrics:
+                    metric.reset()
+            self.model.train()
+            self._call("on_epoch_begin")
+            if not self._train(train, interruption):
+                return self._interrupted(interruption)
+            self.watch.look()
+            self._train_seconds = time.perf_counter() - self._epoch_started
+            self.phase = "evaluate"
+        row = self._row(self.metrics, "")
+        if valid is not None:
+            self.before_evaluation = self._outside_state()
+            if interruption.requested or not self._evaluate(valid, interruption):
+                return self._interrupted(interruption)
+            row |= self._row(self.valid_metrics, "valid_")
+            self.before_evaluation = None
+        self._finish_epoch(row)
+        if interruption.requested:
+            self._interrupted(interruption)
+        return None
+
+    def _train(self, loader: Any, interruption: Interruption) -> bool:
+        """Run the rest of an epoch's batches; return whether it came to its end."""
+        batches = iter(loader)
+        if not isinstance(loader, DataLoader):
+            for _ in range(self.batch):
+                next(batches, None)
+        collected: list[bool] | None = None
+        count = 0
+        while True:
+            if collected is None and (interruption.requested or self.stop_reason is not None):
+                return False
+            batch = next(batches, _END)
+            if batch is _END:
+                break
+            self.batch += 1
+            length = batch_length(batch)
+            self.samples += length
+            self._epoch_samples += length
+            if self.sums is None:
+                arguments = (self.model, self.optimizer, self.metrics, self.loss, batch)
+                self.watch.add(self.epoch + 1, self.batch, self.steps_of.train(*arguments))
+                self._step_made()
+                continue
+            collected = self._collect(batch, collected)
+            count += 1
+            if count == self.accumulate:
+                self._change(collected)
+                collected, count = None, 0
+        if collected is not None:
+            self._change(collected)
+        return True
+
+    def _collect(self, batch: Any, before: list[bool] | None) -> list[bool]:
+        loss, present = self.steps_of.collect(
+            self.model, self.optimizer, self.sums, self.metrics, self.loss, batch
+        )
+        self.watch.add(self.epoch + 1, self.batch, loss)
+        if before is None:
+            return list(present)
+        return [a or b for a, b in zip(before, present, strict=True)]
+
+    def _change(self, present: list[bool]) -> None:
+        self.steps_of.change(self.optimizer, self.sums, present=tuple(present))
+        self._step_made()
+
+    def _step_made(self) -> None:
+        self.steps += 1
+        if self.schedule is not None and self.schedule_every == "step":
+            self.schedule.step()
+        self._call("on_step_end")
+
+    def _finish_epoch(self, row: Row) -> None:
+        seconds = time.perf_counter() - self._epoch_started
+        rate = self.optimizer.lr
+        row = {"epoch": self.epoch + 1, **row, "lr": float(rate), "seconds": seconds}
+        row["samples_per_second"] = self._epoch_samples / max(self._train_seconds, 1e-9)
+        if self.schedule is not None and self.schedule_every == "epoch":
+            self.schedule.step()
+        self.history.append(row)
+        self.epoch += 1
+        self.batch = 0
+        self.phase = "train"
+        self._call("on_epoch_end")
+
+    def _interrupted(self, interruption: Interruption) -> None:
+        if interruption.requested:
+            self.stop_reason = "interrupted"
+            self.watch.look()
+            self._call("on_interrupt")
+
+    # Evaluation.
+
+    def evaluate(self, loader: Iterable[Any]) -> dict[str, Any]:
+        """Return the loss and all metrics over a loader, arrays included, by name."""
+        with calor.device(self.device), Interruption() as interruption:
+            if not self._evaluate(loader, interruption):
+                raise KeyboardInterrupt
+        return {metric.name: metric.compute() for metric in self.valid_metrics}
+
+    def predict(self, loader: Iterable[Any]) -> Tensor:
+        """Return the outputs for all batches, joined along the first axis.
+
+        Batches are as in training; one that is a tensor, or a tuple of one, is inputs alone.
+        """
+        with calor.device(self.device), _Evaluating(self.model):
+            parts = [self.steps_of.predict(self.model, batch) for batch in loader]
+        if not parts:
+            raise ArgumentError("predict: the loader gave no batches")
+        return calor.concat(parts, axis=0)
+
+    def _evaluate(self, loader: Any, interruption: Interruption) -> bool:
+        for metric in self.valid_metrics:
+            metric.reset()
+        self.evaluated_batches = 0
+        self.valid_batches = _length(loader)
+        with _Evaluating(self.model):
+            self._call("on_evaluate_begin")
+            for batch in loader:
+                self.steps_of.evaluate(self.model, self.valid_metrics, self.loss, batch)
+                if not self.jit:
+                    # What is pending is computed batch by batch, so that it does not pile up.
+                    calor.eval([metric.state for metric in self.valid_metrics])
+                self.evaluated_batches += 1
+                self._call("on_evaluate_step")
+                if interruption.requested:
+                    return False
+            self._call("on_evaluate_end")
+        return True
+
+    def _row(self, metrics: Sequence[Metric], prefix: str) -> Row:
+        values = {prefix + metric.name: metric.compute() for metric in metrics}
+        return {name: value for name, value in values.items() if isinstance(value, float)}
+
+    # Checkpoints.
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint: weights, optimizer, schedule, position in the data, random state,
+        metrics and history. The file is written whole or not at all.
+        """
+        self.watch.look()
+        save_checkpoint(self, Path(path))
+
+    def load(self, path: str | Path) -> None:
+        """Take over everything from a checkpoint; ``fit(resume=path)`` does this and goes on.
+
+        Raises CheckpointError, and changes nothing, when it does not fit.
+        """
+        with calor.device(self.device):
+            load_checkpoint(self, Path(path))
+
+    def outside_state(self) -> dict[str, Any]:
+        """Return the state of the loaders and of the global random numbers.
+
+        During an evaluation it is the state before it, since an evaluation that was interrupted is
+        done again.
+        """
+        if self.before_evaluation is not None:
+            return self.before_evaluation
+        return self._outside_state()
+
+    def _outside_state(self) -> dict[str, Any]:
+        loaders = {name: loader.state_dict() for name, loader in self.loaders.items()}
+        return {"random": random_state(), "loaders": loaders}
+
+    def _call(self, name: str) -> None:
+        for callback in self.callbacks:
+            getattr(callback, name)(self)
+
+
+class _Evaluating:
+    """Context in which a model evaluates: no dropout, no gradients."""
+
+    def __init__(self, model: Module) -> None:
+        self.model = model
+        self.grads = calor.no_grad()
+
+    def __enter__(self) -> None:
+        self.before = self.model.training
+        self.model.eval()
+        self.grads.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self.grads.__exit__(*error)
+        self.model.train(self.before)
+
+
+def _copy(metric: Metric) -> Metric:
+    """Return a metric like another, with tensors of its own."""
+    copied: Metric = tree.map(lambda x: calor.zeros_like(x), metric)
+    return copied
+
+
+def _length(loader: Any) -> int | None:
+    """Return how many batches a loader gives, None when it cannot say."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
