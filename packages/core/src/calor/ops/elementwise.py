@@ -292,7 +292,7 @@ log10: Op = op(
 log1p: Op = op(
     "log1p",
     rules.floats,
-    np.log1p,
+    exponential.log1p,
     lambda g, y, x: [g / conjugate(x + 1)],
     saves="0",
     promotion="float",

@@ -1,0 +1,58 @@
+"""Where the rows run, and how a row is computed there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.dtypes import DType
+from calor.graph.trace import Handle
+
+from .comparison import check, expected
+from .language import Array, Case
+
+DEVICE = os.environ.get("CALOR_ROWS_DEVICE", "numpy")
+
+
+def put(arrays: Sequence[Array]) -> list[Any]:
+    """Return the arrays as tensors on the device."""
+    return [calor.asarray(a, device=DEVICE) for a in arrays]
+
+
+def outputs(made: Any) -> list[Any]:
+    """Return the tensors of a result."""
+    return [t for t in calor.tree.leaves(made) if isinstance(t, Handle)]
+
+
+def numpy_of(made: Any) -> list[Array]:
+    """Return the arrays of a result."""
+    return [t.numpy() for t in outputs(made)]
+
+
+def judge(c: Case, dtype: DType, arrays: list[Array], got: Sequence[Array]) -> None:
+    """Compare results with the oracle's within the row's tolerance."""
+    want = expected(c, arrays, dtype)
+    assert len(got) == len(want), f"{c.label}: {len(got)} outputs, the oracle has {len(want)}"
+    scale = _scale(c, arrays, dtype)
+    for a, b in zip(got, want, strict=True):
+        kind = calor.dtypes.as_dtype(a.dtype)
+        sized = scale if scale is None or np.ndim(scale) == 0 or np.shape(scale) == a.shape else None
+        check(a, b, kind, c.tol, sized, what=f"{c.label} {dtype.name}")
+
+
+def _scale(c: Case, arrays: list[Array], dtype: DType) -> Any:
+    from .comparison import widen
+
+    if c.tol.scale is None:
+        return None
+    given = [widen(a) for a in arrays]
+    with np.errstate(all="ignore"):
+        if c.tol.scale == "terms":
+            sizes = [np.abs(x) if x.dtype.kind not in "bO" else x for x in given]
+            return np.abs(c.oracle(*sizes, **c.attributes_for(dtype)))
+        assert callable(c.tol.scale)
+        return c.tol.scale(*given, **c.attributes_for(dtype))

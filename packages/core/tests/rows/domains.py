@@ -1,0 +1,177 @@
+"""Domains: where operands come from. Each takes the shape, and draws for any dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from calor.dtypes import DType, bool_, int64
+
+from .language import Array, Domain
+
+Shape = tuple[int, ...]
+
+
+def _converted(values: Any, dtype: DType) -> Array:
+    """Return floating or complex numbers in a dtype; rounded to whole numbers for integers."""
+    array = np.asarray(values)
+    if dtype.is_integer:
+        array = np.rint(array.real)
+        if dtype.kind == "uint":
+            array = np.abs(array)
+        return array.astype(dtype.numpy)
+    if not dtype.is_complex:
+        array = array.real
+    return array.astype(dtype.numpy)
+
+
+def _real(name: str, sample: Callable[[np.random.Generator, Shape], Any]) -> Any:
+    """Make a domain from a sampler of real numbers; complex numbers have two such parts."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        if dtype is bool_:
+            return rng.random(shape) < 0.5
+        values = sample(rng, shape)
+        if dtype.is_complex:
+            values = values + 1j * sample(rng, shape)
+        return _converted(values, dtype)
+
+    return lambda *shape: Domain(name, shape, draw)
+
+
+# Numbers around 0, about 3 in size, of either sign.
+normal = _real("normal", lambda rng, shape: rng.normal(0.0, 2.0, shape))
+# Numbers in [0.25, 4].
+positive = _real("positive", lambda rng, shape: rng.uniform(0.25, 4.0, shape))
+# Numbers inside (-1, 1), a little away from both ends.
+unit = _real("unit", lambda rng, shape: rng.uniform(-0.9, 0.9, shape) * 0.7)
+
+
+def between(low: float, high: float, *shape: int) -> Domain:
+    """Numbers of [low, high]; both parts of complex ones."""
+    made: Domain = _real(f"between({low}, {high})", lambda r, s: r.uniform(low, high, s))(*shape)
+    return made
+
+
+def away_from(point: float, *shape: int) -> Domain:
+    """Numbers between 0.3 and 3 away from a point, in any direction."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        if dtype is bool_:
+            return rng.random(shape) < 0.5
+        least = 1.0 if dtype.is_integer else 0.3
+        size = rng.uniform(least, 3.0, shape)
+        turn: Any = np.where(rng.random(shape) < 0.5, -1.0, 1.0)
+        if dtype.is_complex:
+            turn = np.exp(1j * rng.uniform(-3.0, 3.0, shape))
+        return _converted(point + size * turn, dtype)
+
+    return Domain(f"away_from({point})", shape, draw)
+
+
+def whole(low: int, high: int, *shape: int) -> Domain:
+    """Whole numbers of [low, high), of any dtype; unsigned ones from 0."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        start = max(low, 0) if dtype.kind in ("uint", "bool") else low
+        return rng.integers(start, high, shape).astype(dtype.numpy)
+
+    return Domain(f"whole({low}, {high})", shape, draw)
+
+
+def indices(below: int, *shape: int, low: int = 0) -> Domain:
+    """Indices of [low, below), int64."""
+    return Domain(f"indices({below})", shape, whole(low, below).draw, int64)
+
+
+def chosen(values: Any, dtype: DType | None = None) -> Domain:
+    """These numbers."""
+    array = np.asarray(values)
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        return array.astype(dtype.numpy)
+
+    return Domain("chosen", array.shape, draw, dtype)
+
+
+def truth(*shape: int) -> Domain:
+    """Truth values, bool."""
+    return Domain("truth", shape, lambda rng, dtype, shape: rng.random(shape) < 0.5, bool_)
+
+
+def well_separated(*shape: int) -> Domain:
+    """Distinct numbers in random order, 0.5 apart (1 apart for integers), around 0."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        if dtype is bool_:
+            return rng.random(shape) < 0.5
+        count = int(np.prod(shape))
+        values = rng.permutation(count) * (1.0 if dtype.is_integer else 0.5)
+        values = values - (0 if dtype.kind == "uint" else count // 4)
+        if dtype.is_complex:
+            values = values + 1j * rng.permutation(count) * 0.5
+        return _converted(values.reshape(shape), dtype)
+
+    return Domain("well_separated", shape, draw)
+
+
+def repeated(*shape: int) -> Domain:
+    """A few whole numbers, each of which comes several times."""
+    return Domain("repeated", shape, whole(-1, 3).draw)
+
+
+def any_bits(*shape: int) -> Domain:
+    """Any bit pattern: every number, infinity and NaN that the dtype has."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        if dtype is bool_:
+            return rng.random(shape) < 0.5
+        count = int(np.prod(shape)) * dtype.itemsize
+        return np.frombuffer(rng.bytes(count), dtype.numpy).reshape(shape).copy()
+
+    return Domain("any_bits", shape, draw)
+
+
+def extremes(*shape: int) -> Domain:
+    """The special numbers of the dtype among ordinary ones: see :func:`special`."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        return rng.choice(special(dtype), shape)
+
+    return Domain("extremes", shape, draw)
+
+
+def special(dtype: DType) -> Array:
+    """Return NaN, infinities, zeros, denormals, the largest, those next to 1; integer extremes."""
+    if dtype is bool_:
+        return np.array([False, True])
+    if dtype.is_integer:
+        limits = np.iinfo(dtype.numpy)
+        numbers = {limits.min, limits.min + 1, limits.max - 1, limits.max, 0, 1, 2, 3, 7}
+        if limits.min:
+            numbers |= {-1, -2, -7}
+        return np.array(sorted(numbers), dtype.numpy)
+    if dtype.is_complex:
+        parts = [0.0, 1.0, -1.5, 1e-3, 1e3]
+        return np.array([complex(a, b) for a in parts for b in parts], dtype.numpy)
+    limits = ml_dtypes.finfo(dtype.numpy)
+    tiny, least, most = limits.tiny, limits.smallest_subnormal, limits.max
+    one = np.ones((), dtype.numpy)
+    sizes = [0.0, least, tiny, 0.5, 1.0, float(one + limits.eps), 1.5, 2.5, 7.0, most, np.inf]
+    signed = [*sizes, *(-float(s) for s in sizes), np.nan]
+    return np.array([float(s) for s in signed]).astype(dtype.numpy)
+
+
+def grid(dtype: DType, count: int) -> list[Array]:
+    """Return the special numbers in every combination of ``count`` operands, one axis each.
+
+    One operand of a 16-bit type has all its 65,536 bit patterns.
+    """
+    if count == 1 and dtype.itemsize == 2:
+        return [np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)]
+    values = special(dtype)
+    made = np.meshgrid(*[np.arange(values.size)] * count, indexing="ij")
+    return [values[places.reshape(-1)] for places in made]

@@ -1,0 +1,100 @@
+"""The meaning of conversions on exact numbers: one number at a time, in Python's arithmetic."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from calor.dtypes import DType, as_dtype
+
+from .language import Array
+
+
+def cast(x: Array, *, dtype: DType) -> Array:
+    """Convert each element by itself."""
+    source = as_dtype(x.dtype)
+    values = x.astype(np.float64) if source.kind in ("float", "storage") else x
+    made = np.empty(x.shape, dtype.numpy)
+    for at in np.ndindex(*x.shape):
+        made[at] = _one(values[at].item(), dtype)
+    return made
+
+
+def _one(v: Any, dtype: DType) -> Any:
+    if dtype.kind == "bool":
+        return v != 0
+    if dtype.is_complex:
+        parts = (v.real, v.imag) if isinstance(v, complex) else (v, 0.0)
+        kind = as_dtype("float32" if dtype.itemsize == 8 else "float64")
+        return complex(*(float(nearest(p, kind)) for p in parts))
+    if isinstance(v, complex):
+        v = v.real
+    if dtype.is_integer:
+        return _whole(v, dtype)
+    return nearest(v, dtype)
+
+
+def _whole(v: Any, dtype: DType) -> int:
+    limits = np.iinfo(dtype.numpy)
+    low, high = int(limits.min), int(limits.max)
+    if isinstance(v, float):
+        if math.isnan(v):
+            return 0
+        if math.isinf(v):
+            return high if v > 0 else low
+        return min(max(math.trunc(v), low), high)
+    return (int(v) - low) % (high - low + 1) + low
+
+
+def nearest(v: Any, dtype: DType) -> Any:
+    """Return the number of a floating dtype nearest to v, of two the one with an even last bit."""
+    kind = dtype.numpy
+    if isinstance(v, float) and not math.isfinite(v):
+        return np.array(v).astype(kind)[()]
+    target, most = Fraction(v), Fraction(float(ml_dtypes.finfo(kind).max))
+    before = Fraction(float(ml_dtypes.finfo(kind).max)) - Fraction(float(_below_max(kind)))
+    sign = -1 if math.copysign(1, v) < 0 else 1
+    if abs(target) >= most + before / 2:
+        # The half unit above the largest number rounds to the even neighbour, which is beyond.
+        beyond = _odd_max(kind) or abs(target) > most + before / 2
+        return np.array(sign * (math.inf if beyond else float(most))).astype(kind)[()]
+    bits = np.dtype(f"u{kind.itemsize}")
+    start = np.array(min(abs(float(target)), float(most))).astype(kind).view(bits).item()
+    best = None
+    for pattern in (start - 1, start, start + 1):
+        if pattern < 0:
+            continue
+        number = float(np.array(pattern, bits).view(kind))
+        if not math.isfinite(number):
+            continue
+        distance = (abs(Fraction(number) - abs(target)), pattern & 1, pattern)
+        best = distance if best is None or distance < best else best
+    assert best is not None
+    flag = 1 << (8 * kind.itemsize - 1) if sign < 0 else 0
+    return np.array(best[2] | flag, bits).view(kind)[()]
+
+
+def _below_max(kind: np.dtype[Any]) -> Any:
+    bits = np.dtype(f"u{kind.itemsize}")
+    top = np.array(ml_dtypes.finfo(kind).max, kind).view(bits).item()
+    return np.array(top - 1, bits).view(kind)
+
+
+def _odd_max(kind: np.dtype[Any]) -> bool:
+    bits = np.dtype(f"u{kind.itemsize}")
+    return bool(np.array(ml_dtypes.finfo(kind).max, kind).view(bits).item() & 1)
+
+
+def bitcast(x: Array, *, dtype: DType) -> Array:
+    """Read the bytes of the array, in order, as another dtype."""
+    size, wanted = x.dtype.itemsize, dtype.itemsize
+    shape = x.shape
+    if size > wanted:
+        shape = (*x.shape, size // wanted)
+    elif size < wanted:
+        shape = x.shape[:-1]
+    return np.frombuffer(x.tobytes(), dtype.numpy).reshape(shape)

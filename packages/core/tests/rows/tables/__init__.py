@@ -1,0 +1,40 @@
+"""Every row, from the tables by family."""
+
+from __future__ import annotations
+
+from ..language import Case
+from . import (
+    casts,
+    composites,
+    contraction,
+    control,
+    convolution,
+    elementwise,
+    functions,
+    indexing,
+    movement,
+    reductions,
+    scans,
+    sorting,
+    sources,
+    spectral,
+    windows,
+)
+
+CASES: list[Case] = [
+    *elementwise.CASES,
+    *casts.CASES,
+    *movement.CASES,
+    *reductions.CASES,
+    *scans.CASES,
+    *indexing.CASES,
+    *sorting.CASES,
+    *contraction.CASES,
+    *convolution.CASES,
+    *windows.CASES,
+    *spectral.CASES,
+    *sources.CASES,
+    *composites.CASES,
+    *control.CASES,
+    *functions.CASES,
+]

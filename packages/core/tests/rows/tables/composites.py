@@ -1,0 +1,96 @@
+"""Rows of the kept composites: what each means, whole or decomposed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..domains import away_from, between, normal
+from ..language import REAL_FLOATS, REALS, Array, Case, case, ulp
+from ..oracles import erf
+
+X = normal(3, 4)
+AWAY = away_from(0, 3, 4)
+NEAR = ulp(8)
+
+
+def _relu(x: Array) -> Array:
+    return np.where(x > 0, x, 0)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _gelu(x: Array) -> Array:
+    return np.asarray(x * (1 + erf(x * np.sqrt(x.dtype.type(0.5)))) / 2)
+
+
+def _gelu_tanh(x: Array) -> Array:
+    scale = np.sqrt(2 / np.arctan(x.dtype.type(1)) / 4)
+    return np.asarray(x * (1 + np.tanh(scale * (x + x.dtype.type(0.044715) * x**3))) / 2)
+
+
+def _softmax(x: Array, *, axis: int) -> Array:
+    powers = np.exp(x - np.max(x, axis, keepdims=True))
+    return np.asarray(powers / np.sum(powers, axis, keepdims=True))
+
+
+def _log_softmax(x: Array, *, axis: int) -> Array:
+    shifted = x - np.max(x, axis, keepdims=True)
+    return np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True)))
+
+
+def _standardize(x: Array, *, axes: Any, eps: float) -> tuple[Array, Array, Array]:
+    mean = np.mean(x, axes, keepdims=True)
+    variance = np.mean((x - mean) ** 2, axes, keepdims=True)
+    y = (x - mean) / np.sqrt(variance + eps)
+    return y, np.squeeze(mean, axes), np.squeeze(variance, axes)
+
+
+def _rms_norm(x: Array, *, axes: Any, eps: float) -> tuple[Array, Array]:
+    square = np.mean(x * x, axes, keepdims=True)
+    return x / np.sqrt(square + eps), np.squeeze(square, axes)
+
+
+def _cross_entropy(x: Array, t: Array) -> Array:
+    low = np.maximum(np.log(x), -100)
+    high = np.maximum(np.log(1 - x), -100)
+    return np.asarray(-(t * low + (1 - t) * high))
+
+
+def _size(x: Array, **_: Any) -> Any:
+    return np.max(np.abs(x)) + 1
+
+
+CASES: list[Case] = [
+    case("relu", AWAY, oracle=_relu, dtypes=REALS),
+    case("sigmoid", X, oracle=_sigmoid, dtypes=REAL_FLOATS, tol=NEAR),
+    case("silu", X, oracle=lambda x: x * _sigmoid(x), dtypes=REAL_FLOATS, tol=NEAR),
+    case("gelu", X, oracle=_gelu, dtypes=REAL_FLOATS, tol=ulp(8, scale=lambda x: np.abs(x))),
+    case("gelu_tanh", X, oracle=_gelu_tanh, dtypes=REAL_FLOATS,
+         tol=ulp(8, scale=lambda x: np.abs(x))),
+    *(
+        case(op, normal(*shape), axis=axis, oracle=oracle, dtypes=REAL_FLOATS, tol=tol,
+             name=f"{list(shape)}-{axis}")
+        for op, oracle, tol in [
+            ("softmax", _softmax, ulp(16)),
+            ("log_softmax", _log_softmax, ulp(8, scale=_size)),
+        ]
+        for shape, axis in [((3, 4), 1), ((3, 4), 0), ((2, 3, 2), 1), ((1,), 0)]
+    ),
+    *(
+        case(op, normal(*shape), axes=axes, eps=eps, oracle=oracle, dtypes=REAL_FLOATS,
+             tol=ulp(64, scale=lambda *_, **__: 4.0), name=f"{list(shape)}-{list(axes)}-{eps}")
+        for op, oracle in [("standardize", _standardize), ("rms_norm", _rms_norm)]
+        for shape, axes, eps in [
+            ((3, 4), (1,), 1e-5),
+            ((3, 4), (0, 1), 0.1),
+            ((2, 3, 4), (0, 2), 0.0),
+            ((2, 3, 2, 2), (2, 3), 1e-3),
+        ]
+    ),
+    case("binary_cross_entropy", between(0.1, 0.9, 3, 4), between(0.0, 1.0, 3, 4),
+         oracle=_cross_entropy, dtypes=REAL_FLOATS, tol=NEAR),
+]  # fmt: skip

@@ -1,0 +1,95 @@
+"""Rows of control flow: functions of tensors whose bodies are part of the row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.dtypes import bool_, float32, float64, int32, int64
+
+from ..domains import chosen, normal, unit
+from ..language import FLOATS, NUMBERS, REAL_FLOATS, Array, Case, case, ulp
+
+LOOPED = ulp(32)
+
+
+def cond(predicate: Any, x: Any, y: Any) -> Any:
+    """One of two branches, each of which captures y."""
+    return calor.cond(predicate, lambda x: x * y, lambda x: x + y * y, x)
+
+
+def _cond(predicate: Array, x: Array, y: Array) -> Array:
+    return np.asarray(x * y if predicate else x + y * y)
+
+
+def while_loop(x: Any, limit: Any) -> Any:
+    """Doubling below a captured limit; two carries."""
+    return calor.while_loop(
+        lambda state: calor.all(calor.abs(state[0]) < limit),
+        lambda state: (state[0] * 2, state[1] + 1),
+        (x, calor.asarray(0)),
+    )
+
+
+def _while_loop(x: Array, limit: Array) -> tuple[Array, Array]:
+    steps = 0
+    while np.all(np.abs(x) < limit):
+        x, steps = x * 2, steps + 1
+    return x, np.asarray(steps)
+
+
+def scan(carry: Any, xs: Any, w: Any, *, reverse: bool) -> Any:
+    """A recurrence with a captured weight; the last carry and every output."""
+    return calor.scan(
+        lambda c, x: ((made := c * w + x * c), made * x), carry, xs, reverse=reverse
+    )  # fmt: skip
+
+
+def _scan(carry: Array, xs: Array, w: Array, *, reverse: bool) -> tuple[Array, Array]:
+    outputs: list[Any] = [None] * len(xs)
+    for i in reversed(range(len(xs))) if reverse else range(len(xs)):
+        carry = carry * w + xs[i] * carry
+        outputs[i] = carry * xs[i]
+    return np.asarray(carry), np.array(outputs, xs.dtype).reshape(xs.shape)
+
+
+def fori_loop(x: Any, w: Any) -> Any:
+    """Fixed bounds; the counter takes part."""
+    return calor.fori_loop(1, 4, lambda i, c: c * w + calor.astype(i, c.dtype) * x, x)
+
+
+def _fori_loop(x: Array, w: Array) -> Array:
+    made = x
+    for i in range(1, 4):
+        made = made * w + i * x
+    return np.asarray(made)
+
+
+CASES: list[Case] = [
+    *(
+        case(cond, chosen(np.array(truth), bool_), normal(3), normal(3), oracle=_cond,
+             dtypes=NUMBERS, tol=ulp(2, scale=lambda p, x, y: np.abs(x) + np.abs(y) ** 2),
+             name=str(truth).lower())
+        for truth in (True, False)
+    ),
+    case(while_loop, unit(3), chosen(np.array(10.0), float64), oracle=_while_loop,
+         dtypes=REAL_FLOATS[-1:], name="float64"),
+    case(while_loop, unit(3), chosen(np.array(10.0), float32), oracle=_while_loop,
+         dtypes=(float32,), name="float32"),
+    *(
+        case(while_loop, chosen(np.array([1, -3, 2]), t), chosen(np.array(50), t),
+             oracle=_while_loop, dtypes=(t,), name=t.name)
+        for t in (int32, int64)
+    ),
+    *(
+        case(scan, unit(2), unit(n, 2), normal(2), reverse=reverse, oracle=_scan, dtypes=FLOATS[2:],
+             tol=ulp(32, scale=lambda c, xs, w, **_: np.max(np.abs(w) + 1.5) ** 4),
+             name=f"{n}{'-reverse' * reverse}")
+        for n in (4, 1, 0)
+        for reverse in (False, True)
+    ),
+    case(fori_loop, normal(3), unit(3), oracle=_fori_loop, dtypes=FLOATS[2:],
+         tol=ulp(32, scale=lambda x, w: np.abs(x) * 12)),
+]  # fmt: skip

@@ -1,0 +1,60 @@
+"""Rows of sorting."""
+
+from __future__ import annotations
+
+from functools import cmp_to_key
+from typing import Any
+
+import numpy as np
+
+from ..domains import any_bits, chosen, repeated, well_separated
+from ..language import ARITHMETIC, COMPLEX, INTEGERS, REAL_FLOATS, Array, Case, case
+
+
+def _sort(x: Array, *, axis: int, descending: bool) -> tuple[Array, Array]:
+    """Sort each row by Python's stable sort; NaN comes last in both directions."""
+
+    def key(v: Any) -> tuple[bool, Any]:
+        if v != v:
+            return True, 0
+        number = (v.real, v.imag) if isinstance(v, complex) else v
+        return False, number
+
+    def order(a: int, b: int, row: list[Any]) -> int:
+        (nan_a, p), (nan_b, q) = key(row[a]), key(row[b])
+        if nan_a or nan_b:
+            return int(nan_a) - int(nan_b)
+        sign = (p > q) - (p < q)
+        return -sign if descending else sign
+
+    moved = np.moveaxis(x, axis, -1)
+    values, places = np.empty_like(moved), np.empty(moved.shape, np.int64)
+    for at in np.ndindex(*moved.shape[:-1]):
+        row = [v if x.dtype.kind in "biuc" else float(v) for v in moved[at].tolist()]
+        found = sorted(range(len(row)), key=cmp_to_key(lambda a, b, row=row: order(a, b, row)))  # type: ignore[misc]
+        places[at] = found
+        values[at] = moved[at][found]
+    return np.moveaxis(values, -1, axis), np.moveaxis(places, -1, axis)
+
+
+_SPECIAL = chosen(
+    [[np.nan, 1, -np.inf, 0.0, np.inf, -0.0], [2, np.nan, np.nan, -np.inf, 3, np.inf]]
+)
+
+CASES: list[Case] = [
+    case("sort", domain, axis=axis, descending=descending, oracle=_sort, dtypes=dtypes, raw=True,
+         name=f"{name}{'-descending' * descending}", no_gradient=reason)
+    for descending in (False, True)
+    for name, domain, axis, dtypes, reason in [
+        ("last", well_separated(3, 5), 1, ARITHMETIC, None),
+        ("first", well_separated(4, 3), 0, ARITHMETIC, None),
+        ("middle", well_separated(2, 3, 2), 1, ARITHMETIC, None),
+        ("one", well_separated(1), 0, ARITHMETIC, None),
+        ("empty", well_separated(2, 0), 1, ARITHMETIC, None),
+        ("none", well_separated(0, 2), 1, ARITHMETIC, None),
+        ("ties", repeated(2, 12), 1, ARITHMETIC, "at ties there is no derivative"),
+        ("special", _SPECIAL, 1, REAL_FLOATS, "the numbers are not finite"),
+        ("complex", repeated(2, 12), 1, COMPLEX, "at ties there is no derivative"),
+        ("bits", any_bits(2, 12), 1, INTEGERS, None),
+    ]
+]  # fmt: skip

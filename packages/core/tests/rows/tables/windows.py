@@ -1,0 +1,145 @@
+"""Rows of reductions over sliding windows, and of what their gradients read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..domains import normal, repeated, well_separated
+from ..language import REALS, Array, Case, case, ulp
+
+TERMS = ulp(4, scale="terms")
+
+
+def _windows(
+    shape: tuple[int, ...], window: Any, stride: Any, padding: Any, dilation: Any
+) -> Iterator[tuple[tuple[int, ...], list[tuple[int, ...]]]]:
+    """Yield the place of each window's result and the places that it sees, in row-major order."""
+    rank = len(window)
+    lead, sizes = shape[: len(shape) - rank], shape[len(shape) - rank :]
+    output = _output(sizes, window, stride, padding, dilation)
+    for first in np.ndindex(*lead):
+        for at in np.ndindex(*output):
+            seen = []
+            for k in np.ndindex(*window):
+                place = tuple(
+                    a * s - lo + d * i
+                    for a, s, (lo, _), d, i in zip(at, stride, padding, dilation, k, strict=True)
+                )
+                if all(0 <= p < n for p, n in zip(place, sizes, strict=True)):
+                    seen.append((*first, *place))
+            yield (*first, *at), seen
+
+
+def _output(sizes: Any, window: Any, stride: Any, padding: Any, dilation: Any) -> tuple[int, ...]:
+    made = []
+    for n, k, s, (lo, hi), d in zip(sizes, window, stride, padding, dilation, strict=True):
+        span = n + lo + hi - (d * (k - 1) + 1)
+        made.append(span // s + 1 if span >= 0 else 0)
+    return tuple(made)
+
+
+def _result_shape(shape: tuple[int, ...], a: Any) -> tuple[int, ...]:
+    rank = len(a["window"])
+    lead = shape[: len(shape) - rank]
+    return lead + _output(
+        shape[len(shape) - rank :], a["window"], a["stride"], a["padding"], a["dilation"]
+    )
+
+
+def _geometry(a: Any) -> tuple[Any, ...]:
+    return a["window"], a["stride"], a["padding"], a["dilation"]
+
+
+def _chosen(x: Array, kind: str, seen: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The places of a window that count: all for sums, the first extreme (or NaN) otherwise."""
+    if kind == "sum" or not seen:
+        return seen
+    best = seen[0]
+    for place in seen[1:]:
+        v, now = x[place], x[best]
+        beats = v > now if kind == "max" else v < now
+        if now == now and (v != v or beats):
+            best = place
+    return [best]
+
+
+def reduced(x: Array, *, kind: str, **a: Any) -> Array:
+    """Each window by itself."""
+    made = np.zeros(_result_shape(x.shape, a), x.dtype)
+    for at, seen in _windows(x.shape, *_geometry(a)):
+        made[at] = sum((x[p] for p in _chosen(x, kind, seen)), start=x.dtype.type(0))
+    return made
+
+
+def _gradient(g: Array, x: Array, *, kind: str, **a: Any) -> Array:
+    made = np.zeros(x.shape, g.dtype)
+    for at, seen in _windows(x.shape, *_geometry(a)):
+        for place in _chosen(x, kind, seen):
+            made[place] += g[at]
+    return made
+
+
+def _pick(u: Array, x: Array, *, kind: str, **a: Any) -> Array:
+    made = np.zeros(_result_shape(x.shape, a), u.dtype)
+    for at, seen in _windows(x.shape, *_geometry(a)):
+        made[at] = sum((u[p] for p in _chosen(x, kind, seen)), start=u.dtype.type(0))
+    return made
+
+
+def _wide_sum(function: Any) -> Any:
+    """Integers of Python start sums at their own zero."""
+
+    def with_zero(*arrays: Array, **a: Any) -> Array:
+        if arrays[0].dtype != object:
+            return np.asarray(function(*arrays, **a))
+        return np.asarray(function(*[x.astype(np.int64) for x in arrays], **a), object)
+
+    return with_zero
+
+
+def _rows(
+    name: str, shape: tuple[int, ...], window: Any, stride: Any, padding: Any, dilation: Any
+) -> list[Case]:
+    rows = []
+    for kind in ("max", "min", "sum"):
+        a = {"window": window, "stride": stride, "padding": padding, "dilation": dilation}
+        g = _result_shape(shape, a)
+        common = {**a, "kind": kind, "dtypes": REALS, "tol": TERMS, "name": f"{kind}-{name}"}
+        rows += [
+            case("window_reduce", well_separated(*shape), oracle=_wide_sum(reduced), **common),
+            case("window_gradient", normal(*g), well_separated(*shape), oracle=_wide_sum(_gradient),
+                 **common),
+            case("window_pick", normal(*shape), well_separated(*shape), oracle=_wide_sum(_pick),
+                 **common),
+        ]  # fmt: skip
+    return rows
+
+
+def _ties(kind: str) -> list[Case]:
+    a = {"window": (2, 2), "stride": (1, 1), "padding": ((0, 0),) * 2, "dilation": (1, 1)}
+    common = {**a, "kind": kind, "dtypes": REALS, "tol": TERMS, "name": f"{kind}-ties"}
+    reason = "at ties the first is chosen by convention"
+    return [
+        case("window_gradient", normal(3, 4), repeated(4, 5), oracle=_wide_sum(_gradient),
+             no_gradient=reason, **common),
+        case("window_pick", normal(4, 5), repeated(4, 5), oracle=_wide_sum(_pick),
+             no_gradient=reason, **common),
+    ]  # fmt: skip
+
+
+CASES: list[Case] = [
+    *_rows("2d", (2, 4, 5), (2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1)),
+    *_rows("1d", (2, 7), (3,), (2,), ((1, 1),), (1,)),
+    *_rows("overlapping", (5, 5), (3, 2), (1, 1), ((1, 1), (0, 1)), (1, 1)),
+    *_rows("dilated", (7, 6), (2, 3), (1, 2), ((0, 0), (2, 1)), (3, 2)),
+    *_rows("3d", (3, 3, 4), (2, 2, 2), (1, 2, 2), ((0, 1),) * 3, (1, 1, 1)),
+    *_rows("lead", (2, 1, 2, 4), (2,), (1,), ((0, 0),), (1,)),
+    *_rows("all", (1, 4), (4,), (1,), ((0, 0),), (1,)),
+    *_rows("too-small", (1, 2), (3,), (1,), ((0, 0),), (1,)),
+    *_rows("empty", (0, 4), (2,), (2,), ((0, 0),), (1,)),
+    *_ties("max"),
+    *_ties("min"),
+]
