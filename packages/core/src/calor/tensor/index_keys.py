@@ -130,8 +130,7 @@ def _place_items(items: list[Any], shape: tuple[int, ...]) -> Key:
                 # A tensor of one truth value: known only when looked at.
                 entries.append(Entry("truth", axis, 0, item))
             else:
-                _check_mask(item, axis, shape)
-                entries.append(Entry("mask", axis, item.ndim, item))
+                entries.append(Entry("mask", axis, item.ndim, _fitting(item, axis, shape)))
             made.advanced = True
             axis += item.ndim
         else:
@@ -215,13 +214,22 @@ def is_mask(item: Any) -> bool:
     return isinstance(item, np.ndarray) and item.dtype.kind == "b"
 
 
-def _check_mask(mask: Any, axis: int, shape: tuple[int, ...]) -> None:
+def _fitting(mask: Any, axis: int, shape: tuple[int, ...]) -> Any:
+    """Return a mask of the shape of the axes that it covers; IndexingError when it does not fit.
+
+    A size of 0 fits every axis and selects nothing: the standard's rule for masks.
+    """
     covered = shape[axis : axis + mask.ndim]
-    if tuple(mask.shape) != covered:
+    if tuple(mask.shape) == covered:
+        return mask
+    if len(covered) != mask.ndim or any(
+        n not in (size, 0) for n, size in zip(mask.shape, covered, strict=True)
+    ):
         raise IndexingError(
             f"a mask of shape {tuple(mask.shape)} does not fit the axes from {axis} on of a tensor "
             f"of shape {shape}"
         )
+    return np.zeros(covered, np.bool_)
 
 
 def _known(item: Any, axis: int, shape: tuple[int, ...]) -> Any:
