@@ -182,6 +182,17 @@ from calor.functions.neural_conv import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from calor.functions.neural_ctc import ctc_loss
+from calor.functions.neural_distance import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    normalize,
+    pairwise_distance,
+    soft_margin_loss,
+    triplet_margin_loss,
+)
 from calor.functions.neural_dropout import channel_dropout, dropout
 from calor.functions.neural_linear import bilinear, embedding, linear, one_hot
 from calor.functions.neural_loss import (
@@ -214,6 +225,8 @@ from calor.functions.neural_pool import (
     max_pool3d,
     max_unpool,
 )
+from calor.functions.neural_resize import interpolate
+from calor.functions.neural_windows import col2im, im2col, pixel_shuffle, pixel_unshuffle
 from calor.functions.ranges import (
     arange,
     eye,
@@ -298,6 +311,7 @@ from calor.functions.utility import (
     diff,
     isclose,
 )
+from calor.keywords import explain
 from calor.persistence import load, save
 from calor.safetensors_file import read_safetensors, write_safetensors
 from calor.tensor.tensor import Tensor
@@ -371,6 +385,7 @@ __all__ = [
     "checkpoint",
     "chunk",
     "clip",
+    "col2im",
     "complex64",
     "complex128",
     "concat",
@@ -385,8 +400,11 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "count_nonzero",
     "cross_entropy",
+    "ctc_loss",
     "cumulative_max",
     "cumulative_min",
     "cumulative_prod",
@@ -438,9 +456,11 @@ __all__ = [
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
+    "hinge_embedding_loss",
     "huber_loss",
     "hypot",
     "iinfo",
+    "im2col",
     "imag",
     "inf",
     "instance_norm",
@@ -448,6 +468,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "interpolate",
     "isclose",
     "isdtype",
     "isfinite",
@@ -481,6 +502,7 @@ __all__ = [
     "logsumexp",
     "lp_pool1d",
     "lp_pool2d",
+    "margin_ranking_loss",
     "matmul",
     "matrix_transpose",
     "max",
@@ -506,13 +528,17 @@ __all__ = [
     "nll_loss",
     "no_grad",
     "nonzero",
+    "normalize",
     "not_equal",
     "one_hot",
     "ones",
     "ones_like",
     "pad",
+    "pairwise_distance",
     "permute_dims",
     "pi",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "positive",
     "pow",
     "prelu",
@@ -545,6 +571,7 @@ __all__ = [
     "sin",
     "sinh",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softplus",
     "softsign",
@@ -572,6 +599,7 @@ __all__ = [
     "transpose",
     "tree",
     "tril",
+    "triplet_margin_loss",
     "triu",
     "trunc",
     "uint8",
@@ -600,7 +628,7 @@ if TYPE_CHECKING:
     __version__: str
 else:
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.
-    def __getattr__(name: str) -> str:
+    def __getattr__(name: str) -> object:
         if name == "__version__":
             from importlib.metadata import PackageNotFoundError, version
 
@@ -608,4 +636,15 @@ else:
                 return version("calor")
             except PackageNotFoundError:
                 return "0+source"
-        raise AttributeError(f"module 'calor' has no attribute {name!r}")
+        if name in ("nn", "train"):
+            from importlib import import_module
+
+            return import_module(f"calor.{name}")
+        if name.startswith("_"):
+            raise AttributeError(f"module 'calor' has no attribute {name!r}")
+        from calor.migration import missing_name
+
+        raise missing_name(name)
+
+
+explain(globals())

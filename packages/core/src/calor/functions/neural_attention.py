@@ -1,0 +1,131 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from calor.dtypes import bool_
+from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.manipulation import broadcast_to, reshape
+from calor.functions.neural_activation import floating
+from calor.functions.operands import as_tensor, together
+from calor.ops.attention import attention, attention_weights, weighted
+from calor.ops.composites import like, wide
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+
+def scaled_dot_product_attention(
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    *,
+    mask: Operand | None = None,
+    bias: Operand | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    random_key: Tensor | None = None,
+) -> Tensor:
+    """Return softmax(scale · query · keyᵀ + bias) · value, the scores of hidden places left out.
+
+    Shapes: query (\\*N, H, L, E), key (\\*N, K, S, E), value (\\*N, K, S, V), or without heads
+    (N, L, E) or (L, E); K divides H, and each key head serves H / K query heads.
+    ``mask`` is bool, True where a place may be looked at, and ``bias`` is added to the scores; both
+    broadcast to (\\*N, H, L, S). ``causal`` also hides key j from query i where j > i. ``scale`` is
+    1 / √E unless given. A query that may look nowhere gets 0. ``dropout`` sets weights to 0 at
+    random (then the matrix of weights is made; without it a device need not make it).
+
+    Raises ShapeError, DTypeError and ArgumentError for what does not fit. Source: Vaswani et al.,
+    "Attention is all you need", 2017.
+
+    >>> import calor
+    >>> q = calor.zeros((1, 2, 4))
+    >>> v = calor.asarray([[[1.0], [3.0]]])
+    >>> calor.scaled_dot_product_attention(q, q, v, causal=True).tolist()
+    [[[1.0], [2.0]]]
+    """
+    what = "scaled_dot_product_attention"
+    q, k, v = together([floating(x, what) for x in (query, key, value)], what)
+    if not 2 <= q.ndim == k.ndim == v.ndim:
+        raise ShapeError(
+            f"{what}: query {q.shape}, key {k.shape} and value {v.shape} must have the same "
+            f"number of axes, 2 or more"
+        )
+    if not 0 <= dropout < 1:
+        raise ArgumentError(f"{what}: dropout {dropout} must be within [0, 1)")
+    lead, heads = _leading(q.shape)
+    scores = (*q.shape[:-1], k.shape[-2])
+    extras = _extras(mask, bias, q, scores, (*lead, heads, *scores[-2:]), what)
+    number = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
+    four = [_four(x) for x in (q, k, v)]
+    options: Any = {"causal": bool(causal), "scale": number}
+    if dropout:
+        weights = attention_weights(four[0], four[1], *extras, **options)
+        out = like(weighted(_dropped(weights, dropout, random_key), wide(four[2])), q)
+    else:
+        out = attention(*four, *extras, **options)[0]
+    return reshape(out, (*q.shape[:-1], v.shape[-1]))
+
+
+def _leading(shape: tuple[int, ...]) -> tuple[tuple[int], int]:
+    """Return the batch as one axis, and the heads: 1 where there is no axis of them."""
+    if len(shape) < 4:
+        return (shape[0] if len(shape) == 3 else 1,), 1
+    return (math.prod(shape[:-3]),), shape[-3]
+
+
+def _four(x: Tensor) -> Tensor:
+    lead, heads = _leading(x.shape)
+    return reshape(x, (*lead, heads, *x.shape[-2:]))
+
+
+def _extras(
+    mask: Any,
+    bias: Any,
+    q: Tensor,
+    scores: tuple[int, ...],
+    four: tuple[int, ...],
+    what: str,
+) -> list[Tensor]:
+    """Return mask and bias as operands of four axes, left at size 1 where they repeat."""
+    found = []
+    if mask is not None:
+        mask = as_tensor(mask, q)
+        if mask.dtype is not bool_:
+            raise DTypeError(
+                f"{what}: a mask is bool (True: may be looked at), not {mask.dtype.name}; "
+                f"numbers to add to the scores go into bias="
+            )
+        found.append(mask)
+    if bias is not None:
+        found.append(floating(bias, what))
+    return [_fitted(x, scores, four, what) for x in found]
+
+
+def _fitted(x: Tensor, scores: tuple[int, ...], four: tuple[int, ...], what: str) -> Tensor:
+    ndim = len(scores)
+    fits = x.ndim <= ndim and all(
+        n in (1, m) for n, m in zip(x.shape, scores[ndim - x.ndim :], strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            f"{what}: a mask or bias of shape {x.shape} does not broadcast to {scores}"
+        )
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    if ndim == 3:
+        return reshape(x, (shape[0], 1, *shape[1:]))
+    batch = shape[:-3]
+    if any(n != 1 for n in batch) and batch != scores[:-3]:
+        x = broadcast_to(x, (*scores[:-3], *shape[-3:]))
+        batch = scores[:-3]
+    return reshape(x, (math.prod(batch), *(1,) * max(3 - ndim, 0), *shape[-3:][-ndim:]))
+
+
+def _dropped(weights: Tensor, p: float, key: Any) -> Tensor:
+    from calor.functions.neural_dropout import dropout
+
+    return dropout(weights, p, key=key)

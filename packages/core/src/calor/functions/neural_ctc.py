@@ -1,0 +1,145 @@
+"""Connectionist temporal classification: the loss of sequences without alignment."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from calor.dtypes import int64
+from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.manipulation import expand_dims, reshape
+from calor.functions.neural_activation import floating
+from calor.functions.neural_loss import reduced
+from calor.functions.operands import as_tensor, pair, select, single
+from calor.functions.statistics import mean
+from calor.ops import elementwise as e
+from calor.ops.composites import wide
+from calor.ops.indexing import take_along
+from calor.ops.movement import number_like, pad, slice_
+
+if TYPE_CHECKING:
+    from calor.functions.neural_loss import Reduction
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+# Stands for log 0 where sums of exponentials are taken: far below any log-probability, and finite,
+# so that no gradient is inf − inf.
+_NEVER = -1e30
+
+
+def ctc_loss(
+    log_probs: Operand,
+    targets: Operand,
+    input_lengths: Operand,
+    target_lengths: Operand,
+    *,
+    blank: int = 0,
+    reduction: Reduction = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Return minus the log-probability of label sequences, summed over all alignments.
+
+    ``log_probs`` is (T, N, C), log-probabilities by time; ``targets`` (N, S), padded with anything;
+    the lengths are (N,). "mean" divides each loss by its target's length and averages, as in
+    PyTorch. A target that does not fit its input has loss inf, or 0 (and no gradient) with
+    ``zero_infinity``. Raises ShapeError and DTypeError. Source: Graves et al., "Connectionist
+    temporal classification", 2006.
+
+    >>> import calor
+    >>> x = calor.log_softmax(calor.zeros((2, 1, 2)))
+    >>> lengths = calor.asarray([2]), calor.asarray([1])
+    >>> round(calor.ctc_loss(x, calor.asarray([[1]]), *lengths).item(), 4)
+    0.2877
+    """
+    what = "ctc_loss"
+    logs: Tensor = wide(floating(log_probs, what))
+    targets, inputs, outputs = (
+        _whole(t, logs, what) for t in (targets, input_lengths, target_lengths)
+    )
+    if logs.ndim != 3 or targets.ndim != 2:
+        raise ShapeError(
+            f"{what}: log_probs {logs.shape} must be (T, N, C) and targets {targets.shape} (N, S)"
+        )
+    if not targets.shape[0] == inputs.size == outputs.size == logs.shape[1]:
+        raise ShapeError(
+            f"{what}: log_probs have a batch of {logs.shape[1]}, targets of {targets.shape[0]}, "
+            f"lengths of {inputs.size} and {outputs.size}"
+        )
+    if not 0 <= blank < logs.shape[2] or not logs.shape[0]:
+        raise ArgumentError(f"{what}: blank {blank} is no class of log_probs {logs.shape}")
+    loss = _losses(logs, targets, inputs, outputs, blank)
+    impossible = pair(e.greater, loss, -_NEVER / 2)
+    loss = select(impossible, 0.0 if zero_infinity else math.inf, loss)
+    if reduction == "mean":
+        count = e.cast(pair(e.maximum, outputs, 1), dtype=loss.dtype)
+        return mean(pair(e.div, loss, count))
+    return reduced(loss, reduction, what)
+
+
+def _whole(x: Any, like: Tensor, what: str) -> Tensor:
+    x = as_tensor(x, like)
+    if not x.dtype.is_integer:
+        raise DTypeError(f"{what}: targets and lengths are integers, not {x.dtype.name}")
+    made: Tensor = x if x.dtype is int64 else e.cast(x, dtype=int64)
+    return made
+
+
+def _losses(logs: Tensor, targets: Tensor, inputs: Tensor, outputs: Tensor, blank: int) -> Tensor:
+    """Return the loss of each sequence by the forward recursion over (blank, label, …, blank)."""
+    from calor.functions.creation import full
+    from calor.functions.ranges import arange
+    from calor.transforms.control import scan
+
+    n, labels = targets.shape
+    states = 2 * labels + 1
+    place = arange(states, device=logs.device)
+    inside = pair(e.less, arange(labels, device=logs.device), expand_dims(outputs, 1))
+    symbols = _interleaved(select(inside, targets, blank), blank)
+    # A label may follow the label before the blank between them when the two differ.
+    skips = pair(e.not_equal, symbols, _moved(symbols, 2, blank))
+    skips = pair(e.bit_and, skips, pair(e.equal, pair(e.remainder, place, 2), 1))
+    skips = pair(e.bit_and, skips, pair(e.greater, place, 1))
+    # 0 · labels leaves a tensor of the right shape; states beyond the target are never entered.
+    valid = pair(e.less_equal, place, pair(e.mul, expand_dims(outputs, 1), 2))
+    start = select(pair(e.bit_and, pair(e.less, place, 2), valid), 0.0, _NEVER)
+    start = e.cast(start, dtype=logs.dtype)
+    time = arange(logs.shape[0], device=logs.device)
+
+    def emitted(row: Tensor) -> Tensor:
+        picked: Tensor = take_along(row, symbols, axis=1)
+        return select(valid, pair(e.maximum, picked, _NEVER), _NEVER)
+
+    def step(alpha: Tensor, x: Any) -> tuple[Tensor, Tensor]:
+        row, t = x
+        stay = pair(e.logaddexp, alpha, _moved(alpha, 1, _NEVER))
+        moved = pair(e.logaddexp, stay, select(skips, _moved(alpha, 2, _NEVER), _NEVER))
+        new = pair(e.add, select(pair(e.equal, t, 0), alpha, moved), emitted(row))
+        kept = select(expand_dims(pair(e.less, t, inputs), 1), new, alpha)
+        return pair(e.maximum, kept, 2 * _NEVER), full((), 0, dtype=int64, device=logs.device)
+
+    last, _ = scan(step, start, (logs, time))
+    end = expand_dims(pair(e.mul, outputs, 2), 1)
+    on_blank = take_along(last, end, axis=1)
+    on_label = take_along(last, pair(e.maximum, pair(e.sub, end, 1), 0), axis=1)
+    on_label = select(pair(e.greater, end, 0), on_label, _NEVER)
+    return reshape(single(e.neg, pair(e.logaddexp, on_blank, on_label)), (n,))
+
+
+def _interleaved(targets: Tensor, blank: int) -> Tensor:
+    """Return targets (N, S) as (N, 2 · S + 1) with the blank around each label."""
+    if not targets.shape[1]:
+        from calor.functions.creation import full
+
+        return full((targets.shape[0], 1), blank, dtype=int64, device=targets.device)
+    made: Tensor = pad(
+        targets, number_like(targets, blank), low=(0, 1), high=(0, 1), interior=(0, 1)
+    )
+    return made
+
+
+def _moved(x: Tensor, by: int, fill: float) -> Tensor:
+    """Return x (N, S) moved ``by`` places to the right, filled on the left."""
+    by = min(by, x.shape[1])
+    wide = pad(x, number_like(x, fill), low=(0, by), high=(0, 0), interior=(0, 0))
+    made: Tensor = slice_(wide, starts=(0, 0), stops=x.shape, steps=(1, 1))
+    return made

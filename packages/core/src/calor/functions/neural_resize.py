@@ -1,0 +1,163 @@
+"""Resizing of signals, images and volumes.
+
+Requirements: the conventions are PyTorch's, those of other frameworks differ by half a pixel. An
+axis is resized by weighted sums of a few places each, which depend on sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from calor.errors import ArgumentError, ShapeError
+from calor.functions.manipulation import reshape
+from calor.functions.neural_activation import floating
+from calor.functions.neural_adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+)
+from calor.functions.neural_pool import baked
+from calor.functions.neural_windows import places
+from calor.functions.operands import as_tensor, integer, pair, stretched
+from calor.ops import elementwise as e
+from calor.ops.indexing import gather
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+    ResizeMode = Literal[
+        "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"
+    ]
+
+# How many spatial axes each mode is for; None: 1 to 3.
+_RANKS: dict[str, int | None] = {
+    "nearest": None,
+    "nearest-exact": None,
+    "area": None,
+    "linear": 1,
+    "bilinear": 2,
+    "trilinear": 3,
+    "bicubic": 2,
+}
+_AREA = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)
+
+
+def interpolate(
+    x: Operand,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: ResizeMode = "nearest",
+    align_corners: bool = False,
+) -> Tensor:
+    """Return x (N, C, \\*S) resized to ``size``, or by ``scale_factor`` (sizes rounded down).
+
+    ``mode``: "nearest" (the place below), "nearest-exact" (the nearest centre), "linear" (L),
+    "bilinear" (H, W), "trilinear" (D, H, W), "bicubic" (H, W; Keys' kernel with a = −0.75), "area"
+    (means). ``align_corners`` maps first to first and last to last place, for the linear and cubic
+    modes; else the ends of the pixels are mapped. Raises ShapeError and ArgumentError.
+
+    >>> import calor
+    >>> calor.interpolate(calor.asarray([[[0.0, 1.0]]]), 4, mode="linear").tolist()
+    [[[0.0, 0.25, 0.75, 1.0]]]
+    """
+    x, rank = as_tensor(x), as_tensor(x).ndim - 2
+    wanted = _RANKS.get(mode, 0)
+    if wanted == 0:
+        raise ArgumentError(f"interpolate: mode {mode!r} is none of {', '.join(_RANKS)}")
+    if not 1 <= rank <= 3 or wanted not in (None, rank):
+        raise ShapeError(
+            f"interpolate: mode {mode!r} is for {wanted or '1 to 3'} spatial axes after batch and "
+            f"channels, not for shape {x.shape}"
+        )
+    if align_corners and wanted is None:
+        raise ArgumentError(f"interpolate: mode {mode!r} has no corners to align")
+    sizes, scales = _sizes(x, size, scale_factor, rank)
+    if mode == "area":
+        return _AREA[rank - 1](x, sizes)
+    if mode.startswith("nearest"):
+        for axis in range(rank):
+            x = _nearest(x, axis + 2, sizes[axis], scales[axis], mode == "nearest-exact")
+        return x.copy()
+    x = floating(x, "interpolate")
+    for axis in range(rank):
+        x = _smooth(x, axis + 2, sizes[axis], scales[axis], mode == "bicubic", align_corners)
+    return x.copy()
+
+
+def _sizes(
+    x: Tensor, size: Any, factor: Any, rank: int
+) -> tuple[tuple[int, ...], list[float | None]]:
+    """Return the new sizes, and the scale factors where they were given."""
+    if (size is None) == (factor is None):
+        raise ArgumentError("interpolate: give either size or scale_factor")
+    if size is not None:
+        given = tuple(size) if isinstance(size, Sequence) else (size,) * rank
+        sizes = tuple(integer(n, "interpolate: size") for n in given)
+        scales: list[float | None] = [None] * rank
+    else:
+        factors = tuple(factor) if isinstance(factor, Sequence) else (factor,) * rank
+        sizes = tuple(int(n * f) for n, f in zip(x.shape[2:], factors, strict=False))
+        scales = list(factors)
+    if len(sizes) != rank or len(scales) != rank or any(n < 1 for n in sizes) or not x.size:
+        raise ShapeError(f"interpolate: shape {x.shape} cannot be resized to {sizes}")
+    return sizes, scales
+
+
+def _nearest(x: Tensor, axis: int, size: int, factor: float | None, exact: bool) -> Tensor:
+    old = x.shape[axis]
+    if size == old and factor in (None, 1.0):
+        return x
+    ratio = old / size if factor is None else 1 / factor
+    if size % old == 0 and ratio == old / size:
+        # Whole repetitions are a view, whose gradient is a sum.
+        front, back = x.shape[:axis], x.shape[axis + 1 :]
+        wide = stretched(reshape(x, (*front, old, 1, *back)), (*front, old, size // old, *back))
+        return reshape(wide, (*front, size, *back))
+    centre = np.arange(size) + (0.5 if exact else 0.0)
+    # PyTorch computes the places in float32.
+    where = np.floor(centre.astype(np.float32) * np.float32(ratio)).astype(np.int64)
+    made: Tensor = gather(x, places(np.minimum(where, old - 1), x.device), axis=axis)
+    return made
+
+
+def _smooth(
+    x: Tensor, axis: int, size: int, factor: float | None, cubic: bool, align: bool
+) -> Tensor:
+    """Return x resized along one axis by weighted sums of 2 or 4 places."""
+    old = x.shape[axis]
+    if size == old and (align or factor in (None, 1.0)):
+        return x
+    if align:
+        source = np.arange(size) * ((old - 1) / (size - 1) if size > 1 else 0.0)
+    else:
+        source = (np.arange(size) + 0.5) * (old / size if factor is None else 1 / factor) - 0.5
+        source = source if cubic else np.maximum(source, 0.0)
+    first = np.floor(source).astype(np.int64)
+    share = source - first
+    taps = _cubic(share) if cubic else [(0, 1 - share), (1, share)]
+    shape = [1] * x.ndim
+    shape[axis] = size
+    total: Tensor | None = None
+    for offset, weights in taps:
+        where = places(np.clip(first + offset, 0, old - 1), x.device)
+        part = pair(e.mul, gather(x, where, axis=axis), baked(weights.reshape(shape), x))
+        total = part if total is None else pair(e.add, total, part)
+    assert total is not None
+    return total
+
+
+def _cubic(t: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any]]]:
+    """Return offsets and weights of Keys' cubic convolution with a = −0.75 (Keys, 1981)."""
+    a = -0.75
+
+    def near(d: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.asarray(((a + 2) * d - (a + 3)) * d * d + 1)
+
+    def far(d: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.asarray(((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
+
+    return [(-1, far(t + 1)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))]

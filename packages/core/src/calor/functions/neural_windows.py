@@ -1,0 +1,178 @@
+"""Patches of images as columns and back, and the exchange of channels for pixels.
+
+Requirements: places are computed from sizes alone, so they are constants; values are moved, never
+multiplied, so NaN and infinity stay where they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor.backends.selection import on_device
+from calor.errors import ShapeError
+from calor.functions.manipulation import permute_dims, reshape
+from calor.functions.neural_conv import batched, per_axis, unbatched
+from calor.functions.operands import as_tensor, integer
+from calor.ops.indexing import gather, scatter_nd
+from calor.ops.movement import number_like, pad, permute, slice_
+from calor.ops.sources import HostArray, constant, zeros_of
+from calor.specs import spec
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+    Sizes = int | Sequence[int]
+
+Axes = tuple[int, ...]
+
+
+def places(array: np.ndarray[Any, Any], device: Any) -> Tensor:
+    """Return indices that depend on sizes alone as a constant int64 tensor."""
+    with on_device(device):
+        made: Tensor = constant(array=HostArray.of(array.astype(np.int64)), weak=False)
+    return made
+
+
+def im2col(
+    x: Operand,
+    kernel_size: Sizes,
+    *,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> Tensor:
+    """Return the patches of x (N, C, H, W) as columns (N, C · KH · KW, patches).
+
+    It is PyTorch's ``unfold``: a convolution is a matrix product with these columns. Patches and
+    what is inside them are in row-major order.
+
+    >>> import calor
+    >>> calor.im2col(calor.ones((1, 3, 4, 4)), 2, stride=2).shape
+    (1, 12, 4)
+    """
+    x, added = batched(as_tensor(x), 2, "im2col")
+    kernel, step, before, apart = _arguments(kernel_size, stride, padding, dilation, "im2col")
+    index = _patches(x.shape[2:], kernel, step, before, apart, "im2col")
+    edge = (0, 0, *before)
+    seen = pad(x, number_like(x, 0), low=edge, high=edge, interior=(0,) * 4)
+    for axis, where in ((2, index[0]), (4, index[1])):
+        seen = gather(seen, places(where, x.device), axis=axis)
+    # (N, C, KH, OH, KW, OW)
+    seen = permute(seen, axes=(0, 1, 2, 4, 3, 5))
+    shape = (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(w.shape[1] for w in index))
+    return unbatched(reshape(seen, shape), added)
+
+
+def col2im(
+    x: Operand,
+    output_size: Sequence[int],
+    kernel_size: Sizes,
+    *,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> Tensor:
+    """Return columns (N, C · KH · KW, patches) added up to an image (N, C, H, W).
+
+    It is PyTorch's ``fold``, the transpose of :func:`calor.im2col`; ``output_size`` is (H, W).
+    Raises ShapeError when the columns do not fit.
+
+    >>> import calor
+    >>> x = calor.ones((1, 3, 4, 4))
+    >>> calor.col2im(calor.im2col(x, 2, stride=2), (4, 4), 2, stride=2).shape
+    (1, 3, 4, 4)
+    """
+    x = as_tensor(x)
+    added = x.ndim == 2
+    x = reshape(x, (1, *x.shape)) if added else x
+    sizes = per_axis(output_size, 2, "col2im: output_size")
+    kernel, step, before, apart = _arguments(kernel_size, stride, padding, dilation, "col2im")
+    index = _patches(sizes, kernel, step, before, apart, "col2im")
+    counts = tuple(where.shape[1] for where in index)
+    if x.ndim != 3 or x.shape[1] % math.prod(kernel) or x.shape[2] != math.prod(counts):
+        raise ShapeError(
+            f"col2im: columns of shape {x.shape} must be (N, C · {math.prod(kernel)}, "
+            f"{math.prod(counts)}) for an image of {sizes}"
+        )
+    n, channels = x.shape[0], x.shape[1] // math.prod(kernel)
+    split = reshape(x, (n, channels, *kernel, *counts))
+    moved = permute(split, axes=(2, 4, 3, 5, 0, 1))
+    full = tuple(m + 2 * b for m, b in zip(sizes, before, strict=True))
+    rows = index[0][:, :, None, None] * full[1] + index[1][None, None, :, :]
+    zeros = zeros_of(spec((math.prod(full), n, channels), x.dtype), x.device)
+    where = places(rows[..., None], x.device)
+    made = permute(scatter_nd(zeros, where, moved, update="add"), axes=(1, 2, 0))
+    whole = reshape(made, (n, channels, *full))
+    stops = (n, channels, *(b + m for b, m in zip(before, sizes, strict=True)))
+    cropped: Tensor = slice_(whole, starts=(0, 0, *before), stops=stops, steps=(1,) * 4)
+    return unbatched(cropped, added)
+
+
+def _arguments(
+    kernel: Any, stride: Any, padding: Any, dilation: Any, what: str
+) -> tuple[Axes, Axes, Axes, Axes]:
+    return (
+        per_axis(kernel, 2, f"{what}: kernel_size"),
+        per_axis(stride, 2, f"{what}: stride"),
+        per_axis(padding, 2, f"{what}: padding"),
+        per_axis(dilation, 2, f"{what}: dilation"),
+    )
+
+
+def _patches(
+    sizes: Axes, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, what: str
+) -> list[np.ndarray[Any, Any]]:
+    """Return for each axis the places (in the kernel, patch) on the padded image."""
+    found = []
+    for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True):
+        span = n + 2 * p - d * (k - 1) - 1
+        if span < 0 or min(k, s, d) < 1 or p < 0:
+            raise ShapeError(
+                f"{what}: patches of {kernel}, dilation {dilation} and stride {stride}, do not fit "
+                f"{sizes} with padding {padding}"
+            )
+        found.append(np.arange(k)[:, None] * d + np.arange(span // s + 1) * s)
+    return found
+
+
+def pixel_shuffle(x: Operand, /, factor: int) -> Tensor:
+    """Return x (\\*N, C · r², H, W) as (\\*N, C, H · r, W · r): channels become pixels.
+
+    Raises ShapeError when the channels do not divide by r². Source: Shi et al., "Real-time single
+    image and video super-resolution", 2016.
+
+    >>> import calor
+    >>> calor.pixel_shuffle(calor.asarray([[[1]], [[2]], [[3]], [[4]]]), 2).tolist()
+    [[[1, 2], [3, 4]]]
+    """
+    x, r = as_tensor(x), integer(factor, "pixel_shuffle: factor")
+    if x.ndim < 3 or r < 1 or x.shape[-3] % (r * r):
+        raise ShapeError(f"pixel_shuffle: the channels of shape {x.shape} must divide by {r}²")
+    *lead, channels, height, width = x.shape
+    split = reshape(x, (*lead, channels // (r * r), r, r, height, width))
+    n = len(lead)
+    order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    moved = permute_dims(split, order)
+    return reshape(moved, (*lead, channels // (r * r), height * r, width * r))
+
+
+def pixel_unshuffle(x: Operand, /, factor: int) -> Tensor:
+    """Return x (\\*N, C, H · r, W · r) as (\\*N, C · r², H, W): pixels become channels.
+
+    >>> import calor
+    >>> calor.pixel_unshuffle(calor.asarray([[[1, 2], [3, 4]]]), 2).tolist()
+    [[[1]], [[2]], [[3]], [[4]]]
+    """
+    x, r = as_tensor(x), integer(factor, "pixel_unshuffle: factor")
+    if x.ndim < 3 or r < 1 or x.shape[-1] % r or x.shape[-2] % r:
+        raise ShapeError(f"pixel_unshuffle: height and width of {x.shape} must divide by {r}")
+    *lead, channels, height, width = x.shape
+    split = reshape(x, (*lead, channels, height // r, r, width // r, r))
+    n = len(lead)
+    moved = permute_dims(split, (*range(n + 1), n + 2, n + 4, n + 1, n + 3))
+    return reshape(moved, (*lead, channels * r * r, height // r, width // r))
