@@ -24,7 +24,7 @@ class Spec:
         self.dtype: Final = dtype
         self.weak: Final = weak
         self.ndim: Final = len(shape)
-        self.size: Final = prod(shape)
+        self.size: Final[int] = prod(shape)
         self.nbytes: Final = self.size * dtype.itemsize
 
     def __repr__(self) -> str:

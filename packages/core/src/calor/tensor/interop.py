@@ -27,6 +27,15 @@ class Interop(Handle):
     # pandas leaves operations with a Series, Index or DataFrame to the tensor.
     __pandas_priority__ = 5000
 
+    if not TYPE_CHECKING:  # Checkers should see what a tensor has, and nothing else.
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(f"a tensor has no {name!r}", name=name, obj=self)
+            from calor.migration import missing_method
+
+            raise missing_method(self, name)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """Return calor; ValueError for a version of the standard that it does not have."""
         if api_version is not None and api_version not in STANDARDS:

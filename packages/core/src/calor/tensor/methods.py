@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calor.keywords import explain_methods
 from calor.tensor.methods_elementwise import ElementwiseMethods
 from calor.tensor.methods_neural import NeuralMethods
 from calor.tensor.methods_reductions import ReductionMethods
@@ -13,3 +14,7 @@ class Methods(ElementwiseMethods, ReductionMethods, ShapeMethods, NeuralMethods,
     """All methods that only call a function."""
 
     __slots__ = ()
+
+
+for _kind in Methods.__bases__:
+    explain_methods(_kind)

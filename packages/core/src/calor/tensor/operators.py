@@ -39,7 +39,9 @@ def mixed(row: Op, x: Any, other: Any, reverse: bool) -> Any:
         other = np.asarray(other)
     if isinstance(other, int | float | complex):
         plain: Any = complex(other) if isinstance(other, complex) else other.real
-        kind: Any = float if isinstance(other, float) else int if isinstance(other, int) else complex
+        kind: Any = (
+            float if isinstance(other, float) else int if isinstance(other, int) else complex
+        )
         return binary_number(row, x, kind(plain), reverse)
     made = from_host(other, x)
     if made is None:

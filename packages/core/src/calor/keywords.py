@@ -1,0 +1,57 @@
+"""Errors for arguments as other frameworks name them: ``dim=`` where calor has ``axis=``.
+
+Requirements: signatures stay explicit, so a wrong keyword is Python's own TypeError; it is caught
+and completed from the table of :mod:`calor.migration`, which is loaded only then.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, MutableMapping
+from types import FunctionType
+from typing import Any, Final
+
+# The parameters that other frameworks name differently; functions with one of them are wrapped.
+RENAMED: Final = frozenset(
+    ("axis", "axes", "axis1", "keepdims", "start_axis", "correction", "min", "shape", "fill_value",
+     "k", "indices")
+)  # fmt: skip
+
+
+def explained(function: FunctionType) -> Callable[..., Any]:
+    """Return the function with its errors about arguments completed."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            # Only what the call itself raised, before the function's first line.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            from calor.migration import wrong_call
+
+            raise wrong_call(function, args, kwargs, error) from None
+
+    return call
+
+
+def explain(names: MutableMapping[str, Any]) -> None:
+    """Complete the errors of calor's own functions among the names, here and in their modules."""
+    for name, value in list(names.items()):
+        if _is_renamed(value) and value.__module__.startswith("calor.functions."):
+            names[name] = made = explained(value)
+            setattr(sys.modules[value.__module__], value.__name__, made)
+
+
+def explain_methods(kind: type) -> None:
+    """Complete the errors of the methods that a class defines."""
+    for name, value in list(vars(kind).items()):
+        if _is_renamed(value):
+            setattr(kind, name, explained(value))
+
+
+def _is_renamed(value: Any) -> bool:
+    """Return whether a value is a function with a parameter that others name differently."""
+    return isinstance(value, FunctionType) and not RENAMED.isdisjoint(value.__code__.co_varnames)

@@ -1,0 +1,375 @@
+"""Names that people bring from PyTorch, NumPy and JAX, and what calor calls the same thing.
+
+Requirements: one table. The errors for a missing name, method or keyword argument are made from it,
+and so are the tables of the pages for people who change over; nothing here is loaded until a name
+is missing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+FRAMEWORKS: Final[Mapping[str, str]] = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX"}
+
+
+class Row(NamedTuple):
+    """A name that calor does not have, what to write, and whose name it is (letters t, n, j).
+
+    ``full`` is the name as its users write it, where that is not its framework's prefix and name.
+    """
+
+    theirs: str
+    ours: str
+    whose: str
+    full: str = ""
+
+
+# Attributes of the modules torch, numpy, jax and jax.numpy.
+NAMES: Final = (
+    Row("array", "calor.asarray(data)", "nj"),
+    Row("as_tensor", "calor.asarray(data)", "t"),
+    Row("asanyarray", "calor.asarray(data)", "n"),
+    Row("ascontiguousarray", "calor.asarray(data)", "n"),
+    Row("from_numpy", "calor.asarray(array)", "t"),
+    Row("rand", "calor.random.uniform(shape)", "t"),
+    Row("randn", "calor.random.normal(shape)", "t"),
+    Row("randint", "calor.random.integers(low, high, shape)", "t"),
+    Row("randperm", "calor.random.permutation(n)", "t"),
+    Row("multinomial", "calor.random.categorical(logits)", "t"),
+    Row("bernoulli", "calor.random.bernoulli(p, shape)", "t"),
+    Row("manual_seed", "calor.random.seed(number)", "t"),
+    Row("PRNGKey", "calor.random.key(number)", "j", "jax.random.PRNGKey"),
+    Row("cat", "calor.concat(tensors, axis=0)", "t"),
+    Row("concatenate", "calor.concat(tensors, axis=0)", "tnj"),
+    Row("vstack", "calor.concat(tensors, axis=0)", "tnj"),
+    Row("hstack", "calor.concat(tensors, axis=1)", "tnj"),
+    Row("array_split", "calor.chunk(x, parts, axis=0)", "nj"),
+    Row("unbind", "calor.unstack(x, axis=0)", "t"),
+    Row("view", "calor.reshape(x, shape)", "t"),
+    Row("ravel", "calor.reshape(x, -1)", "tnj"),
+    Row("unsqueeze", "calor.expand_dims(x, axis=0)", "t"),
+    Row("permute", "calor.permute_dims(x, axes)", "t"),
+    Row("movedim", "calor.moveaxis(x, source, destination)", "t"),
+    Row("swapdims", "calor.swapaxes(x, axis1, axis2)", "t"),
+    Row("fliplr", "calor.flip(x, axis=1)", "tnj"),
+    Row("flipud", "calor.flip(x, axis=0)", "tnj"),
+    Row("broadcast_tensors", "calor.broadcast_arrays(a, b)", "t"),
+    Row("mm", "calor.matmul(a, b)", "t"),
+    Row("bmm", "calor.matmul(a, b)", "t"),
+    Row("mv", "calor.matmul(matrix, vector)", "t"),
+    Row("dot", "calor.matmul(a, b)", "tnj"),
+    Row("vdot", "calor.vecdot(a, b)", "tnj"),
+    Row("addmm", "bias + a @ b", "t"),
+    Row("norm", "calor.linalg.vector_norm(x)", "t"),
+    Row("outer", "calor.linalg.outer(a, b)", "tnj"),
+    Row("cross", "calor.linalg.cross(a, b)", "tnj"),
+    Row("diagonal", "calor.linalg.diagonal(x)", "tnj"),
+    Row("inverse", "calor.linalg.inv(x)", "t"),
+    Row("det", "calor.linalg.det(x)", "t"),
+    Row("svd", "calor.linalg.svd(x)", "t"),
+    Row("cholesky", "calor.linalg.cholesky(x)", "t"),
+    Row("mul", "calor.multiply(a, b)", "t"),
+    Row("sub", "calor.subtract(a, b)", "t"),
+    Row("div", "calor.divide(a, b)", "t"),
+    Row("true_divide", "calor.divide(a, b)", "tnj"),
+    Row("power", "calor.pow(a, b)", "nj"),
+    Row("float_power", "calor.pow(a, b)", "tnj"),
+    Row("mod", "calor.remainder(a, b)", "nj"),
+    Row("neg", "calor.negative(x)", "t"),
+    Row("absolute", "calor.abs(x)", "tnj"),
+    Row("fabs", "calor.abs(x)", "nj"),
+    Row("rsqrt", "1 / calor.sqrt(x)", "t"),
+    Row("rint", "calor.round(x)", "nj"),
+    Row("around", "calor.round(x)", "nj"),
+    Row("fix", "calor.trunc(x)", "tnj"),
+    Row("clamp", "calor.clip(x, min, max)", "t"),
+    Row("conjugate", "calor.conj(x)", "nj"),
+    Row("arcsin", "calor.asin(x)", "tnj"),
+    Row("arccos", "calor.acos(x)", "tnj"),
+    Row("arctan", "calor.atan(x)", "tnj"),
+    Row("arctan2", "calor.atan2(y, x)", "tnj"),
+    Row("arcsinh", "calor.asinh(x)", "tnj"),
+    Row("arccosh", "calor.acosh(x)", "tnj"),
+    Row("arctanh", "calor.atanh(x)", "tnj"),
+    Row("eq", "calor.equal(a, b)", "t"),
+    Row("ne", "calor.not_equal(a, b)", "t"),
+    Row("lt", "calor.less(a, b)", "t"),
+    Row("le", "calor.less_equal(a, b)", "t"),
+    Row("gt", "calor.greater(a, b)", "t"),
+    Row("ge", "calor.greater_equal(a, b)", "t"),
+    Row("invert", "calor.bitwise_invert(x)", "nj"),
+    Row("bitwise_not", "calor.bitwise_invert(x)", "tnj"),
+    Row("left_shift", "calor.bitwise_left_shift(a, b)", "nj"),
+    Row("right_shift", "calor.bitwise_right_shift(a, b)", "nj"),
+    Row("amax", "calor.max(x, axis=0)", "tnj"),
+    Row("amin", "calor.min(x, axis=0)", "tnj"),
+    Row("average", "calor.mean(x, axis=0)", "nj"),
+    Row("nansum", "calor.sum(calor.nan_to_num(x))", "tnj"),
+    Row("cumsum", "calor.cumulative_sum(x, axis=0)", "tnj"),
+    Row("cumprod", "calor.cumulative_prod(x, axis=0)", "tnj"),
+    Row("cummax", "calor.cumulative_max(x, axis=0)", "t"),
+    Row("cummin", "calor.cumulative_min(x, axis=0)", "t"),
+    Row("unique", "calor.unique_values(x)", "tnj"),
+    Row("in1d", "calor.isin(x, values)", "n"),
+    Row("index_select", "calor.take(x, indices, axis=0)", "t"),
+    Row("gather", "calor.take_along_axis(x, indices, axis=0)", "t"),
+    Row("scatter", "calor.scatter_along_axis(x, indices, values, axis=0)", "t"),
+    Row("put_along_axis", "calor.scatter_along_axis(x, indices, values, axis=0)", "nj"),
+    Row("masked_select", "x[mask]", "t"),
+    Row("masked_fill", "calor.where(mask, value, x)", "t"),
+    Row("numel", "x.size", "t"),
+    Row("shape", "x.shape", "nj"),
+    Row("ndim", "x.ndim", "nj"),
+    Row("copy", "x.copy()", "nj"),
+    Row("clone", "x.copy()", "t"),
+    Row("is_tensor", "isinstance(x, calor.Tensor)", "t"),
+    Row("ndarray", "calor.Tensor", "nj"),
+    Row("Array", "calor.Tensor", "j"),
+    Row("half", "calor.float16", "t"),
+    Row("float", "calor.float32", "t"),
+    Row("double", "calor.float64", "t"),
+    Row("short", "calor.int16", "t"),
+    Row("int", "calor.int32", "t"),
+    Row("long", "calor.int64", "t"),
+    Row("int_", "calor.int64", "nj"),
+    Row("float_", "calor.float64", "nj"),
+    Row("cfloat", "calor.complex64", "t"),
+    Row("dtype", "calor.DType", "tnj"),
+    Row("inference_mode", "calor.no_grad()", "t"),
+    Row("set_grad_enabled", "calor.no_grad()", "t"),
+    Row("autograd", "calor.grad(function)", "t", "torch.autograd.grad"),
+    Row("compile", "calor.jit(function)", "t"),
+    Row("set_default_device", 'with calor.device("cuda"): ...', "t"),
+    Row("default_device", 'with calor.device("cuda"): ...', "j"),
+    Row("device_put", "x.to(device)", "j"),
+    Row("device_get", "x.numpy()", "j"),
+    Row("block_until_ready", "calor.eval(x)", "j"),
+    Row("make_jaxpr", "print(calor.trace(function, x).text())", "j"),
+    Row("remat", "calor.checkpoint(function)", "j"),
+    Row("utils", "calor.checkpoint(function)", "t", "torch.utils.checkpoint.checkpoint"),
+    Row("tree_map", "calor.tree.map(function, tree)", "j"),
+    Row("tree_util", "calor.tree", "j"),
+    Row("numpy", "calor itself: jax.numpy.sum is calor.sum", "j"),
+    Row("lax", "calor itself: calor.cond, calor.scan, calor.while_loop, calor.fori_loop", "j"),
+    Row("special", "calor itself: calor.erf, calor.lgamma, calor.logsumexp", "t"),
+    Row("optim", "calor.train", "t"),
+    Row("optax", "calor.train", "j", "optax"),
+    Row("cuda", 'x.to("cuda"), with calor.device("cuda"): ...', "t"),
+    Row("set_printoptions", "numpy.set_printoptions(...), which calor follows", "tn"),
+)
+
+# Attributes of torch.Tensor, numpy.ndarray and jax.Array.
+METHODS: Final = (
+    Row("view", "x.reshape(shape)", "t"),
+    Row("view_as", "x.reshape(y.shape)", "t"),
+    Row("reshape_as", "x.reshape(y.shape)", "t"),
+    Row("unsqueeze", "x.expand_dims(axis)", "t"),
+    Row("permute", "x.permute_dims(axes)", "t"),
+    Row("movedim", "x.moveaxis(source, destination)", "t"),
+    Row("swapdims", "x.swapaxes(axis1, axis2)", "t"),
+    Row("t", "x.T", "t"),
+    Row("H", "x.mT.conj()", "t"),
+    Row("mH", "x.mT.conj()", "t"),
+    Row("expand", "x.broadcast_to(shape)", "t"),
+    Row("expand_as", "x.broadcast_to(y.shape)", "t"),
+    Row("unbind", "x.unstack(axis)", "t"),
+    Row("contiguous", "x, which is always dense", "t"),
+    Row("is_contiguous", "x, which is always dense", "t"),
+    Row("stride", "x.shape, as tensors are dense and row-major", "t"),
+    Row("strides", "x.shape, as tensors are dense and row-major", "n"),
+    Row("cuda", 'x.to("cuda")', "t"),
+    Row("cpu", 'x.to("cpu")', "t"),
+    Row("is_cuda", "x.device", "t"),
+    Row("get_device", "x.device", "t"),
+    Row("numel", "x.size", "t"),
+    Row("nelement", "x.size", "t"),
+    Row("dim", "x.ndim", "t"),
+    Row("element_size", "x.dtype.itemsize", "t"),
+    Row("itemsize", "x.dtype.itemsize", "tnj"),
+    Row("type", "x.astype(dtype)", "t"),
+    Row("type_as", "x.astype(y.dtype)", "t"),
+    Row("short", "x.astype(calor.int16)", "t"),
+    Row("byte", "x.astype(calor.uint8)", "t"),
+    Row("data", "x.detach()", "t"),
+    Row("register_hook", "calor.custom_vjp(function)", "t"),
+    Row("add", "x + y", "t"),
+    Row("sub", "x - y", "t"),
+    Row("mul", "x * y", "t"),
+    Row("div", "x / y", "t"),
+    Row("neg", "-x", "t"),
+    Row("mm", "x @ y", "t"),
+    Row("bmm", "x @ y", "t"),
+    Row("mv", "x @ y", "t"),
+    Row("dot", "x @ y", "tnj"),
+    Row("eq", "x == y", "t"),
+    Row("ne", "x != y", "t"),
+    Row("lt", "x < y", "t"),
+    Row("le", "x <= y", "t"),
+    Row("gt", "x > y", "t"),
+    Row("ge", "x >= y", "t"),
+    Row("add_", "x += y", "t"),
+    Row("sub_", "x -= y", "t"),
+    Row("mul_", "x *= y", "t"),
+    Row("div_", "x /= y", "t"),
+    Row("zero_", "x[...] = 0", "t"),
+    Row("fill_", "x[...] = value", "t"),
+    Row("fill", "x[...] = value", "n"),
+    Row("copy_", "x[...] = y", "t"),
+    Row("normal_", "x[...] = calor.random.normal(x.shape)", "t"),
+    Row("uniform_", "x[...] = calor.random.uniform(x.shape)", "t"),
+    Row("masked_fill", "calor.where(mask, value, x)", "t"),
+    Row("masked_fill_", "x[mask] = value", "t"),
+    Row("masked_select", "x[mask]", "t"),
+    Row("index_select", "x.take(indices, axis)", "t"),
+    Row("gather", "x.take_along_axis(indices, axis)", "t"),
+    Row("scatter", "calor.scatter_along_axis(x, indices, values, axis=0)", "t"),
+    Row("scatter_", "x = calor.scatter_along_axis(x, indices, values, axis=0)", "t"),
+    Row("at", "x[index] = value", "j"),
+    Row("clamp", "x.clip(min, max)", "t"),
+    Row("clamp_", "x = x.clip(min, max)", "t"),
+    Row("absolute", "x.abs()", "t"),
+    Row("rsqrt", "1 / x.sqrt()", "t"),
+    Row("conjugate", "x.conj()", "n"),
+    Row("amax", "x.max(axis)", "t"),
+    Row("amin", "x.min(axis)", "t"),
+    Row("ptp", "x.max() - x.min()", "n"),
+    Row("norm", "calor.linalg.vector_norm(x)", "t"),
+    Row("diagonal", "calor.linalg.diagonal(x)", "tnj"),
+    Row("trace", "calor.linalg.trace(x)", "tnj"),
+    Row("inverse", "calor.linalg.inv(x)", "t"),
+    Row("unique", "calor.unique_values(x)", "t"),
+    Row("cumulative_sum", "x.cumsum(axis)", "j"),
+    Row("new_zeros", "calor.zeros(shape, dtype=x.dtype, device=x.device)", "t"),
+    Row("new_ones", "calor.ones(shape, dtype=x.dtype, device=x.device)", "t"),
+    Row("new_tensor", "calor.asarray(data, dtype=x.dtype, device=x.device)", "t"),
+    Row("flat", "x.ravel()", "n"),
+    Row("tobytes", "x.numpy().tobytes()", "n"),
+    Row("block_until_ready", "calor.eval(x)", "j"),
+    Row("pin_memory", "x; transfers need no mark", "t"),
+    Row("share_memory_", "x; tensors are pickled to other processes", "t"),
+)
+
+# Keyword arguments; calor's are tried in order, the first that the function has is named.
+KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "dim": ("axis",),
+    "dims": ("axes", "axis"),
+    "axes": ("axis",),
+    "axis": ("axes",),
+    "keepdim": ("keepdims",),
+    "start_dim": ("start_axis",),
+    "end_dim": ("end_axis",),
+    "dim0": ("axis1",),
+    "dim1": ("axis2",),
+    "unbiased": ("correction",),
+    "ddof": ("correction",),
+    "a_min": ("min",),
+    "a_max": ("max",),
+    "size": ("shape",),
+    "newshape": ("shape",),
+    "fill": ("fill_value",),
+    "value": ("fill_value", "value"),
+    "diagonal": ("k",),
+    "index": ("indices",),
+    "kind": ("stable",),
+    "approximation": ("approximate",),
+    "seed": ("key",),
+    "rng": ("key", "generator"),
+}
+_WHOSE_KEYWORDS: Final[Mapping[str, str]] = {
+    "dim": "t", "dims": "t", "keepdim": "t", "start_dim": "t", "end_dim": "t", "unbiased": "t",
+    "ddof": "nj", "a_min": "n", "a_max": "n", "size": "t", "newshape": "n", "diagonal": "t",
+    "index": "t",
+}  # fmt: skip
+
+_NAMES: Final = {row.theirs: row.ours for row in NAMES}
+_METHODS: Final = {row.theirs: row.ours for row in METHODS}
+
+
+def missing_name(name: str) -> AttributeError:
+    """Return the error for ``calor.name``, with calor's name for it where the table has one."""
+    ours = _NAMES.get(name)
+    hint = f": write {ours}" if ours else ""
+    return AttributeError(f"calor has no {name!r}{hint}", name=name, obj=sys.modules["calor"])
+
+
+def missing_method(x: Any, name: str) -> AttributeError:
+    """Return the error for ``x.name`` of a tensor, with calor's way to write it if there is one."""
+    ours = _METHODS.get(name)
+    base = name.rstrip("_")
+    if ours is None and name.endswith("_") and callable(getattr(type(x), base, None)):
+        ours = f"x = x.{base}(...)"
+    hint = f": write {ours}" if ours else ""
+    return AttributeError(f"a tensor has no {name!r}{hint}", name=name, obj=x)
+
+
+def wrong_call(
+    function: Callable[..., Any],
+    positional: Sequence[Any],
+    keywords: Mapping[str, Any],
+    error: TypeError,
+) -> TypeError:
+    """Return the error for arguments that a function does not take, with calor's way to give them.
+
+    The error that Python made is returned itself when the table has no answer.
+    """
+    text = str(error).replace(f"{function.__qualname__}()", f"{function.__name__}()")
+    code = function.__code__
+    accepted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for theirs in keywords:
+        if theirs not in accepted:
+            ours = next((n for n in KEYWORDS.get(theirs, ()) if n in accepted), None)
+            if ours is not None:
+                return TypeError(f"{text}; in calor it is {ours}=")
+    sizes = ", ".join(map(repr, positional))
+    if "shape" in accepted and positional and all(type(n) is int for n in positional):
+        return TypeError(f"{text}; a shape is one argument: {function.__name__}(({sizes}))")
+    return error
+
+
+# The tables of the documentation's pages.
+
+
+def markdown(framework: str) -> str:
+    """Return the tables of one framework's names as Markdown; KeyError for an unknown framework.
+
+    >>> from calor.migration import markdown
+    >>> print(markdown("torch").splitlines()[0])
+    | PyTorch | calor |
+    """
+    title, letter = FRAMEWORKS[framework], framework[0]
+    parts = [
+        _table((title, "calor"), [(_full(r, letter), r.ours) for r in _of(NAMES, letter)]),
+        _table(
+            (f"{title}, on a tensor", "calor"),
+            [(f"x.{r.theirs}", r.ours) for r in _of(METHODS, letter)],
+        ),
+    ]
+    keywords = [(f"{k}=", f"{KEYWORDS[k][0]}=") for k, w in _WHOSE_KEYWORDS.items() if letter in w]
+    if keywords:
+        parts.append(_table((f"{title}, keyword", "calor"), keywords))
+    return "\n\n".join(parts)
+
+
+def _of(rows: Sequence[Row], letter: str) -> Iterator[Row]:
+    return (row for row in rows if letter in row.whose)
+
+
+def _full(row: Row, letter: str) -> str:
+    if row.full:
+        return row.full
+    if letter == "j":
+        # What NumPy has too is in jax.numpy.
+        return f"{'jnp' if 'n' in row.whose else 'jax'}.{row.theirs}"
+    return f"{'torch' if letter == 't' else 'np'}.{row.theirs}"
+
+
+def _table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
+    lines = [f"| {head[0]} | {head[1]} |", "| --- | --- |"]
+    lines += [f"| `{theirs}` | `{ours}` |" for theirs, ours in rows]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(sys.argv[1]))
