@@ -437,6 +437,7 @@ def test_value(ours: Callable[[], Any], expected: Callable[[], Any]) -> None:
         (lambda: calor.full_like(t(V), 2).dtype, calor.int64),
         (lambda: calor.ones_like(t(V), dtype="float64").dtype, calor.float64),
         (lambda: calor.empty((2, 0)).shape, (2, 0)),
+        (lambda: [calor.signbit(calor.full(1, x)).item() for x in (-0.0, 0.0, -0.0)], [1, 0, 1]),
         (lambda: calor.zeros(3, requires_grad=True).requires_grad, True),
         (lambda: calor.broadcast_shapes((2, 1), (3,), ()), (2, 3)),
         (lambda: [x.shape for x in calor.broadcast_arrays(t(M), t(V[:3]))], [(2, 3), (2, 3)]),

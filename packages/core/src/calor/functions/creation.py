@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -146,13 +147,22 @@ def full(
         made: Tensor = expand(value, shape=sizes)
         return made.detach().requires_grad_() if requires_grad else made
     known = as_dtype(type(number) if dtype is None else dtype)
-    with on_device(_device(device)) as target:
-        number = _of_kind(number, known)
-        if number in (0, 1):
-            made = full_row(value=Scalar.of(number, known), shape=sizes, dtype=known)
-        else:
-            made = expand(number_on(number, known, target), shape=sizes)
+    number = _of_kind(number, known)
+    target = _device(device)
+    # −0 equals 0, but is another constant.
+    if number not in (0, 1) or "-" in repr(number):
+        made = expand(number_on(number, known, target), shape=sizes)
+    elif device is None:
+        made = full_row(value=_constant(number, known), shape=sizes, dtype=known)
+    else:
+        with on_device(target):
+            made = full_row(value=_constant(number, known), shape=sizes, dtype=known)
     return made.requires_grad_() if requires_grad else made
+
+
+@cache
+def _constant(number: Any, dtype: DType) -> Scalar:
+    return Scalar.of(number, dtype)
 
 
 def _of_kind(number: Any, dtype: DType) -> Any:

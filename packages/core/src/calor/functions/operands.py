@@ -142,7 +142,7 @@ def integer(value: Any, what: str) -> int:
 
 def one_axis(axis: Any, shape: tuple[int, ...], what: str) -> int:
     """Return an axis as a non-negative number; AxisError when the shape does not have it."""
-    number = integer(axis, f"{what}: axis")
+    number = axis if type(axis) is int else integer(axis, f"{what}: axis")
     ndim = len(shape)
     if not -ndim <= number < ndim:
         raise AxisError(f"{what}: axis {number} does not fit shape {shape}, which has {ndim} axes")
@@ -153,6 +153,8 @@ def many_axes(axis: Any, shape: tuple[int, ...], what: str) -> tuple[int, ...]:
     """Return axes as ascending non-negative numbers; None is all of them."""
     if axis is None:
         return tuple(range(len(shape)))
+    if type(axis) is int:
+        return (one_axis(axis, shape, what),)
     given = axis if isinstance(axis, tuple | list) else (axis,)
     axes = sorted(one_axis(a, shape, what) for a in given)
     if len(set(axes)) != len(axes):
