@@ -311,7 +311,7 @@ from calor.functions.utility import (
     diff,
     isclose,
 )
-from calor.keywords import explain
+from calor.keywords import explain as _explain
 from calor.persistence import load, save
 from calor.safetensors_file import read_safetensors, write_safetensors
 from calor.tensor.tensor import Tensor
@@ -647,4 +647,4 @@ else:
         raise missing_name(name)
 
 
-explain(globals())
+_explain(globals())

@@ -31,5 +31,5 @@ def test_the_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+    with pytest.raises(AttributeError, match="has no 'no_such_name'"):
         calor.no_such_name  # type: ignore[attr-defined]
