@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor.dtypes import DType
+from calor.dtypes import DType, as_dtype, complex_of, real_of
 from calor.graph.trace import Handle
 
 from .comparison import check, expected
@@ -38,10 +38,28 @@ def judge(c: Case, dtype: DType, arrays: list[Array], got: Sequence[Array]) -> N
     want = expected(c, arrays, dtype)
     assert len(got) == len(want), f"{c.label}: {len(got)} outputs, the oracle has {len(want)}"
     scale = _scale(c, arrays, dtype)
-    for a, b in zip(got, want, strict=True):
-        kind = calor.dtypes.as_dtype(a.dtype)
-        sized = scale if scale is None or np.ndim(scale) == 0 or np.shape(scale) == a.shape else None
+    kinds = result_types(c, dtype, want)
+    for a, b, kind in zip(got, want, kinds, strict=True):
+        sized = (
+            scale if scale is None or np.ndim(scale) == 0 or np.shape(scale) == a.shape else None
+        )
         check(a, b, kind, c.tol, sized, what=f"{c.label} {dtype.name}")
+
+
+def result_types(c: Case, dtype: DType, want: Sequence[Any]) -> Sequence[DType]:
+    """Return the dtypes that the outputs must have: the row's word, else from the oracle's kind."""
+    if c.out is not None:
+        return c.out(dtype)
+    return [_result_type(c, dtype, np.asarray(w)) for w in want]
+
+
+def _result_type(c: Case, dtype: DType, want: Array) -> DType:
+    if c.raw or want.dtype.kind == "b":
+        return as_dtype(want.dtype)
+    target: DType = c.attributes_for(dtype).get("dtype", dtype)
+    if want.dtype.kind in "Oiu":
+        return target
+    return complex_of(target) if want.dtype.kind == "c" else real_of(target)
 
 
 def _scale(c: Case, arrays: list[Array], dtype: DType) -> Any:

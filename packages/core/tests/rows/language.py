@@ -127,6 +127,7 @@ class Case:
     name: str = ""
     no_gradient: str | None = None
     raw: bool = False
+    out: Callable[[DType], Sequence[DType]] | None = None
 
     @property
     def op(self) -> str:
@@ -171,7 +172,7 @@ class Case:
         domains = tuple(d.resized(shape) for d in self.inputs)
         return Case(
             self.operation, domains, self.oracle, self.tol, self.dtypes, self.attributes,
-            self.name, self.no_gradient, self.raw,
+            self.name, self.no_gradient, self.raw, self.out,
         )  # fmt: skip
 
 
@@ -192,6 +193,7 @@ def case(
     name: str = "",
     no_gradient: str | None = None,
     raw: bool = False,
+    out: Callable[[DType], Sequence[DType]] | None = None,
     **attributes: Any,
 ) -> Case:
     """Return a row.
@@ -199,10 +201,11 @@ def case(
     ``oracle`` takes the operands widened (integers as Python numbers, float16 to float32 as
     float64, float64 as the machine's long double) and the attributes, and returns the result or a
     tuple of results in any wider type; with ``raw`` it takes and returns the dtype itself.
-    ``no_gradient`` says why the row is not differentiated at these operands.
+    ``no_gradient`` says why the row is not differentiated at these operands. ``out`` gives the
+    outputs' dtypes for the row's where the oracle's kind of number does not say them.
     """
     return Case(
-        operation, inputs, oracle, tol, tuple(dtypes), attributes, name, no_gradient, raw
+        operation, inputs, oracle, tol, tuple(dtypes), attributes, name, no_gradient, raw, out
     )  # fmt: skip
 
 

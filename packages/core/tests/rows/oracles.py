@@ -175,8 +175,9 @@ def log_gamma(x: Array) -> Array:
         product = product * np.where(z < 30, z, 1)
         z = np.where(z < 30, z + 1, z)
     w = 1 / (z * z)
-    series = (np.longdouble(1) / 12 - w * (np.longdouble(1) / 360 - w * (
-        np.longdouble(1) / 1260 - w * (np.longdouble(1) / 1680 - w / 1188)))) / z  # fmt: skip
+    one = np.longdouble(1)
+    series = one / 12 - w * (one / 360 - w * (one / 1260 - w * (one / 1680 - w / 1188)))
+    series = series / z
     total = (z - 0.5) * np.log(z) - z + np.log(2 * pi) / 2 + series - np.log(product)
     turn = np.abs(np.sin(pi * (safe - np.rint(safe))))
     with np.errstate(all="ignore"):
@@ -204,8 +205,8 @@ def digamma(x: Array) -> Array:
         total = total - np.where(z < 30, 1 / z, 0)
         z = np.where(z < 30, z + 1, z)
     w = 1 / (z * z)
-    series = w * (np.longdouble(1) / 12 - w * (np.longdouble(1) / 120 - w * (
-        np.longdouble(1) / 252 - w * (np.longdouble(1) / 240 - w * np.longdouble(1) / 132))))  # fmt: skip
+    one = np.longdouble(1)
+    series = w * (one / 12 - w * (one / 120 - w * (one / 252 - w * (one / 240 - w / 132))))
     total = total + np.log(z) - 0.5 / z - series
     # The tangent of the distance to the nearest whole number keeps its digits.
     turn = safe - np.rint(safe)

@@ -210,7 +210,7 @@ where: Op = op(
 floor: Op = op("floor", rules.reals, np.floor, _nothing, promotion="same")
 ceil: Op = op("ceil", rules.reals, np.ceil, _nothing, promotion="same")
 trunc: Op = op("trunc", rules.reals, np.trunc, _nothing, promotion="same")
-round: Op = op("round", rules.numbers, np.rint, _nothing, promotion="same")
+round: Op = op("round", rules.numbers, reference.round_half_even, _nothing, promotion="same")
 sign: Op = op(
     "sign",
     rules.numbers,

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from calor.dtypes import DType, float32
+
 from ..domains import away_from, between, normal
 from ..language import REAL_FLOATS, REALS, Array, Case, case, ulp
 from ..oracles import erf
@@ -64,6 +66,11 @@ def _size(x: Array, **_: Any) -> Any:
     return np.max(np.abs(x)) + 1
 
 
+def _wide(dtype: DType) -> DType:
+    """Moments of half types are kept in float32."""
+    return float32 if dtype.itemsize == 2 else dtype
+
+
 CASES: list[Case] = [
     case("relu", AWAY, oracle=_relu, dtypes=REALS),
     case("sigmoid", X, oracle=_sigmoid, dtypes=REAL_FLOATS, tol=NEAR),
@@ -81,9 +88,12 @@ CASES: list[Case] = [
         for shape, axis in [((3, 4), 1), ((3, 4), 0), ((2, 3, 2), 1), ((1,), 0)]
     ),
     *(
-        case(op, normal(*shape), axes=axes, eps=eps, oracle=oracle, dtypes=REAL_FLOATS,
+        case(op, normal(*shape), axes=axes, eps=eps, oracle=oracle, dtypes=REAL_FLOATS, out=out,
              tol=ulp(64, scale=lambda *_, **__: 4.0), name=f"{list(shape)}-{list(axes)}-{eps}")
-        for op, oracle in [("standardize", _standardize), ("rms_norm", _rms_norm)]
+        for op, oracle, out in [
+            ("standardize", _standardize, lambda d: (d, _wide(d), _wide(d))),
+            ("rms_norm", _rms_norm, lambda d: (d, _wide(d))),
+        ]
         for shape, axes, eps in [
             ((3, 4), (1,), 1e-5),
             ((3, 4), (0, 1), 0.1),

@@ -75,12 +75,12 @@ CASES: list[Case] = [
         for truth in (True, False)
     ),
     case(while_loop, unit(3), chosen(np.array(10.0), float64), oracle=_while_loop,
-         dtypes=REAL_FLOATS[-1:], name="float64"),
+         out=lambda d: (d, int64), dtypes=REAL_FLOATS[-1:], name="float64"),
     case(while_loop, unit(3), chosen(np.array(10.0), float32), oracle=_while_loop,
-         dtypes=(float32,), name="float32"),
+         out=lambda d: (d, int64), dtypes=(float32,), name="float32"),
     *(
         case(while_loop, chosen(np.array([1, -3, 2]), t), chosen(np.array(50), t),
-             oracle=_while_loop, dtypes=(t,), name=t.name)
+             oracle=_while_loop, out=lambda d: (d, int64), dtypes=(t,), name=t.name)
         for t in (int32, int64)
     ),
     *(

@@ -40,6 +40,9 @@ X = normal(3, 4)
 AWAY = away_from(0, 3, 4)
 NONZERO = whole(1, 9, 3, 4)
 
+TOTAL_QUOTIENT = o.by_element(lambda a, b: a // b if b else 0)
+TOTAL_REMAINDER = o.by_element(lambda a, b: a % b if b else 0)
+
 ARITHMETIC_ROWS = [
     case("neg", X, oracle=np.negative, dtypes=NUMBERS),
     case("add", X, X, oracle=np.add, dtypes=NUMBERS, tol=ulp(0.5)),
@@ -56,7 +59,7 @@ ARITHMETIC_ROWS = [
         X,
         AWAY,
         oracle=o.by_kind(
-            integers=o.by_element(lambda a, b: a // b if b else 0), floats=np.floor_divide
+            integers=TOTAL_QUOTIENT, floats=np.floor_divide
         ),
         dtypes=REALS,
         tol=ulp(1),
@@ -65,7 +68,7 @@ ARITHMETIC_ROWS = [
         "remainder",
         X,
         AWAY,
-        oracle=o.by_kind(integers=o.by_element(lambda a, b: a % b if b else 0), floats=np.remainder),
+        oracle=o.by_kind(integers=TOTAL_REMAINDER, floats=np.remainder),
         dtypes=REALS,
         tol=ulp(1),
     ),

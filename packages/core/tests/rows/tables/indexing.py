@@ -49,7 +49,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _scattered(x: Array, updates: Array, places: Iterator[tuple[Place, Place]], how: str) -> Array:
-    made = x.astype(object) if x.dtype.kind == "b" else x.copy()
+    made = x.copy()
     for target, source in places:
         made[target] = _COMBINE[how](made[target], updates[source])
     return made

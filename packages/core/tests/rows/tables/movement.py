@@ -46,8 +46,8 @@ def _update(x: Array, update: Array, starts: Array) -> Array:
 
 
 def _reshape(name: str, before: tuple[int, ...], after: tuple[int, ...]) -> Case:
-    return case("reshape", normal(*before), shape=after, oracle=lambda x, *, shape: x.reshape(shape),
-                dtypes=EVERY, raw=True, name=name)  # fmt: skip
+    return case("reshape", normal(*before), shape=after, dtypes=EVERY, raw=True, name=name,
+                oracle=lambda x, *, shape: x.reshape(shape))  # fmt: skip
 
 
 def _permute(*axes: int) -> Case:
@@ -121,7 +121,7 @@ CASES: list[Case] = [
     _sliced("empty-backward", (5,), (3, 3, -1)),
     _sliced("of-empty", (0, 3), (0, 0, 1), (0, 3, 2)),
     _sliced("0d", ()),
-    _sliced("rank-5", (2, 3, 2, 3, 2), *[(0, 2, 1), (2, -1, -1), (1, 2, 1), (0, 3, 2), (1, -1, -1)]),
+    _sliced("rank-5", (2, 3, 2, 3, 2), (0, 2, 1), (2, -1, -1), (1, 2, 1), (0, 3, 2), (1, -1, -1)),
     _padded("edges", (2, 3), (1, 0), (2, 3), (0, 0)),
     _padded("interior", (3, 2), (0, 1), (1, 0), (2, 1)),
     _padded("empty", (0, 2), (1, 0), (2, 1), (1, 1)),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calor import dtypes as t
+from calor.dtypes import DType
 
 from ..domains import (
     any_bits,
@@ -158,17 +159,22 @@ _special: Domain = chosen(
 )
 
 
+def _index(dtype: DType) -> tuple[DType, ...]:
+    return (t.int64,)
+
+
 def _places(op: str, oracle: Any) -> list[Case]:
     return [
         *(
-            case(op, well_separated(*shape), axis=axis, oracle=oracle, dtypes=ORDERED,
+            case(op, well_separated(*shape), axis=axis, oracle=oracle, dtypes=ORDERED, out=_index,
                  name=f"{list(shape)}-{axis}")
             for shape, axis in [((3, 4), 1), ((3, 4), 0), ((5,), 0), ((2, 3, 2, 1, 2), 1)]
         ),
-        case(op, repeated(3, 8), axis=1, oracle=oracle, dtypes=ORDERED, name="ties"),
-        case(op, _special, axis=1, oracle=oracle, dtypes=REAL_FLOATS, name="special"),
-        case(op, any_bits(3, 9), axis=1, oracle=oracle, dtypes=INTEGERS, name="bits"),
-        case(op, well_separated(0, 3), axis=1, oracle=oracle, dtypes=ORDERED, name="none"),
+        case(op, repeated(3, 8), axis=1, oracle=oracle, dtypes=ORDERED, out=_index, name="ties"),
+        case(op, _special, axis=1, oracle=oracle, dtypes=REAL_FLOATS, out=_index, name="special"),
+        case(op, any_bits(3, 9), axis=1, oracle=oracle, dtypes=INTEGERS, out=_index, name="bits"),
+        case(op, well_separated(0, 3), axis=1, oracle=oracle, dtypes=ORDERED, out=_index,
+             name="none"),
     ]  # fmt: skip
 
 
