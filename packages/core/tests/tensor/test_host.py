@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.errors import ShapeError
+from calor.errors import ShapeError, TraceError
 
 DTYPES = [t.name for t in calor.dtypes.ALL]
 
@@ -103,3 +103,29 @@ def test_array_protocol() -> None:
 def test_a_number_as_python_index() -> None:
     assert [10, 20, 30][calor.asarray(1)] == 20
     assert list(range(calor.asarray(3))) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        bool,
+        int,
+        float,
+        complex,
+        operator.index,
+        np.asarray,
+        lambda x: x.item(),
+        lambda x: x.tolist(),
+    ],
+)
+def test_looks_at_traced_values_raise(look: Any) -> None:
+    with pytest.raises(TraceError, match="test_host.py:.*asks for the value of a traced tensor"):
+        calor.jit(look_at(look))(calor.asarray(1))
+
+
+def look_at(look: Any) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        look(x)
+        return x
+
+    return function

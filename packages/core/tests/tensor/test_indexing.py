@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.errors import DTypeError, GradientError, IndexingError, ShapeError
+from calor.errors import DTypeError, GradientError, IndexingError, ShapeError, TraceError
 
 SHAPE = (2, 3, 4, 5)
 BASE = np.arange(120, dtype=np.float32).reshape(SHAPE)
@@ -346,3 +346,70 @@ def test_iteration_membership_length() -> None:
         len(number)
     with pytest.raises(TypeError, match="does not hold a str"):
         _ = "a" in x
+
+
+# Inside jit and control flow.
+
+
+def test_keys_in_a_traced_function() -> None:
+    array = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+    def function(x: calor.Tensor, i: calor.Tensor) -> tuple[calor.Tensor, ...]:
+        y = x * 1
+        y[x > 20] = -1.0
+        y[i] = x[0]
+        y[1:3, ::-2] += 100
+        return x[i], x[1:, 2], x[[0, -1], 1], x[i, ..., None], y
+
+    for place in (0, 2, -1):
+        expected = array.copy()
+        expected[array > 20] = -1
+        expected[place] = array[0]
+        expected[1:3, ::-2] += 100
+        wanted = (array[place], array[1:, 2], array[[0, -1], 1], array[place, ..., None], expected)
+        for call in (function, calor.jit(function)):
+            made = call(calor.asarray(array), calor.asarray(place))
+            for got, want in zip(made, wanted, strict=True):
+                np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_places_that_a_loop_counts() -> None:
+    x = calor.asarray([1.0, 2.0, 4.0])
+
+    def body(i: calor.Tensor, held: calor.Tensor) -> calor.Tensor:
+        held[i] = held[i] + x[i]
+        return held
+
+    assert calor.fori_loop(0, 3, body, calor.ones(3)).tolist() == [2.0, 3.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, m: x[m],
+        lambda x, m: x[x > 0],
+        lambda x, m: x.__setitem__(m, calor.asarray([1.0, 2.0])),
+        lambda x, m: x[m[0]],
+    ],
+)
+def test_sizes_that_depend_on_data_raise_in_a_traced_function(function: Any) -> None:
+    x, mask = calor.asarray([1.0, -1.0, 2.0]), calor.asarray([True, False, True])
+    with pytest.raises(
+        TraceError, match=r"use calor.where\(mask, x, y\), or assign with x\[mask\]"
+    ):
+        calor.jit(function)(x, mask)
+    with pytest.raises(TraceError, match="the size of the result depends on data"):
+        calor.jit(lambda: function(x, mask))()
+
+
+def test_state_is_written_by_a_jitted_function() -> None:
+    history = calor.zeros((3, 2))
+
+    @calor.jit
+    def put(place: calor.Tensor, value: calor.Tensor) -> None:
+        history[place] = value
+
+    for i in range(3):
+        put(calor.asarray(i), calor.asarray([i, -i], dtype="float32"))
+    assert history.tolist() == [[0.0, 0.0], [1.0, -1.0], [2.0, -2.0]]
+    assert put.trace_count == 1

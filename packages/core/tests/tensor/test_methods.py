@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import calor
+from calor.errors import ArgumentError
 from calor.functions import neural_activation
 from calor.tensor.methods import Methods
 
@@ -232,5 +233,8 @@ def test_sizes_one_by_one_or_as_a_tuple() -> None:
     assert x.reshape(3, -1).shape == x.reshape((3, -1)).shape == (3, 2)
     assert x.reshape(-1).shape == x.ravel().shape == (6,)
     assert x.permute_dims(1, 0).shape == x.transpose(1, 0).shape == x.transpose().shape == (3, 2)
+    with pytest.raises(ArgumentError, match=r"x.swapaxes\(0, 1\) or x.T exchanges"):
+        x.transpose(0, 1)
+    assert x.transpose((0, 1)).shape == (2, 3)
     assert x.broadcast_to(1, 2, 3).shape == (1, 2, 3)
     assert x.tile(2, 2).shape == (4, 6)

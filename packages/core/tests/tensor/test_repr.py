@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import calor
+from calor.errors import TraceError
 
 ROWS: list[tuple[Any, str | None, str]] = [
     ([[1.0, 2.0], [3.0, 4.0]], None, "tensor([[1., 2.],\n        [3., 4.]])"),
@@ -77,3 +78,18 @@ def test_format() -> None:
     assert f"{x[1:]}" == "tensor([2.])"
     with pytest.raises(TypeError, match=r"a format such as '.2f' is for 0-d tensors"):
         f"{x:.2f}"
+
+
+def test_traced_values_are_described() -> None:
+    seen = []
+
+    @calor.jit
+    def function(x: calor.Tensor) -> calor.Tensor:
+        y = x + 1
+        seen.extend([repr(x), f"{y[0]}"])
+        return y
+
+    function(calor.ones((2, 3)))
+    assert seen == ["traced float32[2, 3]", "traced float32[3]"]
+    with pytest.raises(TraceError, match="asks for the value of a traced tensor"):
+        calor.jit(lambda x: f"{x.sum():.3f}")(calor.ones(2))

@@ -228,7 +228,7 @@ def _arrays(block: Any, key: Key) -> tuple[list[int], list[Any]]:
 def _indices(entry: Entry, size: int, block: Any) -> Any:
     array = entry.array
     if entry.kind == "truth":
-        array = np.zeros(1 if bool(array) else 0, np.int64)
+        array = np.zeros(1 if bool(_look(array)) else 0, np.int64)
     elif entry.kind == "mask":
         array = np.flatnonzero(_look(array))
     if isinstance(array, np.ndarray):
@@ -248,10 +248,10 @@ def _from_front(indices: Any, size: int) -> Any:
 
 def _look(mask: Any) -> np.ndarray[Any, Any]:
     """Return a mask's elements; TraceError while tracing, where sizes cannot depend on data."""
-    if isinstance(mask, np.ndarray):
-        return mask
+    if not isinstance(mask, Handle):
+        return np.asarray(mask)
     try:
-        found: np.ndarray[Any, Any] = mask.numpy()
+        found: np.ndarray[Any, Any] = mask.numpy()  # type: ignore[attr-defined]
     except TraceError as error:
         raise TraceError(
             f"{error} A mask selects as many elements as it is true for, so the size of the result "

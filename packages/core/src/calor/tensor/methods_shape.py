@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import calor
+from calor.errors import ArgumentError
 from calor.graph.trace import Handle
 
 if TYPE_CHECKING:
@@ -50,7 +51,16 @@ class ShapeMethods(Handle):
         return calor.permute_dims(self, _numbers(axes))
 
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
-        """The tensor with its axes in the order given, reversed without arguments, as in NumPy."""
+        """The tensor with its axes in the order given, reversed without arguments, as in NumPy.
+
+        Two axes given one by one that would stay where they are raise ArgumentError: PyTorch
+        exchanges them, which is ``swapaxes`` here.
+        """
+        if axes == (0, 1):
+            raise ArgumentError(
+                "transpose(0, 1) leaves a matrix as it is; x.swapaxes(0, 1) or x.T exchanges the "
+                "axes, x.transpose((0, 1)) keeps them"
+            )
         return calor.transpose(self, _numbers(axes) if axes else None)
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
