@@ -173,7 +173,7 @@ from calor.functions.neural_adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from calor.functions.neural_attention import scaled_dot_product_attention
+from calor.functions.neural_attention import attention_weights, scaled_dot_product_attention
 from calor.functions.neural_conv import (
     conv1d,
     conv2d,
@@ -358,6 +358,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "attention_weights",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -432,6 +433,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "fft",
     "finfo",
     "flatten",
     "flip",
@@ -484,6 +486,7 @@ __all__ = [
     "less",
     "less_equal",
     "lgamma",
+    "linalg",
     "linear",
     "linspace",
     "load",
@@ -625,6 +628,8 @@ __all__ = [
 
 
 if TYPE_CHECKING:
+    from calor import fft, linalg
+
     __version__: str
 else:
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.
@@ -636,7 +641,7 @@ else:
                 return version("calor")
             except PackageNotFoundError:
                 return "0+source"
-        if name in ("nn", "train"):
+        if name in ("fft", "linalg", "nn", "train"):
             from importlib import import_module
 
             return import_module(f"calor.{name}")

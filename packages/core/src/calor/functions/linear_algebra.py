@@ -2,15 +2,206 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from calor.errors import ShapeError
+from calor.functions.linear_algebra_contract import Product, plan
+from calor.functions.operands import as_tensor, integer, one_axis
+from calor.graph.record import recorded
+from calor.graph.trace import Handle
+from calor.ops import elementwise as e
+from calor.ops.movement import permute
+from calor.specs import Spec
+
 if TYPE_CHECKING:
+    from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
 
+_MATMULS: dict[tuple[Spec, Spec], Product] = {}
+_TENSORDOTS: dict[Any, Product] = {}
+_VECDOTS: dict[tuple[Spec, Spec, int], Product] = {}
 
-def matmul(x1: Any, x2: Any, /) -> Tensor:
-    """Return the matrix product."""
-    from calor.ops.contraction import dot_general
 
-    made: Tensor = dot_general(x1, x2, contract=((1,), (0,)), batch=((), ()), dtype=x1.dtype)
+def _both(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors; host arrays go to the device of the other."""
+    if isinstance(x1, Handle):
+        return x1, as_tensor(x2, x1)  # type: ignore[arg-type,return-value]
+    b = as_tensor(x2)
+    return as_tensor(x1, b), b
+
+
+def matmul(x1: Operand, x2: Operand, /) -> Tensor:
+    """Return the matrix product (..., M, K) × (..., K, N) → (..., M, N); ``x1 @ x2``.
+
+    Axes before the last two are a batch and broadcast. A tensor with one axis is a row on the left
+    and a column on the right, without that axis in the result: two of them give a number. The
+    dtype is the promoted one, in which integers wrap; half types accumulate in float32. Raises
+    ShapeError for a number or for sizes that do not fit.
+
+    >>> import calor
+    >>> calor.matmul(calor.asarray([[1, 2], [3, 4]]), calor.asarray([1, 1])).tolist()
+    [3, 7]
+    """
+    a: Any = x1
+    b: Any = x2
+    try:
+        key = (a._value.spec, b._value.spec)
+    except AttributeError:
+        a, b = _both(x1, x2)
+        key = (a._value.spec, b._value.spec)
+    product = _MATMULS.get(key)
+    if product is None:
+        product = _MATMULS[key] = _matmul_plan(*key)
+    made: Tensor = recorded(product.recipe, (a, b))
+    return made if product.axes is None else permute(made, axes=product.axes)
+
+
+def _matmul_plan(a: Spec, b: Spec) -> Product:
+    if not a.ndim or not b.ndim:
+        raise ShapeError(
+            f"matmul: shapes {a.shape} and {b.shape}: a number has no rows or columns; "
+            f"write x1 * x2"
+        )
+    depth = a.shape[-1], b.shape[-2 if b.ndim > 1 else -1]
+    if depth[0] != depth[1]:
+        raise ShapeError(
+            f"matmul: shapes {a.shape} and {b.shape} do not fit; the first has {depth[0]} columns "
+            f"and the second {depth[1]} rows"
+        )
+    # Batch axes are named by their place counted from the end.
+    batch_a, batch_b = _from_end(a.ndim - 2), _from_end(b.ndim - 2)
+    rows, columns = ("m",) * (a.ndim > 1), ("n",) * (b.ndim > 1)
+    batch = max(batch_a, batch_b, key=len)
+    return plan(
+        "matmul",
+        a,
+        b,
+        (*batch_a, *rows, "k"),
+        (*batch_b, "k", *columns),
+        (*batch, *rows, *columns),
+    )
+
+
+def _from_end(count: int) -> tuple[int, ...]:
+    return tuple(range(-count, 0))
+
+
+def matrix_transpose(x: Operand, /) -> Tensor:
+    """Return matrices (..., M, N) transposed, as (..., N, M).
+
+    >>> import calor
+    >>> calor.matrix_transpose(calor.zeros((4, 2, 3))).shape
+    (4, 3, 2)
+    """
+    x = as_tensor(x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"matrix_transpose: shape {x.shape} has no rows and columns; it needs two axes"
+        )
+    made: Tensor = permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
     return made
+
+
+def tensordot(
+    x1: Operand, x2: Operand, /, *, axes: int | Sequence[int | Sequence[int]] = 2
+) -> Tensor:
+    """Return the sum of products over pairs of axes, then the other axes of x1 and of x2.
+
+    ``axes`` is how many of the last axes of x1 meet the first of x2, or a pair of sequences of
+    axes, matched in order. Nothing is broadcast. Raises ShapeError for sizes that differ.
+
+    >>> import calor
+    >>> calor.tensordot(calor.ones((2, 3, 4)), calor.ones((3, 4, 5))).shape
+    (2, 5)
+    """
+    a, b = _both(x1, x2)
+    if isinstance(axes, Sequence):
+        if len(axes) != 2:
+            raise ShapeError(f"tensordot: axes {axes} must be a number or a pair of sequences")
+        first, second = (tuple(s) if isinstance(s, Sequence) else (s,) for s in axes)
+    else:
+        count = integer(axes, "tensordot: axes")
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise ShapeError(
+                f"tensordot: {count} axes cannot be summed over for shapes {a.shape} and {b.shape}"
+            )
+        first, second = tuple(range(a.ndim - count, a.ndim)), tuple(range(count))
+    key = (a._value.spec, b._value.spec, first, second)
+    product = _TENSORDOTS.get(key)
+    if product is None:
+        product = _TENSORDOTS[key] = _tensordot_plan(*key)
+    made: Tensor = product(a, b)
+    return made
+
+
+def _tensordot_plan(a: Spec, b: Spec, first: tuple[Any, ...], second: tuple[Any, ...]) -> Product:
+    left = [one_axis(i, a.shape, "tensordot") for i in first]
+    right = [one_axis(i, b.shape, "tensordot") for i in second]
+    if len(left) != len(right) or len({*left}) != len(left) or len({*right}) != len(right):
+        raise ShapeError(f"tensordot: axes {first} and {second} must be as many, each named once")
+    for i, j in zip(left, right, strict=True):
+        if a.shape[i] != b.shape[j]:
+            raise ShapeError(
+                f"tensordot: axis {i} of shape {a.shape} and axis {j} of shape {b.shape} have "
+                f"sizes {a.shape[i]} and {b.shape[j]}; summed axes have one size"
+            )
+    names_a: list[Any] = [("a", i) for i in range(a.ndim)]
+    names_b: list[Any] = [("b", i) for i in range(b.ndim)]
+    for i, j in zip(left, right, strict=True):
+        names_b[j] = names_a[i]
+    free = [n for n in (*names_a, *names_b) if (n in names_a) != (n in names_b)]
+    return plan("tensordot", a, b, tuple(names_a), tuple(names_b), tuple(free))
+
+
+def vecdot(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Tensor:
+    """Return the dot products Σ conj(x1) · x2 along an axis; the other axes broadcast.
+
+    ``axis`` counts from the end where the ranks differ. Raises ShapeError for vectors of different
+    lengths.
+
+    >>> import calor
+    >>> calor.vecdot(calor.asarray([[1, 2], [3, 4]]), calor.asarray([1, 10])).tolist()
+    [21, 43]
+    """
+    a, b = _both(x1, x2)
+    number = integer(axis, "vecdot: axis")
+    key = (a._value.spec, b._value.spec, number)
+    product = _VECDOTS.get(key)
+    if product is None:
+        product = _VECDOTS[key] = _vecdot_plan(*key)
+    made: Tensor = product(e.conjugate(a), b)
+    return made
+
+
+def _vecdot_plan(a: Spec, b: Spec, axis: int) -> Product:
+    if axis >= 0 and a.ndim == b.ndim:
+        axis -= a.ndim
+    if not -min(a.ndim, b.ndim) <= axis < 0:
+        raise ShapeError(
+            f"vecdot: axis {axis} does not fit shapes {a.shape} and {b.shape}; it is negative, "
+            f"and an axis of both"
+        )
+    if a.shape[axis] != b.shape[axis]:
+        raise ShapeError(
+            f"vecdot: the vectors of shapes {a.shape} and {b.shape} along axis {axis} have "
+            f"{a.shape[axis]} and {b.shape[axis]} elements"
+        )
+    left, right = _from_end(a.ndim), _from_end(b.ndim)
+    out = tuple(n for n in max(left, right, key=len) if n != axis)
+    return plan("vecdot", a, b, left, right, out)
+
+
+def outer(x1: Operand, x2: Operand, /) -> Tensor:
+    """Return the products of each element of a vector with each of another, shape (N, M).
+
+    Raises ShapeError unless both have one axis.
+
+    >>> import calor
+    >>> calor.linalg.outer(calor.asarray([1, 2]), calor.asarray([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    """
+    a, b = _both(x1, x2)
+    if a.ndim != 1 or b.ndim != 1:
+        raise ShapeError(f"outer: shapes {a.shape} and {b.shape}; both operands have one axis")
+    return tensordot(a, b, axes=0)

@@ -1,0 +1,187 @@
+"""Norms, diagonals, traces and cross products."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from calor import dtypes
+from calor.errors import ArgumentError, ShapeError
+from calor.functions.linear_algebra_factors import svdvals
+from calor.functions.operands import as_tensor, integer, many_axes, stretched, together
+from calor.functions.reductions import kept
+from calor.functions.reductions import sum as total
+from calor.graph.recipes import broadcast_shapes
+from calor.ops import elementwise as e
+from calor.ops import matrices as mx
+from calor.ops import reductions as r
+from calor.ops.movement import concat, slice_
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Axis, Operand
+    from calor.tensor.tensor import Tensor
+
+MatrixOrder = int | float | Literal["fro", "nuc"]
+
+
+def _floating(x: Any) -> tuple[Any, dtypes.DType]:
+    """Return a tensor in the dtype that a norm is computed in, and the dtype of the result."""
+    x = as_tensor(x)
+    result = dtypes.float_of(x.dtype)
+    work = dtypes.float32 if result.itemsize == 2 else result
+    return (x if x.dtype is work else e.cast(x, dtype=work)), dtypes.real_of(result)
+
+
+def _root(squares: Any) -> Any:
+    """Return square roots whose gradient at 0 is 0, the smallest of the subgradients."""
+    zero = e.equal(squares, mx.zeros(squares))
+    return mx.masked(~zero, e.sqrt(e.where(zero, mx.ones(squares), squares)))
+
+
+def _sum(x: Any, axes: tuple[int, ...]) -> Any:
+    return r.sum(x, axes=axes, dtype=x.dtype)
+
+
+def vector_norm(
+    x: Operand, /, *, axis: Axis = None, keepdims: bool = False, ord: int | float = 2
+) -> Tensor:
+    """Return the norm (Σ |x|ᵒʳᵈ)^(1/ord) over axes, of all elements by default.
+
+    ``ord`` ±inf is the largest or smallest magnitude, 0 the number of elements that are not 0. The
+    gradient at 0 is 0. Raises ShapeError for an empty axis where ord is infinite.
+
+    >>> import calor
+    >>> calor.linalg.vector_norm(calor.asarray([3.0, 4.0])).item()
+    5.0
+    """
+    wide, dtype = _floating(x)
+    axes = many_axes(axis, wide.shape, "vector_norm")
+    made = kept(_vector_norm(wide, axes, ord), wide, axes, keepdims)
+    return made if made.dtype is dtype else e.cast(made, dtype=dtype)
+
+
+def _vector_norm(x: Any, axes: tuple[int, ...], order: Any) -> Any:
+    if isinstance(order, str | complex):
+        raise ArgumentError(f"vector_norm: ord {order!r} is not a real number")
+    if order == 2:
+        return _root(_sum(mx.square_size(x), axes))
+    sizes = e.abs(x)
+    if order == math.inf or order == -math.inf:
+        if any(not x.shape[a] for a in axes):
+            raise ShapeError(
+                f"vector_norm: shape {x.shape} has no element to choose with ord {order}"
+            )
+        return (r.max if order > 0 else r.min)(sizes, axes=axes)
+    if order == 0:
+        return _sum(e.cast(e.not_equal(sizes, mx.zeros(sizes)), dtype=sizes.dtype), axes)
+    if order == 1:
+        return _sum(sizes, axes)
+    powers = _sum(_power(sizes, float(order)), axes)
+    return _power(powers, 1 / float(order))
+
+
+def _power(x: Any, exponent: float) -> Any:
+    """Return x to a power, for x ≥ 0; its gradient at 0 is 0."""
+    zero = e.equal(x, mx.zeros(x))
+    power = e.where(zero, mx.ones(x), x) ** exponent
+    return e.where(zero, mx.filled(x, 0.0 if exponent > 0 else math.inf), power)
+
+
+def matrix_norm(
+    x: Operand, /, *, keepdims: bool = False, ord: MatrixOrder | None = "fro"
+) -> Tensor:
+    """Return the norm of matrices x (..., M, N).
+
+    ``ord`` is "fro" (Frobenius, also None), "nuc" (sum of the singular values), ±2 (the largest or
+    smallest of them), ±1 (of the sums of magnitudes of columns) or ±inf (of rows).
+
+    >>> import calor
+    >>> calor.linalg.matrix_norm(calor.asarray([[1.0, 2.0], [3.0, 4.0]]), ord=1).item()
+    6.0
+    """
+    wide, dtype = _floating(x)
+    if wide.ndim < 2:
+        raise ShapeError(
+            f"matrix_norm: shape {wide.shape} has no rows and columns; it needs two axes"
+        )
+    axes = (wide.ndim - 2, wide.ndim - 1)
+    made = kept(_matrix_norm(wide, axes, ord), wide, axes, keepdims)
+    return made if made.dtype is dtype else e.cast(made, dtype=dtype)
+
+
+def _matrix_norm(x: Any, axes: tuple[int, int], order: Any) -> Any:
+    if order is None or order == "fro":
+        return _root(_sum(mx.square_size(x), axes))
+    if order == "nuc":
+        s: Any = svdvals(x)
+        return _sum(s, (s.ndim - 1,))
+    if order not in (1, -1, 2, -2, math.inf, -math.inf):
+        raise ArgumentError(f"matrix_norm: ord {order!r} is none of 'fro', 'nuc', ±1, ±2 and ±inf")
+    if not x.shape[-1] or not x.shape[-2]:
+        raise ShapeError(f"matrix_norm: shape {x.shape} has no element to choose with ord {order}")
+    if abs(order) == 2:
+        sizes: Any = svdvals(x)
+    else:
+        sizes = _sum(e.abs(x), (axes[0],) if abs(order) == 1 else (axes[1],))
+    return (r.max if order > 0 else r.min)(sizes, axes=(sizes.ndim - 1,))
+
+
+def diagonal(x: Operand, /, *, offset: int = 0) -> Tensor:
+    """Return the elements (i, i + offset) of matrices (..., M, N) as vectors.
+
+    >>> import calor
+    >>> calor.linalg.diagonal(calor.asarray([[1, 2], [3, 4]]), offset=1).tolist()
+    [2]
+    """
+    x = as_tensor(x)
+    if x.ndim < 2:
+        raise ShapeError(f"diagonal: shape {x.shape} has no rows and columns; it needs two axes")
+    return mx.diagonal(x, integer(offset, "diagonal: offset"))  # type: ignore[no-any-return]
+
+
+def trace(x: Operand, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """Return the sums of the elements (i, i + offset) of matrices (..., M, N).
+
+    The dtype of the result is that of ``calor.sum``.
+
+    >>> import calor
+    >>> calor.linalg.trace(calor.asarray([[1, 2], [3, 4]])).item()
+    5
+    """
+    return total(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def cross(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Tensor:
+    """Return the cross products of vectors of three elements along an axis; others broadcast.
+
+    ``axis`` counts from the end where the ranks differ.
+
+    >>> import calor
+    >>> calor.linalg.cross(calor.asarray([1, 0, 0]), calor.asarray([0, 1, 0])).tolist()
+    [0, 0, 1]
+    """
+    a, b = together([x1, x2], "cross")
+    place = integer(axis, "cross: axis")
+    if place >= 0 and a.ndim == b.ndim:
+        place -= a.ndim
+    if not -min(a.ndim, b.ndim) <= place < 0:
+        raise ShapeError(
+            f"cross: axis {axis} does not fit shapes {a.shape} and {b.shape}; it is negative, and "
+            f"an axis of both"
+        )
+    if a.shape[place] != 3 or b.shape[place] != 3:
+        raise ShapeError(
+            f"cross: shapes {a.shape} and {b.shape} do not both have 3 elements along axis {axis}"
+        )
+    shape = broadcast_shapes("cross", (a._value.spec, b._value.spec))
+    place += len(shape)
+    first = [_part(stretched(a, shape), i, place) for i in (1, 2, 0)]
+    second = [_part(stretched(b, shape), i, place) for i in (1, 2, 0)]
+    parts = [first[i] * second[(i + 1) % 3] - first[(i + 1) % 3] * second[i] for i in range(3)]
+    return concat(*parts, axis=place)  # type: ignore[no-any-return]
+
+
+def _part(x: Any, i: int, axis: int) -> Any:
+    starts, stops = [0] * x.ndim, list(x.shape)
+    starts[axis], stops[axis] = i, i + 1
+    return slice_(x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * x.ndim)

@@ -1,0 +1,152 @@
+"""What the factorizations are made of: Cholesky, LU, QR and triangular systems, column by column.
+
+Requirements: any device can run the definition of a kept composite, on any batch, with a graph
+whose size does not depend on the matrices'. Signs and phases are LAPACK's, so that a device which
+decomposes agrees with one that does not. Nothing is raised for data: a matrix without a result
+gives NaN or infinities. The rows own their gradients, so none flows through these loops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.ops import elementwise as e
+from calor.ops import matrices as mx
+from calor.ops import reductions as r
+from calor.ops.indexing import take_along
+from calor.ops.movement import expand, flip
+
+
+def repeat(count: int, step: Any, state: Any) -> Any:
+    """Return the state after ``state = step(i, state)`` for i below ``count``."""
+    from calor.transforms.control import fori_loop
+
+    return fori_loop(0, count, step, state)
+
+
+def cholesky(x: Any) -> Any:
+    """Return L column by column, each from the columns before it; only x's lower half is read."""
+    row, column = mx.row_and_column(x)
+
+    def step(j: Any, low: Any) -> Any:
+        rest = mx.column_at(x, j) - mx.times_vector(low, e.conjugate(mx.row_at(low, j)))
+        pivot = e.sqrt(mx.real_part(mx.element_at(rest, j)))
+        pivot = mx.as_type(pivot, x)
+        values = mx.broad_column(rest / mx.broad_element(pivot, rest), x)
+        values = e.where(row == column, mx.broad_number(pivot, x), values)
+        return e.where((column == j) & (row >= j), values, low)
+
+    return repeat(x.shape[-1], step, mx.zeros(x))
+
+
+def triangular_solve(a: Any, b: Any, *, lower: bool, transpose: bool, unit_diagonal: bool) -> Any:
+    """Return the solution row by row, each from the rows before it."""
+    if transpose:
+        a, lower = mx.transposed(a), not lower
+    ends = (a.ndim - 2, a.ndim - 1)
+    if not lower:
+        a, b = flip(a, axes=ends), flip(b, axes=ends[:1])
+    below, pivots = mx.lower(a, strict=True), mx.diagonal(a)
+    row, _ = mx.row_and_column(b)
+
+    def step(i: Any, x: Any) -> Any:
+        rest = mx.row_at(b, i) - mx.vector_times(mx.row_at(below, i), x)
+        if not unit_diagonal:
+            rest = rest / mx.broad_element(mx.element_at(pivots, i), rest)
+        return e.where(row == i, mx.broad_row(rest, x), x)
+
+    x = repeat(a.shape[-1], step, mx.zeros(b))
+    return x if lower else flip(x, axes=ends[:1])
+
+
+def lu(x: Any) -> tuple[Any, Any]:
+    """Return L and U packed, and the order of the rows: elimination with partial pivoting."""
+    m, n = x.shape[-2:]
+    row, column = mx.row_and_column(x)
+    places = mx.places(r.sum(x, axes=(x.ndim - 1,), dtype=x.dtype))
+    if not m or not n:
+        return x, places
+
+    def step(k: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        packed, order = state
+        sizes = e.abs(mx.column_at(packed, k))
+        best = r.argmax(e.where(places < k, mx.filled(sizes, -1), sizes), axis=sizes.ndim - 1)
+        best = mx.broad_element(best, places)
+        here = expand(k, shape=places.shape)
+        swap = e.where(places == here, best, e.where(places == best, here, places))
+        packed = take_along(packed, mx.broad_column(swap, packed), axis=packed.ndim - 2)
+        order = take_along(order, swap, axis=order.ndim - 1)
+        below = mx.masked(places > k, mx.column_at(packed, k))
+        pivot = mx.broad_element(mx.element_at(mx.column_at(packed, k), k), below)
+        factors = e.where(pivot == 0, below, mx.quotient(below, pivot))
+        factors = mx.broad_column(factors, packed)
+        right = mx.masked(column > k, mx.broad_row(mx.row_at(packed, k), packed))
+        packed = e.where((column == k) & (row > k), factors, packed - factors * right)
+        return packed, order
+
+    packed, order = repeat(min(m, n), step, (x, places))
+    return packed, order
+
+
+def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
+    """Return Q and R by Householder reflections (Golub and Van Loan, 5.2), with LAPACK's signs."""
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    width = m if mode == "complete" else k
+    start = mx.column_block(mx.square_identity(x, m), 0, width)
+    if not k:
+        return start, mx.row_block(x, 0, width)
+    row, column = mx.row_and_column(x)
+    scale = mx.as_type(mx.broad_number(mx.magnitude(x), x), x)
+    first = mx.column_at(x, mx.integer(0, x))
+    places = mx.places(first)
+
+    def reflect(j: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        packed, taus = state
+        whole = mx.column_at(packed, j)
+        vector, tau, beta = _reflector(whole, j, places)
+        tau_here = e.where(places == j, mx.broad_element(tau, whole), taus)
+        turned = e.conjugate(mx.broad_element(tau, whole)) * vector
+        along = mx.vector_times(e.conjugate(vector), packed)
+        after = packed - mx.broad_column(turned, packed) * mx.broad_row(along, packed)
+        here = e.where(
+            row == j,
+            mx.broad_number(beta, packed),
+            e.where(row > j, mx.broad_column(vector, packed), packed),
+        )
+        packed = e.where(column == j, here, e.where(column > j, after, packed))
+        return packed, tau_here
+
+    packed, taus = repeat(k, reflect, (x / scale, mx.zeros(first)))
+
+    def gather_up(i: Any, q: Any) -> Any:
+        j = (k - 1) - i
+        vector = mx.masked(places > j, mx.column_at(packed, j))
+        vector = e.where(places == j, mx.ones(vector), vector)
+        turned = mx.broad_element(mx.element_at(taus, j), vector) * vector
+        along = mx.vector_times(e.conjugate(vector), q)
+        return q - mx.broad_column(turned, q) * mx.broad_row(along, q)
+
+    q = repeat(k, gather_up, start)
+    return q, mx.row_block(mx.upper(packed) * scale, 0, width)
+
+
+def _reflector(x: Any, j: Any, places: Any) -> tuple[Any, Any, Any]:
+    """Return v, τ, β with (I − τ v vᴴ)ᴴ x = β in place j and 0 below, as LAPACK's larfg.
+
+    x above place j is left out; v is 1 in place j and 0 above.
+    """
+    alpha = mx.element_at(x, j)
+    tail = mx.masked(places > j, x)
+    squares = mx.square_size(tail)
+    rest = r.sum(squares, axes=(x.ndim - 1,), dtype=squares.dtype)
+    head = mx.real_part(alpha)
+    size = e.sqrt(mx.square_size(alpha) + rest)
+    beta = e.where(head >= 0, -size, size)
+    done = rest == 0
+    if x.dtype.is_complex:
+        done = done & (e.imag(alpha) == 0)
+    beta = mx.as_type(e.where(done, head, beta), x)
+    tau = mx.quotient(beta - alpha, beta)
+    vector = mx.quotient(tail, mx.broad_element(alpha - beta, tail))
+    return e.where(places == j, mx.ones(x), vector), tau, beta
