@@ -155,7 +155,11 @@ class Module(Stateful):
         for module in self.modules():
             # An assignment would make jitted functions look at the structure again.
             if module.training is not mode:
-                module.training = mode
+                if mode:
+                    # Back to the class's value, so that the structure is what it was before.
+                    del module.training
+                else:
+                    module.training = mode
         return self
 
     def eval(self) -> Self:

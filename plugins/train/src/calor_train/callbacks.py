@@ -235,7 +235,7 @@ class CSVLog(Callback):
         """Write the table."""
         names = dict.fromkeys(name for row in learner.history for name in row)
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, list(names), restval="")
+        writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(learner.history)
         part = self.path.with_name(f".{self.path.name}.part")

@@ -207,7 +207,7 @@ def epoch_texts(learner: Learner) -> dict[str, str]:
     return {
         "epoch": f"{epoch}/{learner.epochs}",
         **texts(learner, row),
-        "lr": number_text(rate),
+        "lr": f"{rate:.2e}",
         "samples/s": f"{throughput:,.0f}",
         "time": duration(seconds),
     }

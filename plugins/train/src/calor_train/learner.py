@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from calor_nn.module import Module
 from calor_train.callbacks import Callback
 from calor_train.checkpoints import load_checkpoint, save_checkpoint
 from calor_train.data import DataLoader
+from calor_train.data.loader import BatchIterator
 from calor_train.display import Display, Mode
 from calor_train.interruption import Interruption
 from calor_train.metrics import Loss, Metric, batch_length
@@ -53,7 +55,7 @@ class Learner:
     >>> from calor_train import SGD, ArrayDataset, DataLoader, Learner
     >>> model = Linear(1, 1)
     >>> data = ArrayDataset(calor.asarray([[1.0], [2.0]]), calor.asarray([[2.0], [4.0]]))
-    >>> learner = Learner(model, SGD(model, lr=0.1), calor.mse_loss, display="quiet")
+    >>> learner = Learner(model, SGD(model, 0.1, 0.9), calor.mse_loss, display="quiet")
     >>> history = learner.fit(DataLoader(data, 2), epochs=200)
     >>> history[-1]["loss"] < 1e-4
     True
@@ -210,10 +212,13 @@ class Learner:
 
     def _train(self, loader: Any, interruption: Interruption) -> bool:
         """Run the rest of an epoch's batches; return whether it came to its end."""
-        batches = iter(loader)
-        if not isinstance(loader, DataLoader):
-            for _ in range(self.batch):
-                next(batches, None)
+        with _pass(loader) as batches:
+            if not isinstance(loader, DataLoader):
+                for _ in range(self.batch):
+                    next(batches, None)
+            return self._train_on(batches, interruption)
+
+    def _train_on(self, batches: Iterator[Any], interruption: Interruption) -> bool:
         collected: list[bool] | None = None
         count = 0
         while True:
@@ -292,8 +297,8 @@ class Learner:
 
         Batches are as in training; one that is a tensor, or a tuple of one, is inputs alone.
         """
-        with calor.device(self.device), _Evaluating(self.model):
-            parts = [self.steps_of.predict(self.model, batch) for batch in loader]
+        with calor.device(self.device), _Evaluating(self.model), _pass(loader) as batches:
+            parts = [self.steps_of.predict(self.model, batch) for batch in batches]
         if not parts:
             raise ArgumentError("predict: the loader gave no batches")
         return calor.concat(parts, axis=0)
@@ -303,9 +308,9 @@ class Learner:
             metric.reset()
         self.evaluated_batches = 0
         self.valid_batches = _length(loader)
-        with _Evaluating(self.model):
+        with _Evaluating(self.model), _pass(loader) as batches:
             self._call("on_evaluate_begin")
-            for batch in loader:
+            for batch in batches:
                 self.steps_of.evaluate(self.model, self.valid_metrics, self.loss, batch)
                 if not self.jit:
                     # What is pending is computed batch by batch, so that it does not pile up.
@@ -378,6 +383,17 @@ def _copy(metric: Metric) -> Metric:
     """Return a metric like another, with tensors of its own."""
     copied: Metric = tree.map(lambda x: calor.zeros_like(x), metric)
     return copied
+
+
+@contextmanager
+def _pass(loader: Iterable[Any]) -> Iterator[Iterator[Any]]:
+    """Give one pass over a loader, whose workers are stopped however it ends."""
+    batches = iter(loader)
+    try:
+        yield batches
+    finally:
+        if isinstance(batches, BatchIterator):
+            batches.close()
 
 
 def _length(loader: Any) -> int | None:

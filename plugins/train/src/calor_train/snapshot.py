@@ -33,11 +33,13 @@ def state_of(obj: Any) -> dict[str, Any]:
 def check_state(what: str, obj: Any, saved: Mapping[str, Any]) -> None:
     """Raise CheckpointError, naming the places, when a saved state does not fit an object."""
     own = state_of(obj)
-    problems = [f"{path} is missing" for path in own if path not in saved]
+    problems = [
+        f"{path} is {_form(own[path])}, saved {_form(saved[path])}"
+        for path in own
+        if path in saved and _form(own[path]) != _form(saved[path])
+    ]
+    problems += [f"{path} is missing" for path in own if path not in saved]
     problems += [f"{path} is not part of it" for path in saved if path not in own]
-    for path in own:
-        if path in saved and _form(own[path]) != _form(saved[path]):
-            problems.append(f"{path} is {_form(own[path])}, saved {_form(saved[path])}")
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise CheckpointError(

@@ -132,6 +132,10 @@ class Steps:
             measure(metrics, outputs, targets, found)
 
         def predict(model: Any, batch: Any) -> Any:
+            if isinstance(batch, Tensor):
+                return model(batch)
+            if isinstance(batch, tuple | list) and len(batch) == 1:
+                return model(batch[0])
             return forward(model, batch)[0]
 
         if jit:

@@ -52,8 +52,8 @@ class LossWatch:
         state = f"not finite are: {', '.join(broken)}" if broken else "all parameters are finite"
         return (
             f"the loss is {loss} in batch {batch} of epoch {epoch} (learning rate {rates}); "
-            f"{state}. Lower the learning rate or warm it up, clip gradients (clip_norm=1.0), and look for "
-            f"NaN in the data and for log, division or square root of 0 in the loss"
+            f"{state}. Lower the learning rate or warm it up, clip gradients (clip_norm=1.0), and "
+            f"look for NaN in the data and for log, division or square root of 0 in the loss"
         )
 
 
