@@ -14,6 +14,7 @@ from .language import Array, Case, Tolerance
 _QUIET = np.errstate(all="ignore")
 
 
+@_QUIET
 def widen(x: Array) -> Array:
     """Return an array in the oracle's type: exact, and wide enough to be right beyond the dtype."""
     if x.dtype.kind == "b":

@@ -95,7 +95,7 @@ def sign(x: Array) -> Array:
     if x.dtype.kind == "c":
         size = np.abs(x)
         return np.where(size == 0, 0, x / np.where(size == 0, 1, size))
-    return np.where(x > 0, 1.0, np.where(x < 0, -1.0, x * 0))
+    return np.where(np.isnan(x), x, np.where(x > 0, 1.0, np.where(x < 0, -1.0, 0.0)))
 
 
 def next_after(a: Array, b: Array) -> Array:
@@ -110,6 +110,8 @@ def next_after(a: Array, b: Array) -> Array:
     moved = order + np.where(y > x, 1, -1).astype(kind)
     # Both zeros are at 0; a step down from it is the least negative number, whose bit is the sign.
     stepped = np.where(moved < 0, low - moved, moved).astype(kind).view(a.dtype)
+    # Towards zero the sign is kept.
+    stepped = np.where(moved == 0, np.copysign(0.0, x).astype(a.dtype), stepped)
     made = np.where(x == y, b, stepped)
     return np.where(np.isnan(x) | np.isnan(y), np.array(np.nan).astype(a.dtype), made)
 
@@ -182,7 +184,25 @@ def log_gamma(x: Array) -> Array:
     turn = np.abs(np.sin(pi * (safe - np.rint(safe))))
     with np.errstate(all="ignore"):
         total = np.where(safe < 0.5, np.log(pi / turn) - total, total)
+    # At 1 and 2 the terms cancel; there the Taylor series is exact enough.
+    off = np.where(safe < 1.5, safe - 1, safe - 2)
+    taylor = sum(c * off**k for k, c in enumerate(_LOG_GAMMA_AT_ONE, 1))
+    taylor = np.where(safe < 1.5, taylor, taylor + np.log1p(np.maximum(off, -0.5)))
+    total = np.where(np.abs(off) < 1e-4, taylor, total)
     return np.where(np.isnan(wide), np.nan, np.where(usual, total, np.inf))
+
+
+# −γ and (−1)**k ζ(k) / k, to the digits that long double keeps.
+_LOG_GAMMA_AT_ONE = [
+    np.longdouble(text)
+    for text in (
+        "-0.57721566490153286060651209008240243",
+        "0.82246703342411321823620758332301259",
+        "-0.40068563438653142846657938717048333",
+        "0.27058080842778454787900092413529198",
+        "-0.20738555102867398526627309729140683",
+    )
+]
 
 
 def log_gamma_size(x: Array) -> Array:

@@ -141,7 +141,7 @@ gelu_tanh = op(
     rules.real_floats,
     vjp=_factor(_gelu_tanh_derivative),
     saves="0",
-    decompose=_widened(lambda x: x * (_gelu_turn(x) + 1) * 0.5),
+    decompose=_widened(lambda x: x * ((_gelu_turn(x) + 1) * 0.5)),
     promotion="float",
 )
 

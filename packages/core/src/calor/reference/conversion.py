@@ -85,6 +85,7 @@ def bitcast(x: Array, *, dtype: Any) -> Array:
     size, wanted = x.dtype.itemsize, target.itemsize
     if size == wanted:
         return x.view(target)
+    x = np.ascontiguousarray(x).reshape(x.shape)
     if size > wanted:
         return np.asarray(x.reshape(-1).view(target).reshape(*x.shape, size // wanted))
     if not x.ndim or x.shape[-1] * size != wanted:

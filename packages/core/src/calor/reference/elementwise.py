@@ -24,6 +24,7 @@ __all__ = [
     "erfinv",
     "floor_divide",
     "hypot",
+    "join",
     "lgamma",
     "logaddexp",
     "maximum",
@@ -158,6 +159,13 @@ def copysign(a: Array, b: Array) -> Array:
     kind = _UNSIGNED[a.dtype.itemsize]
     bit = 1 << (8 * a.dtype.itemsize - 1)
     return np.asarray((a.view(kind) & kind(bit - 1)) | (b.view(kind) & kind(bit))).view(a.dtype)
+
+
+def join(a: Array, b: Array) -> Array:
+    """Return the complex numbers of two parts; arithmetic would make NaN of an infinite one."""
+    result = np.empty(np.shape(a), np.result_type(a, np.complex64))
+    result.real, result.imag = a, b
+    return result
 
 
 @quiet

@@ -18,7 +18,7 @@ NEAR = ulp(8)
 
 
 def _relu(x: Array) -> Array:
-    return np.where(x > 0, x, 0)
+    return np.where(x > 0, x, np.where(x <= 0, 0, x))
 
 
 def _sigmoid(x: Array) -> Array:

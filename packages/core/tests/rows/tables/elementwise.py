@@ -179,10 +179,12 @@ CIRCULAR = [
 SPECIAL = [
     case("erf", X, oracle=o.erf, dtypes=REAL_FLOATS, tol=FOUR),
     case("erfinv", unit(3, 4), oracle=o.inverse_erf, dtypes=REAL_FLOATS, tol=ulp(8)),
-    case("lgamma", positive(3, 4), oracle=o.log_gamma, dtypes=REAL_FLOATS, tol=ulp(8)),
+    case("lgamma", positive(3, 4), oracle=o.log_gamma, dtypes=REAL_FLOATS,
+         tol=ulp(8, scale=o.log_gamma_size)),
     case("lgamma", between(-2.9, -2.1, 3, 4), oracle=o.log_gamma, dtypes=REAL_FLOATS,
          tol=ulp(8, scale=o.log_gamma_size), name="negative"),
-    case("digamma", positive(3, 4), oracle=o.digamma, dtypes=REAL_FLOATS, tol=ulp(4)),
+    case("digamma", positive(3, 4), oracle=o.digamma, dtypes=REAL_FLOATS,
+         tol=ulp(4, scale=o.digamma_size)),
     case("digamma", between(-2.9, -2.1, 3, 4), oracle=o.digamma, dtypes=REAL_FLOATS,
          tol=ulp(8, scale=o.digamma_size), name="negative"),
 ]  # fmt: skip
