@@ -17,7 +17,7 @@ from calor.graph.tracing import Capture, GraphTrace
 from calor.ops.elementwise import cast
 from calor.specs import Spec
 from calor.transforms.arguments import NUMBERS, Arguments
-from calor.transforms.state import Stateful, named_leaves
+from calor.transforms.state import Stateful, members, named_leaves
 
 if TYPE_CHECKING:
     from calor.backends.device import Device
@@ -83,9 +83,16 @@ class Tracer:
         self.structures = [tree.flatten(o)[1] for o in self.objects]
         self.held: list[Leaf] = [leaf for o in self.objects for leaf in named_leaves(o)]
         self.trace = GraphTrace(device, name)
+        before = [(obj, dict(vars(obj))) for obj in members(self.objects)]
         try:
             with self.trace:
                 self.traced = self._run(function, arguments, specs)
+        except BaseException:
+            # A trace that fails leaves every object as it was.
+            for obj, held in before:
+                vars(obj).clear()
+                vars(obj).update(held)
+            raise
         finally:
             for _, owner, key, leaf in self.held:
                 if get(owner, key) is not leaf:
