@@ -7,7 +7,7 @@
 (3, 2)
 """
 
-from calor_nn import init
+from calor_nn import functional, init
 from calor_nn.activation import (
     CELU,
     ELU,
@@ -31,6 +31,7 @@ from calor_nn.activation import (
     Softsign,
     Tanh,
 )
+from calor_nn.attention import MultiHeadAttention, PositionalEncoding
 from calor_nn.containers import ModuleDict, ModuleList, Sequential
 from calor_nn.conv import (
     Conv1d,
@@ -47,13 +48,21 @@ from calor_nn.loading import LoadError, LoadReport
 from calor_nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
+    CosineEmbeddingLoss,
+    CosineSimilarity,
     CrossEntropyLoss,
+    CTCLoss,
+    HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    MarginRankingLoss,
     MSELoss,
     NLLLoss,
+    PairwiseDistance,
     SmoothL1Loss,
+    SoftMarginLoss,
+    TripletMarginLoss,
 )
 from calor_nn.module import Module, Parameter
 from calor_nn.norm import (
@@ -83,13 +92,26 @@ from calor_nn.pool import (
     MaxPool2d,
     MaxPool3d,
 )
+from calor_nn.recurrent import GRU, LSTM, RNN
+from calor_nn.resize import Fold, PixelShuffle, PixelUnshuffle, Unfold, Upsample
 from calor_nn.summary import summary
+from calor_nn.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
+from calor_nn.weights import from_torch_state_dict, load_weights, save_weights
 
 __all__ = [
     "CELU",
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -106,12 +128,15 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
+    "CTCLoss",
     "Conv1d",
     "Conv2d",
     "Conv3d",
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
+    "CosineEmbeddingLoss",
+    "CosineSimilarity",
     "CrossEntropyLoss",
     "Dropout",
     "Dropout1d",
@@ -119,10 +144,12 @@ __all__ = [
     "Dropout3d",
     "Embedding",
     "Flatten",
+    "Fold",
     "GroupNorm",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
+    "HingeEmbeddingLoss",
     "HuberLoss",
     "Identity",
     "InstanceNorm1d",
@@ -140,6 +167,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MarginRankingLoss",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
@@ -147,9 +175,14 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiHeadAttention",
     "NLLLoss",
     "PReLU",
+    "PairwiseDistance",
     "Parameter",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "PositionalEncoding",
     "RMSNorm",
     "ReLU",
     "ReLU6",
@@ -157,11 +190,24 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "SmoothL1Loss",
+    "SoftMarginLoss",
     "Softmax",
     "Softplus",
     "Softsign",
     "Tanh",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+    "TripletMarginLoss",
     "Unflatten",
+    "Unfold",
+    "Upsample",
+    "from_torch_state_dict",
+    "functional",
     "init",
+    "load_weights",
+    "save_weights",
     "summary",
 ]

@@ -66,13 +66,14 @@ def load_into(module: Module, state: Mapping[str, Any], *, strict: bool) -> Load
     held = dict(persistent_leaves(module))
     given = {id(held[name]) for name in state if name in held}
     fitting, misshaped = {}, {}
-    for name, value in state.items():
-        if name in held:
-            ours, theirs = held[name].shape, tuple(value.shape)
-            if ours == theirs:
+    for name, tensor in held.items():
+        if name in state:
+            value = state[name]
+            theirs = tuple(value.shape)
+            if tensor.shape == theirs:
                 fitting[name] = value
             else:
-                misshaped[name] = (ours, theirs)
+                misshaped[name] = (tensor.shape, theirs)
     report = LoadReport(
         loaded=tuple(fitting),
         # A tied weight that came under another of its names is there.

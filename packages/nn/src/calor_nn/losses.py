@@ -174,3 +174,132 @@ class KLDivLoss(Module):
     def extra_repr(self) -> str:
         """Return the reduction."""
         return f"reduction={self.reduction!r}"
+
+
+class CTCLoss(_Loss):
+    """Loss of label sequences without alignment; see :func:`calor.ctc_loss`."""
+
+    def __init__(
+        self, blank: int = 0, reduction: Reduction = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor
+    ) -> Tensor:
+        """Return the loss of log-probabilities (T, N, C) and targets (N, S)."""
+        return calor.ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            blank=self.blank,
+            reduction=self.reduction,
+            zero_infinity=self.zero_infinity,
+        )
+
+
+class CosineEmbeddingLoss(_Loss):
+    """1 − cos of pairs that belong together, cos beyond a margin of others."""
+
+    def __init__(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
+        self.margin = margin
+
+    def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
+        """Return the loss; targets are 1 and −1."""
+        return calor.cosine_embedding_loss(
+            x1, x2, target, margin=self.margin, reduction=self.reduction
+        )
+
+
+class HingeEmbeddingLoss(_Loss):
+    """x of pairs that belong together, margin − x of others; see calor.hinge_embedding_loss."""
+
+    def __init__(self, margin: float = 1.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
+        self.margin = margin
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss; targets are 1 and −1."""
+        return calor.hinge_embedding_loss(x, target, margin=self.margin, reduction=self.reduction)
+
+
+class MarginRankingLoss(_Loss):
+    """How far pairs are from the wanted order; see :func:`calor.margin_ranking_loss`."""
+
+    def __init__(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
+        self.margin = margin
+
+    def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
+        """Return the loss; targets are 1 (x1 above x2) and −1."""
+        return calor.margin_ranking_loss(
+            x1, x2, target, margin=self.margin, reduction=self.reduction
+        )
+
+
+class SoftMarginLoss(_Loss):
+    """log(1 + exp(−target · x)); see :func:`calor.soft_margin_loss`."""
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss; targets are 1 and −1."""
+        return calor.soft_margin_loss(x, target, reduction=self.reduction)
+
+
+class TripletMarginLoss(_Loss):
+    """How much farther the negative should be than the positive; see calor.triplet_margin_loss."""
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction)
+        self.margin = margin
+        self.p = p
+        self.eps = eps
+        self.swap = swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Return the loss."""
+        return calor.triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin=self.margin,
+            p=self.p,
+            eps=self.eps,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+class CosineSimilarity(Module):
+    """Cosine of the angle between vectors; see :func:`calor.cosine_similarity`."""
+
+    def __init__(self, axis: int = 1, eps: float = 1e-8) -> None:
+        self.axis = axis
+        self.eps = eps
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Return the similarity."""
+        return calor.cosine_similarity(x1, x2, axis=self.axis, eps=self.eps)
+
+
+class PairwiseDistance(Module):
+    """p-norm of the difference of vectors; see :func:`calor.pairwise_distance`."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> None:
+        self.p = p
+        self.eps = eps
+        self.keepdims = keepdims
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Return the distance."""
+        return calor.pairwise_distance(x1, x2, p=self.p, eps=self.eps, keepdims=self.keepdims)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import calor
 from calor import Tensor
-from calor.transforms.state import Stateful, named_leaves
+from calor.transforms.state import JITTED_METHODS, Stateful, named_leaves
 
 if TYPE_CHECKING:
     from calor_nn.loading import LoadReport
@@ -193,10 +193,14 @@ class Module(Stateful):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the module with tensors of its own; what is tied inside stays tied."""
-        made = object.__new__(type(self))
+        made = type(self).__new__(type(self))
         memo[id(self)] = made
-        vars(made).update({k: _copied(v, memo) for k, v in vars(self).items()})
+        vars(made).update({k: _copied(v, memo) for k, v in self.__getstate__().items()})
         return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes; jitted methods are made again where they are called."""
+        return {k: v for k, v in vars(self).items() if k != JITTED_METHODS}
 
     # State.
 

@@ -10,7 +10,8 @@ from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.manipulation import broadcast_to, reshape
 from calor.functions.neural_activation import floating
 from calor.functions.operands import as_tensor, together
-from calor.ops.attention import attention, attention_weights, weighted
+from calor.ops.attention import attention, weighted
+from calor.ops.attention import attention_weights as attention_weights_of
 from calor.ops.composites import like, wide
 
 if TYPE_CHECKING:
@@ -57,18 +58,52 @@ def scaled_dot_product_attention(
         )
     if not 0 <= dropout < 1:
         raise ArgumentError(f"{what}: dropout {dropout} must be within [0, 1)")
-    lead, heads = _leading(q.shape)
-    scores = (*q.shape[:-1], k.shape[-2])
-    extras = _extras(mask, bias, q, scores, (*lead, heads, *scores[-2:]), what)
-    number = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
+    options: Any = {"causal": bool(causal), "scale": _scale(q, scale)}
+    extras = _extras(mask, bias, q, k, what)
     four = [_four(x) for x in (q, k, v)]
-    options: Any = {"causal": bool(causal), "scale": number}
     if dropout:
-        weights = attention_weights(four[0], four[1], *extras, **options)
+        weights = attention_weights_of(four[0], four[1], *extras, **options)
         out = like(weighted(_dropped(weights, dropout, random_key), wide(four[2])), q)
     else:
         out = attention(*four, *extras, **options)[0]
     return reshape(out, (*q.shape[:-1], v.shape[-1]))
+
+
+def attention_weights(
+    query: Operand,
+    key: Operand,
+    *,
+    mask: Operand | None = None,
+    bias: Operand | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Return the weights (\\*N, H, L, S) with which attention sums values, to look at them.
+
+    Arguments as for :func:`calor.scaled_dot_product_attention`. Rows sum to 1, or to 0 where a
+    query may look nowhere.
+
+    >>> import calor
+    >>> q = calor.zeros((1, 2, 4))
+    >>> calor.attention_weights(q, q, causal=True).tolist()
+    [[[1.0, 0.0], [0.5, 0.5]]]
+    """
+    what = "attention_weights"
+    q, k = together([floating(x, what) for x in (query, key)], what)
+    if not 2 <= q.ndim == k.ndim:
+        raise ShapeError(f"{what}: query {q.shape} and key {k.shape} must have 2 axes or more")
+    made: Any = attention_weights_of(
+        _four(q),
+        _four(k),
+        *_extras(mask, bias, q, k, what),
+        causal=bool(causal),
+        scale=_scale(q, scale),
+    )
+    return reshape(like(made, q), (*q.shape[:-1], k.shape[-2]))
+
+
+def _scale(query: Tensor, scale: float | None) -> float:
+    return 1 / math.sqrt(max(query.shape[-1], 1)) if scale is None else float(scale)
 
 
 def _leading(shape: tuple[int, ...]) -> tuple[tuple[int], int]:
@@ -83,14 +118,7 @@ def _four(x: Tensor) -> Tensor:
     return reshape(x, (*lead, heads, *x.shape[-2:]))
 
 
-def _extras(
-    mask: Any,
-    bias: Any,
-    q: Tensor,
-    scores: tuple[int, ...],
-    four: tuple[int, ...],
-    what: str,
-) -> list[Tensor]:
+def _extras(mask: Any, bias: Any, q: Tensor, k: Tensor, what: str) -> list[Tensor]:
     """Return mask and bias as operands of four axes, left at size 1 where they repeat."""
     found = []
     if mask is not None:
@@ -103,10 +131,11 @@ def _extras(
         found.append(mask)
     if bias is not None:
         found.append(floating(bias, what))
-    return [_fitted(x, scores, four, what) for x in found]
+    scores = (*q.shape[:-1], k.shape[-2])
+    return [_fitted(x, scores, what) for x in found]
 
 
-def _fitted(x: Tensor, scores: tuple[int, ...], four: tuple[int, ...], what: str) -> Tensor:
+def _fitted(x: Tensor, scores: tuple[int, ...], what: str) -> Tensor:
     ndim = len(scores)
     fits = x.ndim <= ndim and all(
         n in (1, m) for n, m in zip(x.shape, scores[ndim - x.ndim :], strict=True)

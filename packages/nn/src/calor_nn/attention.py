@@ -1,0 +1,205 @@
+"""Multi-head attention and sinusoidal positions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor import Tensor
+from calor.errors import ArgumentError, ShapeError
+from calor_nn import init
+from calor_nn.linear import Linear
+from calor_nn.module import Module, Parameter
+
+
+class MultiHeadAttention(Module):
+    """Attention of several heads between projections (Vaswani et al., 2017).
+
+    Parameters have PyTorch's names and shapes: ``in_proj_weight`` (3 · E, E) for query, key and
+    value together, or ``q_proj_weight``, ``k_proj_weight``, ``v_proj_weight`` where ``kdim`` or
+    ``vdim`` differ from ``embed_dim``; ``in_proj_bias``; ``out_proj``. Masks are calor's: True
+    where a place may be looked at.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> layer = nn.MultiHeadAttention(8, 2, batch_first=True)
+    >>> layer(calor.ones((1, 5, 8))).shape
+    (1, 5, 8)
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> None:
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ArgumentError(
+                f"MultiHeadAttention: embed_dim {embed_dim} does not divide into {num_heads} heads"
+            )
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        options: dict[str, Any] = {"dtype": dtype, "device": device}
+        widths = (embed_dim, kdim or embed_dim, vdim or embed_dim)
+        self.joint = widths == (embed_dim,) * 3
+        if self.joint:
+            drawn = init.xavier_uniform((3 * embed_dim, embed_dim), **options)
+            self.in_proj_weight = Parameter(drawn)
+        else:
+            for name, width in zip("qkv", widths, strict=True):
+                drawn = init.xavier_uniform((embed_dim, width), **options)
+                setattr(self, f"{name}_proj_weight", Parameter(drawn))
+        self.in_proj_bias = None
+        if bias:
+            self.in_proj_bias = Parameter(init.zeros((3 * embed_dim,), **options))
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **options)
+        if self.out_proj.bias is not None:
+            self.out_proj.bias = Parameter(init.zeros((embed_dim,), **options))
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        return_weights: bool = False,
+    ) -> Any:
+        """Return the attended values, of the query's shape.
+
+        query is (L, N, E), with ``batch_first`` (N, L, E), or (L, E); key (S, N, kdim) and value
+        (S, N, vdim) alike. Key is the query and value the key where they are left out. ``mask``
+        (bool) and ``bias`` (added to the scores) broadcast to (N, heads, L, S), ``key_mask`` is
+        (N, S); ``causal`` hides later keys. With ``return_weights`` a tuple with the weights
+        (N, heads, L, S), before dropout.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        ndim = query.ndim
+        if ndim not in (2, 3) or key.ndim != ndim or value.ndim != ndim:
+            raise ShapeError(
+                f"MultiHeadAttention: query {query.shape}, key {key.shape} and value "
+                f"{value.shape} must all have 3 axes, or 2 without the batch"
+            )
+        rows = [self._batch_first(x) for x in (query, key, value)]
+        q, k, v = (self._heads(x) for x in self._projected(*rows))
+        if key_mask is not None:
+            hidden = calor.reshape(key_mask, (-1, 1, 1, k.shape[-2]))
+            mask = hidden if mask is None else mask & hidden
+        out = calor.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            mask=mask,
+            bias=bias,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        n, _, length, _ = out.shape
+        merged = calor.reshape(calor.swapaxes(out, 1, 2), (n, length, self.embed_dim))
+        made = self._as_given(self.out_proj(merged), ndim)
+        if not return_weights:
+            return made
+        weights = calor.attention_weights(q, k, mask=mask, bias=bias, causal=causal)
+        return made, (weights if ndim == 3 else calor.squeeze(weights, axis=0))
+
+    def _batch_first(self, x: Tensor) -> Tensor:
+        if x.ndim == 2:
+            return calor.expand_dims(x, 0)
+        return x if self.batch_first else calor.swapaxes(x, 0, 1)
+
+    def _as_given(self, x: Tensor, ndim: int) -> Tensor:
+        if ndim == 2:
+            return calor.squeeze(x, axis=0)
+        return x if self.batch_first else calor.swapaxes(x, 0, 1)
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        bias = self.in_proj_bias
+        if self.joint and query is key and key is value:
+            return calor.chunk(calor.linear(query, self.in_proj_weight, bias), 3, axis=-1)
+        if self.joint:
+            weights: Any = calor.chunk(self.in_proj_weight, 3)
+        else:
+            weights = [getattr(self, f"{name}_proj_weight") for name in "qkv"]
+        biases: Any = (None,) * 3 if bias is None else calor.chunk(bias, 3)
+        return tuple(
+            calor.linear(x, w, b)
+            for x, w, b in zip((query, key, value), weights, biases, strict=True)
+        )
+
+    def _heads(self, x: Tensor) -> Tensor:
+        n, length, _ = x.shape
+        split = calor.reshape(x, (n, length, self.num_heads, self.embed_dim // self.num_heads))
+        return calor.swapaxes(split, 1, 2)
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        return f"{self.embed_dim}, {self.num_heads}"
+
+
+class PositionalEncoding(Module):
+    """Adds sines and cosines of geometric wavelengths to the places (Vaswani et al., 2017).
+
+    x is (N, L, d_model), or without ``batch_first`` (L, N, d_model), with L at most ``max_len``.
+
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.PositionalEncoding(4)(calor.zeros((1, 2, 4))).tolist()[0][0]
+    [0.0, 1.0, 0.0, 1.0]
+    """
+
+    table: Tensor
+
+    def __init__(
+        self,
+        d_model: int,
+        max_len: int = 5000,
+        dropout: float = 0.0,
+        batch_first: bool = True,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> None:
+        self.dropout = dropout
+        self.batch_first = batch_first
+        rate = np.exp(np.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))
+        angle = np.arange(max_len)[:, None] * rate
+        table = np.empty((max_len, d_model))
+        table[:, 0::2] = np.sin(angle)
+        table[:, 1::2] = np.cos(angle)[:, : d_model // 2]
+        known = calor.float32 if dtype is None else dtype
+        # It follows from the arguments, so it is no part of the weights.
+        made = calor.asarray(table, dtype=known, device=device)
+        self.register_buffer("table", made, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a tensor of the shape of x."""
+        length = x.shape[1 if self.batch_first else 0]
+        if x.ndim != 3 or length > self.table.shape[0] or x.shape[-1] != self.table.shape[1]:
+            raise ShapeError(
+                f"PositionalEncoding has {self.table.shape[0]} places of {self.table.shape[1]} "
+                f"features; shape {x.shape} does not fit"
+            )
+        places = self.table[:length]
+        if not self.batch_first:
+            places = calor.expand_dims(places, 1)
+        return calor.dropout(x + places, self.dropout, training=self.training)
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        return f"{self.table.shape[1]}, max_len={self.table.shape[0]}"
