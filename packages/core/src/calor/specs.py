@@ -25,7 +25,7 @@ class Spec:
         self.weak: Final = weak
         self.ndim: Final = len(shape)
         self.size: Final[int] = prod(shape)
-        self.nbytes: Final = self.size * dtype.itemsize
+        self.nbytes: Final[int] = self.size * dtype.itemsize
 
     def __repr__(self) -> str:
         return f"{'weak ' if self.weak else ''}{self.dtype.name}[{', '.join(map(str, self.shape))}]"

@@ -165,6 +165,9 @@ def test_dlpack_round_trip(dtype: str, old: bool) -> None:
     y = from_dlpack(Foreign(x, old=old))
     assert y.dtype is x.dtype
     assert y.tolist() == x.tolist()
+    leaf = calor.asarray(Foreign(x, old=old), dtype="complex64", requires_grad=True)
+    assert leaf.requires_grad
+    assert leaf.detach().tolist() == x.astype("complex64").tolist()
 
 
 def test_dlpack_exports_share_read_only_memory_or_copy() -> None:

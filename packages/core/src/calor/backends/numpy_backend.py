@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from calor.backends.op_table import OpTable, OpTableExecutable
+from calor.backends.op_table import OpTable, OpTableExecutable, Sharing
 from calor.backends.protocol import FULL, Buffer, Info, MemoryFigures, impossible
-from calor.errors import OutOfMemoryError
+from calor.errors import IndexingError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.ops.base import TABLE
 from calor.specs import Spec
@@ -36,14 +37,17 @@ class Memory:
 class NumpyBuffer:
     """An array that calor owns. A view held outside (``numpy()``, DLPack) marks it exported."""
 
-    __slots__ = ("__weakref__", "array", "memory", "nbytes")
+    __slots__ = ("__weakref__", "array", "memory", "nbytes", "owner")
 
     def __init__(self, array: Array, memory: Memory) -> None:
         self.array = array
+        # Views of a view refer to the array at its root, so their number is read there.
+        self.owner = array if array.base is None else _root(array)
         self.memory = memory
         self.nbytes = array.nbytes
         memory.in_use += self.nbytes
-        memory.peak = max(memory.peak, memory.in_use)
+        if memory.in_use > memory.peak:
+            memory.peak = memory.in_use
 
     def __del__(self) -> None:
         self.memory.in_use -= self.nbytes
@@ -51,17 +55,50 @@ class NumpyBuffer:
     @property
     def exported(self) -> bool:
         """True while a view of the array lives outside."""
-        return sys.getrefcount(self.array) > _UNSHARED
+        return sys.getrefcount(self.owner) > _UNSHARED
 
 
-_UNSHARED = 2
-_UNSHARED = (lambda b: sys.getrefcount(b.array))(NumpyBuffer(np.zeros(1), Memory()))
+class SharedBuffer(NumpyBuffer):
+    """A host array that somebody else made; they may look at it, or write to it, at any time."""
+
+    __slots__ = ()
+
+    exported = True  # type: ignore[assignment]
+
+
+def _root(array: Array) -> Array:
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    return base
+
+
+# Two references of the buffer (``owner``, and ``array`` or its base), and the question's own.
+_UNSHARED = (lambda b: sys.getrefcount(b.owner))(NumpyBuffer(np.zeros(1), Memory()))
+
+
+# Which references return views of their first operand.
+_VIEWS: Mapping[str, Sharing] = MappingProxyType(
+    {
+        "expand": "always",
+        "permute": "always",
+        "slice": "always",
+        "dynamic_slice": "always",
+        "flip": "always",
+        "real": "always",
+        "imag": "always",
+        "reshape": "maybe",
+        "bitcast": "maybe",
+        "cast": "maybe",
+    }
+)
 
 
 class NumpyBackend(OpTable):
     """The reference backend, one device named ``numpy:0``."""
 
     name = "numpy"
+    views = _VIEWS
 
     def __init__(self) -> None:
         self._memory = Memory()
@@ -78,6 +115,7 @@ class NumpyBackend(OpTable):
                 "dlpack": FULL,
                 "serialize": FULL,
                 "memory_limit": FULL,
+                "fork": FULL,
                 "quantized_only": impossible("it runs graphs of every dtype"),
             },
         )
@@ -111,30 +149,36 @@ class NumpyBackend(OpTable):
 
     def enter(self, index: int, given: Any, spec: Spec) -> Array:
         """Return a buffer's array, or a host number as an array of the spec's dtype."""
-        if type(given) is NumpyBuffer:
+        if isinstance(given, NumpyBuffer):
             return given.array
         return np.asarray(given, spec.dtype.numpy)
 
-    def own(self, index: int, value: Any, taken: Sequence[Any]) -> Array:
-        """Return the array itself when it is fresh and dense, else a copy."""
-        if not isinstance(value, np.ndarray):
-            value = np.asarray(value)
-        root = _root(value)
-        if (
-            not value.flags.c_contiguous
-            or root.nbytes != value.nbytes
-            or not root.flags.owndata
-            or not root.flags.writeable
-            or any(_root(other) is root for other in taken)
-        ):
-            return value.copy(order="C")
-        return value
+    def own(self, index: int, values: Sequence[Any], inputs: Sequence[Any]) -> list[Array]:
+        """Return each array itself when it is fresh, dense and alone on its memory, else a copy."""
+        taken = {id(array if array.base is None else _root(array)) for array in inputs}
+        owned: list[Array] = []
+        for value in values:
+            array = value if type(value) is np.ndarray else np.asarray(value)
+            root = array if array.base is None else _root(array)
+            flags = root.flags
+            if (
+                id(root) in taken
+                or not array.flags.c_contiguous
+                or root.nbytes != array.nbytes
+                or not flags.owndata
+                or not flags.writeable
+            ):
+                array = array.copy(order="C")
+                root = array
+            taken.add(id(root))
+            owned.append(array)
+        return owned
 
     def leave(self, index: int, value: Array, spec: Spec, into: Buffer | None) -> Buffer:
         """Wrap the array, or copy it into the given buffer."""
         if into is None:
             return NumpyBuffer(value, self._memory)
-        assert type(into) is NumpyBuffer
+        assert isinstance(into, NumpyBuffer)
         into.array[...] = value
         return into
 
@@ -149,7 +193,7 @@ class NumpyBackend(OpTable):
 
     def adopt(self, index: int, array: Array) -> Buffer:
         """Share a host array's memory."""
-        return NumpyBuffer(array, self._memory)
+        return SharedBuffer(array, self._memory)
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
         """Return a read-only view of the buffer."""
@@ -173,11 +217,23 @@ class NumpyBackend(OpTable):
         """Set the limit that ``reserve`` enforces."""
         self._memory.limit = limit
 
+    def serialize(self, index: int, executable: Any) -> bytes:
+        """Return the graph's file form: compiling it again costs nothing."""
+        from calor.graph.file import save
+
+        return save(executable.graph)
+
+    def deserialize(self, index: int, data: bytes) -> OpTableExecutable:
+        """Compile the stored graph."""
+        from calor.graph.file import load
+
+        return self.compile(index, load(data))
+
     def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
         """Return NumPy's capsule of the array, read-only where the consumer can be told so."""
         version = options.get("max_version")
         tells = version is not None and version[0] >= 1
-        array = self.download(index, buffer, spec) if tells else buffer.array
+        array = self.download(index, buffer, spec) if tells else buffer.array.view()
         return array.__dlpack__(**options)
 
 
@@ -190,10 +246,3 @@ class NumpyExecutable(OpTableExecutable):
         """Run op by op, as OpTableExecutable does."""
         with np.errstate(all="ignore"):
             return super().__call__(inputs, into)
-
-
-def _root(array: Array) -> Array:
-    base = array
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    return base

@@ -89,6 +89,9 @@ def asarray(
         if requires_grad:
             made = made.detach().requires_grad_()
         return made
+    if hasattr(type(obj), "__dlpack__") and not isinstance(obj, np.ndarray):
+        taken = from_dlpack(obj, device=device, copy=copy)
+        return asarray(taken, dtype=wanted, requires_grad=requires_grad)
     if type(obj) is list or type(obj) is tuple:
         obj = _nested(obj)
     target = _device(device)
@@ -273,10 +276,11 @@ def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return a tensor of an array of another library that speaks DLPack.
+    """Return a tensor with the elements of an array of another library that speaks DLPack.
 
-    Memory is shared where the device allows it, unless ``copy`` is True. Raises ValueError when
-    ``copy`` is False and sharing is not possible.
+    The elements are copied, because the other side may write to its memory at any time;
+    ``copy=False`` shares it where the device can, and then it must not be written while the tensor
+    lives. Raises ValueError where it cannot be shared.
 
     >>> import calor, numpy
     >>> calor.from_dlpack(numpy.asarray([1.0, 2.0])).tolist()

@@ -133,17 +133,7 @@ class Exchange(Handle):
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return a tensor with the elements of an array of another framework.
-
-    The elements are copied, because the other side may write to its memory at any time;
-    ``copy=False`` shares it where the device can and raises ValueError where it cannot: then the
-    memory must not be written while the tensor lives.
-
-    >>> import calor
-    >>> import numpy as np
-    >>> calor.from_dlpack(np.arange(3)).tolist()
-    [0, 1, 2]
-    """
+    """Return a tensor with the elements of a foreign array; see :func:`calor.from_dlpack`."""
     if isinstance(x, Handle):
         from calor.functions.creation import asarray
 
