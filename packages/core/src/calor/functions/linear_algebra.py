@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from calor.errors import ShapeError
 from calor.functions.linear_algebra_contract import Product, plan
-from calor.functions.operands import as_tensor, integer, one_axis
+from calor.functions.operands import as_tensor, integer, one_axis, pair
 from calor.graph.record import recorded
 from calor.graph.trace import Handle
 from calor.ops import elementwise as e
-from calor.ops.movement import permute
+from calor.ops.movement import permute, reshape
 from calor.specs import Spec
 
 if TYPE_CHECKING:
@@ -204,4 +204,6 @@ def outer(x1: Operand, x2: Operand, /) -> Tensor:
     a, b = _both(x1, x2)
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"outer: shapes {a.shape} and {b.shape}; both operands have one axis")
-    return tensordot(a, b, axes=0)
+    # Not a sum of one product each: that would turn a −0 into 0.
+    column: Tensor = reshape(a, shape=(a.size, 1))
+    return pair(e.mul, column, b)
