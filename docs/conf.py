@@ -1,7 +1,9 @@
 """Settings of the documentation; `nox -s docs` builds it with every warning as an error."""
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -29,4 +31,21 @@ default_role = "literal"
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 
-write_pages(HERE / "reference", HERE.parent)
+write_pages(HERE / "api", HERE.parent)
+
+# A piece of prose between marked code and links, in which docstrings write |x| and (*N, C).
+PROSE = re.compile(r"(?P<kept>`[^`]*`_{0,2}|:\w+:`[^`]*`)|[*|]")
+
+
+def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Let stars and bars in a docstring's prose stand for themselves."""
+    example = False
+    for number, line in enumerate(lines):
+        example = line.lstrip().startswith((">>>", "...")) or (example and bool(line.strip()))
+        if not example:
+            lines[number] = PROSE.sub(lambda m: m["kept"] or f"\\{m[0]}", line)
+
+
+def setup(app: Any) -> None:
+    # Before napoleon, which turns sections into directives.
+    app.connect("autodoc-process-docstring", escape, priority=400)

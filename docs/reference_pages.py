@@ -1,33 +1,59 @@
-"""Writes the pages of the API reference: one for each public module of every project.
+"""Writes the pages of the API reference from the code.
 
-The public modules are the packages themselves and those of their modules that the package makes
-available as an attribute and that state their names in `__all__`. So the reference follows the
-code, and a new project appears in it without a change here.
+Requirements: the reference follows the code, so a new public name, module or project appears in it
+without a change here. What is public is what a package names in `__all__`; the modules among these
+names have a page of their own, everything else is grouped by the module that defines it. `TOPICS`
+only says which of those groups share a page.
 """
 
 import importlib
+import inspect
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-PAGE = """# {name}
-
-```{{eval-rst}}
-.. automodule:: {name}
-   :members:
-   :show-inheritance:
-```
-"""
-
-INDEX = """# API reference
-
-```{{toctree}}
-:maxdepth: 1
-
-{entries}
-```
-"""
+# Pages of `calor`: a title, and what the names of the defining modules begin with.
+TOPICS = {
+    "The tensor": ("calor.tensor.",),
+    "Making tensors": ("calor.functions.creation", "calor.functions.ranges", "calor.backends."),
+    "Element by element": (
+        "calor.functions.elementwise",
+        "calor.functions.transcendental",
+        "calor.functions.logic",
+    ),
+    "Shapes, joining, indexing": (
+        "calor.functions.manipulation",
+        "calor.functions.joining",
+        "calor.functions.indexing",
+    ),
+    "Reductions, sorting, comparing": (
+        "calor.functions.reductions",
+        "calor.functions.statistics",
+        "calor.functions.searching",
+        "calor.functions.sorting",
+        "calor.functions.sets",
+        "calor.functions.utility",
+    ),
+    "Products of matrices": ("calor.functions.linear_algebra",),
+    "Functions of neural networks": ("calor.functions.neural",),
+    "Gradients, jit, control flow": ("calor.transforms.",),
+    "dtypes": ("calor.dtypes", "calor.functions.data_types", "calor.functions.inspection"),
+}
+REST = "Files, devices, timing"
+# Modules that no package names, and that somebody outside calor still imports from.
+ERRORS = ("calor.errors",)
+EXTENDING = (
+    "calor.ops.base",
+    "calor.ops.rules",
+    "calor.specs",
+    "calor.graph.graph",
+    "calor.backends.protocol",
+    "calor.backends.op_table",
+    "calor.backends.device",
+    "calor.plugins.hooks",
+)
 
 
 def packages(root: Path) -> Iterator[str]:
@@ -38,32 +64,152 @@ def packages(root: Path) -> Iterator[str]:
             yield name.replace("-", "_")
 
 
-def public_modules(package: ModuleType) -> list[str]:
-    """The package and the modules below it that are meant to be used by name."""
-    below = [
-        value.__name__
-        for name, value in sorted(vars(package).items())
-        if isinstance(value, ModuleType)
-        and not name.startswith("_")
-        and value.__name__ == f"{package.__name__}.{name}"
-        and hasattr(value, "__all__")
+def directive(name: str, *options: str) -> str:
+    """A directive of autodoc within Markdown."""
+    body = "".join(f"   {option}\n" for option in options)
+    return f"```{{eval-rst}}\n.. {name}\n{body}```\n"
+
+
+def entry(package: str, name: str, thing: Any) -> str:
+    """The directive that documents one public function or class."""
+    if not inspect.isclass(thing):
+        return directive(f"autofunction:: {package}.{name}")
+    if thing.__name__ != name:
+        # Autodoc would only say that this name is an alias of another.
+        text = inspect.cleandoc(thing.__doc__ or "").splitlines()
+        return directive(f"py:class:: {package}.{name}{inspect.signature(thing)}", "", *text)
+    inherited = (":inherited-members:",) if thing.__name__ == "Tensor" else ()
+    return directive(f"autoclass:: {package}.{name}", ":members:", ":show-inheritance:", *inherited)
+
+
+def sentence(module: str) -> str:
+    """The first sentence of a module's docstring, as a heading."""
+    text = (importlib.import_module(module).__doc__ or module).partition("\n")[0]
+    return text.partition(". ")[0].rstrip(".").replace("``", "`")
+
+
+def groups(package: ModuleType) -> dict[str, list[str]]:
+    """The public functions and classes by the module that defines them, in order of its lines."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name in package.__all__:
+        thing = getattr(package, name)
+        if inspect.isclass(thing) or inspect.isroutine(thing):
+            line = inspect.getsourcelines(thing)[1]
+            found.setdefault(thing.__module__, []).append((line, name))
+    return {module: [name for _, name in sorted(pairs)] for module, pairs in found.items()}
+
+
+def sections(package: ModuleType, modules: Iterable[str], names: dict[str, list[str]]) -> str:
+    """The sections of a page, one for each defining module."""
+    parts = []
+    for module in modules:
+        parts.append(f"## {sentence(module)}\n")
+        parts += [entry(package.__name__, n, getattr(package, n)) for n in names[module]]
+    return "\n".join(parts)
+
+
+def constants(package: ModuleType) -> str:
+    """A table of what is neither a function, a class nor a module."""
+    rows = []
+    for name in package.__all__:
+        thing = getattr(package, name)
+        if not (callable(thing) or inspect.ismodule(thing) or name.startswith("_")):
+            rows.append(f"| `{package.__name__}.{name}` | `{thing!r}` |")
+    if not rows:
+        return ""
+    return "\n".join(["## Constants and dtypes\n", "| name | value |", "| --- | --- |", *rows, ""])
+
+
+def topic_of(module: str) -> str:
+    fitting = [title for title, starts in TOPICS.items() if module.startswith(starts)]
+    return fitting[0] if fitting else REST
+
+
+def core_pages(package: ModuleType) -> dict[str, str]:
+    """The pages of `calor`, by title."""
+    names = groups(package)
+    pages = {}
+    for title in (*TOPICS, REST):
+        modules = [m for m in names if topic_of(m) == title]
+        starts = TOPICS.get(title, ())
+        modules.sort(key=lambda m: ([i for i, s in enumerate(starts) if m.startswith(s)], m))
+        text = sections(package, modules, names)
+        if title == "dtypes":
+            text += constants(package)
+        if text:
+            pages[title] = f"# {title}\n\n{text}"
+    return pages
+
+
+def package_page(package: ModuleType) -> str:
+    """The one page of a project beside `calor`."""
+    names = groups(package)
+    head = f"# {package.__name__}\n\n{inspect.getdoc(package) or ''}\n\n"
+    return head + sections(package, names, names) + constants(package)
+
+
+def module_page(name: str) -> str:
+    return f"# {name}\n\n" + directive(f"automodule:: {name}", ":members:", ":show-inheritance:")
+
+
+def op_table() -> str:
+    """The table of all rows: what a device implements, and what is decomposed for it."""
+    from calor.ops.base import TABLE
+
+    lines = [
+        "# The op table\n",
+        "Every row of calor's own op table. A row with a definition is a *kept composite*: a device"
+        " that does not take it gets the smaller ops. All others are primitives. See"
+        " [](../extending/ops.md) for what a row is.\n",
+        "| op | attributes | gradient | kind |",
+        "| --- | --- | --- | --- |",
     ]
-    return [package.__name__, *below]
+    for name in sorted(n for n in TABLE if "." not in n and n != "input"):
+        row = TABLE[name]
+        given = inspect.signature(row.rule).parameters.values()
+        attributes = [f"`{p.name}`" for p in given if p.kind is p.KEYWORD_ONLY]
+        gradient = row.no_gradient or ("yes" if row.vjp or row.decompose else "")
+        kind = "primitive" if row.decompose is None else "composite"
+        lines.append(f"| `{name}` | {', '.join(attributes)} | {gradient} | {kind} |")
+    return "\n".join(lines) + "\n"
+
+
+def toctree(title: str, names: Iterable[str]) -> str:
+    return "\n".join([f"## {title}\n", "```{toctree}", ":maxdepth: 1\n", *names, "```\n"])
+
+
+def file_name(title: str) -> str:
+    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
 
 
 def write_pages(folder: Path, root: Path) -> None:
-    """Write the reference's pages into `folder`, and remove those that no module has any more."""
+    """Write the reference's pages into `folder`, and remove those that nothing has any more."""
     folder.mkdir(exist_ok=True)
-    names = [
-        module
-        for package in packages(root)
-        for module in public_modules(importlib.import_module(package))
+    imported = [importlib.import_module(name) for name in packages(root)]
+    core, others = imported[0], imported[1:]
+    topics = {file_name(title): text for title, text in core_pages(core).items()}
+    modules = [
+        getattr(package, name).__name__
+        for package in imported
+        for name in package.__all__
+        if inspect.ismodule(getattr(package, name))
     ]
-    pages = {folder / f"{name}.md": PAGE.format(name=name) for name in names}
-    pages[folder / "index.md"] = INDEX.format(entries="\n".join(names))
-    for old in set(folder.glob("*.md")) - set(pages):
+    pages = topics | {name: module_page(name) for name in (*modules, *ERRORS, *EXTENDING)}
+    pages |= {package.__name__: package_page(package) for package in others}
+    pages["op-table"] = op_table()
+    pages["index"] = "\n".join(
+        [
+            "# API reference\n",
+            toctree("calor", topics),
+            toctree("Modules", [*modules, *ERRORS]),
+            toctree("Other packages", [package.__name__ for package in others]),
+            toctree("For those who extend calor", ["op-table", *EXTENDING]),
+        ]
+    )
+    files = {folder / f"{name}.md": text for name, text in pages.items()}
+    for old in set(folder.glob("*.md")) - set(files):
         old.unlink()
-    for path, text in pages.items():
+    for path, text in files.items():
         # Sphinx reads again only what changed, and it judges that by the file's time.
         if not path.exists() or path.read_text("utf-8") != text:
             path.write_text(text, "utf-8")
