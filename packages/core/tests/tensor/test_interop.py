@@ -227,3 +227,15 @@ def test_dlpack_with_torch(dtype: str) -> None:
     back = from_dlpack(theirs)
     assert back.dtype is x.dtype
     assert back.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("export", [np.from_dlpack, np.asarray, lambda x: x.numpy()])
+def test_views_outside_mark_the_buffer(export: Any) -> None:
+    x = calor.ones(3)
+    calor.eval(x)
+    buffer = x._value.buffer
+    assert not buffer.exported
+    view = export(x)
+    assert buffer.exported
+    del view
+    assert not buffer.exported

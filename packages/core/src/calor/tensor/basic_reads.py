@@ -37,6 +37,8 @@ def block_of(key: Any, shape: Shape) -> Block | None:
     for item in items:
         kind = type(item)
         axis = len(starts)
+        if isinstance(item, np.integer):
+            item, kind = int(item), int
         if kind is int and axis < ndim:
             size = shape[axis]
             if not -size <= item < size:
