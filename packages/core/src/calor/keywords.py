@@ -54,4 +54,10 @@ def explain_methods(kind: type) -> None:
 
 def _is_renamed(value: Any) -> bool:
     """Return whether a value is a function with a parameter that others name differently."""
-    return isinstance(value, FunctionType) and not RENAMED.isdisjoint(value.__code__.co_varnames)
+    return isinstance(value, FunctionType) and not RENAMED.isdisjoint(parameters(value))
+
+
+def parameters(function: FunctionType) -> tuple[str, ...]:
+    """Return the names of a function's parameters, without ``*args`` and ``**kwargs``."""
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -8,8 +8,11 @@ is missing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any, Final, NamedTuple
+
+from calor.keywords import parameters
 
 FRAMEWORKS: Final[Mapping[str, str]] = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX"}
 
@@ -305,7 +308,7 @@ def missing_method(x: Any, name: str) -> AttributeError:
 
 
 def wrong_call(
-    function: Callable[..., Any],
+    function: FunctionType,
     positional: Sequence[Any],
     keywords: Mapping[str, Any],
     error: TypeError,
@@ -315,8 +318,7 @@ def wrong_call(
     The error that Python made is returned itself when the table has no answer.
     """
     text = str(error).replace(f"{function.__qualname__}()", f"{function.__name__}()")
-    code = function.__code__
-    accepted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    accepted = parameters(function)
     for theirs in keywords:
         if theirs not in accepted:
             ours = next((n for n in KEYWORDS.get(theirs, ()) if n in accepted), None)
