@@ -160,7 +160,7 @@ def test_the_schedule_is_stepped(every):
     )
     learner.fit(DataLoader(ArrayDataset(X, Y), 5), epochs=3)
     assert schedule.count == {"step": 6, "epoch": 3}[every]
-    rates = {"step": [0.25, 0.0625, 0.015625], "epoch": [1, 0.5, 0.25]}[every]
+    rates = {"step": [0.5, 0.125, 0.03125], "epoch": [1, 0.5, 0.25]}[every]
     assert [row["lr"] for row in learner.history] == pytest.approx([r * 1e-3 for r in rates])
 
 

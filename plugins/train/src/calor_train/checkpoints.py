@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from calor_train.learner import Learner
 
 _FORMAT: Final = "calor-train checkpoint 1"
-_PROGRESS: Final = ("epoch", "steps", "batch", "phase", "samples")
+_PROGRESS: Final = ("epoch", "steps", "batch", "phase", "samples", "rate")
 
 
 def save_checkpoint(learner: Learner, path: Path) -> None:

@@ -107,6 +107,7 @@ class Learner:
         self.epoch = 0
         self.steps = 0
         self.batch = 0
+        self.rate = float(optimizer.lr)
         self.phase: Literal["train", "evaluate"] = "train"
         self.history: list[Row] = []
         # The present run.
@@ -260,14 +261,14 @@ class Learner:
 
     def _step_made(self) -> None:
         self.steps += 1
+        self.rate = float(self.optimizer.lr)
         if self.schedule is not None and self.schedule_every == "step":
             self.schedule.step()
         self._call("on_step_end")
 
     def _finish_epoch(self, row: Row) -> None:
         seconds = time.perf_counter() - self._epoch_started
-        rate = self.optimizer.lr
-        row = {"epoch": self.epoch + 1, **row, "lr": float(rate), "seconds": seconds}
+        row = {"epoch": self.epoch + 1, **row, "lr": self.rate, "seconds": seconds}
         row["samples_per_second"] = self._epoch_samples / max(self._train_seconds, 1e-9)
         if self.schedule is not None and self.schedule_every == "epoch":
             self.schedule.step()

@@ -29,7 +29,8 @@ class LiveScreen(_Screen):
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
-        self.live = Live(console=self.console, refresh_per_second=8, transient=True)
+        # Drawn when there is something new, and not by a thread that would run beside training.
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self.widths: dict[str, int] = {}
 
     def begin(self, learner: Learner) -> None:
@@ -48,7 +49,7 @@ class LiveScreen(_Screen):
 
     def progress(self, status: Status) -> None:
         """Draw the bar and the numbers of the moment."""
-        self.live.update(self._draw(status))
+        self.live.update(self._draw(status), refresh=True)
 
     def _draw(self, status: Status) -> RenderableType:
         total = float(status.batches) if status.batches else None
@@ -67,6 +68,10 @@ class LiveScreen(_Screen):
         found = epoch_texts(learner)
         if not self.widths:
             self.widths = {name: max(len(name), len(text), 7) for name, text in found.items()}
+            for name in ("samples/s", "lr", "time"):
+                # A line that wraps is no row of a table; the bar shows the throughput as well.
+                if sum(self.widths.values()) + 2 * len(self.widths) > self.console.width:
+                    del self.widths[name]
             head = "  ".join(name.rjust(width) for name, width in self.widths.items())
             self.console.print(Text(head, style="dim"), soft_wrap=True)
         line = "  ".join(found.get(name, "").rjust(width) for name, width in self.widths.items())

@@ -204,24 +204,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Train a convolutional network to read handwritten digits.",
     )
     parser.add_argument("--device", help="where to compute, for example numpy, cpu or cuda:0")
-    parser.add_argument("--epochs", type=int, default=30, help="passes over the data (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=20, help="passes over the data (%(default)s)")
     parser.add_argument(
         "--output", type=Path, default=Path("quickstart-output"), help="folder (%(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
     parser.add_argument("--check", action="store_true", help="only classify with saved weights")
     options = parser.parse_args(arguments)
-    missing = [n for n in ("sklearn", "matplotlib") if importlib.util.find_spec(n) is None]
+    needed = {
+        "sklearn": "scikit-learn",
+        "matplotlib": "matplotlib",
+        "threadpoolctl": "threadpoolctl",
+    }
+    missing = [n for n in needed if importlib.util.find_spec(n) is None]
     if missing:
-        names = " and ".join({"sklearn": "scikit-learn"}.get(n, n) for n in missing)
+        names = " and ".join(needed[n] for n in missing)
         print(
             f'the quickstart needs {names}: pip install "calor-train[quickstart]"', file=sys.stderr
         )
         return 2
+    from threadpoolctl import threadpool_limits
+
     where: AbstractContextManager[Any] = nullcontext()
     if options.device is not None:
         where = calor.device(options.device)
-    with where:
+    # The matrices here are small: several threads of the host's BLAS would only wait for each
+    # other, on a busy machine ten times as long as the arithmetic takes.
+    with where, threadpool_limits(1, user_api="blas"):
         return check(options) if options.check else learn(options)
 
 
