@@ -11,4 +11,24 @@ NOT_EVERYWHERE: dict[str, str] = {
 # Rows of the table that have no row here.
 NO_ROW: dict[str, str] = {
     "input": "it is the leaf of a trace and is never computed",
+    "eigh": "its vectors have no fixed sign; the rows of spectrum are what they multiply to",
+    "svd": "its vectors have no fixed sign; the rows of singular are what they multiply to",
+}
+
+# Ops whose gradient is not compared with differences.
+NOT_DIFFERENTIATED: dict[str, str] = {}
+
+# Rows whose gradient is right once and not twice, by label.
+FIRST_ORDER_ONLY: dict[str, str] = {
+    "scatter_nd-mul-zeros": "the derivative by one of two zero factors of a place is taken as "
+    "constant in the other, so that no product over the others of each factor is needed",
+}
+
+# Ops that may save what a gradient does not read.
+KEPT_WITHOUT_USE: dict[str, str] = {
+    "sort": "the outputs of one op are kept together, its gradient reads the places alone",
+    "standardize": "the outputs of one op are kept together, its gradient reads no mean",
+    "attention": "one op gives the gradients of query, key and value together",
+    "cond": "which operands a gradient reads is up to the branches",
+    "scan": "which operands a gradient reads is up to the body",
 }

@@ -55,16 +55,28 @@ def _attention_rule(
         )
     scores = (n, heads, length, key.shape[2])
     for x in extras:
+        if x.dtype is not bool_:
+            rules.real_floats(x)
         if x.ndim != 4 or any(a not in (1, b) for a, b in zip(x.shape, scores, strict=True)):
             raise ShapeError(f"attention: a mask or bias {x} does not broadcast to {scores}")
     out = spec((n, heads, length, value.shape[3]), query.dtype)
     return out, spec((n, heads, length), wide_type(query.dtype))
 
 
+def _check_gradient(g: Spec, delta: Spec, total: Spec, *operands: Spec, **attributes: Any) -> None:
+    out, row = _attention_rule(*operands, **attributes)
+    if g != out or delta != row or total != row:
+        raise ShapeError(
+            f"attention_gradient: the gradient {g} must be {out}, and {delta} and {total}, one "
+            f"number a row, must be {row}"
+        )
+
+
 def _gradient_rule(
     g: Spec, delta: Spec, total: Spec, query: Spec, key: Spec, value: Spec, *extras: Spec,
     causal: bool, scale: float,
 ) -> tuple[Spec, Spec, Spec]:  # fmt: skip
+    _check_gradient(g, delta, total, query, key, value, *extras, causal=causal, scale=scale)
     return query, key, value
 
 
@@ -72,7 +84,11 @@ def _bias_gradient_rule(
     g: Spec, delta: Spec, total: Spec, query: Spec, key: Spec, value: Spec, *extras: Spec,
     causal: bool, scale: float,
 ) -> Spec:  # fmt: skip
-    return next(x for x in extras if x.dtype is not bool_)
+    _check_gradient(g, delta, total, query, key, value, *extras, causal=causal, scale=scale)
+    biases = [x for x in extras if x.dtype is not bool_]
+    if len(biases) != 1:
+        raise ShapeError(f"attention_bias_gradient must have one bias, not {len(biases)}")
+    return biases[0]
 
 
 def _product(a: Any, b: Any, contract: tuple[int, int]) -> Any:

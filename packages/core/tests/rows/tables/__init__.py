@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..language import Case
 from . import (
+    attention,
     casts,
     composites,
     contraction,
@@ -12,6 +13,7 @@ from . import (
     elementwise,
     functions,
     indexing,
+    linalg,
     movement,
     reductions,
     scans,
@@ -35,6 +37,8 @@ CASES: list[Case] = [
     *spectral.CASES,
     *sources.CASES,
     *composites.CASES,
+    *attention.CASES,
+    *linalg.CASES,
     *control.CASES,
     *functions.CASES,
 ]
