@@ -519,6 +519,8 @@ ERRORS = [
     (lambda: made(schedule_every="batch"), '"step" or "epoch", not \'batch\''),
     (lambda: made(metrics=[Accuracy(), Accuracy()]), "metrics need different names"),
     (lambda: made(metrics=[Loss()]), 'and not "loss"'),
+    (lambda: made().fit([], epochs=1), "the training loader gave no batches"),
+    (lambda: made().evaluate([]), "the loader to evaluate gave no batches"),
     (lambda: made().fit([], epochs=-1), "epochs is at least 0"),
     (lambda: made().predict([]), "predict: the loader gave no batches"),
     (lambda: trained(lambda y, t: y - t), r"the loss has shape \(10, 1\)"),

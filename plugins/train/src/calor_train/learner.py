@@ -196,6 +196,11 @@ class Learner:
             self._call("on_epoch_begin")
             if not self._train(train, interruption):
                 return self._interrupted(interruption)
+            if self.batch == 0:
+                raise ArgumentError(
+                    "the training loader gave no batches; is the dataset empty, or smaller than "
+                    "a batch that drop_last=True leaves out?"
+                )
             self.watch.look()
             self._train_seconds = time.perf_counter() - self._epoch_started
             self.phase = "evaluate"
@@ -320,6 +325,8 @@ class Learner:
                 self._call("on_evaluate_step")
                 if interruption.requested:
                     return False
+            if self.evaluated_batches == 0:
+                raise ArgumentError("the loader to evaluate gave no batches; is the dataset empty?")
             self._call("on_evaluate_end")
         return True
 

@@ -28,6 +28,8 @@ class ParameterGroup(Stateful):
     """
 
     dynamic: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
+    # Hyper-parameters whose operations are left out while they are zero.
+    optional: ClassVar[tuple[str, ...]] = ("weight_decay",)
     # Whether complex parameters are computed with as pairs of real numbers.
     pairs: ClassVar[bool] = False
 
@@ -78,7 +80,9 @@ class ParameterGroup(Stateful):
             return
         if not isinstance(value, Tensor):
             value = self.checked(name, value)
-        used = self.used | {name} if isinstance(value, Tensor) or value else self.used - {name}
+        used = self.used - {name}
+        if name in self.optional and (isinstance(value, Tensor) or value):
+            used |= {name}
         if used == self.used and type(value) is float and type(vars(self).get(name)) is float:
             # Another number in the same place changes no structure, so jit need not look again.
             object.__setattr__(self, name, value)
