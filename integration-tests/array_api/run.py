@@ -118,11 +118,12 @@ def result(
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "command": " ".join(command),
+        "calor_commit": commit_of(HERE.parents[1]),
         "suite": {"repository": REPOSITORY, "commit": commit_of(suite)},
         "api_version": options.api_version,
         "max_examples": options.max_examples,
         "device": options.device,
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "versions": versions((*VERSIONED, *peers)),
         "calor": verdict.counts,
         "peer": {options.peer: count(peer)} if peer is not None else None,

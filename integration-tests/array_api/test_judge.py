@@ -1,6 +1,7 @@
 """The judgement of a run: reasons, the peer, and lists that grew old."""
 
 import pytest
+
 from judge import ListError, judge, read_list
 
 LIST = """
