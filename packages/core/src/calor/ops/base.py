@@ -17,6 +17,8 @@ from calor.specs import Spec
 
 Rule = Callable[..., Any]
 Promotion = Literal["same", "float", "none"]
+Residuals = str | tuple[str, ...]
+Saves = Residuals | Callable[..., Residuals]
 
 
 class Op:
@@ -29,8 +31,9 @@ class Op:
     reference: the NumPy meaning, arrays and attributes to an array (or a tuple of arrays).
     vjp: per operand a function ``(g, y, *x, **attributes) -> gradient``, or one function that
         returns the list of all of them. Written in ops, so gradients of any order exist.
-    saves: which residuals each vjp reads: a string of ``"y"`` and operand digits, one string per
-        operand function. An operand that is not saved reaches the vjp as its Spec.
+    saves: which residuals each vjp reads: a string of ``"y"`` and operand digits (``"*"`` for all
+        operands), one string per operand function; where it depends on more, a function of the
+        operand specs and attributes. An operand that is not saved reaches the vjp as its Spec.
     jvp: ``(tangents, y, *x, **attributes) -> tangent`` where the transpose of the vjp is no road.
     no_gradient: why the op has no gradient, when it has none.
     decompose: for a kept composite, the function of tensors that defines it in smaller ops.
@@ -47,7 +50,6 @@ class Op:
         "no_gradient",
         "promotion",
         "reference",
-        "residuals",
         "rule",
         "saves",
         "since",
@@ -61,7 +63,7 @@ class Op:
         reference: Callable[..., Any] | None,
         vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None,
         *,
-        saves: str | tuple[str, ...],
+        saves: Saves,
         jvp: Callable[..., Any] | None,
         no_gradient: str | None,
         decompose: Callable[..., Any] | None,
@@ -80,7 +82,6 @@ class Op:
         self.since: Final = since
         # Memo of (operand specs, attributes) to a recipe; filled by the recorder.
         self.memo: dict[Any, Any] = {}
-        self.residuals: dict[tuple[bool, ...], tuple[bool, tuple[bool, ...]]] = {}
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -93,21 +94,17 @@ class Op:
         def __call__(self, *operands: Any, **attributes: Any) -> Any:
             """Record the op on tensors that already agree; no broadcasting, no promotion."""
 
-    def residuals_for(self, needs: tuple[bool, ...]) -> tuple[bool, tuple[bool, ...]]:
+    def residuals_for(
+        self, needs: tuple[bool, ...], sig: Signature
+    ) -> tuple[bool, tuple[bool, ...]]:
         """Return (is the output saved, which operands are saved) when ``needs`` want gradients."""
-        found = self.residuals.get(needs)
-        if found is None:
-            if isinstance(self.saves, str):
-                letters = self.saves
-            else:
-                letters = "".join(s for s, n in zip(self.saves, needs, strict=True) if n)
-            keep_all = "*" in letters
-            found = (
-                keep_all or "y" in letters,
-                tuple(keep_all or str(i) in letters for i in range(len(needs))),
-            )
-            self.residuals[needs] = found
-        return found
+        saves = self.saves
+        if callable(saves):
+            saves = saves(*sig.inputs, **sig.attributes)
+        if isinstance(saves, tuple):
+            saves = "".join(s for s, n in zip(saves, needs, strict=True) if n)
+        keep_all = "*" in saves
+        return "y" in saves, tuple(keep_all or str(i) in saves for i in range(len(needs)))
 
     def pullback(
         self,
@@ -143,7 +140,7 @@ def op(
     reference: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None = None,
     *,
-    saves: str | tuple[str, ...] = "",
+    saves: Saves = "",
     jvp: Callable[..., Any] | None = None,
     no_gradient: str | None = None,
     decompose: Callable[..., Any] | None = None,
@@ -182,6 +179,11 @@ def op(
 def find(name: str) -> Op:
     """Return the row of that name; ArgumentError when the table has none."""
     row = TABLE.get(name)
+    if row is None:
+        # Imported when it is used, so that ``import calor`` stays quick.
+        import calor.ops.linalg_solutions  # noqa: F401
+
+        row = TABLE.get(name)
     if row is None:
         raise ArgumentError(
             f"no op {name!r} in the table; a package that adds it must be imported first"

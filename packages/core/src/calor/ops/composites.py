@@ -17,7 +17,7 @@ from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops import rules
 from calor.ops.base import op
-from calor.ops.movement import expand, number_like
+from calor.ops.movement import fill
 from calor.ops.reductions import spread
 from calor.specs import Spec
 
@@ -37,11 +37,6 @@ def wide(x: Any) -> Any:
 def like(x: Any, other: Any) -> Any:
     """Return x in the dtype of another tensor or spec."""
     return x if x.dtype is other.dtype else e.cast(x, dtype=other.dtype)
-
-
-def fill(x: Any, number: float) -> Any:
-    """Return a tensor of the shape, dtype and device of x with one number everywhere."""
-    return expand(number_like(x, number), shape=x.shape)
 
 
 def _widened(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -271,20 +266,22 @@ def _cross_entropy(x: Any, target: Any) -> Any:
     return like(-(t * _clamped_log(p) + (1 - t) * _clamped_log(1 - p)), x)
 
 
-def _cross_entropy_vjp(g: Any, y: Any, x: Any, target: Any) -> list[Any]:
-    p, t, g_wide = wide(x), wide(target), wide(g)
+def _cross_entropy_for_x(g: Any, y: Any, x: Any, target: Any) -> Any:
+    p, t = wide(x), wide(target)
     spread_out = e.maximum(p * (1 - p), fill(p, 1e-12))
-    return [
-        like(g_wide * (p - t) / spread_out, x),
-        like(g_wide * (_clamped_log(1 - p) - _clamped_log(p)), target),
-    ]
+    return like(wide(g) * (p - t) / spread_out, x)
+
+
+def _cross_entropy_for_target(g: Any, y: Any, x: Any, target: Any) -> Any:
+    p = wide(x)
+    return like(wide(g) * (_clamped_log(1 - p) - _clamped_log(p)), target)
 
 
 binary_cross_entropy = op(
     "binary_cross_entropy",
     rules.real_floats,
-    vjp=_cross_entropy_vjp,
-    saves="01",
+    vjp=(_cross_entropy_for_x, _cross_entropy_for_target),
+    saves=("01", "0"),
     decompose=_cross_entropy,
     promotion="float",
 )

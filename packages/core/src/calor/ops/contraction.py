@@ -9,7 +9,7 @@ from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
 from calor.ops.base import Op, op
-from calor.ops.movement import permute
+from calor.ops.movement import expand, number_like, permute
 from calor.reference import contraction as reference
 from calor.reference import convolution as conv_reference
 from calor.reference import windows as window_reference
@@ -226,26 +226,40 @@ def _window_pick_rule(u: Spec, x: Spec, **attributes: Any) -> Spec:
     return spec(_window_rule(x, **attributes).shape, u.dtype)
 
 
+def _places(x: Any, g: Any, kind: str) -> Any:
+    """Return what tells the extremes' places; sums have none, so of x only the shape is needed."""
+    if kind != "sum":
+        return x
+    return expand(number_like(g, 0), shape=x.shape)
+
+
+def _window_saves(operand: str) -> Any:
+    return lambda *specs, kind, **attributes: (operand if kind != "sum" else "", "")[: len(specs)]
+
+
 window_reduce: Op = op(
     "window_reduce",
     _window_rule,
     window_reference.window_reduce,
-    lambda g, y, x, **a: [window_gradient(g, x, **a)],
-    saves="0",
+    (lambda g, y, x, *, kind, **a: window_gradient(g, _places(x, g, kind), kind=kind, **a),),
+    saves=_window_saves("0"),
 )
 # For max and min the gradient goes to the first extreme of each window, in row-major order.
 window_gradient: Op = op(
     "window_gradient",
     _window_gradient_rule,
     window_reference.window_reduce_gradient,
-    (lambda u, y, g, x, **a: window_pick(u, x, **a), None),
-    saves=("1", ""),
+    (lambda u, y, g, x, *, kind, **a: window_pick(u, _places(x, u, kind), kind=kind, **a), None),
+    saves=_window_saves("1"),
 )
 # The transpose of window_gradient: u at each window's first extreme of x (its sum for "sum").
 window_pick: Op = op(
     "window_pick",
     _window_pick_rule,
     window_reference.window_pick,
-    (lambda g, y, u, x, **a: window_gradient(g, x, **a), None),
-    saves=("1", ""),
+    (
+        lambda g, y, u, x, *, kind, **a: window_gradient(g, _places(x, g, kind), kind=kind, **a),
+        None,
+    ),
+    saves=_window_saves("1"),
 )

@@ -11,6 +11,7 @@ from calor.dtypes import DType
 from calor.errors import DTypeError
 from calor.ops import rules
 from calor.ops.base import Op, op
+from calor.ops.movement import fill
 from calor.reference import elementwise as reference
 from calor.reference import exponential
 from calor.specs import Spec, spec
@@ -69,7 +70,7 @@ remainder: Op = op(
     "remainder",
     rules.reals,
     reference.remainder,
-    (lambda g, y, a, b: g, lambda g, y, a, b: -g * floor(a / b)),
+    (lambda g, y, a, b: g, lambda g, y, a, b: -g * floor_divide(a, b)),
     saves=("", "01"),
     promotion="same",
 )
@@ -77,8 +78,16 @@ remainder: Op = op(
 
 def _power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
     # 0 ** b is constant 0 for b > 0, so its derivative is 0 there and not 0 · log 0.
-    safe = where(not_equal(a, a - a), a, a - a + 1)
-    return g * conjugate(where(not_equal(a, a - a), y * log(safe), a - a))
+    zero = fill(a, 0)
+    other = not_equal(a, zero)
+    return g * conjugate(where(other, y * log(where(other, a, fill(a, 1))), zero))
+
+
+def _power_base(g: Any, y: Any, a: Any, b: Any) -> Any:
+    # a ** 0 is constant, also at 0; the exponent is exchanged so that no branch is infinite.
+    zero = fill(b, 0)
+    constant = equal(b, zero)
+    return g * conjugate(where(constant, zero, b * power(a, where(constant, fill(b, 1), b - 1))))
 
 
 power: Op = op(
@@ -86,10 +95,10 @@ power: Op = op(
     rules.numbers,
     reference.power,
     (
-        lambda g, y, a, b: g * conjugate(where(equal(b, b - b), b - b, b * a ** (b - 1))),
+        _power_base,
         _power_exponent,
     ),
-    saves=("01", "01y"),
+    saves=("01", "0y"),
     promotion="same",
 )
 maximum: Op = op(
@@ -121,8 +130,8 @@ atan2: Op = op(
     rules.real_floats,
     reference.atan2,
     (
-        lambda g, y, a, b: g * (b / (a * a + b * b)),
-        lambda g, y, a, b: -g * (a / (a * a + b * b)),
+        lambda g, y, a, b: g * _turn(b, a),
+        lambda g, y, a, b: -g * _turn(a, b),
     ),
     saves=("01", "01"),
     promotion="float",
@@ -139,23 +148,37 @@ hypot: Op = op(
 
 def _ratio(a: Any, y: Any) -> Any:
     """Return a / y, and 0 where y is 0: the subgradient of a norm at the origin."""
-    zero = equal(y, y - y)
-    return where(zero, y - y, a / where(zero, y - y + 1, y))
+    nothing = fill(y, 0)
+    zero = equal(y, nothing)
+    return where(zero, nothing, a / where(zero, fill(y, 1), y))
+
+
+def _turn(a: Any, b: Any) -> Any:
+    """Return a / (a² + b²) without undue overflow, and 0 at the origin."""
+    size = hypot(a, b)
+    return _ratio(_ratio(a, size), size)
 
 
 logaddexp: Op = op(
     "logaddexp",
     rules.real_floats,
     reference.logaddexp,
-    (lambda g, y, a, b: g * exp(a - y), lambda g, y, a, b: g * exp(b - y)),
+    (lambda g, y, a, b: g * _weight(a, y), lambda g, y, a, b: g * _weight(b, y)),
     saves=("0y", "1y"),
     promotion="float",
 )
+
+
+def _weight(a: Any, y: Any) -> Any:
+    """Return exp(a - y), where infinities of one sign are no distance apart."""
+    return exp(where(equal(a, y), fill(a, 0), a - y))
+
+
 copysign: Op = op(
     "copysign",
     rules.real_floats,
     reference.copysign,
-    (lambda g, y, a, b: g * copysign(a - a + 1, b) * sign_with_zero(a), None),
+    (lambda g, y, a, b: g * copysign(fill(a, 1), b) * sign_with_zero(a), None),
     saves=("01", ""),
     promotion="float",
 )
@@ -163,7 +186,7 @@ copysign: Op = op(
 
 def sign_with_zero(x: Any) -> Any:
     """Return −1 where the sign bit is set, else 1 (zero has a sign here)."""
-    return copysign(x - x + 1, x)
+    return copysign(fill(x, 1), x)
 
 
 nextafter: Op = op(
@@ -201,7 +224,11 @@ where: Op = op(
     "where",
     rules.select,
     np.where,
-    (None, lambda g, y, c, a, b: where(c, g, g - g), lambda g, y, c, a, b: where(c, g - g, g)),
+    (
+        None,
+        lambda g, y, c, a, b: where(c, g, fill(g, 0)),
+        lambda g, y, c, a, b: where(c, fill(g, 0), g),
+    ),
     saves=("", "0", "0"),
     promotion="same",
 )
@@ -216,7 +243,7 @@ sign: Op = op(
     rules.numbers,
     reference.sign,
     lambda g, y, x: [_sign_gradient(g, y, x)],
-    saves="0y",
+    saves=lambda x: "0y" if x.dtype.is_complex else "",
     promotion="same",
 )
 
@@ -226,11 +253,11 @@ def _sign_gradient(g: Any, y: Any, x: Any) -> Any:
         return None
     # x / |x| turns with the phase only: the part of g along y is removed.
     size = abs(x)
-    zero = equal(size, size - size)
-    size = where(zero, size - size + 1, size)
+    zero = equal(size, fill(size, 0))
+    size = where(zero, fill(size, 1), size)
     along = real(g * conj(y))
     turned = (g - y * cast(along, dtype=y.dtype)) / cast(size, dtype=y.dtype)
-    return where(zero, turned - turned, turned)
+    return where(zero, fill(turned, 0), turned)
 
 
 abs: Op = op(
@@ -327,7 +354,7 @@ asin: Op = op(
     "asin",
     rules.floats,
     np.arcsin,
-    lambda g, y, x: [g / conjugate(sqrt(1 - x * x))],
+    lambda g, y, x: [g / conjugate(sqrt((1 - x) * (1 + x)))],
     saves="0",
     promotion="float",
 )
@@ -335,7 +362,7 @@ acos: Op = op(
     "acos",
     rules.floats,
     np.arccos,
-    lambda g, y, x: [-g / conjugate(sqrt(1 - x * x))],
+    lambda g, y, x: [-g / conjugate(sqrt((1 - x) * (1 + x)))],
     saves="0",
     promotion="float",
 )
@@ -391,7 +418,7 @@ atanh: Op = op(
     "atanh",
     rules.floats,
     np.arctanh,
-    lambda g, y, x: [g / conjugate(1 - x * x)],
+    lambda g, y, x: [g / conjugate((1 - x) * (1 + x))],
     saves="0",
     promotion="float",
 )
@@ -438,7 +465,7 @@ def trigamma(x: Any) -> Any:
     """
     reflected = x < 0.5
     z = where(reflected, 1 - x, x)
-    total = z - z
+    total = fill(z, 0)
     for _ in range(8):
         total = total + 1 / (z * z)
         z = z + 1
@@ -453,7 +480,7 @@ def trigamma(x: Any) -> Any:
 real: Op = op(
     "real", rules.part, np.real, lambda g, y, x: [cast(g, dtype=x.dtype)], promotion="same"
 )
-imag: Op = op("imag", rules.part, np.imag, lambda g, y, x: [join(g - g, g)], promotion="same")
+imag: Op = op("imag", rules.part, np.imag, lambda g, y, x: [join(fill(g, 0), g)], promotion="same")
 conj: Op = op("conj", rules.anything, np.conj, lambda g, y, x: [conjugate(g)], promotion="same")
 
 

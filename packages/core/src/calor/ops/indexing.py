@@ -9,7 +9,7 @@ from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
 from calor.ops.base import Op, op
-from calor.ops.movement import permute, reshape
+from calor.ops.movement import fill, permute, reshape
 from calor.ops.sources import iota, zeros_of
 from calor.reference import indexing as reference
 from calor.reference import sorting as sorting_reference
@@ -117,42 +117,76 @@ def _scatter_along_rule(x: Spec, indices: Spec, updates: Spec, *, axis: int, upd
     return spec(x.shape, x.dtype)
 
 
-def _scatter_gradients(
-    g: Any, y: Any, x: Any, updates: Any, update: str, read: Any, write: Any
-) -> tuple[Any, Any]:
-    """Gradients of a scatter for x and the updates; ``read`` and ``write`` work at its places."""
+def _x_gradient(g: Any, y: Any, x: Any, updates: Any, update: str, read: Any, write: Any) -> Any:
+    """Gradient of a scatter for x; ``read`` and ``write`` work at its places."""
     if update == "add":
-        return g, read(g)
+        return g
+    if update == "assign":
+        return write(g, _zeros(updates, g.device), "assign")
+    if update == "mul":
+        return g * e.conjugate(write(fill(g, 1), updates, "mul"))
+    kept, _, count = _shares(g, y, x, updates, read, write)
+    return g * kept / count
+
+
+def _updates_gradient(
+    g: Any, y: Any, x: Any, updates: Any, update: str, read: Any, write: Any
+) -> Any:
+    """Gradient of a scatter for the updates."""
+    if update == "add":
+        return read(g)
     if update == "assign":
         # The last of several writers of one place won; the others have no influence.
-        places = _numbered(updates)
-        won = e.equal(read(write(_zeros_like(x, places), places, "assign")), places)
-        return write(g, updates - updates, "assign"), e.where(won, read(g), updates - updates)
+        places = _numbered(updates, g.device)
+        none = zeros_of(spec(x.shape, int64), g.device)
+        won = e.equal(read(write(none, places, "assign")), places)
+        part = read(g)
+        return e.where(won, part, fill(part, 0))
     if update == "mul":
-        others = write(x - x + 1, updates, "mul")
-        zero = e.equal(updates, updates - updates)
-        safe = e.where(zero, updates - updates + 1, updates)
-        part = e.where(zero, read(g * x), read(g * y) / safe)
-        return g * e.conjugate(others), part
+        return read(g) * e.conjugate(_other_factors(x, updates, read, write))
+    _, hit, count = _shares(g, y, x, updates, read, write)
+    return read(g / count) * hit
+
+
+def _other_factors(x: Any, updates: Any, read: Any, write: Any) -> Any:
+    """Return, per update, x times all other updates of its place; exact where some are 0."""
+    zero = e.equal(updates, fill(updates, 0))
+    safe = e.where(zero, fill(updates, 1), updates)
+    others = read(write(x, safe, "mul")) / safe
+    zeros = e.cast(zero, dtype=int64)
+    left = read(write(zeros_of(spec(x.shape, int64), x.device), zeros, "add")) - zeros
+    return e.where(e.equal(left, fill(left, 0)), others, fill(others, 0))
+
+
+def _shares(g: Any, y: Any, x: Any, updates: Any, read: Any, write: Any) -> tuple[Any, Any, Any]:
+    """Return which x and which updates are the extreme of a place, and how many share it."""
     kept = e.cast(e.equal(x, y), dtype=g.dtype)
     hit = e.cast(e.equal(updates, read(y)), dtype=g.dtype)
-    count = write(kept, hit, "add")
-    return g * kept / count, read(g / count) * hit
+    return kept, hit, write(kept, hit, "add")
 
 
-def _numbered(t: Any) -> Any:
-    n = t.size
-    zeros = zeros_of(spec((n,), int64), t.device)
-    return reshape(zeros + iota(length=n, dtype=int64), shape=t.shape)
+def _numbered(t: Any, device: Any) -> Any:
+    with_device = zeros_of(spec((t.size,), int64), device)
+    return reshape(with_device + iota(length=t.size, dtype=int64), shape=t.shape)
 
 
-def _zeros_like(x: Any, places: Any) -> Any:
-    return zeros_of(spec(x.shape, places.dtype), x.device)
+# What the gradients of x and of the updates read, by the kind of update.
+_SCATTER_SAVES = {
+    "assign": ("1", "", "1"),
+    "add": ("", "", "1"),
+    "mul": ("12", "", "012"),
+    "max": ("012y", "", "012y"),
+    "min": ("012y", "", "012y"),
+}
 
 
-def _scatter_nd_vjp(which: int) -> Any:
+def _scatter_saves(*specs: Spec, update: str, **attributes: Any) -> tuple[str, ...]:
+    return _SCATTER_SAVES[update]
+
+
+def _scatter_nd_vjp(gradient: Any) -> Any:
     def vjp(g: Any, y: Any, x: Any, indices: Any, updates: Any, *, update: str) -> Any:
-        return _scatter_gradients(
+        return gradient(
             g,
             y,
             x,
@@ -160,14 +194,14 @@ def _scatter_nd_vjp(which: int) -> Any:
             update,
             lambda t: gather_nd(t, indices),
             lambda t, u, how: scatter_nd(t, indices, u, update=how),
-        )[which]
+        )
 
     return vjp
 
 
-def _scatter_along_vjp(which: int) -> Any:
+def _scatter_along_vjp(gradient: Any) -> Any:
     def vjp(g: Any, y: Any, x: Any, indices: Any, updates: Any, *, axis: int, update: str) -> Any:
-        return _scatter_gradients(
+        return gradient(
             g,
             y,
             x,
@@ -175,7 +209,7 @@ def _scatter_along_vjp(which: int) -> Any:
             update,
             lambda t: take_along(t, indices, axis=axis),
             lambda t, u, how: scatter_along(t, indices, u, axis=axis, update=how),
-        )[which]
+        )
 
     return vjp
 
@@ -184,15 +218,15 @@ scatter_nd: Op = op(
     "scatter_nd",
     _scatter_nd_rule,
     reference.scatter_nd,
-    (_scatter_nd_vjp(0), None, _scatter_nd_vjp(1)),
-    saves=("012y", "", "012y"),
+    (_scatter_nd_vjp(_x_gradient), None, _scatter_nd_vjp(_updates_gradient)),
+    saves=_scatter_saves,
 )
 scatter_along: Op = op(
     "scatter_along",
     _scatter_along_rule,
     reference.scatter_along,
-    (_scatter_along_vjp(0), None, _scatter_along_vjp(1)),
-    saves=("012y", "", "012y"),
+    (_scatter_along_vjp(_x_gradient), None, _scatter_along_vjp(_updates_gradient)),
+    saves=_scatter_saves,
 )
 
 

@@ -130,6 +130,11 @@ def number_like(x: Any, number: Any) -> Any:
         return full(value=Scalar.of(number, x.dtype), shape=(), dtype=x.dtype)
 
 
+def fill(x: Any, number: Any) -> Any:
+    """Return a tensor of the shape, dtype and device of x with one number everywhere."""
+    return expand(number_like(x, number), shape=x.shape)
+
+
 def _pad_rule(x: Spec, value: Spec, *, low: Axes, high: Axes, interior: Axes) -> Spec:
     for what, values in (("low", low), ("high", high), ("interior", interior)):
         rules.same_rank(x, values, what)

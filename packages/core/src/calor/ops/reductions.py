@@ -9,7 +9,16 @@ from calor.errors import DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
 from calor.ops.base import Op, op
-from calor.ops.movement import concat, expand, flip, number_like, permute, reshape, slice_
+from calor.ops.movement import (
+    concat,
+    expand,
+    fill,
+    flip,
+    number_like,
+    permute,
+    reshape,
+    slice_,
+)
 from calor.reference import reductions as reference
 from calor.reference import scan as scan_reference
 from calor.specs import Spec, spec
@@ -113,9 +122,14 @@ def _extreme_rule(x: Spec, *, axes: Axes) -> Spec:
     return rules.without_axes(x, axes, x.dtype)
 
 
+def _hits(x: Any, y: Any) -> Any:
+    """Return where x is the extreme y; where there is a NaN, it is."""
+    return e.bit_or(e.equal(x, y), e.isnan(x))
+
+
 def _extreme_gradient(g: Any, y: Any, x: Any, *, axes: Axes) -> list[Any]:
     # Equal extremes share the gradient evenly, as torch.amax does.
-    hit = e.cast(e.equal(x, spread(y, x, axes)), dtype=g.dtype)
+    hit = e.cast(_hits(x, spread(y, x, axes)), dtype=g.dtype)
     count = sum(hit, axes=axes, dtype=g.dtype)
     return [hit * spread(g / count, x, axes)]
 
@@ -216,13 +230,11 @@ def _extreme_scan_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) 
         with_device + reshape(iota(length=x.shape[axis], dtype=int64), shape=tuple(shape)),
         shape=x.shape,
     )
-    hit = e.equal(x, y)
+    hit = _hits(x, y)
     if reverse:
-        latest = cummin(
-            e.where(hit, places, places - places + x.shape[axis]), axis=axis, reverse=True
-        )
+        latest = cummin(e.where(hit, places, fill(places, x.shape[axis])), axis=axis, reverse=True)
     else:
-        latest = cummax(e.where(hit, places, places - places), axis=axis, reverse=False)
+        latest = cummax(e.where(hit, places, fill(places, 0)), axis=axis, reverse=False)
     zeros = zeros_of(spec(x.shape, g.dtype), g.device)
     return [scatter_along(zeros, latest, g, axis=axis, update="add")]
 

@@ -85,11 +85,10 @@ def bitcast(x: Array, *, dtype: Any) -> Array:
     size, wanted = x.dtype.itemsize, target.itemsize
     if size == wanted:
         return x.view(target)
-    x = np.ascontiguousarray(x).reshape(x.shape)
     if size > wanted:
-        return np.asarray(x.reshape(-1).view(target).reshape(*x.shape, size // wanted))
+        return np.asarray(x.ravel().view(target).reshape(*x.shape, size // wanted))
     if not x.ndim or x.shape[-1] * size != wanted:
         raise ValueError(
             f"bitcast of {x.dtype}{list(x.shape)} to {target} needs a last axis of {wanted // size}"
         )
-    return np.asarray(x.reshape(-1).view(target).reshape(x.shape[:-1]))
+    return np.asarray(x.ravel().view(target).reshape(x.shape[:-1]))

@@ -151,7 +151,7 @@ def link(recipe: Recipe, operands: Sequence[Handle], out: Any) -> Any:
     needs = tuple([p is not None for p in parents])
     keeps = recipe.keeps.get(needs)
     if keeps is None:
-        kept = recipe.signature.op.residuals_for(needs)
+        kept = recipe.signature.op.residuals_for(needs, recipe.signature)
         keeps = recipe.keeps[needs] = kept if recipe.out.dtype.is_inexact else ()
     if not keeps:
         return None
@@ -169,7 +169,8 @@ def link(recipe: Recipe, operands: Sequence[Handle], out: Any) -> Any:
 
 def _link_many(recipe: Recipe, operands: Sequence[Handle], out: list[Value]) -> Any:
     parents = tuple([h._record for h in operands])
-    save_output, save = recipe.signature.op.residuals_for(tuple([p is not None for p in parents]))
+    needs = tuple([p is not None for p in parents])
+    save_output, save = recipe.signature.op.residuals_for(needs, recipe.signature)
     saved = tuple([h._value if keep else None for h, keep in zip(operands, save, strict=True)])
     outputs = tuple(v if save_output else v.spec for v in out)
     shared = ManyRecord(recipe, parents, saved, outputs)

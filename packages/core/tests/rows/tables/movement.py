@@ -75,8 +75,8 @@ def _padded(name: str, shape: tuple[int, ...], low: Any, high: Any, interior: An
 
 def _flip(name: str, shape: tuple[int, ...], *axes: int) -> Case:
     return case("flip", any_bits(*shape) if name == "bits" else normal(*shape), axes=axes,
-                oracle=lambda x, *, axes: np.flip(x, axes), dtypes=EVERY, raw=True,
-                name=name)  # fmt: skip
+                oracle=lambda x, *, axes: np.flip(x, axes), dtypes=EVERY, raw=True, name=name,
+                no_gradient="the bits may be NaN" if name == "bits" else None)  # fmt: skip
 
 
 def _concat(name: str, axis: int, *shapes: tuple[int, ...]) -> Case:

@@ -1,0 +1,124 @@
+"""Derivatives by central differences in float64, and the rows that they judge.
+
+The gradient of a real number L is, for a complex operand, dL/da + i·dL/db (as in PyTorch). A result
+y with cotangent g counts as L = Re Σ conj(g)·y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.dtypes import DType, complex128, float64
+from calor.ops.base import TABLE
+
+from .device import put
+from .language import Array, Case
+
+STEP = 1e-5
+Function = Callable[..., list[Any]]
+
+
+def differentiable(cases: Sequence[Case]) -> Iterator[tuple[Case, DType]]:
+    """Yield the rows that are differentiated, with float64 and complex128."""
+    for c in cases:
+        row = TABLE.get(c.op)
+        if c.no_gradient is not None or (row is not None and row.no_gradient is not None):
+            continue
+        for dtype in (float64, complex128):
+            if dtype in c.dtypes and any(_inexact(d.type_for(dtype)) for d in c.inputs):
+                yield c, dtype
+
+
+def _inexact(dtype: DType) -> bool:
+    return dtype in (float64, complex128)
+
+
+class Problem:
+    """A row as a function of its float operands alone, with cotangents for its float outputs."""
+
+    def __init__(self, c: Case, dtype: DType) -> None:
+        self.case, self.dtype = c, dtype
+        self.arrays = c.draw(dtype)
+        self.places = [i for i, d in enumerate(c.inputs) if _inexact(d.type_for(dtype))]
+        self.fixed = put(self.arrays)
+        self.primals = [self.arrays[i] for i in self.places]
+        made = self.run(*put(self.primals))
+        rng = np.random.default_rng(7)
+        self.cotangents = [_like(t.numpy(), rng) for t in made]
+        self.tangents = [_like(a, rng) for a in self.primals]
+
+    def run(self, *moving: Any) -> list[Any]:
+        """Return the float outputs for these float operands."""
+        given = list(self.fixed)
+        for i, t in zip(self.places, moving, strict=True):
+            given[i] = t
+        made = self.case.call(*given, dtype=self.dtype)
+        return [t for t in calor.tree.leaves(made) if t.dtype.is_inexact]
+
+    def pulled(self, *operands: Any) -> list[Any]:
+        """Return the gradients for operands followed by cotangents, as tensors."""
+        n = len(self.places)
+        _, pull = calor.vjp(lambda *x: self.run(*x), *operands[:n])
+        return list(pull(list(operands[n:])))
+
+
+def _like(a: Array, rng: np.random.Generator) -> Array:
+    made = rng.normal(size=a.shape)
+    if a.dtype.kind == "c":
+        return np.asarray(made + 1j * rng.normal(size=a.shape), a.dtype)
+    return np.asarray(made, a.dtype)
+
+
+def inner(a: Sequence[Array], b: Sequence[Array]) -> float:
+    """Return Re Σ conj(a)·b."""
+    return float(sum(np.sum((np.conj(x) * y).real) for x, y in zip(a, b, strict=True)))
+
+
+def _values(function: Function, arrays: Sequence[Array]) -> list[Array]:
+    return [t.numpy() for t in function(*put(arrays))]
+
+
+def by_differences(
+    function: Function, arrays: Sequence[Array], cotangents: Sequence[Array]
+) -> list[Array]:
+    """Return the gradient of Re Σ conj(cotangents)·function(arrays), element by element."""
+    gradients = []
+    for n, array in enumerate(arrays):
+        made = np.zeros(array.shape, array.dtype)
+        for at in np.ndindex(*array.shape):
+            for unit in (1.0, 1.0j) if array.dtype.kind == "c" else (1.0,):
+                ends = []
+                for side in (STEP, -STEP):
+                    moved = array.copy()
+                    moved[at] += side * unit
+                    given = [*arrays[:n], moved, *arrays[n + 1 :]]
+                    ends.append(inner(cotangents, _values(function, given)))
+                made[at] += (ends[0] - ends[1]) / (2 * STEP) * unit
+        gradients.append(made)
+    return gradients
+
+
+def along(function: Function, arrays: Sequence[Array], tangents: Sequence[Array]) -> list[Array]:
+    """Return the derivative of the function along the tangents."""
+    ends = [
+        _values(function, [a + side * t for a, t in zip(arrays, tangents, strict=True)])
+        for side in (STEP, -STEP)
+    ]
+    return [(a - b) / (2 * STEP) for a, b in zip(*ends, strict=True)]
+
+
+def close(got: Sequence[Array], want: Sequence[Array], what: str, bound: float = 2e-6) -> None:
+    """Raise AssertionError unless all elements agree, relative to the largest of each array."""
+    assert len(got) == len(want), f"{what}: {len(got)} arrays, not {len(want)}"
+    for n, (a, b) in enumerate(zip(got, want, strict=True)):
+        assert a.shape == b.shape, f"{what} {n}: shape {a.shape}, not {b.shape}"
+        assert a.dtype == b.dtype, f"{what} {n}: dtype {a.dtype}, not {b.dtype}"
+        if not a.size:
+            continue
+        error = np.abs(a - b) / (1.0 + np.max(np.abs(b)))
+        assert np.isfinite(error).all(), f"{what} {n}:\n{a}\nnot\n{b}"
+        assert error.max() <= bound, f"{what} {n}: off by {error.max():.3g}\n{a}\nnot\n{b}"

@@ -1,0 +1,79 @@
+"""Gradients of every float op: against differences, twice, and forward against reverse mode."""
+
+from __future__ import annotations
+
+import pytest
+
+import calor
+from calor.dtypes import DType
+from calor.ops.base import TABLE
+
+from .device import put
+from .differences import Problem, along, by_differences, close, differentiable, inner
+from .exemptions import FIRST_ORDER_ONLY, NO_ROW, NOT_DIFFERENTIATED
+from .language import Case
+from .tables import CASES
+
+ROWS = list(differentiable(CASES))
+REVERSE = [(c, t) for c, t in ROWS if c.op != "while_loop"]
+TWICE = [(c, t) for c, t in REVERSE if c.label not in FIRST_ORDER_ONLY]
+
+
+def names(rows: list[tuple[Case, DType]]) -> list[str]:
+    return [f"{c.label}-{t.name}" for c, t in rows]
+
+
+@pytest.mark.parametrize(("row", "dtype"), REVERSE, ids=names(REVERSE))
+def test_gradient(row: Case, dtype: DType) -> None:
+    problem = Problem(row, dtype)
+    got = [t.numpy() for t in problem.pulled(*put([*problem.primals, *problem.cotangents]))]
+    close(got, by_differences(problem.run, problem.primals, problem.cotangents), row.label)
+
+
+@pytest.mark.parametrize(("row", "dtype"), TWICE, ids=names(TWICE))
+def test_second_order(row: Case, dtype: DType) -> None:
+    """The gradient of the gradient, for the operands and for the cotangent."""
+    problem = Problem(row, dtype)
+    arrays = [*problem.primals, *problem.cotangents]
+    _, pull = calor.vjp(lambda *x: problem.pulled(*x), *put(arrays))
+    got = [t.numpy() for t in pull(put(problem.tangents))]
+    close(got, by_differences(problem.pulled, arrays, problem.tangents), row.label)
+
+
+@pytest.mark.parametrize(("row", "dtype"), ROWS, ids=names(ROWS))
+def test_forward_mode(row: Case, dtype: DType) -> None:
+    problem = Problem(row, dtype)
+    primals, tangents = put(problem.primals), put(problem.tangents)
+    _, moved = calor.jvp(lambda *x: problem.run(*x), primals, tangents)
+    got = [t.numpy() for t in moved]
+    close(got, along(problem.run, problem.primals, problem.tangents), row.label)
+    if row.op != "while_loop":
+        pulled = [t.numpy() for t in problem.pulled(*primals, *put(problem.cotangents))]
+        one, other = inner(problem.cotangents, got), inner(pulled, problem.tangents)
+        assert one == pytest.approx(other, rel=1e-12, abs=1e-12)
+
+
+def test_every_float_op_is_differentiated() -> None:
+    """Each op of the table has a gradient row, or says why it has no gradient."""
+    done = {c.op for c, _ in ROWS}
+    for name, op in TABLE.items():
+        if "." in name or name in NO_ROW or name in done:
+            continue
+        reason = op.no_gradient or NOT_DIFFERENTIATED.get(name)
+        assert reason, f"op {name} has no gradient row; add one, or a reason to the op"
+    assert not set(NOT_DIFFERENTIATED) & done
+
+
+@pytest.mark.parametrize("name", [n for n, op in TABLE.items() if op.vjp is None])
+def test_ops_without_a_gradient_say_why(name: str) -> None:
+    op = TABLE[name]
+    assert op.decompose is not None or (op.no_gradient and len(op.no_gradient) > 10)
+
+
+def test_complex_rows_cover_the_complex_ops() -> None:
+    """An op that takes complex numbers and has a gradient is differentiated at complex numbers."""
+    kinds = {t for c in CASES for t in c.dtypes if t.is_complex}
+    takes = {c.op for c in CASES if set(c.dtypes) & kinds}
+    done = {c.op for c, t in ROWS if t.is_complex}
+    none = {name for name, op in TABLE.items() if op.no_gradient}
+    assert takes - done - none == set()
