@@ -6,6 +6,8 @@ An error of ours is also the built-in that users of NumPy and PyTorch expect (a 
 
 from __future__ import annotations
 
+from numpy.linalg import LinAlgError
+
 
 class CalorError(Exception):
     """Root of every error that calor raises on purpose."""
@@ -55,14 +57,17 @@ class DeviceError(CalorError, RuntimeError):
     """A device could not do what it was asked to; ``op`` names the operation where it is known."""
 
     def __init__(self, message: str, *, op: str | None = None, line: str | None = None) -> None:
+        super().__init__(message)
         self.op = op
         self.line = line
-        parts = [message]
-        if op is not None:
-            parts.append(f"in op {op!r}")
-        if line is not None:
-            parts.append(f"recorded at {line}")
-        super().__init__("; ".join(parts))
+
+    def __str__(self) -> str:
+        parts = [str(self.args[0])]
+        if self.op is not None:
+            parts.append(f"in op {self.op!r}")
+        if self.line is not None:
+            parts.append(f"recorded at {self.line}")
+        return "; ".join(parts)
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
@@ -79,6 +84,29 @@ class DeviceLostError(DeviceError):
 
 class UnsupportedError(DeviceError, NotImplementedError):
     """The device declares that it cannot run this op or dtype, with its reason."""
+
+
+class ElementIndexError(DeviceError, IndexingError):
+    """An index that a tensor holds is out of range; found when the elements were computed."""
+
+
+class LinearAlgebraError(DeviceError, LinAlgError):
+    """A matrix has no inverse, factors or eigenvalues; found when the elements were computed."""
+
+
+class ProtocolError(CalorError, RuntimeError):
+    """A backend, or what called it, broke the backend protocol; ``rule`` names the broken rule."""
+
+    def __init__(self, message: str, *, rule: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_protocol_error, (self.args[0], self.rule))
+
+
+def _protocol_error(message: str, rule: str) -> ProtocolError:
+    return ProtocolError(message, rule=rule)
 
 
 class NonFiniteWarning(UserWarning):

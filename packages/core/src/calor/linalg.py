@@ -4,7 +4,7 @@ Functions work on the last two axes; axes before them are a batch. Factorization
 float32, float64, complex64 and complex128, and everything has gradients of any order.
 """
 
-from calor.errors import LinAlgError
+from calor.errors import LinearAlgebraError as LinAlgError
 from calor.functions.linear_algebra import (
     matmul,
     matrix_transpose,

@@ -22,6 +22,12 @@ class Device:
         self.name: Final = f"{backend.name}:{index}"
         self.plans: OrderedDict[Any, Executable] = OrderedDict()
         self.plans_made = 0
+        # Devices that take what this one refuses; the user's choice, made by a router.
+        self.companions: tuple[Device, ...] = ()
+        # Over all calls: nodes that ran on a companion, values moved between devices, their bytes.
+        self.fallbacks = 0
+        self.transfers = 0
+        self.transferred_bytes = 0
         self._info: Info | None = None
 
     @property

@@ -8,21 +8,36 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from numpy.linalg import LinAlgError
 
 from calor.backends.protocol import Backend, Buffer, Claim
-from calor.graph.graph import Graph
+from calor.errors import (
+    CalorError,
+    DeviceError,
+    ElementIndexError,
+    LinearAlgebraError,
+    OutOfMemoryError,
+)
+from calor.graph.graph import Graph, Node
 from calor.specs import Spec
 
 Function = Callable[..., Any]
+Sharing = Literal["always", "maybe"]
 
 
 class OpTable(Backend):
     """A backend whose graphs run one op after another.
 
     A subclass provides ``table`` and the four conversions between buffers and the values that its
-    functions compute with (for NumPy both are arrays).
+    functions compute with (for NumPy both are arrays). ``views`` names the ops whose result may
+    share the memory of their first operand: "always" allocates nothing.
     """
+
+    views: Mapping[str, Sharing] = MappingProxyType({})
 
     @abstractmethod
     def table(self, index: int) -> Mapping[str, Function]:
@@ -37,26 +52,37 @@ class OpTable(Backend):
         """Turn an input (a buffer, or a host number or array) into a value of the table."""
 
     @abstractmethod
-    def own(self, index: int, value: Any, taken: Sequence[Any]) -> Any:
-        """Return the value in memory of its own: shared with nothing in ``taken``."""
+    def own(self, index: int, values: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Return results, dense, each in memory of its own: shared with no input and no other."""
 
     @abstractmethod
     def leave(self, index: int, value: Any, spec: Spec, into: Buffer | None) -> Buffer:
         """Turn an owned value into a buffer, or write it into ``into`` and return that."""
 
+    def failure(self, error: Exception, op: str) -> Exception:
+        """Return what to raise for an error of a function of the table: a typed error, as a rule.
+
+        An error of calor's own stays, with the op's name added.
+        """
+        if isinstance(error, DeviceError) and error.op is None:
+            error.op = op
+        if isinstance(error, CalorError):
+            return error
+        if isinstance(error, IndexError):
+            return ElementIndexError(str(error), op=op)
+        if isinstance(error, LinAlgError):
+            return LinearAlgebraError(str(error), op=op)
+        if isinstance(error, MemoryError):
+            return OutOfMemoryError(f"{self.name} ran out of memory: {error}", op=op)
+        return DeviceError(f"{self.name} failed: {type(error).__name__}: {error}", op=op)
+
     def claim(self, index: int, graph: Graph) -> Claim:
         """Take every node whose op is in the table and whose dtypes the device has."""
-        table, info = self.table(index), self.info(index)
-        reasons: dict[int, str] = {}
+        table = self.table(index)
+        reasons = self.info(index).objections(graph)
         for number, node in enumerate(graph.nodes):
             if node.op.name not in table:
                 reasons[number] = "not in the device's op table"
-                continue
-            for value in (*node.inputs, *node.outputs):
-                state = info.supports(node.op.name, graph.specs[value].dtype)
-                if not state:
-                    reasons[number] = f"{graph.specs[value].dtype.name} is {state}"
-                    break
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
 
@@ -65,8 +91,42 @@ class OpTable(Backend):
         return OpTableExecutable(self, index, graph)
 
 
+class Step(NamedTuple):
+    """One call: up to two operands are read without a list, one value is freed without a loop.
+
+    ``first`` and ``second`` are −1 where they do not exist; ``operands`` is None unless there are
+    none or more than two. ``slot`` is −1 where there are several results, in ``slots``.
+    """
+
+    function: Function
+    first: int
+    second: int
+    operands: tuple[int, ...] | None
+    slot: int
+    slots: tuple[int, ...]
+    end: int
+    ends: tuple[int, ...]
+
+
+def _step(function: Function, node: Node, ends: tuple[int, ...]) -> Step:
+    if node.attributes:
+        function = partial(function, **node.attributes)
+    operands, outputs = node.inputs, node.outputs
+    count = len(operands)
+    return Step(
+        function,
+        operands[0] if count else -1,
+        operands[1] if count > 1 else -1,
+        operands if count not in (1, 2) else None,
+        outputs[0] if len(outputs) == 1 else -1,
+        outputs,
+        ends[0] if ends else -1,
+        ends[1:],
+    )
+
+
 class OpTableExecutable:
-    """A graph as a list of (function, operand slots, result slots, slots to free)."""
+    """A graph as a list of calls."""
 
     def __init__(self, backend: OpTable, index: int, graph: Graph) -> None:
         self.backend = backend
@@ -74,54 +134,108 @@ class OpTableExecutable:
         self.graph = graph
         table = backend.table(index)
         self.steps = [
-            (table[node.op.name], node.inputs, dict(node.attributes), node.outputs, ends)
+            _step(table[node.op.name], node, ends)
             for node, ends in zip(graph.nodes, graph.last_uses(), strict=True)
         ]
-        self.required_bytes = peak_bytes(graph)
+        self.required_bytes, self.largest = bytes_needed(graph, backend.views)
+        self._room = [None] * (len(graph.specs) - len(graph.inputs))
+        self._given = graph.input_specs
+        self._made = graph.output_specs
 
     def __call__(
         self, inputs: Sequence[Any], into: Sequence[Buffer | None] | None = None
     ) -> list[Buffer]:
         """Run op by op; nothing is written in place before every output is computed."""
-        backend, index, graph = self.backend, self.index, self.graph
-        backend.reserve(index, self.required_bytes)
-        specs = graph.specs
-        values: list[Any] = [
-            backend.enter(index, given, specs[i]) for i, given in enumerate(inputs)
+        backend, index = self.backend, self.index
+        try:
+            backend.reserve(index, self.required_bytes)
+        except OutOfMemoryError as error:
+            error.op = error.op or self.largest
+            raise
+        enter = backend.enter
+        given = [enter(index, x, s) for x, s in zip(inputs, self._given, strict=True)]
+        results = backend.own(index, self._run(given), given)
+        del given
+        leave, specs = backend.leave, self._made
+        if into is None:
+            return [leave(index, x, s, None) for x, s in zip(results, specs, strict=True)]
+        # All that is fresh is made first; from then on nothing can fail.
+        made = [
+            target or leave(index, value, known, None)
+            for value, known, target in zip(results, specs, into, strict=True)
         ]
-        values.extend([None] * (len(specs) - len(values)))
-        for function, operands, attributes, results, ends in self.steps:
-            out = function(*[values[i] for i in operands], **attributes)
-            if len(results) == 1:
-                values[results[0]] = out[0] if type(out) is tuple else out
-            else:
-                for slot, value in zip(results, out, strict=True):
-                    values[slot] = value
-            for slot in ends:
-                values[slot] = None
-        # Inputs and outputs never share memory; all of it is reserved before the first write.
-        taken = [values[i] for i in graph.inputs]
-        for number in graph.outputs:
-            taken.append(backend.own(index, values[number], taken))
-        owned = taken[len(graph.inputs) :]
-        targets = into if into is not None else [None] * len(owned)
-        fresh = [
-            None if target is not None else backend.leave(index, value, specs[number], None)
-            for value, number, target in zip(owned, graph.outputs, targets, strict=True)
-        ]
-        return [
-            made if made is not None else backend.leave(index, value, specs[number], target)
-            for made, value, number, target in zip(
-                fresh, owned, graph.outputs, targets, strict=True
-            )
-        ]
+        for value, known, target in zip(results, specs, into, strict=True):
+            if target is not None:
+                leave(index, value, known, target)
+        return made
+
+    def _run(self, given: Sequence[Any]) -> list[Any]:
+        values: list[Any] = [*given, *self._room]
+        step = None
+        try:
+            for step in self.steps:
+                function, first, second, operands, slot, slots, end, ends = step
+                if operands is not None:
+                    out = function(*[values[i] for i in operands])
+                elif second < 0:
+                    out = function(values[first])
+                else:
+                    out = function(values[first], values[second])
+                if slot >= 0:
+                    values[slot] = out if type(out) is not tuple else out[0]
+                else:
+                    for i, value in zip(slots, out, strict=True):
+                        values[i] = value
+                if end >= 0:
+                    values[end] = None
+                    for i in ends:
+                        values[i] = None
+        except Exception as error:
+            number = next(i for i, s in enumerate(self.steps) if s is step)
+            failure = self.backend.failure(error, self.graph.nodes[number].op.name)
+            if failure is error:
+                raise
+            raise failure from error
+        return [values[i] for i in self.graph.outputs]
 
 
-def peak_bytes(graph: Graph) -> int:
-    """Return the most bytes that values computed by the graph occupy at once."""
+def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str | None]:
+    """Return the most bytes that a run occupies at once, and the op at which it does.
+
+    Counted are the values, with what a view keeps alive, and copies of outputs that would share
+    memory; what a function needs for its own work is not.
+    """
+    # For each value, the allocations that it keeps alive, named by the value that made them.
+    holds: list[frozenset[int]] = [frozenset()] * len(graph.specs)
+    users: dict[int, int] = {}
     in_use = peak = 0
+    at: str | None = None
+
+    def grow(nbytes: int, where: str) -> None:
+        nonlocal in_use, peak, at
+        in_use += nbytes
+        if in_use > peak:
+            peak, at = in_use, where
+
     for node, ends in zip(graph.nodes, graph.last_uses(), strict=True):
-        in_use += sum(graph.specs[o].nbytes for o in node.outputs)
-        peak = max(peak, in_use)
-        in_use -= sum(graph.specs[v].nbytes for v in ends)
-    return peak
+        sharing = views.get(node.op.name)
+        below = holds[node.inputs[0]] if sharing is not None else frozenset()
+        for o in node.outputs:
+            own = frozenset() if sharing == "always" else frozenset((o,))
+            holds[o] = own | below
+            for allocation in holds[o]:
+                users[allocation] = users.get(allocation, 0) + 1
+        if sharing != "always":
+            grow(sum(graph.specs[o].nbytes for o in node.outputs), node.op.name)
+        for v in ends:
+            for allocation in holds[v]:
+                users[allocation] -= 1
+                if not users[allocation]:
+                    in_use -= graph.specs[allocation].nbytes
+    seen: set[int] = set()
+    for o in graph.outputs:
+        copied = o in seen or holds[o] != {o}
+        seen.add(o)
+        if copied:
+            grow(graph.specs[o].nbytes, at or "copy")
+    return peak, at

@@ -62,6 +62,7 @@ FEATURES: Mapping[str, str] = MappingProxyType(
         "dlpack": "exchanges buffers through DLPack without a copy",
         "serialize": "executables can be stored and loaded",
         "memory_limit": "the memory limit can be set",
+        "fork": "works on in a forked child process",
         "quantized_only": "runs only quantised graphs",
     }
 )
@@ -96,6 +97,24 @@ class Info:
         if not state:
             return state
         return self.ops.get((op, dtype), self.ops.get(op, state))
+
+    def objections(self, graph: Graph) -> dict[int, str]:
+        """Return, for each node that the description rules out, why: its dtypes or its op."""
+        found: dict[int, str] = {}
+        specs = graph.specs
+        for number, node in enumerate(graph.nodes):
+            name = node.op.name
+            for dtype in dict.fromkeys(specs[v].dtype for v in (*node.inputs, *node.outputs)):
+                state = self.supports(name, dtype)
+                if not state:
+                    found[number] = f"{dtype.name} is {state}"
+                    break
+            else:
+                bodies = (v for v in node.attributes.values() if isinstance(v, Graph))
+                inner = next((why for b in bodies for why in self.objections(b).values()), None)
+                if inner is not None:
+                    found[number] = f"in its sub-graph, {inner}"
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +164,9 @@ class Executable(Protocol):
 class Claim:
     """Which nodes of a graph a backend takes.
 
-    ``parts``: groups of node indices, each compiled as one graph. ``reasons``: for every node that
-    is in no part, why.
+    ``parts``: groups of node indices that the device would compile together; core cuts a group
+    where a node outside it stands between two of its nodes. ``reasons``: for every node that is in
+    no part, why.
     """
 
     parts: tuple[tuple[int, ...], ...]

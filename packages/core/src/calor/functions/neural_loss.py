@@ -135,8 +135,8 @@ def nll_loss(
     1.0397
     """
     x = floating(x, "nll_loss")
-    picked, weights = _picked(x, target, weight, ignore_index, "nll_loss")
-    return _weighted(pair(e.mul, single(e.neg, picked), weights), weights, reduction, "nll_loss")
+    loss, weights = _class_losses(x, target, weight, ignore_index, "nll_loss")
+    return _weighted(loss, weights, reduction, "nll_loss")
 
 
 def cross_entropy(
@@ -167,8 +167,7 @@ def cross_entropy(
     logs = log_softmax(x, axis=_class_axis(x, what))
     if target.dtype.is_floating:
         return _distribution_loss(logs, target, weight, label_smoothing, reduction)
-    picked, weights = _picked(logs, target, weight, ignore_index, what)
-    loss = pair(e.mul, single(e.neg, picked), weights)
+    loss, weights = _class_losses(logs, target, weight, ignore_index, what)
     if label_smoothing:
         uniform = _uniform_loss(logs, weight)
         counted = pair(e.not_equal, target, ignore_index)
@@ -268,10 +267,10 @@ def _class_axis(x: Tensor, what: str) -> int:
     return 1 if x.ndim > 1 else 0
 
 
-def _picked(
+def _class_losses(
     logs: Tensor, target: Any, weight: Any, ignore_index: int, what: str
 ) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of the target classes and the weight of each."""
+    """Return the weighted loss of each target class, 0 where none counts, and the weights."""
     target = as_tensor(target, logs)
     axis = _class_axis(logs, what)
     if not target.dtype.is_integer:
@@ -292,7 +291,8 @@ def _picked(
         weights: Tensor = e.cast(counted, dtype=logs.dtype)
     else:
         weights = select(counted, gather(_factors(logs, weight, what), classes, axis=0), 0.0)
-    return picked, weights
+    # What is ignored may have probability 0, and is left out rather than multiplied by 0.
+    return select(counted, pair(e.mul, single(e.neg, picked), weights), 0.0), weights
 
 
 def _factors(logs: Tensor, weight: Any, what: str) -> Tensor:

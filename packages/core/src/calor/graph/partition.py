@@ -1,40 +1,118 @@
-"""Cutting a graph between what a device takes and the rest.
+"""Cutting a graph between what a device takes and what companions of the user's choice take.
 
 Core owns the partitioner. A graph that the device claims whole is compiled whole. Kept composites
-that it does not take are replaced by their decomposition, level by level, so that it may take what
-they are made of; what remains unclaimed is an error that names every op with the device's reason.
+that it does not take are replaced by their decomposition first. What is still refused runs on a
+companion when the user named one (``router:npu,cpu``), and is counted; without one it is an error
+that names every op with the device's reason. Nothing runs on the host because nobody said no.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from calor.backends.protocol import Executable
+from calor.backends.protocol import Claim, Executable
 from calor.errors import UnsupportedError
 from calor.graph.decompose import decompose
 from calor.graph.graph import Graph
+from calor.graph.partitioned import PartitionedExecutable, Stage
+from calor.graph.segments import cut
 
 if TYPE_CHECKING:
     from calor.backends.device import Device
 
+Reasons = Mapping[int, str]
 
-def compile_graph(device: Device, graph: Graph) -> Executable:
-    """Compile a graph for a device; UnsupportedError when an op cannot run there."""
-    backend, index = device.backend, device.index
-    claim = backend.claim(index, graph)
+
+def compile_graph(device: Device, graph: Graph, companions: Sequence[Device] = ()) -> Executable:
+    """Compile a graph for a device; UnsupportedError when an op runs neither there nor beside.
+
+    ``companions`` take, in their order, what the device refuses; the device's own companions are
+    asked after them.
+    """
+    beside = tuple(dict.fromkeys((*companions, *device.companions)))
+    claim = _claim(device, graph)
+    # Level by level: a composite may be made of composites that the device takes.
     while claim.reasons:
         smaller = decompose(graph, frozenset(claim.reasons))
         if smaller is graph:
             break
         graph = smaller
-        claim = backend.claim(index, graph)
-    if claim.reasons:
-        lines = {
-            f"{graph.nodes[i].op.name}: {reason}" for i, reason in sorted(claim.reasons.items())
-        }
-        raise UnsupportedError(
-            f"{device.name} does not take {len(claim.reasons)} of {len(graph.nodes)} ops "
-            f"({'; '.join(sorted(lines))}); choose a companion with "
-            f'device "router:{device.backend.name},numpy"'
-        )
-    return backend.compile(index, graph)
+        claim = _claim(device, graph)
+    if _whole(claim, graph):
+        return device.backend.compile(device.index, graph)
+    refusals = {device: claim.reasons}
+    # A colour is a device and the part of its claim; each colour is compiled apart.
+    colours: list[tuple[Device, int] | None] = [None] * len(graph.nodes)
+    _colour(colours, device, claim)
+    for companion in beside:
+        if None not in colours:
+            break
+        other = _claim(companion, graph)
+        refusals[companion] = other.reasons
+        _colour(colours, companion, other)
+    if None in colours:
+        raise UnsupportedError(_refused(device, graph, colours, refusals))
+    stages = []
+    for segment in cut(graph, colours):
+        place: Device = segment.colour[0]  # type: ignore[index]
+        if len(segment.nodes) == len(graph.nodes):
+            raise UnsupportedError(
+                f"{place.name} takes a graph of {len(graph.nodes)} nodes in parts, and no part of "
+                f"it alone; its claim is at fault"
+            )
+        others = tuple(d for d in (device, *beside) if d is not place)
+        executable = compile_graph(place, segment.graph, others)
+        stages.append(Stage(place, executable, segment))
+    return PartitionedExecutable(device, graph, stages, claim.reasons)
+
+
+def _claim(device: Device, graph: Graph) -> Claim:
+    """Return what a device takes, less what its info rules out."""
+    claim = device.backend.claim(device.index, graph)
+    if not any(claim.parts):
+        return claim
+    ruled_out = device.info.objections(graph)
+    taken = {i for part in claim.parts for i in part}
+    if not taken & ruled_out.keys():
+        return claim
+    parts = (tuple(i for i in part if i not in ruled_out) for part in claim.parts)
+    return Claim(tuple(p for p in parts if p), {**ruled_out, **claim.reasons})
+
+
+def _whole(claim: Claim, graph: Graph) -> bool:
+    return (
+        not claim.reasons
+        and sum(map(len, claim.parts)) == len(graph.nodes)
+        and (len(claim.parts) <= 1)
+    )
+
+
+def _colour(colours: list[tuple[Device, int] | None], device: Device, claim: Claim) -> None:
+    for number, part in enumerate(claim.parts):
+        for i in part:
+            if colours[i] is None:
+                colours[i] = (device, number)
+
+
+def _refused(
+    device: Device,
+    graph: Graph,
+    colours: Sequence[object],
+    refusals: Mapping[Device, Reasons],
+) -> str:
+    left = [i for i, colour in enumerate(colours) if colour is None]
+    lines: Counter[str] = Counter()
+    for i in left:
+        whys = [f"{d.name} says {r.get(i, 'nothing')}" for d, r in refusals.items()]
+        why = refusals[device].get(i, "no reason given") if len(whys) == 1 else ", ".join(whys)
+        lines[f"{graph.nodes[i].op.name}: {why}"] += 1
+    listed = "; ".join(
+        text if count == 1 else f"{text} ({count} times)" for text, count in sorted(lines.items())
+    )
+    names = ",".join(d.backend.name for d in refusals)
+    return (
+        f"{device.name} does not take {len(left)} of {len(graph.nodes)} ops ({listed}); let "
+        f'another device run them beside it: calor.device("router:{names},numpy")'
+    )

@@ -300,30 +300,15 @@ def flush(trace: Trace) -> None:
                 plan = device.plan(key, lambda: decode(codes, positions))
             buffers = plan(inputs)
         except Exception as error:
-            _flush_one_by_one(trace, live, inputs, error)
+            from calor.graph.recover import recover
+
+            recover(trace, live, inputs, error)
             trace.reset()
             return
         for value, buffer in zip(live, buffers, strict=True):
             value.buffer = buffer
             value.trace = None
     trace.reset()
-
-
-def _flush_one_by_one(trace: Trace, live: list[Value], inputs: list[Any], error: Exception) -> None:
-    """After a failed plan, compute its outputs separately; those that fail alone are poisoned."""
-    for value in live:
-        codes, position = trace.codes, value.position
-        try:
-            if len(live) == 1:
-                raise error
-            graph = decode(codes, [position])
-            from calor.graph.partition import compile_graph
-
-            value.buffer = compile_graph(trace.device, graph)(inputs)[0]
-        except Exception as failure:
-            value.trace = Poison(failure)
-            continue
-        value.trace = None
 
 
 def materialize(value: Value) -> Any:

@@ -22,9 +22,9 @@ from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops import rules
 from calor.ops.base import op
-from calor.ops.composites import fill, like, wide, wide_type
+from calor.ops.composites import like, wide, wide_type
 from calor.ops.contraction import dot_general
-from calor.ops.movement import expand, reshape
+from calor.ops.movement import expand, fill, reshape
 from calor.ops.reductions import spread
 from calor.ops.sources import iota
 from calor.specs import Spec, spec

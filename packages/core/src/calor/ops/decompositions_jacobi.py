@@ -177,7 +177,7 @@ def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
         (start, mx.square_identity(x, pairs.count), mx.ones(scale)),
     )
     w, v = mx.column_block(w, 0, n), mx.block(v, (0, n), (0, n))
-    sizes = e.sqrt(mx.column_sums(mx.square_size(w)))
+    sizes = _lengths(w)
     sizes, order = sort(sizes, axis=sizes.ndim - 1, descending=True)
     w, v = (take_along(t, mx.broad_row(order, t), axis=t.ndim - 1) for t in (w, v))
     # The columns of w are orthogonal; where they vanish, Q completes them to a basis.
@@ -189,6 +189,13 @@ def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     if full_matrices:
         u = concat(u, mx.column_block(q, n, m), axis=u.ndim - 1)
     return u, sizes * mx.broad_element(scale, sizes), mx.adjoint(v)
+
+
+def _lengths(x: Any) -> Any:
+    """Return the Euclidean norm of each column, scaled so that no square leaves the range."""
+    largest = mx.magnitude(mx.transposed(x), 1)
+    scaled = x / mx.as_type(mx.broad_row(largest, x), x)
+    return e.sqrt(mx.column_sums(mx.square_size(scaled))) * largest
 
 
 def _some(condition: Any) -> Any:

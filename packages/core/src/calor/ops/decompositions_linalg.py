@@ -97,7 +97,6 @@ def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
     if not k:
         return start, mx.row_block(x, 0, width)
     row, column = mx.row_and_column(x)
-    scale = mx.as_type(mx.broad_number(mx.magnitude(x), x), x)
     first = mx.column_at(x, mx.integer(0, x))
     places = mx.places(first)
 
@@ -117,7 +116,7 @@ def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
         packed = e.where(column == j, here, e.where(column > j, after, packed))
         return packed, tau_here
 
-    packed, taus = repeat(k, reflect, (x / scale, mx.zeros(first)))
+    packed, taus = repeat(k, reflect, (x, mx.zeros(first)))
 
     def gather_up(i: Any, q: Any) -> Any:
         j = (k - 1) - i
@@ -128,7 +127,7 @@ def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
         return q - mx.broad_column(turned, q) * mx.broad_row(along, q)
 
     q = repeat(k, gather_up, start)
-    return q, mx.row_block(mx.upper(packed) * scale, 0, width)
+    return q, mx.row_block(mx.upper(packed), 0, width)
 
 
 def _reflector(x: Any, j: Any, places: Any) -> tuple[Any, Any, Any]:
@@ -136,6 +135,10 @@ def _reflector(x: Any, j: Any, places: Any) -> tuple[Any, Any, Any]:
 
     x above place j is left out; v is 1 in place j and 0 above.
     """
+    x = mx.masked(places >= j, x)
+    # Squares of small or large elements would leave the range of the dtype.
+    scale = mx.magnitude(x, 1)
+    x = x / mx.as_type(mx.broad_element(scale, x), x)
     alpha = mx.element_at(x, j)
     tail = mx.masked(places > j, x)
     squares = mx.square_size(tail)
@@ -149,4 +152,4 @@ def _reflector(x: Any, j: Any, places: Any) -> tuple[Any, Any, Any]:
     beta = mx.as_type(e.where(done, head, beta), x)
     tau = mx.quotient(beta - alpha, beta)
     vector = mx.quotient(tail, mx.broad_element(alpha - beta, tail))
-    return e.where(places == j, mx.ones(x), vector), tau, beta
+    return e.where(places == j, mx.ones(x), vector), tau, beta * mx.as_type(scale, x)

@@ -4,7 +4,7 @@ Requirements: a device may take each whole, as the reference does; one that does
 decomposition. Every row owns its gradient, written in ops, so that gradients of any order exist;
 those of factors hold for functions that do not depend on the choice of signs and phases, and where
 a difference of eigenvalues or singular values is 0, its quotient counts as 0. On the reference, a
-matrix without a result raises LinAlgError when somebody looks.
+matrix without a result raises LinearAlgebraError when somebody looks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calor.dtypes import complex64, complex128, float32, float64, int64, real_of
-from calor.errors import DTypeError, LinAlgError, ShapeError
+from calor.errors import DTypeError, LinearAlgebraError, ShapeError
 from calor.ops import decompositions_jacobi as jacobi
 from calor.ops import decompositions_linalg as definitions
 from calor.ops import elementwise as e
@@ -59,7 +59,7 @@ def square_rule(what: str) -> Callable[..., Spec]:
 
 
 def typed_errors(what: str, function: Callable[..., Any], problem: str) -> Callable[..., Any]:
-    """Return a reference that raises calor's LinAlgError where NumPy's has no result."""
+    """Return a reference that raises calor's error, with advice, where NumPy has no result."""
 
     def run(*arrays: Any, **attributes: Any) -> Any:
         try:
@@ -67,7 +67,7 @@ def typed_errors(what: str, function: Callable[..., Any], problem: str) -> Calla
         except np.linalg.LinAlgError:
             shape = arrays[0].shape
             which = "the matrix" if len(shape) == 2 else f"one of the matrices of shape {shape}"
-            raise LinAlgError(f"{what}: {which} {problem}") from None
+            raise LinearAlgebraError(f"{what}: {which} {problem}") from None
 
     return run
 

@@ -208,7 +208,7 @@ def _pinv(x: Any, rtol: Any) -> Any:
     return mx.product(mx.scale_columns(mx.adjoint(vh), inverted), mx.adjoint(u))
 
 
-def _pinv_vjp(g: Any, y: Any, x: Any, rtol: Any) -> list[Any]:
+def _pinv_vjp(g: Any, y: Any, x: Any, rtol: Any) -> Any:
     # Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares
     # problems whose variables separate" (1973), 4.12; the rank stays what it is.
     y_h, g_h = mx.adjoint(y), mx.adjoint(g)
@@ -217,11 +217,11 @@ def _pinv_vjp(g: Any, y: Any, x: Any, rtol: Any) -> list[Any]:
     left = left - mx.product(x, mx.product(y, left))
     right = mx.product(mx.product(y_h, y), g_h)
     right = right - mx.product(mx.product(right, y), x)
-    return [total + left + right, None]
+    return total + left + right
 
 
 # The pseudo-inverse, without the singular values up to rtol times the largest.
-pinv = op("pinv", _pinv_rule, None, _pinv_vjp, saves="0y", decompose=_pinv)
+pinv = op("pinv", _pinv_rule, None, (_pinv_vjp, None), saves=("0y", ""), decompose=_pinv)
 
 
 # Padé approximant of degree 13 with scaling and squaring: Higham, "The scaling and squaring method

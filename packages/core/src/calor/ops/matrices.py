@@ -253,9 +253,9 @@ def matrix_sums(x: Any) -> Any:
     return total(x, axes=(x.ndim - 2, x.ndim - 1), dtype=x.dtype)
 
 
-def magnitude(x: Any) -> Any:
-    """Return the largest magnitude in each matrix, and 1 where that is 0 or not finite."""
-    largest = greatest(e.abs(x), axes=(x.ndim - 2, x.ndim - 1))
+def magnitude(x: Any, axes: int = 2) -> Any:
+    """Return the largest magnitude over the last axes, and 1 where that is 0 or not finite."""
+    largest = greatest(e.abs(x), axes=tuple(range(x.ndim - axes, x.ndim)))
     return e.where(e.isfinite(largest) & (largest > 0), largest, ones(largest))
 
 

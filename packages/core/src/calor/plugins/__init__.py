@@ -1,1 +1,20 @@
-"""Finding and loading what other distributions add."""
+"""Finding and loading what other distributions add.
+
+A distribution adds a device, a scheme, a fuser or an importer by an entry point in the group
+``calor.plugins.v1``. The entry point's name is the name of what it brings, so that a name is found
+without importing anything:
+
+.. code-block:: toml
+
+    [project.entry-points."calor.plugins.v1"]
+    acme = "calor_acme.plugin"                  # the device "acme", or the scheme "acme:"
+    "fuser.acme" = "calor_acme.plugin"          # the fuser "acme"
+    "importer.acme" = "calor_acme.plugin"       # reads files that end in ".acme"
+
+The entry point's object (a module, here ``calor_acme/plugin.py``, that imports nothing heavy)
+implements the hooks of :mod:`calor.plugins.hooks`.
+"""
+
+from calor.plugins.hooks import hookimpl
+
+__all__ = ["hookimpl"]

@@ -1,25 +1,36 @@
-"""Devices by name, from the backends that belong to core."""
+"""The process's plugins: devices, fusers and importers by name."""
 
 from __future__ import annotations
 
-from calor.backends.device import Device, device_of
-from calor.backends.numpy_backend import NumpyBackend
-from calor.backends.protocol import Backend
-from calor.errors import DeviceError
+import os
+from collections.abc import Callable
+from typing import Any, Final
 
-_backends: dict[str, Backend] = {}
+from calor.backends.device import Device
+from calor.plugins.registry import Registry
+
+registry: Final = Registry()
+os.register_at_fork(after_in_child=registry.unlock)
 
 
 def installed() -> tuple[str, ...]:
-    """Return the names of the backends that are installed."""
-    return ("numpy",)
+    """Return the names of the devices and schemes that are installed; imports none of them."""
+    return registry.installed()
 
 
 def resolve_device(name: str) -> Device:
-    """Return the device of that name."""
-    kind, _, index = name.partition(":")
-    if kind != "numpy":
-        raise DeviceError(f'no device "{name}"; installed: numpy')
-    if kind not in _backends:
-        _backends[kind] = NumpyBackend()
-    return device_of(_backends[kind], int(index or 0))
+    """Return the device of that name, ``"numpy"`` or ``"cuda:1"``.
+
+    DeviceError says what is installed and what to install; PluginError, why a plugin failed.
+    """
+    return registry.device(name)
+
+
+def fusers() -> dict[str, Any]:
+    """Return all fusers by name; those that fail are left out with a warning each."""
+    return registry.fusers()
+
+
+def importer(suffix: str) -> Callable[..., Any]:
+    """Return the function that reads model files of a suffix, ``"onnx"``; PluginError without."""
+    return registry.importer(suffix)

@@ -1,0 +1,113 @@
+"""What happens when a plan fails: what can be computed is, and the rest knows why it is not.
+
+Requirements: a failure is bound to the values that it concerns, so that the device stays usable and
+live tensors survive; its error names the op and, under CALOR_DEBUG=1, the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calor.config import config
+from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
+from calor.graph.graph import Builder
+from calor.graph.partition import compile_graph
+from calor.graph.trace import INPUT, Poison, Trace, Value, decode
+from calor.ops.base import SIGNATURES, Signature
+
+
+def recover(trace: Trace, live: Sequence[Value], inputs: Sequence[Any], error: Exception) -> None:
+    """After a failed plan, compute its outputs one by one; those that fail alone are poisoned."""
+    # A backend that breaks the protocol may only seem to succeed with one output.
+    alone = len(live) == 1 or isinstance(error, ProtocolError)
+    for value in live:
+        failure = error
+        if not alone:
+            try:
+                graph = decode(trace.codes, [value.position])
+                value.buffer = compile_graph(trace.device, graph)(inputs)[0]
+            except Exception as found:
+                failure = found
+            else:
+                value.trace = None
+                continue
+        if config.debug and isinstance(failure, DeviceError) and failure.line is None:
+            failure.line = _line(trace, value.position, inputs, failure)
+        value.trace = Poison(failure)
+
+
+class _Recorded:
+    """A node of the trace: its signature, its position and those of its operands."""
+
+    __slots__ = ("operands", "position", "signature")
+
+    def __init__(self, sig: Signature, position: int, operands: list[int]) -> None:
+        self.signature = sig
+        self.position = position
+        self.operands = operands
+
+
+def _line(trace: Trace, position: int, inputs: Sequence[Any], error: DeviceError) -> str | None:
+    """Return the line that recorded the node at fault, among those that a value depends on."""
+    nodes = _ancestors(trace.codes, position)
+    if isinstance(error, OutOfMemoryError):
+        # The plan did not start, so no node failed: the largest of the named op is to blame.
+        named = [n for n in nodes if n.signature.op.name == error.op]
+        culprit = max(named, key=_size).position if named else position
+    else:
+        culprit = _first_to_fail(trace, nodes, inputs, position)
+    # A line is kept for the last of the nodes that one call recorded.
+    recorded = sorted(p for p in trace.lines if p >= culprit)
+    return trace.lines[recorded[0]] if recorded else None
+
+
+def _size(node: _Recorded) -> int:
+    return sum(s.nbytes for s in node.signature.outputs)
+
+
+def _ancestors(codes: Sequence[int], position: int) -> list[_Recorded]:
+    nodes: list[_Recorded] = []
+    at = index = 0
+    while index < len(codes) and at <= position:
+        sig = SIGNATURES[codes[index]]
+        arity = len(sig.inputs)
+        operands = [at - d for d in codes[index + 1 : index + 1 + arity]]
+        nodes.append(_Recorded(sig, at, operands))
+        index += 1 + arity
+        at += len(sig.outputs)
+    needed = {position}
+    kept: list[_Recorded] = []
+    for node in reversed(nodes):
+        made = range(node.position, node.position + len(node.signature.outputs))
+        if node.signature.op is INPUT or needed.intersection(made):
+            needed.update(node.operands)
+            kept.append(node)
+    return kept[::-1]
+
+
+def _first_to_fail(
+    trace: Trace, nodes: Sequence[_Recorded], inputs: Sequence[Any], position: int
+) -> int:
+    """Run the nodes one by one, each as a graph of its own, and return where that stops."""
+    given = iter(inputs)
+    held: dict[int, Any] = {}
+    hosts: set[int] = set()
+    for node in nodes:
+        sig = node.signature
+        if sig.op is INPUT:
+            held[node.position] = next(given)
+            if sig.attributes["host"]:
+                hosts.add(node.position)
+            continue
+        builder = Builder()
+        numbers = [
+            builder.input(s, p in hosts) for p, s in zip(node.operands, sig.inputs, strict=True)
+        ]
+        graph = builder.build(builder.add(sig.op, numbers, sig.attributes, sig.outputs))
+        try:
+            made = compile_graph(trace.device, graph)([held[p] for p in node.operands])
+        except Exception:
+            return node.position
+        held.update(zip(range(node.position, node.position + len(made)), made, strict=True))
+    return position

@@ -1,0 +1,90 @@
+"""Cutting a graph into segments that run one after another, each on one device.
+
+A segment is a run of nodes of one colour (a device, or one part of a device's claim). Segments in
+their order form a valid schedule, so none depends on a later one and each is convex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from calor.graph.graph import Builder, Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Nodes of one colour as a graph of their own.
+
+    ``inputs`` and ``outputs`` are value numbers of the graph that was cut, in the order of the
+    segment's own inputs and outputs.
+    """
+
+    colour: Hashable
+    nodes: tuple[int, ...]
+    graph: Graph
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def cut(graph: Graph, colours: Sequence[Hashable]) -> list[Segment]:
+    """Return the segments of a graph whose nodes have these colours, in an order to run them.
+
+    Nodes are taken greedily: all that are ready of one colour, then all that are ready of the next.
+    Each colour is tried as the first, and the schedule with the fewest segments is taken.
+    """
+    firsts = list(dict.fromkeys(colours))
+    schedules = [_schedule(graph, colours, first) for first in firsts]
+    groups = min(schedules, key=len, default=[])
+    return [_segment(graph, colours[group[0]], group) for group in groups]
+
+
+def _schedule(graph: Graph, colours: Sequence[Hashable], colour: Hashable) -> list[list[int]]:
+    maker = {o: i for i, node in enumerate(graph.nodes) for o in node.outputs}
+    waits = [len({maker[v] for v in node.inputs if v in maker}) for node in graph.nodes]
+    users: list[list[int]] = [[] for _ in graph.nodes]
+    for i, node in enumerate(graph.nodes):
+        for j in {maker[v] for v in node.inputs if v in maker}:
+            users[j].append(i)
+    ready = [i for i, count in enumerate(waits) if count == 0]
+    groups: list[list[int]] = []
+    while ready:
+        if not any(colours[i] == colour for i in ready):
+            colour = colours[ready[0]]
+        group: list[int] = []
+        found = [i for i in ready if colours[i] == colour]
+        ready = [i for i in ready if colours[i] != colour]
+        while found:
+            i = found.pop()
+            group.append(i)
+            for j in users[i]:
+                waits[j] -= 1
+                if waits[j] == 0:
+                    (found if colours[j] == colour else ready).append(j)
+        # Nodes of one colour keep the order that they were recorded in.
+        groups.append(sorted(group))
+    return groups
+
+
+def _segment(graph: Graph, colour: Hashable, nodes: Sequence[int]) -> Segment:
+    inside = {o for i in nodes for o in graph.nodes[i].outputs}
+    read = dict.fromkeys(v for i in nodes for v in graph.nodes[i].inputs if v not in inside)
+    inputs = tuple(sorted(read))
+    chosen = set(nodes)
+    outside = {
+        v for i, node in enumerate(graph.nodes) if i not in chosen for v in node.inputs
+    } | set(graph.outputs)
+    outputs = tuple(sorted(inside & outside))
+    builder = Builder()
+    numbers = {v: builder.input(graph.specs[v], v in graph.host) for v in inputs}
+    for i in nodes:
+        node = graph.nodes[i]
+        made = builder.add(
+            node.op,
+            [numbers[v] for v in node.inputs],
+            node.attributes,
+            [graph.specs[o] for o in node.outputs],
+        )
+        numbers.update(zip(node.outputs, made, strict=True))
+    built = builder.build([numbers[o] for o in outputs])
+    return Segment(colour, tuple(nodes), built, inputs, outputs)
