@@ -227,6 +227,20 @@ def test_fit_again_goes_on_with_weights_and_optimizer():
     assert learner.optimizer.param_groups[0].counts()[0] == 2 * steps
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_nothing_of_a_failed_run_or_an_own_backward_stays(accumulate):
+    model, optimizer = linear(lr=0.1)
+    learner = Learner(model, optimizer, calor.mse_loss, accumulate=accumulate, display="quiet")
+    batch = (calor.asarray(X), calor.asarray(Y))
+    bad = (calor.asarray(X), calor.asarray(Y[:3]))
+    with pytest.raises(ValueError, match="shape"):
+        learner.fit([batch, bad] if accumulate == 2 else [bad], epochs=1)
+    calor.mse_loss(model(batch[0]), batch[1]).backward()
+    learner.fit([batch], epochs=1)
+    w = np.array([[0.5, -0.5]])
+    np.testing.assert_allclose(model.weight.numpy(), w - 0.1 * gradient(w, X, Y), rtol=1e-5)
+
+
 # Continuing.
 
 

@@ -179,6 +179,11 @@ class Learner:
         self.completed = False
         self.stop_reason = None
         self.before_evaluation = None
+        # What an earlier run left when it ended by an error, or the user's own backward().
+        self.optimizer.zero_grad()
+        self.watch.forget()
+        if self.sums is not None:
+            self.sums.clear()
         self.validates = valid is not None
         self.train_batches = _length(train)
         self.valid_batches = None if valid is None else _length(valid)

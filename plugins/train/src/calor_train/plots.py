@@ -102,30 +102,46 @@ def _curves(ax: Any, history: Sequence[Mapping[str, Any]], name: str, valid_labe
             continue
         x, y = np.array(points, float).T
         y = 100 * y if percent else y
-        marker = "o" if len(points) < 3 else None
-        ax.plot(x, y, color=color, linewidth=1.8, marker=marker, label=label)
         if key != name:
             place = int(np.nonzero(y == best(y))[0][0])
-            text = f"{y[place]:.2f} %" if percent else f"{y[place]:#.3g}"
             ax.plot(x[place], y[place], "o", color=color, markersize=5)
-            ax.annotate(
-                f"best {text}",
-                (x[place], y[place]),
-                xytext=(0, -16 if percent else 10),
-                textcoords="offset points",
-                ha="right" if x[place] > x.mean() else "left",
-                color=color,
-                fontsize=9,
-            )
+            label += f", best {y[place]:.2f} %" if percent else f", best {y[place]:#.3g}"
+        marker = "o" if len(points) < 3 else None
+        ax.plot(x, y, color=color, linewidth=1.8, marker=marker, label=label)
     values = [row[k] for row in history for k in (name, f"valid_{name}") if k in row]
-    if not percent and min(values) > 0 and max(values) / min(values) > 20:
+    if percent and max(values) > 0.9:
+        _stretch_the_top(ax, 100 * min(values))
+    elif not percent and min(values) > 0 and max(values) / min(values) > 20:
         ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.margins(y=0.12)
+    else:
+        ax.margins(y=0.12)
     ax.set_title(f"{name} (%)" if percent else name)
     ax.set_xlabel("epoch")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.grid(axis="y", color="#e8ecf0", linewidth=0.8)
     ax.set_axisbelow(True)
-    ax.legend(loc="best")
+    ax.legend(loc="lower right" if percent else "upper right")
+
+
+def _stretch_the_top(ax: Any, lowest: float) -> None:
+    """Scale percentages by what is missing to 100, so that 98 and 99 are far apart."""
+
+    def height(y: Any) -> Any:
+        return -np.log10(np.maximum(_ROOM + 100 - y, 1e-9))
+
+    def percentage(h: Any) -> Any:
+        return _ROOM + 100 - 10.0**-h
+
+    ax.set_yscale("function", functions=(height, percentage))
+    ticks = [t for t in _PERCENTAGES if t >= lowest]
+    ax.set_ylim(lowest - 5, 100.2)
+    ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
+
+
+_ROOM: Final = 0.5
+_PERCENTAGES: Final = (0, 50, 80, 90, 95, 98, 99, 99.5, 100)
 
 
 def plot_confusion_matrix(

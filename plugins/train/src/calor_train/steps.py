@@ -62,8 +62,12 @@ class GradientSum(Stateful):
         with calor.no_grad():
             for held, p, there in zip(self.sums, params, present, strict=True):
                 p.grad = (held / self.weight).astype(p.dtype) if there else None
-                assign(held, calor.zeros_like(held))
-            assign(self.weight, calor.zeros_like(self.weight))
+        self.clear()
+
+    def clear(self) -> None:
+        """Start again from zero."""
+        for held in (*self.sums, self.weight):
+            assign(held, calor.zeros_like(held))
 
 
 class Steps:

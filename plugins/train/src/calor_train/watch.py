@@ -40,6 +40,11 @@ class LossWatch:
             if not math.isfinite(self._last):
                 raise NonFiniteLossError(self._explanation(epoch, batch, self._last))
 
+    def forget(self) -> None:
+        """Start again without losses."""
+        self._pending = []
+        self._last = math.nan
+
     @property
     def last(self) -> float:
         """The loss of the last batch; NaN before the first."""
