@@ -16,7 +16,9 @@ NO_ROW: dict[str, str] = {
 }
 
 # Ops whose gradient is not compared with differences.
-NOT_DIFFERENTIATED: dict[str, str] = {}
+NOT_DIFFERENTIATED: dict[str, str] = {
+    "cholesky": "its gradient is that for Hermitian matrices; the rows of factor are compared",
+}
 
 # Rows whose gradient is right once and not twice, by label.
 FIRST_ORDER_ONLY: dict[str, str] = {
@@ -29,6 +31,17 @@ KEPT_WITHOUT_USE: dict[str, str] = {
     "sort": "the outputs of one op are kept together, its gradient reads the places alone",
     "standardize": "the outputs of one op are kept together, its gradient reads no mean",
     "attention": "one op gives the gradients of query, key and value together",
+    "solve": "one system gives the gradients of matrices and right sides together",
+    "triangular_solve": "one system gives the gradients of matrices and right sides together",
+    "slogdet": "the outputs of one op are kept together, its gradient reads no logarithm",
+    "cholesky": "its rows have no gradient of their own, see above",
+    "eigh": "it has no row, see above",
+    "svd": "it has no row, see above",
     "cond": "which operands a gradient reads is up to the branches",
     "scan": "which operands a gradient reads is up to the body",
+}
+
+# Kept composites whose gradient is by convention another than that of their decomposition.
+OTHER_GRADIENT: dict[str, str] = {
+    "expm": "its definition squares until it is enough, which has no gradient of its own",
 }

@@ -128,11 +128,14 @@ class Case:
     no_gradient: str | None = None
     raw: bool = False
     out: Callable[[DType], Sequence[DType]] | None = None
+    covers: str = ""
 
     @property
     def op(self) -> str:
-        """The name of the op, or of the function."""
-        return self.operation if isinstance(self.operation, str) else self.operation.__name__
+        """The name of the op; for a function the op that it covers, or its own name with ()."""
+        if isinstance(self.operation, str):
+            return self.operation
+        return self.covers or f"{self.operation.__name__}()"
 
     @property
     def elementwise(self) -> bool:
@@ -172,7 +175,7 @@ class Case:
         domains = tuple(d.resized(shape) for d in self.inputs)
         return Case(
             self.operation, domains, self.oracle, self.tol, self.dtypes, self.attributes,
-            self.name, self.no_gradient, self.raw, self.out,
+            self.name, self.no_gradient, self.raw, self.out, self.covers,
         )  # fmt: skip
 
 
@@ -194,6 +197,7 @@ def case(
     no_gradient: str | None = None,
     raw: bool = False,
     out: Callable[[DType], Sequence[DType]] | None = None,
+    covers: str = "",
     **attributes: Any,
 ) -> Case:
     """Return a row.
@@ -202,10 +206,12 @@ def case(
     float64, float64 as the machine's long double) and the attributes, and returns the result or a
     tuple of results in any wider type; with ``raw`` it takes and returns the dtype itself.
     ``no_gradient`` says why the row is not differentiated at these operands. ``out`` gives the
-    outputs' dtypes for the row's where the oracle's kind of number does not say them.
+    outputs' dtypes for the row's where the oracle's kind of number does not say them. ``covers``
+    names the op that a function stands for, where the op cannot be called by itself.
     """
     return Case(
-        operation, inputs, oracle, tol, tuple(dtypes), attributes, name, no_gradient, raw, out
+        operation, inputs, oracle, tol, tuple(dtypes), attributes, name, no_gradient, raw, out,
+        covers,
     )  # fmt: skip
 
 

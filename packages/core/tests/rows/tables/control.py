@@ -10,9 +10,7 @@ import calor
 from calor.dtypes import bool_, float32, float64, int32, int64
 
 from ..domains import chosen, normal, unit
-from ..language import FLOATS, NUMBERS, REAL_FLOATS, Array, Case, case, ulp
-
-LOOPED = ulp(32)
+from ..language import FLOATS, NUMBERS, Array, Case, Domain, case, ulp
 
 
 def cond(predicate: Any, x: Any, y: Any) -> Any:
@@ -38,6 +36,11 @@ def _while_loop(x: Array, limit: Array) -> tuple[Array, Array]:
     while np.all(np.abs(x) < limit):
         x, steps = x * 2, steps + 1
     return x, np.asarray(steps)
+
+
+def _loop(name: str, dtypes: Any, x: Domain, limit: float) -> Case:
+    return case(while_loop, x, chosen(np.array(limit)), oracle=_while_loop, dtypes=dtypes,
+                out=lambda d: (d, int64), name=name, covers="while_loop")  # fmt: skip
 
 
 def scan(carry: Any, xs: Any, w: Any, *, reverse: bool) -> Any:
@@ -71,22 +74,17 @@ CASES: list[Case] = [
     *(
         case(cond, chosen(np.array(truth), bool_), normal(3), normal(3), oracle=_cond,
              dtypes=NUMBERS, tol=ulp(2, scale=lambda p, x, y: np.abs(x) + np.abs(y) ** 2),
-             name=str(truth).lower())
+             name=str(truth).lower(), covers="cond")
         for truth in (True, False)
     ),
-    case(while_loop, unit(3), chosen(np.array(10.0), float64), oracle=_while_loop,
-         out=lambda d: (d, int64), dtypes=REAL_FLOATS[-1:], name="float64"),
-    case(while_loop, unit(3), chosen(np.array(10.0), float32), oracle=_while_loop,
-         out=lambda d: (d, int64), dtypes=(float32,), name="float32"),
-    *(
-        case(while_loop, chosen(np.array([1, -3, 2]), t), chosen(np.array(50), t),
-             oracle=_while_loop, out=lambda d: (d, int64), dtypes=(t,), name=t.name)
-        for t in (int32, int64)
-    ),
+    _loop("float64", (float64,), unit(3), 10.0),
+    _loop("float32", (float32,), unit(3), 10.0),
+    _loop("int32", (int32,), chosen(np.array([1, -3, 2])), 50),
+    _loop("int64", (int64,), chosen(np.array([1, -3, 2])), 50),
     *(
         case(scan, unit(2), unit(n, 2), normal(2), reverse=reverse, oracle=_scan, dtypes=FLOATS[2:],
              tol=ulp(32, scale=lambda c, xs, w, **_: np.max(np.abs(w) + 1.5) ** 4),
-             name=f"{n}{'-reverse' * reverse}")
+             name=f"{n}{'-reverse' * reverse}", covers="scan")
         for n in (4, 1, 0)
         for reverse in (False, True)
     ),
