@@ -42,6 +42,8 @@ TOPICS = {
     "dtypes": ("calor.dtypes", "calor.functions.data_types", "calor.functions.inspection"),
 }
 REST = "Files, devices, timing"
+# What comes first on the page of a package; the rest follows by name.
+FIRST = {"calor_nn": ("module", "containers", "linear", "conv"), "calor_train": ("learner",)}
 # Modules that no package names, and that somebody outside calor still imports from.
 ERRORS = ("calor.errors",)
 EXTENDING = (
@@ -79,7 +81,8 @@ def entry(package: str, name: str, thing: Any) -> str:
         text = inspect.cleandoc(thing.__doc__ or "").splitlines()
         return directive(f"py:class:: {package}.{name}{inspect.signature(thing)}", "", *text)
     inherited = (":inherited-members:",) if thing.__name__ == "Tensor" else ()
-    return directive(f"autoclass:: {package}.{name}", ":members:", ":show-inheritance:", *inherited)
+    options = (":members:", ":exclude-members: extra_repr", *inherited)
+    return directive(f"autoclass:: {package}.{name}", *options)
 
 
 def sentence(module: str) -> str:
@@ -144,8 +147,10 @@ def core_pages(package: ModuleType) -> dict[str, str]:
 def package_page(package: ModuleType) -> str:
     """The one page of a project beside `calor`."""
     names = groups(package)
-    head = f"# {package.__name__}\n\n{inspect.getdoc(package) or ''}\n\n"
-    return head + sections(package, names, names) + constants(package)
+    first = [f"{package.__name__}.{module}" for module in FIRST.get(package.__name__, ())]
+    modules = sorted(names, key=lambda m: (first.index(m) if m in first else len(first), m))
+    head = f"# {package.__name__}\n\n" + directive(f"automodule:: {package.__name__}") + "\n"
+    return head + sections(package, modules, names) + constants(package)
 
 
 def module_page(name: str) -> str:
