@@ -1,4 +1,4 @@
-"""The door to calor-train: where it is installed, ``calor.train`` is the package ``calor_train``."""
+"""The door to calor-train: where it is installed, ``calor.train`` is ``calor_train``."""
 
 import sys
 

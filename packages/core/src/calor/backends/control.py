@@ -1,0 +1,81 @@
+"""What users ask of devices: which there are, their memory, and to wait for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.backends.device import Device, device_of
+from calor.backends.protocol import MemoryFigures
+from calor.backends.selection import as_device, current_device
+from calor.errors import ArgumentError, CalorError, UnsupportedError
+from calor.graph.trace import flush_all
+from calor.plugins.discovery import installed, registry
+
+
+def _device(device: Any) -> Device:
+    return current_device() if device is None else as_device(device)
+
+
+def devices() -> list[Device]:
+    """Return every device that is present, of every backend that loads.
+
+    A backend that fails to load is left out; ``python -m calor doctor`` says why.
+
+    >>> import calor
+    >>> calor.device("numpy").device in calor.devices()
+    True
+    """
+    found: list[Device] = []
+    for name in installed():
+        try:
+            backend = registry.backend(name)
+            count = backend.enumerate()
+        except CalorError:
+            continue
+        found.extend(device_of(backend, index) for index in range(count))
+    return found
+
+
+def memory(device: Any = None) -> MemoryFigures:
+    """Return the bytes in use, the peak so far and the limit of a device (the current one).
+
+    Pending work is computed first, so that the figures speak of what was asked for.
+
+    >>> import calor
+    >>> with calor.device("numpy"):
+    ...     before = calor.memory().in_use
+    ...     x = calor.zeros((256,))
+    ...     calor.memory().in_use - before
+    1024
+    """
+    target = _device(device)
+    flush_all(target)
+    return target.memory
+
+
+def set_memory_limit(limit: int | None, device: Any = None) -> None:
+    """Set the most bytes that a device may hold; None for the system's own limit.
+
+    A plan or upload that would pass it raises OutOfMemoryError and changes nothing. Raises
+    ArgumentError for a negative limit, UnsupportedError where the device has no settable limit.
+    """
+    if limit is not None and limit < 0:
+        raise ArgumentError(f"a memory limit is a number of bytes from 0, or None, not {limit}")
+    target = _device(device)
+    state = target.info.feature("memory_limit")
+    if not state:
+        raise UnsupportedError(f"{target.name} has no settable memory limit: {state}")
+    target.backend.set_memory_limit(target.index, limit)
+
+
+def synchronize(device: Any = None) -> None:
+    """Compute this thread's pending work on a device and wait until it is done.
+
+    Raises what went wrong on the device as a typed DeviceError.
+
+    >>> import calor
+    >>> calor.synchronize()
+    """
+    target = _device(device)
+    flush_all(target)
+    target.backend.synchronize(target.index)
