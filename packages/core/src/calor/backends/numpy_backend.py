@@ -15,7 +15,7 @@ import numpy as np
 
 from calor.backends.op_table import OpTable, OpTableExecutable, Sharing
 from calor.backends.protocol import FULL, Buffer, Info, MemoryFigures, impossible
-from calor.errors import IndexingError, OutOfMemoryError
+from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.ops.base import TABLE
 from calor.specs import Spec
@@ -63,7 +63,7 @@ class SharedBuffer(NumpyBuffer):
 
     __slots__ = ()
 
-    exported = True  # type: ignore[assignment]
+    exported = True
 
 
 def _root(array: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from importlib.util import find_spec
 from typing import Any
 
 from calor.backends.device import Device, get_device
@@ -52,10 +53,12 @@ def reset_default() -> None:
 def _choose() -> Device:
     if config.device is not None:
         return get_device(config.device)
-    from calor.plugins.discovery import installed
+    # Reading the metadata of all distributions is slow; a missing package is seen at once.
+    if find_spec("calor_cpu") is not None:
+        from calor.plugins.discovery import installed
 
-    if "cpu" in installed():
-        return get_device("cpu")
+        if "cpu" in installed():
+            return get_device("cpu")
     warnings.warn(
         "calor computes on its NumPy reference backend, which is exact and slow; "
         "install a device plugin, or set CALOR_DEVICE=numpy to choose the reference",
@@ -64,7 +67,7 @@ def _choose() -> Device:
     return get_device("numpy")
 
 
-class on_device:  # noqa: N801 - used as a statement: with calor.device("cuda:1")
+class on_device:
     """Context in which new tensors are made on a device, given as a Device or by name.
 
     >>> import calor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,7 +99,7 @@ def overlaps(arrays: list[np.ndarray[Any, Any]]) -> tuple[int, int] | None:
     spans = sorted(
         (a.__array_interface__["data"][0], a.nbytes, i) for i, a in enumerate(arrays) if a.nbytes
     )
-    for (start, size, i), (following, _, j) in zip(spans, spans[1:], strict=False):
+    for (start, size, i), (following, _, j) in pairwise(spans):
         if start + size > following:
             return (min(i, j), max(i, j))
     return None
@@ -119,7 +120,7 @@ def claim_faults(graph: Graph, claim: Any, info: Info) -> Iterator[str]:
         yield f"of {len(graph.nodes)} nodes, {claim.parts} are taken and {claim.reasons} are not"
         return
     for i, reason in claim.reasons.items():
-        if not isinstance(reason, str) or not reason:
+        if not reason:
             yield f"node {i}, {graph.nodes[i].op.name}, is refused without a reason"
     for i, why in info.objections(graph).items():
         if i not in claim.reasons:

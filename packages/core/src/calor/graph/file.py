@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from calor.dtypes import DType, as_dtype
 from calor.errors import GraphError
-from calor.graph.graph import Builder, Graph, Node
+from calor.graph.graph import Graph, Node
 from calor.graph.verify import DEPTH_LIMIT, NODE_LIMIT, spec_complaints, verify
 from calor.ops.base import TABLE, Op, Scalar
 from calor.ops.sources import HostArray

@@ -72,11 +72,9 @@ class PartitionedExecutable:
 
     def explain(self) -> str:
         """Return a text: the segments with their devices, the transfers, and the reasons."""
-        lines = [
-            f"{len(self.stages)} segments on "
-            f"{', '.join(dict.fromkeys(s.device.name for s in self.stages))}; each call moves "
-            f"{self.transfers} values, {self.transferred_bytes} bytes"
-        ]
+        devices = ", ".join(dict.fromkeys(s.device.name for s in self.stages))
+        moved = f"{self.transfers} values, {self.transferred_bytes} bytes"
+        lines = [f"{len(self.stages)} segments on {devices}; each call moves {moved}"]
         for number, stage in enumerate(self.stages, 1):
             ops = Counter(node.op.name for node in stage.segment.graph.nodes)
             listed = ", ".join(f"{n} {name}" for name, n in ops.most_common())

@@ -33,9 +33,9 @@ def calor_backends() -> Mapping[str, Callable[[], Backend]]:
     Called once, by the registry, when a device of one of these names is first asked for. The result
     maps a name to a factory; the factory is called once, when the device is opened, and returns the
     backend of all its devices. A machine without the device is no failure: the backend is made, and
-    its ``enumerate`` returns 0. A factory that raises makes the request fail with a PluginError that
-    carries its error; other devices are not affected, and the factory is tried again at the next
-    request.
+    its ``enumerate`` returns 0. A factory that raises makes the request fail with a PluginError
+    that carries its error; other devices are not affected, and the factory is tried again at the
+    next request.
     """
     raise NotImplementedError
 
@@ -48,7 +48,8 @@ def calor_device_schemes() -> Mapping[str, Callable[[str], Device]]:
     name is first asked for. The result maps a prefix to a function that takes the whole text,
     prefix included, and returns a Device (``calor.backends.device.device_of(backend, index)``),
     whose name must lead back to it. It is called once for each text. A DeviceError of the function
-    says what is wrong with the text, and reaches the user as it is; any other error is a PluginError.
+    says what is wrong with the text and reaches the user as it is; any other error is a
+    PluginError.
     """
     raise NotImplementedError
 
