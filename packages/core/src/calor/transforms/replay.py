@@ -14,6 +14,7 @@ from calor import tree
 from calor.graph.graph import Graph
 from calor.graph.record import apply, host
 from calor.graph.trace import Handle, local, wrap
+from calor.ops.control import scan
 from calor.transforms.records import Custom, Leaf, Projection, backpropagate, enable_grad
 
 if TYPE_CHECKING:
@@ -31,9 +32,15 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             given = host(given, graph.specs[i], device or current_device())
         values[i] = given
     for node in graph.nodes:
-        made = apply(node.op, *[values[i] for i in node.inputs], **node.attributes)
+        given = [values[i] for i in node.inputs]
+        attributes = node.attributes
+        if node.op is scan and local.grad_enabled and any(x._record is not None for x in given):
+            # A loop inside a sub-graph was traced without gradients; now one may be asked for.
+            attributes = {**attributes, "keep": True}
+        made = apply(node.op, *given, **attributes)
         made = made if isinstance(made, tuple) else (made,)
-        values.update(zip(node.outputs, made, strict=True))
+        # What a scan keeps for its gradient comes last, and only its record reads it.
+        values.update(zip(node.outputs, made, strict=False))
     return [values[o] for o in graph.outputs]
 
 
