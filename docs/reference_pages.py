@@ -42,6 +42,12 @@ TOPICS = {
     "dtypes": ("calor.dtypes", "calor.functions.data_types", "calor.functions.inspection"),
 }
 REST = "Files, devices, timing"
+OP_TABLE_HEAD = """# The op table
+
+After this page you know every operation that a device is asked for. A row of the kind *composite* is
+defined by smaller ones: a device that does not take it whole gets those. All others are primitives.
+[](../extending/ops.md) explains what a row is.
+"""
 # What comes first on the page of a package; the rest follows by name.
 FIRST = {"calor_nn": ("module", "containers", "linear", "conv"), "calor_train": ("learner",)}
 # Modules that no package names, and that somebody outside calor still imports from.
@@ -161,14 +167,7 @@ def op_table() -> str:
     """The table of all rows: what a device implements, and what is decomposed for it."""
     from calor.ops.base import TABLE
 
-    lines = [
-        "# The op table\n",
-        "Every row of calor's own op table. A row with a definition is a *kept composite*: a device"
-        " that does not take it gets the smaller ops. All others are primitives. See"
-        " [](../extending/ops.md) for what a row is.\n",
-        "| op | attributes | gradient | kind |",
-        "| --- | --- | --- | --- |",
-    ]
+    lines = [OP_TABLE_HEAD, "| op | attributes | gradient | kind |", "| --- | --- | --- | --- |"]
     for name in sorted(n for n in TABLE if "." not in n and n != "input"):
         row = TABLE[name]
         given = inspect.signature(row.rule).parameters.values()
