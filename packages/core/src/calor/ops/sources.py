@@ -24,7 +24,7 @@ def _full_rule(*, value: Scalar, shape: tuple[int, ...], dtype: DType) -> Spec:
 full: Op = op(
     "full",
     _full_rule,
-    lambda *, value, shape, dtype: np.full(shape, value.number, dtype.numpy),
+    lambda *, value, shape, dtype: np.full(shape, np.frombuffer(value.bits, dtype.numpy)[0]),
     no_gradient=_SOURCE,
 )
 iota: Op = op(
