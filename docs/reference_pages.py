@@ -44,8 +44,9 @@ TOPICS = {
 REST = "Files, devices, timing"
 OP_TABLE_HEAD = """# The op table
 
-After this page you know every operation that a device is asked for. A row of the kind *composite* is
-defined by smaller ones: a device that does not take it whole gets those. All others are primitives.
+After this page you know every operation that a device is asked for. A row of the kind *composite*
+is defined by smaller ones: a device that does not take it whole gets those. All others are
+primitives.
 [](../extending/ops.md) explains what a row is.
 """
 # What comes first on the page of a package; the rest follows by name.
