@@ -15,7 +15,8 @@ from calor.graph.trace import Handle
 from .comparison import check, expected
 from .language import Array, Case
 
-DEVICE = os.environ.get("CALOR_ROWS_DEVICE", "numpy")
+# The strict device checks, besides, that the core keeps to the backend protocol.
+DEVICE = os.environ.get("CALOR_ROWS_DEVICE", "strict")
 
 
 def put(arrays: Sequence[Array]) -> list[Any]:

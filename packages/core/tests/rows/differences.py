@@ -47,9 +47,8 @@ class Problem:
         self.fixed = put(self.arrays)
         self.primals = [self.arrays[i] for i in self.places]
         made = self.run(*put(self.primals))
-        rng = np.random.default_rng(7)
-        self.cotangents = [_like(t.numpy(), rng) for t in made]
-        self.tangents = [_like(a, rng) for a in self.primals]
+        self.cotangents = alike([t.numpy() for t in made], 7)
+        self.tangents = alike(self.primals, 8)
 
     def run(self, *moving: Any) -> list[Any]:
         """Return the float outputs for these float operands."""
@@ -64,6 +63,12 @@ class Problem:
         n = len(self.places)
         _, pull = calor.vjp(lambda *x: self.run(*x), *operands[:n])
         return list(pull(list(operands[n:])))
+
+
+def alike(arrays: Sequence[Array], seed: int) -> list[Array]:
+    """Return normal numbers of the shapes and dtypes of the arrays."""
+    rng = np.random.default_rng(seed)
+    return [_like(a, rng) for a in arrays]
 
 
 def _like(a: Array, rng: np.random.Generator) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import calor
@@ -9,7 +10,7 @@ from calor.dtypes import DType
 from calor.ops.base import TABLE
 
 from .device import put
-from .differences import Problem, along, by_differences, close, differentiable, inner
+from .differences import Problem, alike, along, by_differences, close, differentiable, inner
 from .exemptions import FIRST_ORDER_ONLY, NO_ROW, NOT_DIFFERENTIATED
 from .language import Case
 from .tables import CASES
@@ -32,12 +33,16 @@ def test_gradient(row: Case, dtype: DType) -> None:
 
 @pytest.mark.parametrize(("row", "dtype"), TWICE, ids=names(TWICE))
 def test_second_order(row: Case, dtype: DType) -> None:
-    """The gradient of the gradient, for the operands and for the cotangent."""
+    """The gradient of the gradient, for operands and cotangent, along three directions."""
     problem = Problem(row, dtype)
     arrays = [*problem.primals, *problem.cotangents]
     _, pull = calor.vjp(lambda *x: problem.pulled(*x), *put(arrays))
     got = [t.numpy() for t in pull(put(problem.tangents))]
-    close(got, by_differences(problem.pulled, arrays, problem.tangents), row.label)
+    for seed in range(3):
+        directions = alike(arrays, seed)
+        slope = inner(problem.tangents, along(problem.pulled, arrays, directions))
+        scale = 1.0 + sum(float(np.sum(np.abs(a))) for a in got)
+        assert abs(inner(got, directions) - slope) <= 2e-6 * scale
 
 
 @pytest.mark.parametrize(("row", "dtype"), ROWS, ids=names(ROWS))
@@ -73,7 +78,7 @@ def test_ops_without_a_gradient_say_why(name: str) -> None:
 def test_complex_rows_cover_the_complex_ops() -> None:
     """An op that takes complex numbers and has a gradient is differentiated at complex numbers."""
     kinds = {t for c in CASES for t in c.dtypes if t.is_complex}
-    takes = {c.op for c in CASES if set(c.dtypes) & kinds}
+    takes = {c.op for c in CASES if set(c.dtypes) & kinds and c.op in TABLE}
     done = {c.op for c, t in ROWS if t.is_complex}
     none = {name for name, op in TABLE.items() if op.no_gradient}
-    assert takes - done - none == set()
+    assert takes - done - none - set(NOT_DIFFERENTIATED) == set()

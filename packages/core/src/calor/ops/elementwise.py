@@ -481,7 +481,9 @@ real: Op = op(
     "real", rules.part, np.real, lambda g, y, x: [cast(g, dtype=x.dtype)], promotion="same"
 )
 imag: Op = op("imag", rules.part, np.imag, lambda g, y, x: [join(fill(g, 0), g)], promotion="same")
-conj: Op = op("conj", rules.anything, np.conj, lambda g, y, x: [conjugate(g)], promotion="same")
+conj: Op = op(
+    "conj", rules.anything, reference.conj, lambda g, y, x: [conjugate(g)], promotion="same"
+)
 
 
 def _join_rule(a: Spec, b: Spec) -> Spec:

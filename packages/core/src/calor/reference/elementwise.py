@@ -18,6 +18,7 @@ __all__ = [
     "atan2",
     "bitcast",
     "cast",
+    "conj",
     "copysign",
     "digamma",
     "erf",
@@ -159,6 +160,11 @@ def copysign(a: Array, b: Array) -> Array:
     kind = _UNSIGNED[a.dtype.itemsize]
     bit = 1 << (8 * a.dtype.itemsize - 1)
     return np.asarray((a.view(kind) & kind(bit - 1)) | (b.view(kind) & kind(bit))).view(a.dtype)
+
+
+def conj(x: Array) -> Array:
+    """Return the complex conjugate; other arrays as they are."""
+    return np.asarray(np.conj(x)) if x.dtype.kind == "c" else x
 
 
 def join(a: Array, b: Array) -> Array:
