@@ -74,14 +74,19 @@ def _rotation(alpha: Any, beta: Any, g: Any) -> tuple[Any, Any, Any]:
 
     Golub and Van Loan, 8.5.2, with the phase of g: the eigenvalues are α − t·|g| and β + t·|g|.
     """
-    size = e.abs(g)
+    size = _felt(g)
     ratio = mx.quotient(beta - alpha, size * 2)
     root = e.abs(ratio) + e.sqrt(ratio * ratio + 1)
     t = e.where(ratio >= 0, mx.ones(ratio), mx.filled(ratio, -1)) / root
     t = mx.masked(size > 0, t)
     c = 1 / e.sqrt(t * t + 1)
-    phase = mx.quotient(g, size)
-    return c, mx.as_type(t * c, g) * phase, t * size
+    return c, mx.as_type(t * c, g) * e.sign(g), t * size
+
+
+def _felt(g: Any) -> Any:
+    """Return |g|, and 0 where that is too small to change a matrix whose elements are about 1."""
+    size, limits = e.abs(g), np.finfo(g.dtype.numpy)
+    return mx.masked(size > mx.filled(size, float(limits.tiny / limits.eps)), size)
 
 
 def eigh(x: Any) -> tuple[Any, Any]:
@@ -127,6 +132,10 @@ def eigh(x: Any) -> tuple[Any, Any]:
     values = mx.elements(mx.real_part(mx.diagonal(a)), 0, n)
     vectors = mx.block(vectors, (0, n), (0, n))
     values, order = sort(values, axis=values.ndim - 1, descending=False)
+    # 0, and NaN where x is not finite: the loop has not begun then.
+    spoilt = limit - limit
+    values = values + mx.broad_element(spoilt, values)
+    vectors = vectors + mx.as_type(mx.broad_number(spoilt, vectors), vectors)
     vectors = take_along(vectors, mx.broad_row(order, vectors), axis=vectors.ndim - 1)
     return values * mx.broad_element(scale, values), vectors
 
@@ -156,7 +165,7 @@ def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
         first, second = pairs.columns(w)
         alpha, beta = (mx.column_sums(mx.square_size(t)) for t in (first, second))
         g = mx.column_sums(e.conjugate(first) * second)
-        angle = mx.quotient(e.abs(g), e.sqrt(alpha) * e.sqrt(beta))
+        angle = mx.quotient(_felt(g), e.sqrt(alpha) * e.sqrt(beta))
         worst = e.maximum(worst, r.max(angle, axes=(angle.ndim - 1,)))
         c, s, _change = _rotation(alpha, beta, g)
         return (
@@ -183,7 +192,7 @@ def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     # The columns of w are orthogonal; where they vanish, Q completes them to a basis.
     basis, lengths = rows.qr(w, mode="reduced")
     turns = mx.diagonal(lengths)
-    phase = e.where(turns == 0, mx.ones(turns), mx.quotient(turns, e.abs(turns)))
+    phase = e.where(turns == 0, mx.ones(turns), e.sign(turns))
     basis = mx.scale_columns(basis, phase)
     u = mx.product(mx.column_block(q, 0, n), basis)
     if full_matrices:

@@ -2,9 +2,9 @@
 
 Requirements: a device may take each whole, as the reference does; one that does not gets the
 decomposition. Every row owns its gradient, written in ops, so that gradients of any order exist;
-those of factors hold for functions that do not depend on the choice of signs and phases, and where
-a difference of eigenvalues or singular values is 0, its quotient counts as 0. On the reference, a
-matrix without a result raises LinearAlgebraError when somebody looks.
+those of factors hold for functions that do not depend on the choice of signs and phases. Where
+eigenvalues or singular values coincide, their gradient exists and that of the vectors is NaN. On
+the reference, a matrix without a result raises LinearAlgebraError when somebody looks.
 """
 
 from __future__ import annotations
@@ -182,24 +182,46 @@ def _svd_vjp(g: Any, y: Any, x: Any, *, full_matrices: bool) -> list[Any]:
             g_u, u = _without_completion(g_u, u, k), mx.column_block(u, 0, k)
         if n > k:
             g_v, v = _without_completion(g_v, v, k), mx.column_block(v, 0, k)
-    turn_u, turn_v = (mx.product(mx.adjoint(t), g_t) for t, g_t in ((u, g_u), (v, g_v)))
-    turn_u, turn_v = turn_u - mx.adjoint(turn_u), turn_v - mx.adjoint(turn_v)
+    inner_u, inner_v = (mx.product(mx.adjoint(t), g_t) for t, g_t in ((u, g_u), (v, g_v)))
+    turn_u, turn_v = inner_u - mx.adjoint(inner_u), inner_v - mx.adjoint(inner_v)
     rows, columns = mx.broad_column(s, turn_u), mx.broad_row(s, turn_u)
     mixed = turn_u * mx.as_type(columns, turn_u) + turn_v * mx.as_type(rows, turn_u)
     # s_j² − s_i² in two factors, which keeps the digits of close values.
-    core = mx.quotient(mixed, (columns - rows) * (columns + rows))
+    core = _by_gaps(mixed, (columns - rows) * (columns + rows), inner_u, inner_v)
     middle = mx.as_type(g_s, core)
     if core.dtype.is_complex:
-        middle = middle + mx.quotient(mx.diagonal(turn_u), s * 2)
+        middle = middle + _by_size(mx.diagonal(turn_u), s * 2)
     core = core + mx.diagonal_matrix(middle)
     total = mx.product(u, mx.product(core, mx.adjoint(v)))
     if m > k:
-        part = mx.quotient(_outside(g_u, u), mx.broad_row(s, g_u))
+        part = _by_size(_outside(g_u, u), mx.broad_row(s, g_u))
         total = total + mx.product(part, mx.adjoint(v))
     if n > k:
-        part = mx.quotient(_outside(g_v, v), mx.broad_row(s, g_v))
+        part = _by_size(_outside(g_v, v), mx.broad_row(s, g_v))
         total = total + mx.product(u, mx.adjoint(part))
     return [total]
+
+
+def _by_gaps(x: Any, gaps: Any, *read: Any) -> Any:
+    """Return x / gaps off the diagonal, and 0 on it.
+
+    Where a gap is 0, the quotient is not finite, unless the gradients that x comes from (``read``,
+    before opposite elements cancel) do not depend on the two vectors at all: then it is 0.
+    """
+    row, column = mx.row_and_column(gaps)
+    diagonal = row == column
+    unread = e.equal(gaps, mx.zeros(gaps))
+    for t in read:
+        silent = e.equal(t, mx.zeros(t))
+        unread = unread & silent & mx.transposed(silent)
+    gaps = e.where(diagonal, mx.ones(gaps), gaps)
+    return mx.masked(~(diagonal | unread), x / mx.as_type(gaps, x))
+
+
+def _by_size(x: Any, size: Any) -> Any:
+    """Return x / size, where 0 / 0 is 0."""
+    nothing = e.equal(x, mx.zeros(x)) & e.equal(size, mx.zeros(size))
+    return mx.masked(~nothing, x / mx.as_type(size, x))
 
 
 def _outside(g: Any, basis: Any) -> Any:
@@ -227,10 +249,11 @@ def _eigh_rule(x: Spec) -> tuple[Spec, Spec]:
 
 def _eigh_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     (g_values, g_vectors), (values, vectors) = g, y
-    turn = mx.product(mx.adjoint(vectors), g_vectors)
-    gaps = mx.broad_row(values, turn) - mx.broad_column(values, turn)
-    core = mx.quotient(turn, gaps) + mx.diagonal_matrix(mx.as_type(g_values, turn))
-    core = (core + mx.adjoint(core)) * 0.5
+    inner = mx.product(mx.adjoint(vectors), g_vectors)
+    gaps = mx.broad_row(values, inner) - mx.broad_column(values, inner)
+    # Half of what differs from the adjoint: the gradient is Hermitian, as the matrix is.
+    turn = (inner - mx.adjoint(inner)) * 0.5
+    core = _by_gaps(turn, gaps, inner) + mx.diagonal_matrix(mx.as_type(g_values, turn))
     return [mx.product(vectors, mx.product(core, mx.adjoint(vectors)))]
 
 

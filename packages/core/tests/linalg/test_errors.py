@@ -1,0 +1,126 @@
+"""Wrong operands are refused at the line that made them; matrices without a result at the look."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor as namespace
+from calor.errors import ArgumentError, AxisError, DeviceError, DTypeError, ShapeError
+
+# Not checked for types: these arguments are wrong on purpose.
+calor: Any = namespace
+linalg: Any = namespace.linalg
+
+M = calor.asarray([[1.0, 2.0], [3.0, 4.0]])
+T = calor.ones((2, 3))
+V = calor.asarray([1.0, 2.0, 3.0])
+N = calor.asarray(1.0)
+I = calor.asarray([[1, 2], [3, 4]])  # noqa: E741
+H = M.astype("float16")
+F8 = M.astype("float8_e5m2")
+
+ERRORS = [
+    (lambda: N @ M, ShapeError, r"matmul: shapes \(\) and \(2, 2\): a number .*x1 \* x2"),
+    (lambda: calor.matmul(M, 2.0), ShapeError, "a number has no rows or columns"),
+    (lambda: T @ T, ShapeError, r"\(2, 3\) and \(2, 3\) do not fit; .*3 columns .*2 rows"),
+    (lambda: V @ M, ShapeError, "the first has 3 columns and the second 2 rows"),
+    (lambda: calor.ones((2, 1, 1)) @ calor.ones((3, 1, 1)), ShapeError, "axis 0 .* size 2, .* 3"),
+    (lambda: calor.ones((2, 1)) @ T, ShapeError, "1 columns and the second 2 rows"),
+    (lambda: M @ F8, DTypeError, "matmul: float32 and float8_e5m2 have no common type"),
+    (lambda: F8 @ F8, DTypeError, r"storage type .* x.astype\(calor.float32\)"),
+    (lambda: calor.matmul([1], M), DTypeError, "operand is a list"),
+    (lambda: calor.matrix_transpose(V), ShapeError, "matrix_transpose: .* needs two axes"),
+    (lambda: calor.tensordot(M, M, axes=3), ShapeError, "3 axes cannot be summed over"),
+    (lambda: calor.tensordot(M, M, axes=((0, 0), (0, 1))), ShapeError, "each named once"),
+    (lambda: calor.tensordot(M, T, axes=((0,), (1,))), ShapeError, "have sizes 2 and 3"),
+    (lambda: calor.tensordot(M, M, axes=((0,), (2,))), AxisError, "axis 2 does not fit"),
+    (lambda: calor.tensordot(M, M, axes=(0, 1, 1)), ShapeError, "a number or a pair"),
+    (lambda: calor.vecdot(V, M), ShapeError, "have 3 and 2 elements"),
+    (lambda: calor.vecdot(V, T, axis=0), ShapeError, "vecdot: axis 0 does not fit"),
+    (lambda: calor.vecdot(V, V, axis=-2), ShapeError, "vecdot: axis -2 does not fit"),
+    (lambda: linalg.outer(V, M), ShapeError, "both operands have one axis"),
+    (lambda: linalg.cross(V, M), ShapeError, "do not both have 3 elements along axis -1"),
+    (lambda: linalg.cross(V, T, axis=0), ShapeError, "cross: axis 0 does not fit"),
+    (lambda: linalg.diagonal(V), ShapeError, "diagonal: .* needs two axes"),
+    (lambda: linalg.diagonal(M, offset=0.5), TypeError, "whole number, not float"),
+    (lambda: linalg.trace(V), ShapeError, "needs two axes"),
+    (lambda: linalg.vector_norm(M, axis=2), AxisError, "vector_norm: axis 2"),
+    (lambda: linalg.vector_norm(M, ord="fro"), ArgumentError, "ord 'fro' is not a real number"),
+    (lambda: linalg.vector_norm(M[:0], ord=calor.inf), ShapeError, "no element to choose"),
+    (lambda: linalg.matrix_norm(V), ShapeError, "matrix_norm: .* needs two axes"),
+    (lambda: linalg.matrix_norm(M, ord=3), ArgumentError, "none of 'fro', 'nuc'"),
+    (lambda: linalg.matrix_norm(M[:0], ord=2), ShapeError, "no element to choose"),
+    (lambda: linalg.matrix_power(T, 2), ShapeError, "does not hold square matrices"),
+    (lambda: linalg.matrix_power(M, 0.5), TypeError, "whole number, not float"),
+    (lambda: linalg.qr(M, mode="raw"), ArgumentError, "neither 'reduced' nor 'complete'"),
+    (lambda: linalg.solve(M, V), ShapeError, r"shape \(3,\) do not fit .*\(2, 2\)"),
+    (lambda: linalg.solve(M, N), ShapeError, "as many rows"),
+    (lambda: linalg.solve(T, V), ShapeError, "solve: .* does not hold square matrices"),
+    (lambda: linalg.solve(calor.ones((2, 2, 2)), calor.ones((3, 2, 1))), ShapeError, "broadcast"),
+    (lambda: linalg.solve_triangular(T, V), ShapeError, "solve_triangular: .* square"),
+    (lambda: linalg.lstsq(T, V), ShapeError, "lstsq: right sides"),
+    (lambda: linalg.pinv(M, rtol=1j), DTypeError, "rtol is complex"),
+    (lambda: linalg.pinv(M, rtol=calor.asarray([1.0])), ShapeError, "does not broadcast"),
+    (lambda: linalg.matrix_rank(V), ShapeError, "matrix_rank: .* needs two axes"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "match"), ERRORS, ids=[m for _, _, m in ERRORS])
+def test_refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        call()
+
+
+SQUARE = ["cholesky", "eigh", "eigvalsh", "inv", "det", "slogdet", "expm"]
+ANY_SHAPE = ["qr", "svd", "svdvals", "lu", "pinv", "matrix_rank"]
+
+
+@pytest.mark.parametrize("name", [*SQUARE, *ANY_SHAPE])
+@pytest.mark.parametrize("x", [I, H, F8, M > 0], ids=["int64", "float16", "float8", "bool"])
+def test_dtypes_are_refused_with_advice(name: str, x: Any) -> None:
+    with pytest.raises(DTypeError, match=r"computes in float32.*cast with x.astype\(calor.float32"):
+        getattr(linalg, name)(x)
+
+
+@pytest.mark.parametrize("name", SQUARE)
+def test_square_matrices_are_needed(name: str) -> None:
+    with pytest.raises(ShapeError, match=r"\(2, 3\) does not hold square matrices"):
+        getattr(linalg, name)(T)
+    with pytest.raises(ShapeError, match="needs two axes"):
+        getattr(linalg, name)(V)
+
+
+SINGULAR = calor.ones((2, 2))
+NOT_A_NUMBER = calor.full((2, 2), calor.nan)
+WITHOUT_RESULT = [
+    (lambda: linalg.inv(SINGULAR), "inv: the matrix is singular; calor.linalg.pinv"),
+    (lambda: linalg.inv(calor.zeros((3, 2, 2))), r"one of the matrices of shape \(3, 2, 2\)"),
+    (lambda: linalg.solve(SINGULAR, M), "solve: the matrix is singular"),
+    (lambda: linalg.matrix_power(SINGULAR, -1), "singular"),
+    (lambda: linalg.cholesky(-M), "not positive definite; add a small number to its diagonal"),
+    (lambda: linalg.svd(NOT_A_NUMBER).S, "svd: .* NaN or infinite elements"),
+]
+
+
+@pytest.mark.parametrize(("call", "match"), WITHOUT_RESULT, ids=[m for _, m in WITHOUT_RESULT])
+def test_without_a_result(call: Callable[[], Any], match: str) -> None:
+    made = call()
+    with pytest.raises(linalg.LinAlgError, match=match) as caught:
+        made.numpy()
+    assert isinstance(caught.value, np.linalg.LinAlgError)
+    assert isinstance(caught.value, DeviceError)
+    assert caught.value.op is not None
+    # The failed tensor stays failed; the device goes on.
+    with pytest.raises(linalg.LinAlgError):
+        made.numpy()
+    assert (M + 1).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+
+
+def test_singular_matrices_with_a_result() -> None:
+    assert linalg.det(SINGULAR).item() == 0
+    sign, size = linalg.slogdet(SINGULAR)
+    assert (sign.item(), size.item()) == (0.0, -np.inf)
+    assert linalg.lu(SINGULAR).U.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    np.testing.assert_allclose(linalg.pinv(SINGULAR).numpy(), np.full((2, 2), 0.25), rtol=1e-5)
