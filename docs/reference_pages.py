@@ -111,9 +111,11 @@ def groups(package: ModuleType) -> dict[str, list[str]]:
 
 def sections(package: ModuleType, modules: Iterable[str], names: dict[str, list[str]]) -> str:
     """The sections of a page, one for each defining module."""
+    modules = list(modules)
     parts = []
     for module in modules:
-        parts.append(f"## {sentence(module)}\n")
+        # The one section of a page needs no heading of its own.
+        parts.append(f"{'## ' if len(modules) > 1 else ''}{sentence(module)}\n")
         parts += [entry(package.__name__, n, getattr(package, n)) for n in names[module]]
     return "\n".join(parts)
 
