@@ -138,6 +138,16 @@ def test_a_module_is_a_pytree() -> None:
     assert gradient.weight.tolist() == [[2.0, 2.0, 2.0]]
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, calor.jit], ids=["plain", "jit"])
+def test_parameters_can_be_trained_either_way_one_after_the_other(wrap: Any) -> None:
+    layer, x = nn.Linear(3, 1), calor.ones((2, 3))
+    gradient = wrap(calor.grad(lambda model, x: model(x).sum()))
+    assert gradient(layer, x).weight.tolist() == [[2.0, 2.0, 2.0]]
+    layer(x).sum().backward()
+    assert layer.weight.grad.tolist() == [[2.0, 2.0, 2.0]]
+    assert gradient(layer, x).bias.tolist() == [2.0]
+
+
 def test_repr() -> None:
     model = nn.Sequential(
         {"body": nn.Sequential(nn.Conv2d(1, 2, 3, stride=2, bias=False)), "head": nn.ReLU()}

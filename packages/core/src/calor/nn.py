@@ -1,8 +1,12 @@
 """The door to calor-nn: where it is installed, ``calor.nn`` is the package ``calor_nn``."""
 
 import sys
+from typing import TYPE_CHECKING
 
 from calor.errors import PluginError
+
+if TYPE_CHECKING:
+    from calor_nn import *  # noqa: F403 - what type checkers and editors see
 
 try:
     import calor_nn

@@ -104,6 +104,9 @@ class Differentiating:
         if owned and leaf._record is None:
             # A tensor of a module that does not require gradients is a buffer.
             return None, leaf
+        if local.jit:
+            # Before its record is exchanged: a trace gives back what a tensor held when touched.
+            local.jit[-1].touch(leaf)
         if owned:
             found = self._by_id.get(id(leaf))
             if found is None:
@@ -114,8 +117,6 @@ class Differentiating:
                 leaf._record = found
                 self.leaves.append(found)
             return found, leaf
-        if local.jit:
-            local.jit[-1].touch(leaf)
         slot = Leaf(leaf._record)
         self.leaves.append(slot)
         return slot, wrap(leaf._value, slot)
