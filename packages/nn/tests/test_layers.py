@@ -103,6 +103,13 @@ def test_recurrent_layers_continue_from_their_state(kind: Any) -> None:
         np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("types", [("float16", "float32"), ("float32", "float16")], ids=str)
+def test_recurrent_layers_of_mixed_types(kind: Any, types: tuple[str, str]) -> None:
+    layer = kind(3, 4).to(dtype=types[0])
+    assert layer(numbers(5, 2, 3).to(dtype=types[1]))[0].dtype is calor.float32
+
+
 def test_a_reverse_direction_reads_from_the_end() -> None:
     layer = nn.GRU(2, 3, bidirectional=True)
     forward = nn.GRU(2, 3)

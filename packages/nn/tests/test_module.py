@@ -60,6 +60,18 @@ def test_frozen_parameters_stay_parameters() -> None:
     assert all(p.requires_grad for p in net.parameters())
 
 
+def test_parameters_in_containers_stay_parameters_when_frozen() -> None:
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            self.scales = [nn.Parameter(calor.ones(1)), {"deep": nn.Parameter(calor.ones(2))}]
+            self.register_buffer("table", calor.zeros(1))
+
+    holder = Holder().requires_grad_(False)
+    assert [n for n, _ in holder.named_parameters()] == ["scales.0", "scales.1.deep"]
+    assert [n for n, _ in holder.named_buffers()] == ["table"]
+    assert list(holder.state_dict()) == ["scales.0", "scales.1.deep", "table"]
+
+
 def test_a_buffer_is_no_parameter() -> None:
     with pytest.raises(ArgumentError, match="buffer 'b' requires gradients.*detached"):
         nn.Module().register_buffer("b", nn.Parameter(calor.ones(1)))

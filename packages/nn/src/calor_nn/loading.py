@@ -11,8 +11,7 @@ import numpy as np
 import calor
 from calor import DType, Tensor
 from calor.errors import CalorError
-from calor.transforms.state import named_leaves
-from calor_nn.module import Module, persistent_leaves
+from calor_nn.module import Module, held_tensors
 
 
 class LoadError(CalorError, KeyError):
@@ -63,7 +62,7 @@ class LoadReport:
 
 def load_into(module: Module, state: Mapping[str, Any], *, strict: bool) -> LoadReport:
     """Set a module's tensors from path → tensor or array; see ``Module.load_state_dict``."""
-    held = dict(persistent_leaves(module))
+    held = {h.path: h.tensor for h in held_tensors(module) if not h.is_transient}
     given = {id(held[name]) for name in state if name in held}
     fitting, misshaped = {}, {}
     for name, tensor in held.items():
@@ -106,11 +105,8 @@ def convert_(module: Module, target: Any, device: Any, dtype: Any) -> None:
             dtype = target
         else:
             device = target
-    seen: set[int] = set()
-    for _, _, _, leaf in named_leaves(module):
-        if isinstance(leaf, Tensor) and id(leaf) not in seen:
-            seen.add(id(leaf))
-            _convert(leaf, device, dtype)
+    for tensor in {id(held.tensor): held.tensor for held in held_tensors(module)}.values():
+        _convert(tensor, device, dtype)
 
 
 def _convert(leaf: Tensor, device: Any, dtype: Any) -> None:

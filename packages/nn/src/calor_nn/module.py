@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import calor
 from calor import Tensor
-from calor.transforms.state import JITTED_METHODS, Stateful, named_leaves
+from calor.transforms.state import JITTED_METHODS, Stateful
 
 if TYPE_CHECKING:
     from calor_nn.loading import LoadReport
@@ -60,7 +60,7 @@ class Module(Stateful):
     _transient_names: tuple[str, ...] = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Tensor) and value.requires_grad and name not in self._parameter_names:
+        if name not in self._parameter_names and _wants_gradients(value):
             super().__setattr__("_parameter_names", (*self._parameter_names, name))
         super().__setattr__(name, value)
 
@@ -110,11 +110,11 @@ class Module(Stateful):
 
     def _distinct(self, parameters: bool) -> Iterator[tuple[str, Tensor]]:
         seen: set[int] = set()
-        for name, owner, key, leaf in named_leaves(self):
-            if isinstance(leaf, Tensor) and id(leaf) not in seen:
-                seen.add(id(leaf))
-                if is_parameter(owner, key, leaf) is parameters:
-                    yield name, leaf
+        for held in held_tensors(self):
+            if id(held.tensor) not in seen:
+                seen.add(id(held.tensor))
+                if held.is_parameter is parameters:
+                    yield held.path, held.tensor
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Yield (name, module) of the modules held directly, or in a container attribute."""
@@ -211,7 +211,7 @@ class Module(Stateful):
         >>> list(nn.Linear(1, 1).state_dict())
         ['weight', 'bias']
         """
-        return {name: leaf.detach() for name, leaf in persistent_leaves(self)}
+        return {h.path: h.tensor.detach() for h in held_tensors(self) if not h.is_transient}
 
     def load_state_dict(self, state: Any, *, strict: bool = True) -> LoadReport:
         """Set parameters and buffers from path → tensor (or host array); return what did not fit.
@@ -249,18 +249,59 @@ class Module(Stateful):
         return summary(self, *inputs)
 
 
-def is_parameter(owner: Any, key: Any, leaf: Tensor) -> bool:
-    """Return whether a leaf held by ``owner`` under ``key`` is a parameter."""
-    names = owner._parameter_names if isinstance(owner, Module) else ()
-    return leaf.requires_grad or key in names
+class Held(NamedTuple):
+    """A tensor below a module: its path, the tensor, and the module and attribute that hold it."""
+
+    path: str
+    tensor: Tensor
+    owner: Module
+    attribute: str
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether the tensor is a parameter, frozen or not."""
+        return self.tensor.requires_grad or self.attribute in self.owner._parameter_names
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the tensor is left out of state dicts."""
+        return self.attribute in self.owner._transient_names
 
 
-def persistent_leaves(module: Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield (path, tensor) of what belongs into a state dict, tied tensors under each path."""
-    for name, owner, key, leaf in named_leaves(module):
-        transient = isinstance(owner, Module) and key in owner._transient_names
-        if isinstance(leaf, Tensor) and not transient:
-            yield name, leaf
+def held_tensors(module: Module, prefix: str = "") -> Iterator[Held]:
+    """Yield every tensor below a module in the order of assignment, tied ones under each path."""
+    for name, value in module.__getstate__().items():
+        yield from _held(value, f"{prefix}{name}", module, name)
+
+
+def own_tensors(module: Module) -> Iterator[Held]:
+    """Yield the tensors that a module holds itself, not those of modules in it."""
+    return (held for held in held_tensors(module) if held.owner is module)
+
+
+def _held(value: Any, path: str, owner: Module, attribute: str) -> Iterator[Held]:
+    if isinstance(value, Tensor):
+        yield Held(path, value, owner, attribute)
+    elif isinstance(value, Module):
+        yield from held_tensors(value, f"{path}.")
+    elif isinstance(value, dict | list | tuple | Stateful):
+        for name, inside in _items(value):
+            yield from _held(inside, f"{path}.{name}", owner, attribute)
+
+
+def _items(container: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(container, list | tuple):
+        return iter(enumerate(container))
+    return iter((vars(container) if isinstance(container, Stateful) else container).items())
+
+
+def _wants_gradients(value: Any) -> bool:
+    """Return whether a value is a tensor that requires gradients, or a container with one."""
+    if isinstance(value, Tensor):
+        return value.requires_grad
+    if isinstance(value, list | tuple):
+        return any(map(_wants_gradients, value))
+    return isinstance(value, dict) and any(map(_wants_gradients, value.values()))
 
 
 def _modules_in(value: Any, name: str) -> Iterator[tuple[str, Module]]:

@@ -20,6 +20,7 @@ from calor_nn.module import Module, Parameter
 class _Recurrent(Module):
     """Layers and directions, weights ``weight_ih_l0``, ``weight_hh_l0_reverse`` and so on."""
 
+    weight_hh_l0: Tensor
     gates: ClassVar[int]
     state_count: ClassVar[int] = 1
 
@@ -133,7 +134,8 @@ class _Recurrent(Module):
     def _states(self, given: Any, x: Tensor, single: bool) -> tuple[Tensor, ...]:
         shape = (self.num_layers * (1 + self.bidirectional), x.shape[1], self.hidden_size)
         if given is None:
-            zeros = calor.zeros(shape, dtype=x.dtype, device=x.device)
+            kind = calor.result_type(x, self.weight_hh_l0)
+            zeros = calor.zeros(shape, dtype=kind, device=x.device)
             return (zeros,) * self.state_count
         states = tuple(given) if self.state_count > 1 else (given,)
         if single:

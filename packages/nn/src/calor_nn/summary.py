@@ -14,8 +14,7 @@ import calor
 from calor import Tensor
 from calor.graph.tracing import GraphTrace
 from calor.specs import spec
-from calor.transforms.state import named_leaves
-from calor_nn.module import Module, is_parameter, observers
+from calor_nn.module import Module, held_tensors, observers, own_tensors
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,7 @@ def summary(module: Module, *inputs: Any) -> str:
 
 def _row(path: str, module: Module, shapes: str, counted: set[int]) -> _Row:
     """Return the line of one module, with the parameters that it holds itself."""
-    own = []
-    for key, value in vars(module).items():
-        for _, owner, name, leaf in _direct(module, key, value):
-            if isinstance(leaf, Tensor) and is_parameter(owner, name, leaf):
-                own.append(leaf)
+    own = [held.tensor for held in own_tensors(module) if held.is_parameter]
     fresh = [leaf for leaf in own if id(leaf) not in counted]
     counted.update(id(leaf) for leaf in fresh)
     indent = "  " * (path.count(".") + 1 if path else 0)
@@ -68,14 +63,6 @@ def _row(path: str, module: Module, shapes: str, counted: set[int]) -> _Row:
 def _title(module: Module) -> str:
     extra = module.extra_repr()
     return f"{type(module).__name__}({extra})" if extra else type(module).__name__
-
-
-def _direct(module: Module, key: str, value: Any) -> Any:
-    """Yield the leaves that an attribute holds without a module in between."""
-    if isinstance(value, Tensor):
-        yield key, module, key, value
-    elif isinstance(value, list | tuple | dict):
-        yield from (leaf for leaf in named_leaves(value) if not isinstance(leaf[1], Module))
 
 
 def _output_shapes(module: Module, inputs: Sequence[Any]) -> dict[int, str]:
@@ -104,9 +91,8 @@ def _output_shapes(module: Module, inputs: Sequence[Any]) -> dict[int, str]:
 
 
 def _device_of(module: Module) -> Any:
-    for _, _, _, leaf in named_leaves(module):
-        if isinstance(leaf, Tensor):
-            return leaf.device
+    for held in held_tensors(module):
+        return held.tensor.device
     return calor.zeros(()).device
 
 
