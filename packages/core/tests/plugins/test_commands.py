@@ -1,75 +1,178 @@
 """The command line, as a user runs it."""
 
+from __future__ import annotations
+
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-import calor
 from calor.__main__ import main
-from calor.errors import PluginError
-from calor.plugins import doctor
-from calor.plugins.discovery import registry
-from calor.plugins.entries import Entry
+from calor.plugins.doctor import bytes_text
+
+from .distributions import backend_module, write_distribution
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, path: tuple[Path, ...] = (), **variables: str
+) -> subprocess.CompletedProcess[str]:
+    inherited = os.environ.get("PYTHONPATH", "")
+    paths = [*map(str, path), *([inherited] if inherited else [])]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CALOR_")}
+    environment |= {"PYTHONPATH": os.pathsep.join(paths)} | variables
     command = [sys.executable, "-m", "calor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, timeout=120
+    )
 
 
-def test_devices_lists_the_reference() -> None:
+def cells(text: str, first: str) -> list[str]:
+    """The cells of the table row that begins with a word."""
+    (row,) = [line for line in text.splitlines() if line.split("  ")[0] == first]
+    return [cell.strip() for cell in row.split("  ") if cell.strip()]
+
+
+def test_devices_is_a_table() -> None:
     done = run("devices")
     assert done.returncode == 0, done.stderr
-    header, *rows = done.stdout.splitlines()
-    assert header.split() == ["device", "description", "dtypes", "in", "use", "limit", "state"]
-    assert any(row.startswith("numpy:0 ") and row.endswith("ready") for row in rows)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[0].split() == [
+        "name",
+        "description",
+        "dtypes",
+        "memory",
+        "state",
+    ]
+    _, description, dtypes, memory, state = cells(done.stdout, "numpy:0")
+    assert description.startswith("NumPy ")
+    assert (dtypes, memory, state) == ("all 17", "0 B of no limit", "ready")
+    assert cells(done.stdout, "null:0")[-1] == "tool"
+    assert cells(done.stdout, "strict:numpy:0")[-1] == "tool"
 
 
-def test_doctor_names_versions_and_settings() -> None:
-    done = run("doctor")
+NARROW = """
+    from dataclasses import replace
+    from calor.backends.null import NullBackend
+    from calor.backends.protocol import FULL, MemoryFigures
+    from calor.dtypes import float32, int8
+    from calor.plugins import hookimpl
+
+    class Moon(NullBackend):
+        name = "moon"
+
+        def info(self, index):
+            described = f"Moon number {index}"
+            dtypes = {float32: FULL, int8: FULL}
+            return replace(super().info(index), description=described, dtypes=dtypes)
+
+        def enumerate(self):
+            return 2
+
+        def memory(self, index):
+            return MemoryFigures(1536, 4096, 1 << 30)
+
+    class Nothing(NullBackend):
+        name = "nothing"
+
+        def enumerate(self):
+            return 0
+
+    @hookimpl
+    def calor_backends():
+        return {"moon": Moon, "nothing": Nothing}
+
+    @hookimpl
+    def calor_device_schemes():
+        return {"orbit:": lambda text: None}
+"""
+
+
+@pytest.fixture
+def working(tmp_path: Path) -> Path:
+    entries = dict.fromkeys(("moon", "nothing", "orbit"), "fake_moon")
+    return write_distribution(tmp_path, "calor-moon", entries, {"fake_moon": NARROW})
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Path:
+    return write_distribution(tmp_path, "calor-bad", {"bad": "fake_bad"}, {"fake_bad": "1 / 0"})
+
+
+def test_devices_of_plugins_are_listed(working: Path, failing: Path) -> None:
+    done = run("devices", path=(working, failing))
+    assert done.returncode == 1
+    assert cells(done.stdout, "moon:1") == [
+        "moon:1",
+        "Moon number 1",
+        "float32, int8",
+        "1.5 KiB of 1.0 GiB",
+        "ready",
+    ]
+    assert cells(done.stdout, "nothing")[-1] == "none"
+    assert cells(done.stdout, "orbit:…")[-1] == "ready"
+    assert cells(done.stdout, "bad") == ["bad", "see below", "failed"]
+    assert '\nbad: plugin "bad" of calor-bad 1.0 does not load: ZeroDivisionError' in done.stdout
+    assert cells(done.stdout, "numpy:0")[-1] == "ready"
+
+
+def test_features_of_a_device() -> None:
+    done = run("devices", "--features", "numpy")
+    assert done.returncode == 0
+    assert cells(done.stdout, "host_views")[1] == "full"
+    done = run("devices", "--features", "wgpu")
+    assert done.returncode == 1
+    assert done.stderr == 'no device "wgpu"; installed: numpy. pip install "calor[wgpu]"\n'
+
+
+def test_doctor_of_a_sound_installation(working: Path) -> None:
+    done = run("doctor", path=(working,), CALOR_DEVICE="moon:1", CALOR_MOON_SPEED="9")
     assert done.returncode == 0, done.stdout
-    for part in ("numpy", "ml_dtypes", "pluggy", "CALOR_DEVICE", "everything loads"):
-        assert part in done.stdout
+    assert done.stdout.startswith(f"Python {sys.version.split()[0]} on ")
+    assert cells(done.stdout, "calor-moon") == ["calor-moon", "1.0"]
+    assert cells(done.stdout, "moon") == ["moon", "calor-moon 1.0", "ready"]
+    assert cells(done.stdout, "CALOR_DEVICE") == ["CALOR_DEVICE", "moon:1", "the default device"]
+    assert cells(done.stdout, "CALOR_MOON_SPEED")[2] == "not read by calor itself"
+    for name in ("numpy", "ml_dtypes", "pluggy"):
+        assert len(cells(done.stdout, name)) == 2
+    assert "CALOR_DEVICE chooses moon:1" in done.stdout
+    assert done.stdout.endswith("\n\neverything loads\n")
 
 
-def test_features_of_a_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "--features", "numpy"]) == 0
-    assert "host_views" in capsys.readouterr().out
+def test_doctor_says_what_fails_and_why(tmp_path: Path, working: Path, failing: Path) -> None:
+    twice = write_distribution(
+        tmp_path, "acme", {"moon": "fake_acme"}, {"fake_acme": backend_module("moon")}
+    )
+    newer = write_distribution(
+        tmp_path, "calor-new", {"new": "fake_new"}, {"fake_new": ""}, api="2"
+    )
+    done = run("doctor", path=(working, failing, twice, newer), CALOR_EAGR="1")
+    assert done.returncode == 1
+    assert done.stdout.endswith("\n\nsomething is wrong, see above\n")
+    assert 'plugin "bad" of calor-bad 1.0 does not load: ZeroDivisionError' in done.stdout
+    assert "claimed by" in done.stdout
+    assert "this calor speaks version 1: pip install --upgrade calor" in done.stdout
+    assert cells(done.stdout, "CALOR_EAGR")[2] == "not read by calor itself; CALOR_EAGER?"
+    assert cells(done.stdout, "numpy:0")[-1] == "ready"
 
 
-def test_an_unknown_device_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "--features", "wgpu"]) == 1
-    assert 'pip install "calor[wgpu]"' in capsys.readouterr().err
+def test_doctor_tries_the_default_device() -> None:
+    done = run("doctor", CALOR_DEVICE="cuda")
+    assert done.returncode == 1
+    assert 'CALOR_DEVICE=cuda fails: no device "cuda"' in done.stdout
 
 
-def test_doctor_says_why_a_plugin_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken:
-        def load(self) -> object:
-            raise OSError("libacme.so is missing")
-
-    entry = Entry("acme", "1", "calor-acme", "0.3", Broken())  # type: ignore[arg-type]
-    monkeypatch.setattr(registry, "_entries", {"acme": [entry]})
-    text, status = doctor.doctor_text()
-    assert status == 1
-    assert "libacme.so is missing" in text
-    assert "calor-acme 0.3" in text
-    with pytest.raises(PluginError, match=r"libacme\.so is missing"):
-        calor.zeros(2, device="acme")
+def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 2
+    assert "devices" in capsys.readouterr().err
 
 
-def test_memory_figures_limit_and_recovery() -> None:
-    with calor.device("numpy"):
-        kept = calor.ones((1000,))
-        figures = calor.memory()
-        calor.set_memory_limit(figures.in_use + 10_000)
-        try:
-            with pytest.raises(calor.errors.OutOfMemoryError, match="limit"):
-                calor.eval(calor.ones((100_000,)) * 2)
-            assert (kept * 2).sum().item() == 2000.0
-        finally:
-            calor.set_memory_limit(None)
-        calor.synchronize()
-        assert calor.memory().peak >= figures.in_use
-    with pytest.raises(calor.errors.ArgumentError, match="number of bytes"):
-        calor.set_memory_limit(-1)
+SIZES = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 3 << 40: "3.0 TiB"}
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_sizes_for_people(count: int) -> None:
+    assert bytes_text(count) == SIZES[count]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from typing import Any
 
 from calor.backends.device import Device, device_of
 from calor.backends.protocol import MemoryFigures
 from calor.backends.selection import as_device, current_device
 from calor.errors import ArgumentError, CalorError, UnsupportedError
-from calor.graph.trace import flush_all
-from calor.plugins.discovery import installed, registry
+from calor.graph.trace import Poison, flush_all, local
 
 
 def _device(device: Any) -> Device:
@@ -19,20 +20,23 @@ def _device(device: Any) -> Device:
 def devices() -> list[Device]:
     """Return every device that is present, of every backend that loads.
 
-    A backend that fails to load is left out; ``python -m calor doctor`` says why.
+    A backend that fails is left out, with a warning that says why.
 
     >>> import calor
     >>> calor.device("numpy").device in calor.devices()
     True
     """
+    from calor.plugins.discovery import installed, registry
+
     found: list[Device] = []
     for name in installed():
         try:
+            if registry.is_scheme(name):
+                continue
             backend = registry.backend(name)
-            count = backend.enumerate()
-        except CalorError:
-            continue
-        found.extend(device_of(backend, index) for index in range(count))
+            found.extend(device_of(backend, index) for index in range(backend.enumerate()))
+        except CalorError as error:
+            warnings.warn(f"the devices of {name!r} are left out: {error}", stacklevel=2)
     return found
 
 
@@ -69,13 +73,22 @@ def set_memory_limit(limit: int | None, device: Any = None) -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """Compute this thread's pending work on a device and wait until it is done.
+    """Compute this thread's pending work on a device (all devices) and wait until it is done.
 
-    Raises what went wrong on the device as a typed DeviceError.
+    Raises what went wrong as a typed DeviceError; the values concerned raise it again when looked
+    at, all others are computed.
 
     >>> import calor
     >>> calor.synchronize()
     """
-    target = _device(device)
-    flush_all(target)
-    target.backend.synchronize(target.index)
+    wanted = None if device is None else as_device(device)
+    traces = [t for d, t in local.traces.items() if wanted is None or d is wanted]
+    # Weak references: a strong one would count as somebody who wants the value.
+    pending = [weakref.ref(v) for t in traces for v in t.values]
+    flush_all(wanted)
+    for target in [t.device for t in traces] if wanted is None else [wanted]:
+        target.backend.synchronize(target.index)
+    for reference in pending:
+        value = reference()
+        if value is not None and type(value.trace) is Poison:
+            raise value.trace.error

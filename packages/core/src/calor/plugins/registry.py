@@ -64,13 +64,23 @@ class Registry:
 
     def installed(self) -> tuple[str, ...]:
         """Return the names of devices and schemes: core's reference, and those of plugins."""
-        return ("numpy", *sorted(n for n in self.entries if "." not in n and n != "numpy"))
+        names = {
+            name
+            for name, entries in self.entries.items()
+            if "." not in name and any(entry.loadable for entry in entries)
+        }
+        return ("numpy", *sorted(names - {"numpy"}))
 
     def device(self, text: str) -> Device:
         """Return the device of that name; DeviceError says what is installed.
 
         PluginError when a plugin has the name and fails.
         """
+        if not isinstance(text, str):
+            raise DeviceError(
+                f"a device is given by its name, such as 'numpy' or 'cuda:1', not "
+                f"{type(text).__name__}"
+            )
         found = self._devices.get(text)
         if found is None:
             with self._lock:
@@ -88,6 +98,12 @@ class Registry:
                 found = self._backends[name] = self._make("backend", name)
             return found
 
+    def is_scheme(self, name: str) -> bool:
+        """Return whether a name only makes devices from a text after it; loads its plugin."""
+        with self._lock:
+            self._provide(name)
+        return name not in self._registered["backend"]
+
     def fusers(self) -> dict[str, Any]:
         """Return all fusers by name; those that fail are left out with one warning each."""
         made = {}
@@ -95,7 +111,8 @@ class Registry:
             try:
                 with self._lock:
                     self._provide(name)
-                    made[name] = self._make("fuser", name.partition(".")[2])
+                    fuser = name.partition(".")[2]
+                    made[fuser] = self._make("fuser", fuser)
             except PluginError as error:
                 if name not in self._warned:
                     self._warned.add(name)
@@ -149,9 +166,7 @@ class Registry:
 
     def _provide(self, name: str) -> None:
         """Load the plugin of a name unless it is; what core brings needs no search."""
-        if self._manager is None:
-            self._register(core, _CORE, _CORE)
-            self._loaded.update(core.calor_backends())
+        self._start()
         if name in self._loaded:
             return
         entries = self.entries.get(name)
@@ -163,6 +178,15 @@ class Registry:
             )
         self.load(entries[0])
 
+    def _start(self) -> pluggy.PluginManager:
+        """Return the manager; made the first time, with what core brings."""
+        if self._manager is None:
+            self._manager = pluggy.PluginManager(hooks.PROJECT)
+            self._manager.add_hookspecs(hooks)
+            self._register(core, _CORE, _CORE)
+            self._loaded.update(core.calor_backends())
+        return self._manager
+
     def _only(self, name: str) -> None:
         claims = [e.source for e in self.entries.get(name, ())]
         if name in core.calor_backends():
@@ -173,16 +197,13 @@ class Registry:
             )
 
     def _register(self, plugin: Any, name: str, source: str) -> None:
-        if self._manager is None:
-            self._manager = pluggy.PluginManager(hooks.PROJECT)
-            self._manager.add_hookspecs(hooks)
-        manager = self._manager
+        manager = self._start()
         if manager.is_registered(plugin):
             return
         try:
             manager.register(plugin, name)
             manager.check_pending()
-            brought = self._ask(plugin)
+            brought = self._ask(manager, plugin)
         except Exception as error:
             if manager.is_registered(plugin):
                 manager.unregister(plugin)
@@ -199,13 +220,12 @@ class Registry:
         for kind, names in brought.items():
             self._registered[kind].update({n: (thing, source) for n, thing in names.items()})
 
-    def _ask(self, plugin: Any) -> dict[str, dict[str, Any]]:
+    def _ask(self, manager: pluggy.PluginManager, plugin: Any) -> dict[str, dict[str, Any]]:
         """Call every hook of one plugin alone, so that we know who brought what."""
-        assert self._manager is not None
-        others = [p for p in self._manager.get_plugins() if p is not plugin]
+        others = [p for p in manager.get_plugins() if p is not plugin]
         brought: dict[str, dict[str, Any]] = {}
         for kind, hook in HOOKS.items():
-            results = self._manager.subset_hook_caller(hook, remove_plugins=others)()
+            results = manager.subset_hook_caller(hook, remove_plugins=others)()
             brought[kind] = {n: thing for result in results for n, thing in result.items()}
         return brought
 

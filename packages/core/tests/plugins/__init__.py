@@ -1,0 +1,1 @@
+"""Tests of how plugins are found and loaded."""
