@@ -116,18 +116,10 @@ def tensordot(
     (2, 5)
     """
     a, b = _both(x1, x2)
-    if isinstance(axes, Sequence):
-        if len(axes) != 2:
-            raise ShapeError(f"tensordot: axes {axes} must be a number or a pair of sequences")
-        first, second = (tuple(s) if isinstance(s, Sequence) else (s,) for s in axes)
-    else:
-        count = integer(axes, "tensordot: axes")
-        if not 0 <= count <= min(a.ndim, b.ndim):
-            raise ShapeError(
-                f"tensordot: {count} axes cannot be summed over for shapes {a.shape} and {b.shape}"
-            )
-        first, second = tuple(range(a.ndim - count, a.ndim)), tuple(range(count))
-    key = (a._value.spec, b._value.spec, first, second)
+    pairs: Any = axes
+    if type(pairs) is not int:
+        pairs = _pairs(axes)
+    key = (a._value.spec, b._value.spec, pairs)
     product = _TENSORDOTS.get(key)
     if product is None:
         product = _TENSORDOTS[key] = _tensordot_plan(*key)
@@ -135,7 +127,23 @@ def tensordot(
     return made
 
 
-def _tensordot_plan(a: Spec, b: Spec, first: tuple[Any, ...], second: tuple[Any, ...]) -> Product:
+def _pairs(axes: Any) -> Any:
+    """Return the axes of tensordot as a number or a pair of tuples."""
+    if not isinstance(axes, Sequence):
+        return integer(axes, "tensordot: axes")
+    if len(axes) != 2:
+        raise ShapeError(f"tensordot: axes {axes} must be a number or a pair of sequences")
+    return tuple(tuple(s) if isinstance(s, Sequence) else (s,) for s in axes)
+
+
+def _tensordot_plan(a: Spec, b: Spec, axes: Any) -> Product:
+    if type(axes) is int:
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            raise ShapeError(
+                f"tensordot: {axes} axes cannot be summed over for shapes {a.shape} and {b.shape}"
+            )
+        axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
+    first, second = axes
     left = [one_axis(i, a.shape, "tensordot") for i in first]
     right = [one_axis(i, b.shape, "tensordot") for i in second]
     if len(left) != len(right) or len({*left}) != len(left) or len({*right}) != len(right):

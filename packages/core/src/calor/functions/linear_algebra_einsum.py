@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from calor.dtypes import bool_
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.linear_algebra_contract import Product, plan
-from calor.functions.operands import together
+from calor.functions.operands import as_tensor, common_dtype
 from calor.ops.base import Op, signature
+from calor.ops.elementwise import cast
 from calor.ops.movement import permute, reshape, slice_
 from calor.ops.reductions import any_
 from calor.ops.reductions import sum as total
@@ -44,14 +45,18 @@ def einsum(equation: str, /, *operands: Operand) -> Tensor:
     >>> calor.einsum("ii", x).item()
     5
     """
-    tensors = together(operands, "einsum") if operands else []
-    specs = tuple(t._value.spec for t in tensors)
-    program = _PROGRAMS.get((equation, specs))
+    tensors: Sequence[Any] = operands
+    try:
+        key = (equation, *[t._value.spec for t in tensors])
+    except AttributeError:
+        tensors = [as_tensor(t) for t in operands]
+        key = (equation, *[t._value.spec for t in tensors])
+    program = _PROGRAMS.get(key)
     if program is None:
-        program = _PROGRAMS[equation, specs] = _Program(equation, specs)
+        program = _PROGRAMS[key] = _Program(equation, key[1:])
     made: Tensor = program(tensors)
     # An equation that changes nothing still gives a tensor of its own.
-    return made.copy() if any(made is t for t in operands) else made
+    return made if program.changes else made.copy()
 
 
 class _Program:
@@ -63,9 +68,12 @@ class _Program:
         self.last: list[Step] = []
         names, out = _parse(equation, specs)
         sizes = _sizes(equation, names, specs)
+        dtype = common_dtype([x.dtype for x in specs], "einsum")
         parts = []
         for labels, x in zip(names, specs, strict=True):
             steps: list[Step] = []
+            if x.dtype is not dtype:
+                x = _step(steps, x, cast, dtype=dtype)
             parts.append(_without_repeats(labels, x, sizes, steps))
             self.first.append(steps)
         parts = [
@@ -77,6 +85,7 @@ class _Program:
         labels, x = parts[0]
         if tuple(labels) != out:
             self.last.append((permute, {"axes": tuple(labels.index(n) for n in out)}))
+        self.changes = bool(self.pairs or self.last or any(self.first))
 
     def _multiply(
         self, parts: list[tuple[list[Label], Spec]], out: tuple[Label, ...], sizes: dict[Label, int]
@@ -107,7 +116,7 @@ class _Program:
         return _run(self.last, values[0])
 
 
-_PROGRAMS: dict[tuple[str, tuple[Spec, ...]], _Program] = {}
+_PROGRAMS: dict[Any, _Program] = {}
 
 
 def _run(steps: list[Step], x: Any) -> Any:
