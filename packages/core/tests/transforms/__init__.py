@@ -1,0 +1,1 @@
+"""Tests of the transforms: gradients, jit, control flow, random numbers."""
