@@ -7,6 +7,8 @@
 (3, 2)
 """
 
+from typing import TYPE_CHECKING
+
 from calor_nn import functional, init
 from calor_nn.activation import (
     CELU,
@@ -211,3 +213,10 @@ __all__ = [
     "save_weights",
     "summary",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, for which a module with __getattr__ has every attribute.
+    def __getattr__(name: str) -> object:
+        from calor_nn.migration import missing
+
+        raise missing(__name__, name)

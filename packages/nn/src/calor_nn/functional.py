@@ -7,6 +7,8 @@
 [0.0, 1.0]
 """
 
+from typing import TYPE_CHECKING
+
 from calor import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -172,3 +174,10 @@ __all__ = [
     "tanh",
     "triplet_margin_loss",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, for which a module with __getattr__ has every attribute.
+    def __getattr__(name: str) -> object:
+        from calor_nn.migration import missing
+
+        raise missing(__name__, name)

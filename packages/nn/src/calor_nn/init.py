@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import calor
 from calor import Tensor
@@ -283,3 +283,11 @@ def dirac(shape: Shape, groups: int = 1, *, dtype: Any = None, device: Any = Non
         for channel in range(min(part, shape[1])):
             made[(group * part + channel, channel, *centre)] = 1.0
     return made
+
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, for which a module with __getattr__ has every attribute.
+    def __getattr__(name: str) -> object:
+        from calor_nn.migration import missing
+
+        raise missing(__name__, name)

@@ -1,0 +1,78 @@
+"""Names that people bring from ``torch.nn``, and what to write here.
+
+Requirements: one table; the error for a missing name is made from it, and nothing of it is loaded
+until a name is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LAYERS: Final = {
+    "MultiheadAttention": "nn.MultiHeadAttention(...), whose masks are True where a place may be "
+    "looked at",
+    "ParameterList": "a list of nn.Parameter(...) as an attribute",
+    "ParameterDict": "a dictionary of nn.Parameter(...) as an attribute",
+    "Buffer": "self.register_buffer(name, tensor)",
+    "Softmax2d": "nn.Softmax(axis=1)",
+    "UpsamplingNearest2d": 'nn.Upsample(mode="nearest")',
+    "UpsamplingBilinear2d": 'nn.Upsample(mode="bilinear", align_corners=True)',
+    "ZeroPad2d": "calor.pad(x, widths)",
+    "ConstantPad2d": "calor.pad(x, widths, value=number)",
+    "ReflectionPad2d": 'calor.pad(x, widths, mode="reflect")',
+    "ReplicationPad2d": 'calor.pad(x, widths, mode="edge")',
+    "CircularPad2d": 'calor.pad(x, widths, mode="wrap")',
+    "MaxUnpool2d": "calor.max_unpool(x, places, output_size)",
+    "FeatureAlphaDropout": "nn.Dropout2d(p)",
+    "utils": "calor.train, for example calor.train.clip_grad_norm_(parameters, limit)",
+}
+FUNCTIONS: Final = {
+    "hardtanh": "functional.hard_tanh(x)",
+    "hardsigmoid": "functional.hard_sigmoid(x)",
+    "hardswish": "functional.hard_swish(x)",
+    "logsigmoid": "functional.log_sigmoid(x)",
+    "unfold": "functional.im2col(x, kernel_size)",
+    "fold": "functional.col2im(x, output_size, kernel_size)",
+    "upsample": "functional.interpolate(x, size)",
+    "dropout1d": "functional.channel_dropout(x, p)",
+    "dropout2d": "functional.channel_dropout(x, p)",
+    "dropout3d": "functional.channel_dropout(x, p)",
+    "max_unpool1d": "functional.max_unpool(x, places, output_size)",
+    "max_unpool2d": "functional.max_unpool(x, places, output_size)",
+    "max_unpool3d": "functional.max_unpool(x, places, output_size)",
+    "multi_head_attention_forward": "nn.MultiHeadAttention(...)",
+}
+
+_WAY = "layer.weight = nn.Parameter(nn.init.{}(layer.weight.shape))"
+INITIAL: Final = {
+    "calculate_gain": "nn.init.gain(nonlinearity)",
+    **{
+        f"{theirs}_": _WAY.format(ours)
+        for theirs, ours in [
+            ("zeros", "zeros"),
+            ("ones", "ones"),
+            ("constant", "constant"),
+            ("uniform", "uniform"),
+            ("normal", "normal"),
+            ("trunc_normal", "truncated_normal"),
+            ("xavier_uniform", "xavier_uniform"),
+            ("xavier_normal", "xavier_normal"),
+            ("kaiming_uniform", "kaiming_uniform"),
+            ("kaiming_normal", "kaiming_normal"),
+            ("orthogonal", "orthogonal"),
+            ("dirac", "dirac"),
+        ]
+    },
+}
+_TABLES: Final = {
+    "calor_nn": LAYERS,
+    "calor_nn.functional": FUNCTIONS,
+    "calor_nn.init": INITIAL,
+}
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """Return the error for a name that ``nn``, ``nn.functional`` or ``nn.init`` does not have."""
+    table = _TABLES[module]
+    hint = f"; write {table[name]}" if name in table else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
