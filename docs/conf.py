@@ -25,6 +25,10 @@ myst_heading_anchors = 3
 exclude_patterns = ["README.md"]
 html_theme = "furo"
 html_title = "calor"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+# A block that names no language is a command or a text.
+highlight_language = "none"
 
 # Docstrings mark code with one pair of backticks, as Markdown does.
 default_role = "literal"
