@@ -101,7 +101,8 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """Return 1 − cos for targets of 1, and max(0, cos − margin) for targets of −1.
 
-    x1 and x2 are (N, D) or (D,), ``target`` (N,) or 0-d. Raises ShapeError for others.
+    x1 and x2 are (N, D) or (D,), ``target`` (N,) or 0-d. The squares of the norms count 1e-12 more,
+    as in PyTorch, so vectors of zeros have a cosine. Raises ShapeError for other shapes.
 
     >>> import calor
     >>> x = calor.asarray([[1.0, 0.0]])

@@ -261,7 +261,7 @@ _LINEAR = ("linear", "bilinear", "trilinear")
 RESIZING: list[Case] = [
     *(
         row(calor.interpolate, normal(1, 2, *s), oracle=_resized, mode=mode, align_corners=align,
-            name=f"{mode} {align} {list(how.values())}", scale=10.0, **how)
+            name=f"{mode} {align} {len(s)}d {list(how.values())}", scale=10.0, **how)
         for s in SIZES
         for mode, align in [
             ("nearest", False), ("nearest-exact", False), (_LINEAR[len(s) - 1], False),

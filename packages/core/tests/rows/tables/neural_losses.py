@@ -115,7 +115,9 @@ def _cosine(x: Array, y: Array, axis: int) -> Array:
 
 
 def _cosine_loss(x: Array, y: Array, t: Array, *, margin: float) -> Array:
-    cosine = _cosine(x, y, -1)
+    # 1e-12 is added to the squares, as in PyTorch.
+    squares = ((x * x).sum(-1) + 1e-12) * ((y * y).sum(-1) + 1e-12)
+    cosine = (x * y).sum(-1) / np.sqrt(squares)
     return np.where(t > 0, 1 - cosine, np.maximum(cosine - margin, 0))
 
 
