@@ -34,7 +34,7 @@ class Config:
     jit: bool = field(default_factory=lambda: _flag("CALOR_JIT", True))
     eager: bool = field(default_factory=lambda: _flag("CALOR_EAGER", False))
     debug: bool = field(default_factory=lambda: _flag("CALOR_DEBUG", False))
-    device: str | None = field(default_factory=lambda: os.environ.get("CALOR_DEVICE"))
+    device: str | None = field(default_factory=lambda: os.environ.get("CALOR_DEVICE") or None)
     trace_nodes: int = field(default_factory=lambda: _number("CALOR_TRACE_NODES", 2048))
     trace_bytes: int = field(default_factory=lambda: _number("CALOR_TRACE_BYTES", 1 << 30))
 

@@ -19,6 +19,7 @@ from calor.ops import elementwise as e
 from calor.ops.base import Scalar
 from calor.ops.movement import expand
 from calor.ops.sources import full as full_row
+from calor.reference.conversion import cast
 from calor.specs import spec
 
 if TYPE_CHECKING:
@@ -36,7 +37,13 @@ def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         array = np.asarray(obj)
         known = as_dtype(array.dtype)
     else:
-        array = np.asarray(obj)
+        try:
+            array = np.asarray(obj)
+        except ValueError as error:
+            raise ShapeError(
+                f"asarray: the parts of the nested sequence differ in shape; pad them to one shape "
+                f"first ({error})"
+            ) from None
         if array.dtype == object or array.dtype.kind not in "biufcV":
             raise DTypeError(
                 f"asarray: {type(obj).__name__} does not hold numbers of one shape "
@@ -47,11 +54,16 @@ def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         )
         if not array.size and not isinstance(obj, np.ndarray):
             known = dtypes.DEFAULT_FLOAT
+        if dtype is not None and array.size and array.dtype.kind in "iu" and dtype.is_integer:
+            limits = np.iinfo(dtype.numpy)
+            for number in (int(array.min()), int(array.max())):
+                if not limits.min <= number <= limits.max:
+                    raise OverflowError(
+                        f"asarray: the Python number {number} does not fit {dtype.name} "
+                        f"({limits.min} … {limits.max}); choose a wider dtype"
+                    )
     wanted = known if dtype is None else dtype
-    if array.dtype != wanted.numpy:
-        with np.errstate(all="ignore"):
-            array = array.astype(wanted.numpy)
-    return array
+    return array if array.dtype == wanted.numpy else cast(array, dtype=wanted.numpy)
 
 
 def asarray(

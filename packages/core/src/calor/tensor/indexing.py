@@ -243,7 +243,8 @@ def _from_front(indices: Any, size: int) -> Any:
         return indices
     if dtype.itemsize < 4 or size > np.iinfo(np.int32).max:
         indices = e.cast(indices, dtype=int64)
-    return e.where(indices < 0, indices + size, indices)
+    # One that is too small stays as it is, so that the lookup refuses it and names it.
+    return e.where((indices < 0) & (indices >= -size), indices + size, indices)
 
 
 def _look(mask: Any) -> np.ndarray[Any, Any]:

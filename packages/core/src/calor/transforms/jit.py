@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from calor.backends.selection import current_device
 from calor.config import config
+from calor.errors import ArgumentError
 from calor.graph.trace import Handle, local
 from calor.transforms.arguments import Arguments
 from calor.transforms.program import MISS, Program
@@ -93,23 +95,15 @@ class Jitted:
         return current_device()
 
     def _reason(self, program: Program) -> str:
+        """Return what sets a new program apart from the one most like it."""
         if not self.programs:
             return "first call"
-        last = self.programs[0]
-        changes = [
-            f"tensor argument {i} was {a} and is {b}"
-            for i, (a, b) in enumerate(zip(last.specs, program.specs, strict=False))
-            if a is not b
-        ]
-        if len(last.specs) != len(program.specs):
-            changes.append(f"{len(last.specs)} tensor arguments became {len(program.specs)}")
-        if last.device is not program.device:
-            changes.append(f"device {last.device.name} became {program.device.name}")
-        if last.grad_mode is not program.grad_mode:
-            changes.append("gradients were switched on or off")
-        if last.traced.grad_absent != program.traced.grad_absent:
-            changes.append("gradients (.grad) were present and are absent, or the reverse")
+        changes = min((_changes(last, program) for last in self.programs), key=len)
         return "; ".join(changes) or "the structure or a static argument changed"
+
+    def __repr__(self) -> str:
+        count = len(self.reasons)
+        return f"<jitted {self.name}, {count} {'trace' if count == 1 else 'traces'}>"
 
     @property
     def trace_count(self) -> int:
@@ -131,6 +125,23 @@ class Jitted:
         [3.0, 6.0]
         """
         return functools.partial(self, *bound)
+
+
+def _changes(last: Program, program: Program) -> list[str]:
+    changes = [
+        f"tensor argument {i} was {a} and is {b}"
+        for i, (a, b) in enumerate(zip(last.specs, program.specs, strict=False))
+        if a is not b
+    ]
+    if len(last.specs) != len(program.specs):
+        changes.append(f"{len(last.specs)} tensor arguments became {len(program.specs)}")
+    if last.device is not program.device:
+        changes.append(f"device {last.device.name} became {program.device.name}")
+    if last.grad_mode is not program.grad_mode:
+        changes.append("gradients were switched on or off")
+    if last.traced.grad_absent != program.traced.grad_absent:
+        changes.append("gradients (.grad) were present and are absent, or the reverse")
+    return changes
 
 
 def jit(
@@ -161,7 +172,32 @@ def jit(
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     name = getattr(function, "__name__", type(function).__name__)
-    return Jitted(function, frozenset((*numbers, *names)), name)
+    return Jitted(function, _static(function, numbers, names), name)
+
+
+def _static(
+    function: Callable[..., Any], numbers: Iterable[int], names: Iterable[str]
+) -> frozenset[int | str]:
+    """Return the static arguments by position and by name: a caller may pass either way."""
+    found: set[int | str] = {*numbers, *names}
+    if not found:
+        return frozenset()
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return frozenset(found)
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = {p.name for p in parameters}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for unknown in sorted(set(names) - known):
+            raise ArgumentError(
+                f"jit: static_argnames names {unknown!r}, the function takes "
+                f"{', '.join(p.name for p in parameters) or 'no arguments'}"
+            )
+    for place, parameter in enumerate(parameters):
+        if parameter.kind in by_position and (place in found or parameter.name in found):
+            found |= {place, parameter.name}
+    return frozenset(found)
 
 
 def hidden_state(function: Callable[..., Any]) -> list[Stateful]:
