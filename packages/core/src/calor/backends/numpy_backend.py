@@ -18,6 +18,7 @@ from calor.backends.protocol import FULL, Buffer, Info, MemoryFigures, impossibl
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.ops.base import TABLE
+from calor.ops.sources import full as full_row
 from calor.specs import Spec
 
 Array = np.ndarray[Any, Any]
@@ -94,11 +95,18 @@ _VIEWS: Mapping[str, Sharing] = MappingProxyType(
 )
 
 
+def _full(*, shape: tuple[int, ...], **attributes: Any) -> Array:
+    """Return an array of one number in the memory of one element, read-only."""
+    one = full_row.reference(shape=(), **attributes)  # type: ignore[misc]
+    return np.broadcast_to(one, shape)
+
+
 class NumpyBackend(OpTable):
     """The reference backend, one device named ``numpy:0``."""
 
     name = "numpy"
     views = _VIEWS
+    constants = frozenset(("full", "constant"))
 
     def __init__(self) -> None:
         self._memory = Memory()
@@ -132,6 +140,7 @@ class NumpyBackend(OpTable):
         """Return the references of the op table; rows added later are picked up."""
         if self._rows != len(TABLE):
             self._table = {n: r.reference for n, r in TABLE.items() if r.reference is not None}
+            self._table["full"] = _full
             self._rows = len(TABLE)
         return self._table
 

@@ -34,10 +34,12 @@ class OpTable(Backend):
 
     A subclass provides ``table`` and the four conversions between buffers and the values that its
     functions compute with (for NumPy both are arrays). ``views`` names the ops whose result may
-    share the memory of their first operand: "always" allocates nothing.
+    share the memory of their first operand: "always" allocates nothing. ``constants`` names ops
+    without operands whose results an executable computes once and keeps; nobody may write to them.
     """
 
     views: Mapping[str, Sharing] = MappingProxyType({})
+    constants: frozenset[str] = frozenset()
 
     @abstractmethod
     def table(self, index: int) -> Mapping[str, Function]:
@@ -98,6 +100,7 @@ class Step(NamedTuple):
     none or more than two. ``slot`` is −1 where there are several results, in ``slots``.
     """
 
+    name: str
     function: Function
     first: int
     second: int
@@ -114,6 +117,7 @@ def _step(function: Function, node: Node, ends: tuple[int, ...]) -> Step:
     operands, outputs = node.inputs, node.outputs
     count = len(operands)
     return Step(
+        node.op.name,
         function,
         operands[0] if count else -1,
         operands[1] if count > 1 else -1,
@@ -133,12 +137,17 @@ class OpTableExecutable:
         self.index = index
         self.graph = graph
         table = backend.table(index)
-        self.steps = [
-            _step(table[node.op.name], node, ends)
-            for node, ends in zip(graph.nodes, graph.last_uses(), strict=True)
-        ]
-        self.required_bytes, self.largest = bytes_needed(graph, backend.views)
-        self._room = [None] * (len(graph.specs) - len(graph.inputs))
+        self.steps: list[Step] = []
+        # What the list of values holds after the inputs before a run: the constants.
+        self._room: list[Any] = [None] * (len(graph.specs) - len(graph.inputs))
+        for node, ends in zip(graph.nodes, graph.last_uses(), strict=True):
+            step = _step(table[node.op.name], node, ends)
+            if node.op.name in backend.constants:
+                self._room[step.slot - len(graph.inputs)] = step.function()
+            else:
+                self.steps.append(step)
+        views = {**backend.views, **dict.fromkeys(backend.constants, "always")}
+        self.required_bytes, self.largest = bytes_needed(graph, views)
         self._given = graph.input_specs
         self._made = graph.output_specs
 
@@ -174,7 +183,7 @@ class OpTableExecutable:
         step = None
         try:
             for step in self.steps:
-                function, first, second, operands, slot, slots, end, ends = step
+                _, function, first, second, operands, slot, slots, end, ends = step
                 if operands is not None:
                     out = function(*[values[i] for i in operands])
                 elif second < 0:
@@ -191,8 +200,8 @@ class OpTableExecutable:
                     for i in ends:
                         values[i] = None
         except Exception as error:
-            number = next(i for i, s in enumerate(self.steps) if s is step)
-            failure = self.backend.failure(error, self.graph.nodes[number].op.name)
+            assert step is not None
+            failure = self.backend.failure(error, step.name)
             if failure is error:
                 raise
             raise failure from error
@@ -219,7 +228,7 @@ def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str |
 
     for node, ends in zip(graph.nodes, graph.last_uses(), strict=True):
         sharing = views.get(node.op.name)
-        below = holds[node.inputs[0]] if sharing is not None else frozenset()
+        below = holds[node.inputs[0]] if sharing is not None and node.inputs else frozenset()
         for o in node.outputs:
             own = frozenset() if sharing == "always" else frozenset((o,))
             holds[o] = own | below
@@ -234,7 +243,8 @@ def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str |
                     in_use -= graph.specs[allocation].nbytes
     seen: set[int] = set()
     for o in graph.outputs:
-        copied = o in seen or holds[o] != {o}
+        # A result that may be a view has an allocation of its own, or is copied to one.
+        copied = o in seen or o not in holds[o]
         seen.add(o)
         if copied:
             grow(graph.specs[o].nbytes, at or "copy")

@@ -1,0 +1,1 @@
+"""Tests of the backend protocol and of the backends that belong to core."""
