@@ -30,10 +30,7 @@ from calor.dtypes import (
 )
 from calor.dtypes import bool_ as bool
 from calor.keywords import explain as _explain
-from calor.persistence import load, save
-from calor.safetensors_file import read_safetensors, write_safetensors
 from calor.tensor.tensor import Tensor
-from calor.timing import timeit
 from calor.transforms.control import cond, fori_loop, scan, while_loop
 from calor.transforms.custom import checkpoint, custom_vjp
 from calor.transforms.evaluate import eval, trace
@@ -110,9 +107,21 @@ __all__ += _neural.__all__
 
 if TYPE_CHECKING:
     from calor import fft, linalg
+    from calor.persistence import load, save
+    from calor.safetensors_file import read_safetensors, write_safetensors
+    from calor.timing import timeit
 
     __version__: str
 else:
+    # What few programs need is imported when it is named, so that importing calor stays quick.
+    _LATE = {
+        "load": "persistence",
+        "save": "persistence",
+        "read_safetensors": "safetensors_file",
+        "write_safetensors": "safetensors_file",
+        "timeit": "timing",
+    }
+
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -126,6 +135,11 @@ else:
             from importlib import import_module
 
             return import_module(f"calor.{name}")
+        if name in _LATE:
+            from importlib import import_module
+
+            globals()[name] = getattr(import_module(f"calor.{_LATE[name]}"), name)
+            return globals()[name]
         if name.startswith("_"):
             raise AttributeError(f"module 'calor' has no attribute {name!r}")
         from calor.migration import missing_name

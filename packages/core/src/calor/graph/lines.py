@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
-_OWN = str(Path(__file__).resolve().parent.parent)
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_SIBLING = f"{os.sep}calor_"
 
 
 def user_line() -> str:
@@ -13,7 +14,7 @@ def user_line() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith(_OWN) and "/calor_" not in filename:
+        if not filename.startswith(_OWN) and _SIBLING not in filename:
             return f"{filename}:{frame.f_lineno}"
         if frame.f_back is None:
             break
