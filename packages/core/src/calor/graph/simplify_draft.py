@@ -1,0 +1,119 @@
+"""The graph that a simplification builds, with what is known of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from calor.graph.graph import Builder, Node
+from calor.ops.base import Op, Scalar
+from calor.ops.sources import HostArray, constant, full, iota
+from calor.specs import Spec
+
+Array = np.ndarray[Any, Any]
+
+# Results of up to so many elements are computed ahead.
+SMALL: Final = 64
+
+
+class Step(NamedTuple):
+    """A node to be: its op, operands by number, and attributes."""
+
+    op: Op
+    inputs: tuple[int, ...]
+    attributes: Mapping[str, Any]
+
+
+class Draft:
+    """A graph in the making that answers where a value comes from and whether it is constant."""
+
+    def __init__(self) -> None:
+        self.builder = Builder()
+        self.specs = self.builder.specs
+        self._nodes: list[Node | None] = []
+        self._one: dict[int, Array | None] = {}
+        self._all: dict[int, Array | None] = {}
+
+    def input(self, spec: Spec, host: bool) -> int:
+        """Add an input."""
+        self._nodes.append(None)
+        return self.builder.input(spec, host)
+
+    def add(self, step: Step, specs: Sequence[Spec]) -> tuple[int, ...]:
+        """Add a node with results of these specs."""
+        numbers = self.builder.add(step.op, step.inputs, step.attributes, specs)
+        self._nodes.extend([self.builder.nodes[-1]] * len(numbers))
+        return numbers
+
+    def made_by(self, number: int, op: Op) -> Node | None:
+        """Return the node that makes a value when it is of this op."""
+        node = self._nodes[number]
+        return node if node is not None and node.op is op else None
+
+    def uniform(self, number: int) -> Array | None:
+        """Return the one element (shape (1,)) that a constant value repeats, if it does."""
+        if number not in self._one:
+            self._one[number] = self._uniform(number)
+        return self._one[number]
+
+    def _uniform(self, number: int) -> Array | None:
+        node = self._nodes[number]
+        if node is None or node.inputs:
+            return None
+        if node.op is full:
+            return evaluate(full, [], {**node.attributes, "shape": (1,)})
+        return one_element(self.small(number))
+
+    def small(self, number: int) -> Array | None:
+        """Return the elements of a small constant value, if it is one."""
+        if number not in self._all:
+            node = self._nodes[number]
+            known = (
+                node is not None
+                and node.op in (full, iota, constant)
+                and self.specs[number].size <= SMALL
+            )
+            self._all[number] = evaluate(node.op, [], node.attributes) if node and known else None
+        return self._all[number]
+
+
+def evaluate(op: Op, operands: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
+    """Return the result of an op by its reference, dense."""
+    assert op.reference is not None
+    return np.array(op.reference(*operands, **attributes), order="C")
+
+
+def one_element(array: Array | None) -> Array | None:
+    """Return the element (shape (1,)) that an array repeats bit for bit, None where there is none.
+
+    >>> import numpy as np
+    >>> one_element(np.array([0.0, -0.0])) is None
+    True
+    """
+    if array is None or not array.size:
+        return None
+    first = array.reshape(-1)[:1]
+    return first if array.tobytes() == first.tobytes() * array.size else None
+
+
+def source(values: Array, out: Spec) -> Step | None:
+    """Return the node that makes a constant: ``full`` where one element says it, else ``constant``.
+
+    ``values`` has the shape of ``out``, or (1,) for an element to repeat. None when neither op can
+    make it: a large value, weak or with a NaN whose bits ``full`` would not keep.
+    """
+    element = one_element(values)
+    if element is not None and not out.weak:
+        attributes = {
+            "value": Scalar(out.dtype.name, element.tobytes()),
+            "shape": out.shape,
+            "dtype": out.dtype,
+        }
+        if evaluate(full, [], {**attributes, "shape": (1,)}).tobytes() == element.tobytes():
+            return Step(full, (), attributes)
+    if out.size > SMALL:
+        return None
+    whole = values if values.shape == out.shape else np.broadcast_to(values.reshape(()), out.shape)
+    return Step(constant, (), {"array": HostArray.of(whole), "weak": out.weak})
