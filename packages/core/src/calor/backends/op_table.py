@@ -146,8 +146,8 @@ class OpTableExecutable:
                 self._room[step.slot - len(graph.inputs)] = step.function()
             else:
                 self.steps.append(step)
-        views = {**backend.views, **dict.fromkeys(backend.constants, "always")}
-        self.required_bytes, self.largest = bytes_needed(graph, views)
+        kept: dict[str, Sharing] = dict.fromkeys(backend.constants, "always")
+        self.required_bytes, self.largest = bytes_needed(graph, {**backend.views, **kept})
         self._given = graph.input_specs
         self._made = graph.output_specs
 
