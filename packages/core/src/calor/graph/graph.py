@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 from calor.errors import GraphError
@@ -103,6 +104,25 @@ class Graph:
         from calor.graph.text import graph_text
 
         return graph_text(self)
+
+    def svg(self) -> str:
+        """Return a picture of the graph as the text of an SVG file.
+
+        Inputs are on top, outputs below; colours tell the families of ops apart.
+
+        >>> import calor
+        >>> calor.trace(calor.exp, calor.ones(2)).svg().splitlines()[1]
+        '<title>Graph of 1 inputs, 1 nodes, 1 outputs</title>'
+        """
+        from calor.graph.drawing import graph_svg
+
+        return graph_svg(self)
+
+    def draw(self, path: str | PathLike[str]) -> None:
+        """Write the picture to a file whose name ends in ``.svg``; ArgumentError for another."""
+        from calor.graph.drawing import draw
+
+        draw(self, path)
 
 
 class Builder:

@@ -1,0 +1,197 @@
+"""Graphs as pictures: SVG, laid out here, so that drawing one needs nothing installed.
+
+Requirements: the same graph gives the same bytes; text from a graph cannot break the file; about 40
+nodes can be read on a screen, and 500 are still drawn at once and in order. Sub-graphs of control
+flow are drawn within their node.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from calor.errors import ArgumentError
+from calor.graph import drawing_labels as labels
+from calor.graph import drawing_svg as svg
+from calor.graph.drawing_layers import Layers
+from calor.graph.drawing_layout import Link, place
+from calor.graph.graph import Graph
+
+MARGIN: Final = 16.0
+_ARROW: Final = "calor-arrow"
+_PILL: Final = ("#e9edf2", "#4a5562")
+_TAG: Final = ("#ffffff", "#b5bac2")
+_SWATCH: Final = 12.0
+
+
+def graph_svg(graph: Graph) -> str:
+    """Return a picture of the graph as the text of an SVG file.
+
+    Inputs are on top, outputs below; a box is a node, with its op, what it makes and its
+    attributes, coloured by the family of the op. A tag such as ``%4`` stands for a value made far
+    above.
+
+    >>> import calor
+    >>> from calor.graph.drawing import graph_svg
+    >>> graph_svg(calor.trace(calor.exp, calor.ones(2)))[:4]
+    '<svg'
+    """
+    picture = _Picture(graph)
+    legend, legend_width = _legend(sorted(_families(graph), key=list(labels.COLOURS).index))
+    width = max(picture.width, legend_width) + 2 * MARGIN
+    height = picture.height + 2 * MARGIN + (svg.LINE_HEIGHT + MARGIN if legend else 0)
+    right, lower = svg.number(width), svg.number(height)
+    size = f'width="{right}" height="{lower}" viewBox="0 0 {right} {lower}"'
+    shift = MARGIN + (width - 2 * MARGIN - picture.width) / 2
+    counts = f"{len(graph.inputs)} inputs, {len(graph.nodes)} nodes, {len(graph.outputs)} outputs"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="calor-graph" role="img" {size}>',
+            f"<title>Graph of {counts}</title>",
+            f"<defs>{svg.ARROW.format(id=_ARROW)}</defs>",
+            f"<style>{svg.STYLE}</style>",
+            '<rect width="100%" height="100%" fill="#fff"/>',
+            _group(shift, MARGIN, picture.marks),
+            _group(MARGIN, height - MARGIN - svg.LINE_HEIGHT, legend),
+            "</svg>\n",
+        ]
+    )
+
+
+def draw(graph: Graph, path: str | os.PathLike[str]) -> None:
+    """Write the picture of a graph to a file whose name ends in ``.svg``.
+
+    ArgumentError for another ending, with how to convert.
+    """
+    target = Path(path)
+    if target.suffix.lower() != ".svg":
+        raise ArgumentError(
+            f"graphs are drawn as SVG, not as {target.suffix or 'a file without an ending'!s}; "
+            f'graph.draw("{target.stem}.svg"), which browsers show. To convert it: '
+            f"rsvg-convert -o {target.stem}.png {target.stem}.svg"
+        )
+    target.write_text(graph_svg(graph), encoding="utf-8")
+
+
+class _Picture:
+    """A graph laid out from (0, 0): its size and its marks, lines first."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.layers = Layers(graph)
+        self.bodies = {
+            i: [(name, _Picture(body)) for name, body in labels.bodies(node)]
+            for i, node in enumerate(graph.nodes)
+        }
+        self.texts = [self._text(i) for i in range(len(self.layers.parts))]
+        self.boxes = self.layers.boxes([self._size(i) for i in range(len(self.texts))])
+        frame = place(self.boxes, self.layers.links)
+        self.width, self.height, self.bottoms = frame.width, frame.height, frame.bottoms
+        values = zip(self.layers.links, self.layers.values, strict=True)
+        self.marks = [self._line(link, value) for link, value in values]
+        for i in range(len(self.boxes)):
+            self.marks += self._marks(i)
+
+    def _text(self, index: int) -> tuple[str, list[str]]:
+        part, graph = self.layers.parts[index], self.graph
+        if part.kind == "node":
+            node = graph.nodes[part.number]
+            return node.op.name, labels.lines(graph, node)
+        if part.kind == "input":
+            host = "host input" if part.number in graph.host else "input"
+            return host, [f"%{part.number} {graph.specs[part.number]}"]
+        if part.kind == "output":
+            value = graph.outputs[part.number]
+            name = "output" if len(graph.outputs) == 1 else f"output {part.number}"
+            return name, [f"%{value} {graph.specs[value]}"]
+        return f"%{part.number}", []
+
+    def _size(self, index: int) -> tuple[float, float]:
+        part = self.layers.parts[index]
+        if part.kind == "bend":
+            return 0.0, 0.0
+        width, height = svg.text_size(*self.texts[index])
+        if part.kind != "node" or not self.bodies[part.number]:
+            return width, height
+        frames = [_framed(picture) for _, picture in self.bodies[part.number]]
+        inner = sum(w for w, _ in frames) + svg.PADDING * (len(frames) + 1)
+        return max(width, inner), height + max(h for _, h in frames) + svg.PADDING
+
+    def _line(self, link: Link, value: int) -> str:
+        source, target = self.boxes[link.source], self.boxes[link.target]
+        x = source.x + source.width * link.leaves
+        points = [(x, source.y + source.height), (x, self.bottoms[source.layer])]
+        points.append((target.x + target.width * link.enters, target.y))
+        arrow = _ARROW if target.width else None
+        return svg.curve(points, arrow, f"%{value}: {self.graph.specs[value]}")
+
+    def _marks(self, index: int) -> list[str]:
+        part, box = self.layers.parts[index], self.boxes[index]
+        if part.kind == "bend":
+            return []
+        name, lines = self.texts[index]
+        size = (box.width, box.height)
+        marks = svg.words(box.x, box.y, name, lines, box.width)
+        if part.kind == "node":
+            return self._node(part.number, box.x, box.y, size, marks)
+        if part.kind == "tag":
+            return [svg.box(box.x, box.y, size, _TAG, radius=box.height / 2), *marks]
+        kind = ""
+        if part.kind == "input":
+            kind = "host" if part.number in self.graph.host else ""
+        group = [svg.box(box.x, box.y, size, _PILL, kind=kind, radius=14), *marks]
+        if part.kind == "input" and part.number in self.layers.unused:
+            return ['<g class="unused">', "<title>no node reads this input</title>", *group, "</g>"]
+        return group
+
+    def _node(
+        self, number: int, x: float, y: float, size: tuple[float, float], text: list[str]
+    ) -> list[str]:
+        node = self.graph.nodes[number]
+        colours = labels.COLOURS[labels.family(node.op)]
+        note = svg.clean(labels.note(self.graph, node))
+        marks = ["<g>", f"<title>{note}</title>", svg.box(x, y, size, colours), *text]
+        framed = self.bodies[number]
+        spare = size[0] - svg.PADDING - sum(_framed(p)[0] + svg.PADDING for _, p in framed)
+        left = x + svg.PADDING + spare / 2
+        top = y + svg.text_size(node.op.name, labels.lines(self.graph, node))[1]
+        for name, picture in framed:
+            width, height = _framed(picture)
+            marks.append(svg.box(left, top, (width, height), ("#fff", "#b9ae5a")))
+            marks.append(svg.label(left + svg.PADDING, top + svg.LINE_HEIGHT, name))
+            inset = left + (width - picture.width) / 2
+            marks.append(_group(inset, top + svg.LINE_HEIGHT + svg.PADDING, picture.marks))
+            left += width + svg.PADDING
+        return [*marks, "</g>"]
+
+
+def _framed(picture: _Picture) -> tuple[float, float]:
+    """Return the size of a sub-graph's frame, its name included."""
+    width = max(picture.width, 60.0) + 2 * svg.PADDING
+    return width, picture.height + svg.LINE_HEIGHT + 2 * svg.PADDING
+
+
+def _group(x: float, y: float, marks: list[str]) -> str:
+    inner = "\n".join(marks)
+    return f'<g transform="translate({svg.number(x)} {svg.number(y)})">\n{inner}\n</g>'
+
+
+def _families(graph: Graph) -> set[str]:
+    found = set()
+    for node in graph.nodes:
+        found.add(labels.family(node.op))
+        for _, body in labels.bodies(node):
+            found |= _families(body)
+    return found
+
+
+def _legend(families: list[str]) -> tuple[list[str], float]:
+    """Return the marks that name the colours, and how wide they are."""
+    marks: list[str] = []
+    x = 0.0
+    for family in families:
+        marks.append(svg.box(x, 0, (_SWATCH, _SWATCH), labels.COLOURS[family], radius=2))
+        marks.append(svg.label(x + _SWATCH + 4, _SWATCH - 2, family))
+        x += _SWATCH + 4 + svg.text_size("", [family])[0]
+    return marks, x
