@@ -8,7 +8,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from reference_pages import write_pages  # noqa: E402  (the folder is on the path only from here)
+from reference_pages import draw_example, write_pages  # noqa: E402  (on the path only from here)
 
 project = "calor"
 author = "The calor authors"
@@ -36,6 +36,7 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 
 write_pages(HERE / "api", HERE.parent)
+draw_example(HERE / "api" / "graph.svg")
 
 # A piece of prose between marked code and links, in which docstrings write |x| and (*N, C).
 PROSE = re.compile(r"(?P<kept>`[^`]*`_{0,2}|:\w+:`[^`]*`)|[*|]")

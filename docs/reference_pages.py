@@ -220,3 +220,14 @@ def write_pages(folder: Path, root: Path) -> None:
         # Sphinx reads again only what changed, and it judges that by the file's time.
         if not path.exists() or path.read_text("utf-8") != text:
             path.write_text(text, "utf-8")
+
+
+def draw_example(path: Path) -> None:
+    """Draw the graph that the page on graphs shows."""
+    import calor
+
+    def f(x: Any, scale: float) -> Any:
+        return calor.tanh(x * scale).sum()
+
+    with calor.device("numpy"):
+        calor.trace(calor.grad(f), calor.ones(2), 0.5).draw(path)
