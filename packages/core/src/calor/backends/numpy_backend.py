@@ -46,9 +46,8 @@ class NumpyBuffer:
         self.owner = array if array.base is None else _root(array)
         self.memory = memory
         self.nbytes = array.nbytes
+        # The peak was raised when the memory was reserved.
         memory.in_use += self.nbytes
-        if memory.in_use > memory.peak:
-            memory.peak = memory.in_use
 
     def __del__(self) -> None:
         self.memory.in_use -= self.nbytes
@@ -60,11 +59,21 @@ class NumpyBuffer:
 
 
 class SharedBuffer(NumpyBuffer):
-    """A host array that somebody else made; they may look at it, or write to it, at any time."""
+    """A host array that somebody else made; they may look at it, or write to it, at any time.
+
+    Its memory is theirs, and not counted.
+    """
 
     __slots__ = ()
 
     exported = True
+
+    def __init__(self, array: Array, memory: Memory) -> None:
+        super().__init__(array, memory)
+        memory.in_use -= self.nbytes
+
+    def __del__(self) -> None:
+        """Leave the count as it is."""
 
 
 def _root(array: Array) -> Array:
@@ -168,17 +177,14 @@ class NumpyBackend(OpTable):
         owned: list[Array] = []
         for value in values:
             array = value if type(value) is np.ndarray else np.asarray(value)
-            root = array if array.base is None else _root(array)
-            flags = root.flags
-            if (
-                id(root) in taken
-                or not array.flags.c_contiguous
-                or root.nbytes != array.nbytes
-                or not flags.owndata
-                or not flags.writeable
-            ):
-                array = array.copy(order="C")
+            if array.base is None:
                 root = array
+                fit = array.flags.carray
+            else:
+                root = _root(array)
+                fit = array.flags.carray and root.nbytes == array.nbytes and root.flags.owndata
+            if not fit or id(root) in taken:
+                array = root = array.copy(order="C")
             taken.add(id(root))
             owned.append(array)
         return owned
@@ -254,4 +260,4 @@ class NumpyExecutable(OpTableExecutable):
     ) -> list[Buffer]:
         """Run op by op, as OpTableExecutable does."""
         with np.errstate(all="ignore"):
-            return super().__call__(inputs, into)
+            return OpTableExecutable.__call__(self, inputs, into)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -161,13 +162,12 @@ class OpTableExecutable:
         except OutOfMemoryError as error:
             error.op = error.op or self.largest
             raise
-        enter = backend.enter
-        given = [enter(index, x, s) for x, s in zip(inputs, self._given, strict=True)]
+        given = list(map(backend.enter, repeat(index), inputs, self._given))
         results = backend.own(index, self._run(given), given)
         del given
         leave, specs = backend.leave, self._made
         if into is None:
-            return [leave(index, x, s, None) for x, s in zip(results, specs, strict=True)]
+            return list(map(leave, repeat(index), results, specs, repeat(None)))
         # All that is fresh is made first; from then on nothing can fail.
         made = [
             target or leave(index, value, known, None)

@@ -176,7 +176,7 @@ class StrictBackend(Backend):
         kinds = type(figures.in_use) is int and type(figures.peak) is int
         self.require(kinds, "memory", f"{described} are not whole numbers")
         self.require(0 <= figures.in_use <= figures.peak, "memory", described)
-        held = sum(b.nbytes for b in list(self.live.values()) if b.index == index)
+        held = sum(b.nbytes for b in list(self.live.values()) if b.index == index and not b.shared)
         self.require(figures.in_use >= held, "memory", f"{described}, but buffers hold {held}")
         return figures
 
