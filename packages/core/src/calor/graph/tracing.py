@@ -109,10 +109,12 @@ class GraphTrace(Trace):
 
     def note_write(self, handle: Handle) -> None:
         """Called before a handle is given another value."""
-        if self.read_only and handle._value.trace is not self:
+        outside = handle._value.trace is not self or id(handle) in self.captures
+        if self.read_only and outside:
             raise TraceError(
                 f"{self.name} changes a tensor from outside in place ({user_line()}); return the "
-                f"new value from the function instead"
+                f"new value from the function instead, and draw random numbers inside from keys: "
+                f"calor.random.split(key, n) gives one per step"
             )
         if handle._value.trace is not self and handle._value not in self.constants:
             self.attach(handle)

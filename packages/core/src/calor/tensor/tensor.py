@@ -22,6 +22,7 @@ from calor.tensor.operators import Operators
 from calor.tensor.pickling import Pickling
 from calor.tensor.repr import Printing
 from calor.transforms.records import Leaf
+from calor.transforms.state import epoch
 
 
 class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Printing, Methods):
@@ -96,6 +97,9 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
             )
         if wanted and not self.dtype.is_inexact:
             raise DTypeError(f"gradients need a floating or complex dtype, not {self.dtype.name}")
+        if wanted is (self._record is None):
+            # A jitted function that knew the tensor otherwise has to look again.
+            epoch.count += 1
         if not wanted:
             self._record = None
         elif self._record is None:
@@ -170,7 +174,7 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
                 )
         else:
             record = new._record
-        for trace in local.jit:
+        for trace in reversed(local.jit):
             trace.note_write(self)
         self._value = new._value
         self._record = record

@@ -8,7 +8,7 @@ are; state that nobody else holds is written in place, so nothing is written bac
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor import tree
@@ -74,6 +74,10 @@ class Binding:
         self.exports = -1
 
 
+def _requires(handles: Iterable[Any]) -> list[bool]:
+    return [h._record is not None for h in handles]
+
+
 class Program:
     """One trace of a function for one structure and one set of specs."""
 
@@ -93,6 +97,8 @@ class Program:
         self.grad_mode = local.grad_enabled
         self.bindings: list[Binding] = []
         self.backward: Any = None
+        # Which of the handles required gradients in the trace; set by the first binding.
+        self.requires: list[bool] | None = None
         traced = Tracer(function, name, arguments, self.specs, roots, device).traced
         self.traced: Traced = traced
         self.graph = traced.graph
@@ -211,7 +217,8 @@ class Program:
     def _find(self, objects: list[Stateful]) -> Binding | None:
         """Return the binding for these objects after something was assigned or swapped."""
         for binding in self.bindings:
-            if binding.objects == objects and binding.version == versions(binding.members):
+            same = binding.objects == objects and binding.version == versions(binding.members)
+            if same and _requires(binding.handles) == self.requires:
                 binding.epoch = epoch.count
                 self.bindings.remove(binding)
                 self.bindings.insert(0, binding)
@@ -237,6 +244,11 @@ class Program:
             else:
                 handles.append(traced.captures[i])
         if not all(isinstance(h, Handle) for h in handles):
+            return None
+        requires = _requires(handles)
+        if self.requires is None:
+            self.requires = requires
+        elif requires != self.requires:
             return None
         dynamic = [(held[i][1], held[i][2]) for i in traced.number_places]
         kept = []
