@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Final
 
 from calor.dtypes import DType, as_dtype
-from calor.errors import GraphError
+from calor.errors import ArgumentError, GraphError
 from calor.graph.graph import Graph, Node
 from calor.graph.verify import DEPTH_LIMIT, NODE_LIMIT, spec_complaints, verify
-from calor.ops.base import TABLE, Op, Scalar
+from calor.ops.base import Op, Scalar, find
 from calor.ops.sources import HostArray
 from calor.specs import Spec, spec
 
@@ -29,19 +28,6 @@ MAGIC: Final = b"CALORGRF"
 FORMAT: Final = 1
 HEADER_LIMIT: Final = 1 << 28
 GRAPH_LIMIT: Final = 1 << 16
-
-# Imported before loading, so that every op of core is in the table.
-_OP_MODULES: Final = (
-    "composites",
-    "contraction",
-    "control",
-    "elementwise",
-    "indexing",
-    "movement",
-    "reductions",
-    "sources",
-    "spectral",
-)
 
 
 def save(graph: Graph) -> bytes:
@@ -179,8 +165,6 @@ class _Reader:
     """The tables of a file, read in an order in which each refers only to those before it."""
 
     def __init__(self, header: Mapping[str, Any], data: memoryview) -> None:
-        for name in _OP_MODULES:
-            import_module(f"calor.ops.{name}")
         self.ops = [_find(name, since) for name, since in header["ops"]]
         self.specs = [_spec(*item) for item in header["specs"]]
         self.constants: list[HostArray] = []
@@ -243,10 +227,10 @@ class _Reader:
 
 
 def _find(name: str, since: str) -> Op:
-    found = TABLE.get(name)
-    if found is not None:
-        return found
-    package, dot, _ = str(name).partition(".")
+    try:
+        return find(name)
+    except ArgumentError:
+        package, dot, _ = str(name).partition(".")
     remedy = (
         f"import the package that adds the ops of {package!r}, and load the file again"
         if dot

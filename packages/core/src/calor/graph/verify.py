@@ -8,7 +8,11 @@ for absurd attributes comes out as a GraphError. Nothing is interned or compiled
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from inspect import Signature, signature
 from typing import Any, Final
+
+import numpy as np
 
 from calor.dtypes import DType, as_dtype
 from calor.errors import DTypeError, GraphError
@@ -31,23 +35,29 @@ def verify(graph: Graph) -> None:
 
     Sub-graphs are verified too, each once.
     """
-    _verify(graph, 0, set())
+    _verify(graph, 0, {})
 
 
-def _verify(graph: Graph, depth: int, done: set[int]) -> None:
-    if id(graph) in done:
-        return
+def _verify(graph: Graph, depth: int, heights: dict[int, int]) -> int:
+    """Verify a graph at a depth; return how deep its own sub-graphs are nested."""
     if depth > DEPTH_LIMIT:
         raise GraphError(f"sub-graphs are nested more than {DEPTH_LIMIT} deep")
-    for name, rule in RULES.items():
-        for complaint in rule(graph):
-            raise GraphError(f"{name}: {complaint}")
-        if name == "attributes":
-            for node in graph.nodes:
-                for value in node.attributes.values():
-                    for body in _graphs(value):
-                        _verify(body, depth + 1, done)
-    done.add(id(graph))
+    height = heights.get(id(graph))
+    if height is None:
+        height = 0
+        for name, rule in RULES.items():
+            for complaint in rule(graph):
+                raise GraphError(f"{name}: {complaint}")
+            if name == "attributes":
+                for node in graph.nodes:
+                    for value in node.attributes.values():
+                        for body in _graphs(value):
+                            height = max(height, 1 + _verify(body, depth + 1, heights))
+        heights[id(graph)] = height
+    # One that is shared may be met again further down than where it was verified.
+    if depth + height > DEPTH_LIMIT:
+        raise GraphError(f"sub-graphs are nested more than {DEPTH_LIMIT} deep")
+    return height
 
 
 def _counts(graph: Graph) -> Complaints:
@@ -97,6 +107,31 @@ def _ops(graph: Graph) -> Complaints:
             yield f"op {node.op.name!r} is not the one of the table"
         elif node.op.name == "input":
             yield "op 'input' belongs to traces; a graph lists its inputs"
+
+
+def _operands(graph: Graph) -> Complaints:
+    # Rules of elementwise ops take any number of specs; the meaning tells how many there are.
+    for node in graph.nodes:
+        meaning = node.op.reference or node.op.decompose
+        takes = None if meaning is None else _parameters(meaning)
+        if isinstance(takes, int) and takes != len(node.inputs):
+            yield f"{node.op.name} takes {takes} operands, not {len(node.inputs)}"
+        elif isinstance(takes, Signature):
+            try:
+                takes.bind(*node.inputs, **node.attributes)
+            except TypeError as error:
+                yield f"{node.op.name} of {len(node.inputs)} operands: {error}"
+
+
+@cache
+def _parameters(meaning: Callable[..., Any]) -> int | Signature | None:
+    """Return what a function takes: a number of operands, a signature, or None if unknown."""
+    if isinstance(meaning, np.ufunc):
+        return meaning.nin
+    try:
+        return signature(meaning)
+    except ValueError:
+        return None
 
 
 def _attributes(graph: Graph) -> Complaints:
@@ -166,5 +201,6 @@ RULES: Final[dict[str, Callable[[Graph], Complaints]]] = {
     "order": _order,
     "ops": _ops,
     "attributes": _attributes,
+    "operands": _operands,
     "specs": _specs,
 }
