@@ -301,6 +301,10 @@ def _host_input(given: Any) -> Use:
     return use
 
 
+def _list(backend: Any) -> Any:
+    return backend.upload(0, [1.0])
+
+
 def _adopted(backend: StrictBackend) -> Any:
     return backend.adopt(0, ARRAY.copy())
 
@@ -361,7 +365,7 @@ BREACHES = [
     Breach("fresh", running(_aliases_input), call(2), "share memory"),
     Breach("fresh", running(_returns_input), call(2), "was returned again"),
     Breach("fresh", running(_keeps), call_twice, "was returned again"),
-    Breach("host", NumpyBackend, lambda b: b.upload(0, [1.0]), "it is a list"),
+    Breach("host", NumpyBackend, _list, "it is a list"),
     Breach("host", NumpyBackend, lambda b: b.upload(0, ARRAY[::2]), "not contiguous"),
     Breach("host", NumpyBackend, lambda b: b.upload(0, np.array(["a"])), "no dtype|not a dtype"),
     Breach("index", NumpyBackend, lambda b: b.upload(1, ARRAY), "no device 1"),

@@ -16,7 +16,7 @@ from calor.backends.strict import StrictBackend
 from calor.backends.strict_checks import RULES
 from calor.errors import OutOfMemoryError, ProtocolError
 
-from .broken import ARRAY, BREACHES, VECTOR, Breach, call, call_into, graph_of, upload
+from .broken import ARRAY, BREACHES, VECTOR, Breach, Use, call, call_into, graph_of, upload
 
 
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda b: f"{b.rule}-{b.message[:20]}")
@@ -38,7 +38,7 @@ def backend() -> StrictBackend:
     return StrictBackend(NumpyBackend())
 
 
-SOUND = {
+SOUND: dict[str, Use] = {
     "upload": upload,
     "call": call(2),
     "both": call(2, 3),
@@ -113,7 +113,8 @@ def test_the_device_by_name() -> None:
     assert strict is calor.device("strict:numpy:0").device
     assert (strict.name, strict) == ("strict:numpy:0", pickle.loads(pickle.dumps(strict)))
     assert strict.info.description.endswith(", checked")
-    assert calor.device("strict:null").device.backend.inner.name == "null"
+    over_null: Any = calor.device("strict:null").device.backend
+    assert over_null.inner.name == "null"
     with pytest.raises(calor.errors.DeviceError, match='no device "nothing"'):
         calor.device("strict:nothing")
 
@@ -121,7 +122,8 @@ def test_the_device_by_name() -> None:
 def test_a_breach_reaches_the_user_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recovery must not compute outputs one by one, where two of them alias each other."""
     x = calor.asarray(ARRAY, device="strict")
-    inner = x.device.backend.inner  # type: ignore[attr-defined]
+    backend: Any = x.device.backend
+    inner = backend.inner
     monkeypatch.setattr(inner, "own", lambda index, values, inputs: values)
     y = x + 1
     z = y.reshape(3, 1)

@@ -209,7 +209,7 @@ class OpTableExecutable:
 
 
 def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str | None]:
-    """Return the most bytes that a run occupies at once, and the op at which it does.
+    """Return the most bytes that a run occupies at once, and the op with the largest result.
 
     Counted are the values, with what a view keeps alive, and copies of outputs that would share
     memory; what a function needs for its own work is not.
@@ -217,15 +217,8 @@ def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str |
     # For each value, the allocations that it keeps alive, named by the value that made them.
     holds: list[frozenset[int]] = [frozenset()] * len(graph.specs)
     users: dict[int, int] = {}
-    in_use = peak = 0
-    at: str | None = None
-
-    def grow(nbytes: int, where: str) -> None:
-        nonlocal in_use, peak, at
-        in_use += nbytes
-        if in_use > peak:
-            peak, at = in_use, where
-
+    in_use = peak = most = 0
+    largest: str | None = None
     for node, ends in zip(graph.nodes, graph.last_uses(), strict=True):
         sharing = views.get(node.op.name)
         below = holds[node.inputs[0]] if sharing is not None and node.inputs else frozenset()
@@ -235,7 +228,11 @@ def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str |
             for allocation in holds[o]:
                 users[allocation] = users.get(allocation, 0) + 1
         if sharing != "always":
-            grow(sum(graph.specs[o].nbytes for o in node.outputs), node.op.name)
+            nbytes = sum(graph.specs[o].nbytes for o in node.outputs)
+            in_use += nbytes
+            peak = max(peak, in_use)
+            if nbytes > most:
+                most, largest = nbytes, node.op.name
         for v in ends:
             for allocation in holds[v]:
                 users[allocation] -= 1
@@ -247,5 +244,5 @@ def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str |
         copied = o in seen or o not in holds[o]
         seen.add(o)
         if copied:
-            grow(graph.specs[o].nbytes, at or "copy")
-    return peak, at
+            in_use += graph.specs[o].nbytes
+    return max(peak, in_use), largest
