@@ -199,7 +199,7 @@ def _state_case(device: str, count: int) -> Case:
         weights = Weights()
         x, _ = _pair(calor, device)
 
-        @calor.jit  # type: ignore[untyped-decorator]
+        @calor.jit
         def step(weights: Weights, x: Any) -> Any:
             for w in weights.tensors:
                 w -= x * 0.1

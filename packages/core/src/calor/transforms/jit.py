@@ -48,6 +48,8 @@ class Jitted:
             tensors, numbers, objects = found
             if arguments.arrays:
                 tensors = _as_tensors(tensors, program.device)
+            if program.changes_arguments and _repeated(tensors):
+                return self.function(*args, **kwargs)
             result = program.run(tensors, numbers, objects)
             if result is not MISS:
                 if program is not self.programs[0]:
@@ -78,6 +80,8 @@ class Jitted:
         found = (arguments.tensors, arguments.numbers, arguments.objects)
         self.programs.insert(0, program)
         del self.programs[PROGRAM_LIMIT:]
+        if program.changes_arguments and _repeated(arguments.tensors):
+            return self.function(*args, **kwargs)
         result = program.run(*found)
         assert result is not MISS, f"{self.name}: a new trace does not fit its own arguments"
         return result
@@ -241,6 +245,14 @@ def _names(code: types.CodeType) -> set[str]:
         if isinstance(constant, types.CodeType):
             names |= _names(constant)
     return names
+
+
+def _repeated(tensors: list[Any]) -> bool:
+    """Return whether one tensor is given twice; changes of the two in place meet each other.
+
+    The trace takes them for two, so such a call runs op by op.
+    """
+    return len(set(map(id, tensors))) != len(tensors)
 
 
 def _as_tensors(leaves: list[Any], device: Any) -> list[Any]:

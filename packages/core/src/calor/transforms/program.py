@@ -109,6 +109,7 @@ class Program:
         self.devices = [device] * len(self.specs)
         self.no_records = [None] * len(self.specs)
         self.results_differentiable = traced.results_differentiable
+        self.changes_arguments = bool(traced.argument_writes)
         self.writes_others = bool(traced.argument_writes or traced.grad_writes)
         self.one_result = traced.result is tree.LEAF and traced.leaves[0][0]
 
