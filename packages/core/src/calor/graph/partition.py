@@ -57,7 +57,7 @@ def compile_graph(device: Device, graph: Graph, companions: Sequence[Device] = (
     stages = []
     for segment in cut(graph, colours):
         place: Device = segment.colour[0]  # type: ignore[index]
-        if len(segment.nodes) == len(graph.nodes):
+        if place is device and len(segment.nodes) == len(graph.nodes):
             raise UnsupportedError(
                 f"{place.name} takes a graph of {len(graph.nodes)} nodes in parts, and no part of "
                 f"it alone; its claim is at fault"

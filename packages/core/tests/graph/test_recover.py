@@ -1,0 +1,146 @@
+"""What is left after a plan has failed: live tensors, other outputs, and errors that say where."""
+
+import numpy as np
+import pytest
+
+import calor
+from calor.backends.device import Device
+from calor.backends.numpy_backend import NumpyBackend
+from calor.config import config
+from calor.errors import DeviceError, ElementIndexError, OutOfMemoryError, UnsupportedError
+
+BIG = (1000, 1000)
+
+
+@pytest.fixture
+def device() -> Device:
+    """A reference device of this test's own."""
+    return Device(NumpyBackend(), 0)
+
+
+@pytest.fixture
+def debug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "debug", True)
+
+
+def limit(device: Device) -> None:
+    """Leave room for 1 MB beside what lives; an array of shape BIG needs four."""
+    device.backend.set_memory_limit(0, device.memory.in_use + 1_000_000)
+
+
+def vector(device: Device) -> calor.Tensor:
+    return calor.asarray(np.arange(1000, dtype=np.float32), device=device)
+
+
+def test_only_what_does_not_fit_is_poisoned(device: Device) -> None:
+    x = vector(device)
+    limit(device)
+    small = x + 1
+    large = calor.exp(calor.expand_dims(x, 0) + calor.expand_dims(x, 1))
+    also_small = x * 2
+    with pytest.raises(OutOfMemoryError, match="needs .* bytes, .* of its limit .* are in use"):
+        large.numpy()
+    assert small.tolist()[:2] == [1, 2]
+    assert also_small.tolist()[:2] == [0, 2]
+    assert x.tolist()[:2] == [0, 1]
+
+
+def test_the_error_stays_with_its_value_and_names_the_op(device: Device) -> None:
+    x = vector(device)
+    limit(device)
+    large = calor.expand_dims(x, 0) * calor.expand_dims(x, 1)
+    for _ in range(2):
+        with pytest.raises(OutOfMemoryError) as caught:
+            large.numpy()
+        assert caught.value.op == "mul"
+        assert "in op 'mul'" in str(caught.value)
+    with pytest.raises(OutOfMemoryError, match="in op 'mul'"):
+        (large + 1).numpy()
+
+
+def test_reading_another_output_first_raises_nothing(device: Device) -> None:
+    x = vector(device)
+    limit(device)
+    large = calor.expand_dims(x, 0) * calor.expand_dims(x, 1)
+    assert (x + 1).tolist()[0] == 1
+    with pytest.raises(OutOfMemoryError):
+        large.numpy()
+
+
+def test_the_device_works_on_when_there_is_room_again(device: Device) -> None:
+    x = vector(device)
+    limit(device)
+    before = device.memory.in_use
+    large = calor.expand_dims(x, 0) * calor.expand_dims(x, 1)
+    with pytest.raises(OutOfMemoryError):
+        large.numpy()
+    assert device.memory.in_use == before
+    device.backend.set_memory_limit(0, None)
+    assert (calor.expand_dims(x, 0) * calor.expand_dims(x, 1)).shape == BIG
+    assert (x + 1).sum().item() == 500_500
+
+
+def test_two_failures_keep_their_own_errors(device: Device) -> None:
+    x = vector(device)
+    i = calor.asarray([5000], device=device)
+    limit(device)
+    picked = x[i]
+    large = calor.expand_dims(x, 0) * calor.expand_dims(x, 1)
+    fine = x + 1
+    with pytest.raises(ElementIndexError):
+        picked.numpy()
+    with pytest.raises(OutOfMemoryError):
+        large.numpy()
+    assert fine.tolist()[0] == 1
+
+
+def test_debug_names_the_line_that_asked_for_too_much(device: Device, debug: None) -> None:
+    x = vector(device)
+    limit(device)
+    y = x + 1
+    large = calor.expand_dims(y, 0) * calor.expand_dims(y, 1)  # this line
+    total = large.sum()
+    with pytest.raises(OutOfMemoryError) as caught:
+        total.item()
+    assert_line(caught.value)
+
+
+def test_debug_names_the_line_of_the_op_that_failed(device: Device, debug: None) -> None:
+    x = vector(device)
+    y = x + 1
+    picked = y[calor.asarray([5000], device=device)]  # this line, the second
+    z = picked * 2
+    with pytest.raises(ElementIndexError) as caught:
+        z.numpy()
+    assert_line(caught.value, 1)
+
+
+def test_without_debug_no_line_is_kept(device: Device) -> None:
+    x = vector(device)
+    limit(device)
+    with pytest.raises(OutOfMemoryError) as caught:
+        (calor.expand_dims(x, 0) * calor.expand_dims(x, 1)).numpy()
+    assert caught.value.line is None
+    assert "recorded at" not in str(caught.value)
+
+
+def assert_line(error: DeviceError, which: int = 0) -> None:
+    with open(__file__, encoding="utf-8") as file:
+        marked = [n for n, text in enumerate(file, 1) if "# this " + "line" in text]
+    assert error.line is not None
+    assert f"{__file__}:{marked[which]}" in error.line
+    assert "recorded at" in str(error)
+
+
+def test_a_refusal_poisons_what_needs_it_alone() -> None:
+    class NoTanh(NumpyBackend):
+        name = "npu"
+
+        def table(self, index: int):  # type: ignore[no-untyped-def]
+            return {n: f for n, f in super().table(index).items() if n != "tanh"}
+
+    x = vector(Device(NoTanh(), 0))
+    fine, refused = x + 1, calor.tanh(x)
+    assert fine.tolist()[0] == 1
+    with pytest.raises(UnsupportedError, match="tanh: not in the device's op table"):
+        refused.numpy()
