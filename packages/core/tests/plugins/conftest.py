@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Di
     """Write a distribution and put it on the path; its modules are forgotten afterwards."""
     before = set(sys.modules)
 
-    def write(name: str, *args: Mapping[str, str], **kwargs: str) -> Path:
+    def write(name: str, *args: Any, **kwargs: Any) -> Path:
         folder = write_distribution(tmp_path, name, *args, **kwargs)
         monkeypatch.syspath_prepend(str(folder))
         return folder

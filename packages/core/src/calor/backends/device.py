@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
+from calor.backends.lost import LostBackend, LostExecutable
 from calor.backends.protocol import Backend, Executable, Info, MemoryFigures
 from calor.errors import DeviceError
 from calor.graph.graph import Graph
@@ -17,7 +20,7 @@ class Device:
     """A device by name and index, for example ``numpy:0``; compare with ``is`` or ``==``."""
 
     def __init__(self, backend: Backend, index: int) -> None:
-        self.backend: Final = backend
+        self.backend = backend
         self.index: Final = index
         self.name: Final = f"{backend.name}:{index}"
         self.plans: OrderedDict[Any, Executable] = OrderedDict()
@@ -28,6 +31,8 @@ class Device:
         self.fallbacks = 0
         self.transfers = 0
         self.transferred_bytes = 0
+        # What calls executables without asking here first: jitted programs.
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._info: Info | None = None
 
     @property
@@ -42,18 +47,31 @@ class Device:
         """Bytes in use, the peak so far and the limit."""
         return self.backend.memory(self.index)
 
-    def plan(self, key: Any, build: Callable[[], Graph]) -> Executable:
-        """Return the executable for a key, building and compiling its graph the first time."""
+    def plan(self, key: Any, build: Callable[[], Graph], *, jit: bool = False) -> Executable:
+        """Return the executable for a key, building and compiling its graph the first time.
+
+        ``jit`` says that the graph is a program and not what happens to be pending at a look: a
+        device that is not interactive compiles nothing else.
+        """
         found = self.plans.get(key)
         if found is None:
             from calor.graph.partition import compile_graph
+            from calor.graph.pending import compile_pending
 
-            found = compile_graph(self, build())
+            found = compile_graph(self, build()) if jit else compile_pending(self, build())
             self.plans_made += 1
             self.plans[key] = found
             if len(self.plans) > PLAN_LIMIT:
                 self.plans.popitem(last=False)
         return found
+
+    def lose(self) -> None:
+        """Make every later use raise DeviceLostError, in a child process that cannot use it."""
+        lost = LostBackend(self.backend, self.info)
+        self.backend = lost
+        self.plans.clear()
+        for holder in self.holders:
+            holder.executable = LostExecutable(lost)
 
     def __repr__(self) -> str:
         return f"device({self.name!r})"
@@ -74,6 +92,16 @@ class Device:
 
 
 known_devices: Final[dict[tuple[int, int], Device]] = {}
+
+
+def _after_fork() -> None:
+    """In a forked child: devices that do not survive a fork say so when they are used."""
+    for device in known_devices.values():
+        if not device.info.feature("fork"):
+            device.lose()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def device_of(backend: Backend, index: int) -> Device:

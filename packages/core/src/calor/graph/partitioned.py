@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from calor.backends.device import Device
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Stage:
     """A segment, the device that runs it, and its executable there."""
 
@@ -38,6 +38,8 @@ class PartitionedExecutable:
         self.device = device
         self.graph = graph
         self.stages = tuple(stages)
+        for stage in stages:
+            stage.device.holders.add(stage)
         self.reasons = Counter(f"{graph.nodes[i].op.name}: {why}" for i, why in reasons.items())
         self.fallbacks = sum(len(s.segment.nodes) for s in stages if s.device is not device)
         self._ends = self._last_stages()

@@ -12,7 +12,7 @@ from typing import Any
 from calor.config import config
 from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
 from calor.graph.graph import Builder
-from calor.graph.partition import compile_graph
+from calor.graph.pending import compile_pending
 from calor.graph.trace import INPUT, Poison, Trace, Value, decode
 from calor.ops.base import SIGNATURES, Signature
 
@@ -26,7 +26,7 @@ def recover(trace: Trace, live: Sequence[Value], inputs: Sequence[Any], error: E
         if not alone:
             try:
                 graph = decode(trace.codes, [value.position])
-                value.buffer = compile_graph(trace.device, graph)(inputs)[0]
+                value.buffer = compile_pending(trace.device, graph)(inputs)[0]
             except Exception as found:
                 failure = found
             else:
@@ -106,7 +106,7 @@ def _first_to_fail(
         ]
         graph = builder.build(builder.add(sig.op, numbers, sig.attributes, sig.outputs))
         try:
-            made = compile_graph(trace.device, graph)([held[p] for p in node.operands])
+            made = compile_pending(trace.device, graph)([held[p] for p in node.operands])
         except Exception:
             return node.position
         held.update(zip(range(node.position, node.position + len(made)), made, strict=True))

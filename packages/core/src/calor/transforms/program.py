@@ -102,7 +102,8 @@ class Program:
         traced = Tracer(function, name, arguments, self.specs, roots, device).traced
         self.traced: Traced = traced
         self.graph = traced.graph
-        self.executable = device.plan(("jit", self.graph.key), lambda: self.graph)
+        self.executable = device.plan(("jit", self.graph.key), lambda: self.graph, jit=True)
+        device.holders.add(self)
         self.differentiable = self.grad_mode and not traced.trains
         self.stateless = not (traced.state_writes or traced.argument_writes or traced.grad_writes)
         self.output_specs = self.graph.output_specs
