@@ -60,18 +60,34 @@ class Generator(Stateful):
         self.place = None if device is None else as_device(device)
         self.key: Any = None
         self.counter: Any = None
+        self._ready()
+
+    @classmethod
+    def deferred(cls, seed: int) -> Generator:
+        """Return a generator that is made at its first draw, so that importing needs no device."""
+        made = cls.__new__(cls)
+        made.initial, made.place, made.key, made.counter = seed, None, None, None
+        return made
 
     def _ready(self) -> None:
-        if self.counter is None:
-            # Made on first use, so that importing calor chooses no device.
-            device = self.place or current_device()
-            traces, local.jit = local.jit, []
-            previous, local.trace = local.trace, local.traces.get(device, local.trace)
-            try:
+        if self.counter is not None and (
+            not local.jit or self.counter.device is local.jit[-1].device
+        ):
+            return
+        device = self.place or current_device()
+        traces, local.jit = local.jit, []
+        previous, local.trace = local.trace, local.traces.get(device, local.trace)
+        try:
+            if self.counter is None:
                 self.key = asarray(_key_words(self.initial), device=device)
                 self.counter = asarray(np.zeros(4, np.uint32), device=device)
-            finally:
-                local.jit, local.trace = traces, previous
+            else:
+                # A trace is for one device; the state follows, on the handles that others know.
+                device = traces[-1].device
+                for t in (self.key, self.counter):
+                    t._value = to_device(t, device)._value
+        finally:
+            local.jit, local.trace = traces, previous
 
     def seed(self, number: int) -> None:
         """Start again from a seed."""
@@ -120,7 +136,7 @@ class Generator(Stateful):
         return uniform(shape, generator=self, **options)
 
 
-default_generator = Generator(0)
+default_generator = Generator.deferred(0)
 
 
 def seed(number: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from calor.graph.graph import Builder, Graph
 from calor.ops.base import Op
 from calor.specs import Spec
@@ -50,3 +52,41 @@ def decompose(graph: Graph, only: frozenset[int] | None = None) -> Graph:
             )
         numbers.update(zip(node.outputs, made, strict=True))
     return builder.build([numbers[o] for o in graph.outputs])
+
+
+def plain(graph: Graph) -> Graph:
+    """Return the graph without what is there for its gradient alone: stops and rules of users.
+
+    These hold Python functions, and devices get plain data. Sub-graphs lose theirs too; a graph
+    that has none is returned as it is.
+    """
+    from calor.ops.gradient_rules import custom_gradient, stop_gradient
+
+    marks = frozenset(
+        i for i, node in enumerate(graph.nodes) if node.op in (stop_gradient, custom_gradient)
+    )
+    if marks:
+        return plain(decompose(graph, marks))
+    bodies = {
+        i: attributes
+        for i, node in enumerate(graph.nodes)
+        if (attributes := _with_plain_bodies(node.attributes)) is not node.attributes
+    }
+    if not bodies:
+        return graph
+    builder = Builder()
+    for i in graph.inputs:
+        builder.input(graph.specs[i], i in graph.host)
+    for i, node in enumerate(graph.nodes):
+        specs = [graph.specs[o] for o in node.outputs]
+        builder.add(node.op, node.inputs, bodies.get(i, node.attributes), specs)
+    return builder.build(graph.outputs)
+
+
+def _with_plain_bodies(attributes: Mapping[str, object]) -> Mapping[str, object]:
+    found = {
+        name: body
+        for name, value in attributes.items()
+        if isinstance(value, Graph) and (body := plain(value)) is not value
+    }
+    return {**attributes, **found} if found else attributes

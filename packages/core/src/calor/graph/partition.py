@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from calor.backends.protocol import Claim, Executable
 from calor.errors import UnsupportedError
-from calor.graph.decompose import decompose
+from calor.graph.decompose import decompose, plain
 from calor.graph.graph import Graph
 from calor.graph.partitioned import PartitionedExecutable, Stage
 from calor.graph.segments import cut
@@ -31,6 +31,7 @@ def compile_graph(device: Device, graph: Graph, companions: Sequence[Device] = (
     ``companions`` take, in their order, what the device refuses; the device's own companions are
     asked after them.
     """
+    graph = plain(graph)
     beside = tuple(dict.fromkeys((*companions, *device.companions)))
     claim = _claim(device, graph)
     # Level by level: a composite may be made of composites that the device takes.

@@ -261,8 +261,13 @@ def pending(trace: Trace, spec_: Spec, position: int) -> Value:
     return value
 
 
-def decode(codes: Sequence[int], outputs: Sequence[int]) -> Graph:
-    """Return the graph of a trace's codes, its outputs given by position."""
+def decode(
+    codes: Sequence[int], outputs: Sequence[int], quiet: Sequence[tuple[int, int]] = ()
+) -> Graph:
+    """Return the graph of a trace's codes, its outputs given by position.
+
+    What was made within the ``quiet`` spans of positions is used outside with its gradient stopped.
+    """
     builder = Builder()
     entries: list[tuple[Signature, int, Sequence[int]]] = []
     numbers: dict[int, int] = {}
@@ -275,13 +280,30 @@ def decode(codes: Sequence[int], outputs: Sequence[int]) -> Graph:
             numbers[position] = builder.input(sig.outputs[0], sig.attributes["host"])
         index += 1 + arity
         position += len(sig.outputs)
+    silent = {p for start, stop in quiet for p in range(start, stop) if p not in numbers}
+    stopped: dict[int, int] = {}
+
+    def seen(position: int) -> int:
+        """Return what a node that is not silent itself reads at a position."""
+        number = numbers[position]
+        if position not in silent or not builder.specs[number].dtype.is_inexact:
+            return number
+        if position not in stopped:
+            from calor.ops.gradient_rules import stop_gradient
+
+            stopped[position] = builder.add(stop_gradient, [number])[0]
+        return stopped[position]
+
     for sig, position, distances in entries:
         if sig.op is INPUT:
             continue
-        operands = [numbers[position - d] for d in distances]
+        if silent and position not in silent:
+            operands = [seen(position - d) for d in distances]
+        else:
+            operands = [numbers[position - d] for d in distances]
         made = builder.add(sig.op, operands, sig.attributes, sig.outputs)
         numbers.update(zip(range(position, position + len(made)), made, strict=True))
-    return prune(builder.build([numbers[p] for p in outputs]))
+    return prune(builder.build([seen(p) for p in outputs]))
 
 
 def flush(trace: Trace) -> None:

@@ -48,7 +48,18 @@ class Capture:
 class GraphTrace(Trace):
     """A trace that becomes a graph; use it as a context: ``with GraphTrace(device) as trace``."""
 
-    __slots__ = ("captures", "constants", "finished", "grads", "name", "previous", "read_only")
+    __slots__ = (
+        "captures",
+        "constants",
+        "finished",
+        "grads",
+        "modes",
+        "name",
+        "previous",
+        "quiet",
+        "quiet_from",
+        "read_only",
+    )
 
     jit = True
 
@@ -59,6 +70,10 @@ class GraphTrace(Trace):
         self.constants: set[Value] = set()
         self.grads: dict[int, tuple[Handle, Any]] = {}
         self.finished = False
+        # Where gradients were switched off: spans of positions, and the start of the open one.
+        self.modes = [True]
+        self.quiet: list[tuple[int, int]] = []
+        self.quiet_from = -1
         # Bodies of control flow must not change tensors from outside.
         self.read_only = read_only
 
@@ -102,6 +117,18 @@ class GraphTrace(Trace):
         self.captures[id(handle)] = Capture(handle, placeholder, placeholder.position)
         handle._value = placeholder
         return placeholder.position
+
+    def switch(self, enabled: bool | None) -> None:
+        """Note that gradients are switched on or off from here; None for back to before."""
+        if enabled is None:
+            self.modes.pop()
+        else:
+            self.modes.append(enabled)
+        if not self.modes[-1] and self.quiet_from < 0:
+            self.quiet_from = self.count
+        elif self.modes[-1] and self.quiet_from >= 0:
+            self.quiet.append((self.quiet_from, self.count))
+            self.quiet_from = -1
 
     def touch(self, handle: Handle) -> None:
         """Capture a tensor before something is derived from its value without an op."""
@@ -194,7 +221,10 @@ class GraphTrace(Trace):
         positions = [
             h._value.position if h._value.trace is self else self.attach(h) for h in outputs
         ]
-        return decode(self.codes, positions)
+        quiet = list(self.quiet)
+        if self.quiet_from >= 0:
+            quiet.append((self.quiet_from, self.count))
+        return decode(self.codes, positions, quiet)
 
 
 def trace_function(

@@ -37,6 +37,8 @@ class Op:
     jvp: ``(tangents, y, *x, **attributes) -> tangent`` where the transpose of the vjp is no road.
     no_gradient: why the op has no gradient, when it has none.
     decompose: for a kept composite, the function of tensors that defines it in smaller ops.
+    partial: whether the vjp of an op with several outputs takes None for an output that no gradient
+        reached, instead of zeros.
     promotion: how operands of an elementwise op meet: "same" common type, "float" the same with
         integers made floating, "none" for ops that are not elementwise.
     since: the first release that has the row; a row added later carries a decomposition.
@@ -48,6 +50,7 @@ class Op:
         "memo",
         "name",
         "no_gradient",
+        "partial",
         "promotion",
         "reference",
         "rule",
@@ -68,6 +71,7 @@ class Op:
         no_gradient: str | None,
         decompose: Callable[..., Any] | None,
         promotion: Promotion,
+        partial: bool,
         since: str,
     ) -> None:
         self.name: Final = name
@@ -79,6 +83,7 @@ class Op:
         self.no_gradient: Final = no_gradient
         self.decompose: Final = decompose
         self.promotion: Final = promotion
+        self.partial: Final = partial
         self.since: Final = since
         # Memo of (operand specs, attributes) to a recipe; filled by the recorder.
         self.memo: dict[Any, Any] = {}
@@ -145,6 +150,7 @@ def op(
     no_gradient: str | None = None,
     decompose: Callable[..., Any] | None = None,
     promotion: Promotion = "none",
+    partial: bool = False,
     since: str = "0.1",
 ) -> Op:
     """Add a row to the op table and return it.
@@ -170,6 +176,7 @@ def op(
         no_gradient=no_gradient,
         decompose=decompose,
         promotion=promotion,
+        partial=partial,
         since=since,
     )
     TABLE[name] = row

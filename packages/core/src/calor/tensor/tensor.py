@@ -13,6 +13,7 @@ from calor.dtypes import DType
 from calor.errors import DeviceError, DTypeError, GradientError, ShapeError
 from calor.graph import trace as traces
 from calor.graph.trace import exports, local, materialize, ready, wrap
+from calor.ops.gradient_rules import stop_gradient
 from calor.tensor.dlpack import Exchange
 from calor.tensor.host import HostAccess
 from calor.tensor.indexing import Indexing
@@ -141,6 +142,9 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         """Return a tensor of the same value through which no gradient flows."""
         if local.jit:
             local.jit[-1].touch(self)
+            if self.dtype.is_inexact:
+                # The graph must say it, for it may be differentiated after the trace.
+                return wrap(stop_gradient(self)._value)  # type: ignore[no-any-return]
         made: Tensor = wrap(self._value)
         return made
 

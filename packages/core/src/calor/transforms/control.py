@@ -18,7 +18,7 @@ from calor.graph.tracing import GraphTrace
 from calor.ops import control as rows
 from calor.ops import elementwise as e
 from calor.specs import Spec, spec
-from calor.transforms.records import no_grad
+from calor.transforms.records import untracked
 
 
 def _tensors(values: Any, device: Any) -> tuple[list[Any], tree.TreeDef]:
@@ -34,7 +34,7 @@ class Body:
     def __init__(
         self, function: Callable[..., Any], name: str, specs: Sequence[Spec], call: Any, device: Any
     ) -> None:
-        with GraphTrace(device, name, read_only=True) as trace, no_grad():
+        with GraphTrace(device, name, read_only=True) as trace, untracked():
             placeholders = [trace.placeholder(s) for s in specs]
             result = call(function, placeholders)
             leaves, self.structure = tree.flatten(result)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from calor import tree
+from calor.dtypes import bool_
 from calor.errors import ArgumentError, GradientError
 from calor.graph.trace import Handle, local, wrap
 from calor.ops.base import Op, op
+from calor.specs import spec
 from calor.transforms.records import (
     Custom,
     Projection,
@@ -18,6 +21,7 @@ from calor.transforms.records import (
     enable_grad,
     next_serial,
 )
+from calor.transforms.state import Static
 
 # The same value under another name: passes must not merge what is computed from it with what is
 # computed from its operand, so a recomputation stays one.
@@ -27,6 +31,57 @@ barrier: Op = op(
     lambda x: x.copy(),
     lambda g, y, x: [g],
 )
+
+
+@dataclass(frozen=True)
+class Form:
+    """Where the tensors of a flattened pytree stand; the other leaves are kept as they are."""
+
+    structure: tree.TreeDef
+    places: tuple[int, ...]
+    others: tuple[Static, ...]
+
+    @staticmethod
+    def of(value: Any) -> tuple[Form, list[Any]]:
+        """Return the form of a pytree and its tensors."""
+        leaves, structure = tree.flatten(value)
+        places = tuple(i for i, x in enumerate(leaves) if isinstance(x, Handle))
+        others = tuple(Static(None if isinstance(x, Handle) else x) for x in leaves)
+        return Form(structure, places, others), [leaves[i] for i in places]
+
+    def filled(self, tensors: Sequence[Any]) -> Any:
+        """Return the pytree with these tensors."""
+        leaves = [x.value for x in self.others]
+        for place, t in zip(self.places, tensors, strict=True):
+            leaves[place] = t
+        return tree.unflatten(self.structure, leaves)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A backward function on tensors: residuals and cotangents to gradients of the arguments."""
+
+    backward: Callable[..., Any]
+    arguments: Form
+    value: Form
+    residuals: Form
+
+    def __call__(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        given = self.residuals.filled(residuals), self.value.filled(cotangents)
+        return self.gradients(self.backward(*given))
+
+    def gradients(self, found: Any) -> list[Any]:
+        """Return what a backward function returned, one gradient per tensor of the arguments."""
+        found = found if isinstance(found, tuple) else (found,)
+        parts = self.arguments.structure.children
+        if len(found) != len(parts):
+            raise ArgumentError(
+                f"the backward function returned {len(found)} gradients for {len(parts)} arguments"
+            )
+        flat: list[Any] = []
+        for part, g in zip(parts, found, strict=True):
+            flat += [None] * part.count if g is None else tree.leaves(g)
+        return [flat[i] for i in self.arguments.places]
 
 
 class CustomVjp:
@@ -52,13 +107,15 @@ class CustomVjp:
             raise GradientError(
                 f"{name} has no gradient yet; call {name}.defvjp(forward, backward)"
             )
-        leaves, _structure = tree.flatten(args)
-        tensors = [x for x in leaves if isinstance(x, Handle)]
+        arguments, tensors = Form.of(args)
+        if local.jit and tensors and local.jit[-1].modes[-1]:
+            return self._traced(arguments, tensors)
         if not local.grad_enabled or all(t._record is None for t in tensors):
             return self.function(*args)
         value, residuals = self._forward(*args)
-        outputs, shape = tree.flatten(value)
-        backward = self._backward
+        form, outputs = Form.of(value)
+        kept, held = Form.of(residuals)
+        rule = Pull(self._backward, arguments, form, kept)
 
         def pull(gs: list[Any]) -> list[Any]:
             from calor.functions.creation import zeros
@@ -67,22 +124,36 @@ class CustomVjp:
                 zeros(y.shape, dtype=y.dtype, device=y.device) if g is None else g
                 for g, y in zip(gs, outputs, strict=True)
             ]
-            gradients = backward(residuals, tree.unflatten(shape, filled))
-            if not isinstance(gradients, tuple):
-                gradients = (gradients,)
-            if len(gradients) != len(args):
-                raise ArgumentError(
-                    f"the backward function returned {len(gradients)} gradients for "
-                    f"{len(args)} arguments"
-                )
-            flat: list[Any] = []
-            for argument, g in zip(args, gradients, strict=True):
-                count = len(tree.leaves(argument))
-                flat += [None] * count if g is None else tree.leaves(g)
-            return [g for x, g in zip(leaves, flat, strict=True) if isinstance(x, Handle)]
+            return rule(held, filled)
 
         record = Custom(tuple(t._record for t in tensors), pull, len(outputs))
-        return tree.unflatten(shape, _linked(outputs, record))
+        return form.filled(_linked(outputs, record))
+
+    def _traced(self, arguments: Form, tensors: list[Any]) -> Any:
+        """Record the function as one node, so that a graph keeps its gradient."""
+        from calor.ops.gradient_rules import GradientRule, custom_gradient
+        from calor.transforms.control import Body
+
+        assert self._forward is not None
+        assert self._backward is not None
+        forward = self._forward
+        forms: list[Form] = []
+
+        def call(_: Any, placeholders: list[Any]) -> list[Any]:
+            value, residuals = forward(*arguments.filled(placeholders))
+            parts = [Form.of(value), Form.of(residuals)]
+            forms.extend(form for form, _ in parts)
+            return [t for _, found in parts for t in found]
+
+        name = getattr(self.function, "__name__", "function")
+        specs = [t._value.spec for t in tensors]
+        body = Body(forward, name, specs, call, tensors[0]._value.device)
+        value, residuals = forms
+        pull = Pull(self._backward, arguments, value, residuals)
+        rule = GradientRule(name, len(value.places), len(tensors), pull)
+        made = custom_gradient(*tensors, *body.captures, body=body.graph, rule=rule)
+        outputs = made if isinstance(made, tuple) else (made,)
+        return value.filled(outputs[: len(value.places)])
 
 
 def custom_vjp(function: Callable[..., Any]) -> CustomVjp:
@@ -106,6 +177,10 @@ def _linked(outputs: list[Any], record: Custom) -> list[Any]:
         else y
         for i, y in enumerate(outputs)
     ]
+
+
+# Stands for an output that is no tensor, through which nothing flows.
+_NO_TENSOR = spec((), bool_)
 
 
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,7 +220,8 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
             found = backpropagate(pairs, edges, create_graph)
             return [found.get(id(r)) for r in edges]
 
-        record = Custom(tuple(edges), pull, len(outputs))
+        specs = tuple(y._value.spec if isinstance(y, Handle) else _NO_TENSOR for y in outputs)
+        record = Custom(tuple(edges), pull, len(outputs), specs)
         return tree.unflatten(shape, _linked(outputs, record))
 
     return wrapped

@@ -94,10 +94,12 @@ def _push(record: Any, moving: dict[int, Any]) -> None:
     if type(record) is Leaf:
         moving[id(record)] = tangents[0]
     elif type(record) is Custom:
-        raise GradientError(
-            "forward mode meets a custom gradient or a checkpoint, which has only a reverse rule; "
-            "use calor.vjp, or leave it out of the function given to calor.jvp"
-        )
+        if record.specs is None:
+            raise GradientError(
+                "forward mode meets a custom gradient, which has only a reverse rule; use "
+                "calor.vjp, or leave it out of the function given to calor.jvp"
+            )
+        moving[id(record)] = _transposed(record.pull, record.specs, tangents)
     else:
         moving[id(record)] = _tangent(record, tangents)
 
@@ -111,15 +113,21 @@ def _tangent(record: Record, tangents: list[Any]) -> Any:
             for t, steps in zip(tangents, recipe.prologues, strict=True)
         ]
         return sig.op.jvp(prepared, record.result(), *record.operands(), **sig.attributes)
+    if isinstance(record, ManyRecord):
+        return _transposed(record.pull, sig.outputs, tangents)
+    return _transposed(lambda us: record.pull(us[0]), sig.outputs, tangents)[0]
+
+
+def _transposed(pull: Any, specs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """Return the tangents of outputs: the transpose of the gradient that ``pull`` gives."""
     device = next(t for t in tangents if t is not None)._value.device
     cotangents = []
-    for s in sig.outputs:
+    for s in specs:
         u = zeros_of(s, device)
         u._record = Leaf() if s.dtype.is_inexact else None
         cotangents.append(u)
     with enable_grad():
-        many = isinstance(record, ManyRecord)
-        pulled = record.pull(cotangents if many else cotangents[0])
+        pulled = pull(cotangents)
     pairs = [
         (h._record, t)
         for h, t in zip(pulled, tangents, strict=True)
@@ -129,8 +137,7 @@ def _tangent(record: Record, tangents: list[Any]) -> Any:
     found = backpropagate(pairs, leaves, True)
     for leaf in leaves:
         leaf.active = False
-    results = [None if u._record is None else found.get(id(u._record)) for u in cotangents]
-    return results if many else results[0]
+    return [None if u._record is None else found.get(id(u._record)) for u in cotangents]
 
 
 def _through(t: Any, steps: Any) -> Any:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from calor.errors import GradientError
 from calor.graph import record as recorder
 from calor.graph.recipes import Recipe
 from calor.graph.trace import Handle, Value, local, wrap
+from calor.specs import Spec
 
 _serial = itertools.count()
 _new = object.__new__
@@ -129,17 +130,23 @@ class Leaf:
 class Custom:
     """A record whose gradient is a Python function: custom rules and recomputation.
 
-    ``pull`` takes one gradient per output and returns one per parent.
+    ``pull`` takes one gradient (or None) per output and returns one per parent. ``specs`` of the
+    outputs say that it is linear, so that forward mode may transpose it; a user's rule may not be.
     """
 
-    __slots__ = ("outputs", "parents", "pull", "serial")
+    __slots__ = ("outputs", "parents", "pull", "serial", "specs")
 
     def __init__(
-        self, parents: tuple[Any, ...], pull: Callable[[list[Any]], Sequence[Any]], outputs: int
+        self,
+        parents: tuple[Any, ...],
+        pull: Callable[[list[Any]], Sequence[Any]],
+        outputs: int,
+        specs: tuple[Spec, ...] | None = None,
     ) -> None:
         self.parents = parents
         self.pull = pull
         self.outputs = outputs
+        self.specs = specs
         self.serial = next(_serial)
 
 
@@ -187,7 +194,27 @@ def _undo(g: Any, steps: Iterable[Any]) -> Any:
     return g
 
 
-class no_grad:
+class untracked:
+    """Context in which nothing is recorded for gradients by this run of the code.
+
+    A graph that is traced meanwhile can be differentiated later all the same.
+    """
+
+    enabled = False
+
+    def __init__(self) -> None:
+        self.before: list[bool] = []
+
+    def __enter__(self) -> Self:
+        self.before.append(local.grad_enabled)
+        local.grad_enabled = self.enabled
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        local.grad_enabled = self.before.pop()
+
+
+class no_grad(untracked):
     """Context in which nothing is recorded for gradients.
 
     >>> import calor
@@ -198,25 +225,22 @@ class no_grad:
     False
     """
 
-    def __init__(self) -> None:
-        self.before: list[bool] = []
-
-    def __enter__(self) -> no_grad:
-        self.before.append(local.grad_enabled)
-        local.grad_enabled = False
-        return self
+    def __enter__(self) -> Self:
+        # A graph must know what was made here, for it is differentiated without this context.
+        for trace in local.jit[-1:]:
+            trace.switch(self.enabled)
+        return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
-        local.grad_enabled = self.before.pop()
+        super().__exit__(*error)
+        for trace in local.jit[-1:]:
+            trace.switch(None)
 
 
 class enable_grad(no_grad):
     """Context in which gradients are recorded again, inside ``no_grad``."""
 
-    def __enter__(self) -> enable_grad:
-        self.before.append(local.grad_enabled)
-        local.grad_enabled = True
-        return self
+    enabled = True
 
 
 def reachable(roots: Iterable[Any], stop: frozenset[int] = frozenset()) -> list[Any]:
@@ -311,6 +335,8 @@ def _pull(record: Any, g: Any) -> Any:
 
     specs = record.recipe.signature.outputs
     device = next(iter(g.values()))._value.device
+    if record.recipe.signature.op.partial:
+        return record.pull([g.get(i) for i in range(len(specs))])
     return record.pull([g[i] if i in g else zeros_of(s, device) for i, s in enumerate(specs)])
 
 
@@ -332,4 +358,7 @@ def linked_move(x: Any, source: Any) -> Projection:
     """Return the record of a copy to another device: its gradient moves back."""
     from calor.functions.creation import to_device
 
-    return Projection(Custom((x._record,), lambda gs: [to_device(gs[0], source)], 1), 0)
+    def pull(gs: list[Any]) -> list[Any]:
+        return [to_device(gs[0], source)]
+
+    return Projection(Custom((x._record,), pull, 1, (x._value.spec,)), 0)

@@ -44,7 +44,9 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     return [values[o] for o in graph.outputs]
 
 
-def _pull(graph: Graph, inputs: Sequence[Any], wanted: Sequence[int], gs: dict[int, Any]) -> Any:
+def pull_back(
+    graph: Graph, inputs: Sequence[Any], wanted: Sequence[int], gs: dict[int, Any]
+) -> Any:
     """Return the gradients of the wanted inputs for gradients of some outputs."""
     given = list(inputs)
     leaves = []
@@ -89,7 +91,7 @@ def differentiable_call(
     def pull(gs: list[Any]) -> list[Any]:
         present = {o: g for o, g in enumerate(gs) if g is not None}
         if local.grad_enabled or local.jit:
-            return list(_pull(graph, inputs, wanted, present))
+            return list(pull_back(graph, inputs, wanted, present))
         if program.backward is None:
             program.backward = {}
         key = (tuple(wanted), tuple(present))
@@ -98,7 +100,7 @@ def differentiable_call(
             from calor.transforms.jit import jit
 
             def run(args: list[Any], gradients: dict[int, Any]) -> Any:
-                return _pull(graph, args, list(key[0]), gradients)
+                return pull_back(graph, args, list(key[0]), gradients)
 
             run.__name__ = f"backward of {program.name}"
             compiled = program.backward[key] = jit(run)
@@ -106,7 +108,7 @@ def differentiable_call(
         return list(compiled(bare, present))
 
     parents = tuple(inputs[i]._record for i in wanted)
-    record = Custom(parents, pull, len(graph.outputs))
+    record = Custom(parents, pull, len(graph.outputs), graph.output_specs)
     leaves, structure = tree.flatten(result)
     for (is_tensor, slot), leaf in zip(traced.leaves, leaves, strict=True):
         if is_tensor and leaf.dtype.is_inexact:

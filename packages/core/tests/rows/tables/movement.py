@@ -144,6 +144,7 @@ CASES: list[Case] = [
     *_window("0d", (), (), np.zeros(0)),
     case("dynamic_slice", normal(6, 5), indices(4, 2), sizes=(2, 2), name="int64-starts",
          oracle=lambda x, s, *, sizes: x[_clamped(x, s, sizes)], dtypes=EVERY, raw=True, tol=exact),
+    case("stop_gradient", any_bits(3, 4), oracle=lambda x: x, dtypes=EVERY, raw=True),
     case("barrier", any_bits(3, 4), oracle=lambda x: x, dtypes=EVERY, raw=True,
          no_gradient="the bits may be NaN"),
     case("barrier", normal(3, 4), oracle=lambda x: x, dtypes=EVERY, raw=True, name="numbers"),

@@ -1,0 +1,96 @@
+"""Rows by which a traced function keeps its gradient: where none flows, and rules of users.
+
+Requirements: a graph that is differentiated after it was traced (a jitted call, a body of control
+flow) must have the gradients that the function has op by op. Both rows are kept composites without
+a reference, so on every device nothing is left of them but their definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calor.errors import GradientError
+from calor.graph.graph import Graph
+from calor.ops.base import Op, op
+from calor.specs import Spec, spec
+
+stop_gradient: Op = op(
+    "stop_gradient",
+    lambda x: x,
+    vjp=lambda g, y, x: [None],
+    no_gradient="it is where gradients stop",
+    decompose=lambda x: x,
+)
+
+
+@dataclass(frozen=True)
+class GradientRule:
+    """A user's gradient as an attribute: equal for the same function and structures.
+
+    ``values`` is how many outputs are the function's value; the rest are residuals, which
+    ``pull(residuals, cotangents)`` takes with a cotangent for each value. It returns a gradient or
+    None for each of the first ``arguments`` operands.
+    """
+
+    name: str
+    values: int
+    arguments: int
+    pull: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+
+
+def _rule(*operands: Spec, body: Graph, rule: GradientRule) -> tuple[Spec, ...]:
+    return tuple(spec(s.shape, s.dtype) for s in body.output_specs)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _defined(*operands: Any, body: Graph, rule: GradientRule) -> Any:
+    from calor.transforms.replay import replay
+
+    made = tuple(replay(body, operands))
+    return made if len(made) > 1 else made[0]
+
+
+def _gradient(g: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> list[Any]:
+    from calor.ops.sources import zeros_of
+    from calor.transforms.replay import pull_back
+
+    gs, ys = _as_list(g), _as_list(y)
+    result: list[Any] = [None] * len(x)
+    if any(c is not None for c in gs[: rule.values]):
+        specs = body.output_specs
+        given = [
+            zeros_of(spec(s.shape, s.dtype), x[0].device) if c is None else c
+            for c, s in zip(gs[: rule.values], specs, strict=False)
+        ]
+        result[: rule.arguments] = rule.pull(ys[rule.values :], given)
+    # What reaches a residual, in a gradient of the gradient, goes the plain way.
+    reached = {i: c for i, c in enumerate(gs) if i >= rule.values and c is not None}
+    if reached:
+        wanted = [i for i in range(rule.arguments) if x[i].dtype.is_inexact]
+        for i, part in zip(wanted, pull_back(body, x, wanted, reached), strict=True):
+            if part is not None:
+                result[i] = part if result[i] is None else result[i] + part
+    return result
+
+
+def _no_forward_mode(tangents: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> Any:
+    raise GradientError(
+        f"forward mode meets the custom gradient of {rule.name}, which has only a reverse rule; "
+        f"use calor.vjp, or leave it out of the function given to calor.jvp"
+    )
+
+
+custom_gradient: Op = op(
+    "custom_gradient",
+    _rule,
+    vjp=_gradient,
+    saves="*y",
+    jvp=_no_forward_mode,
+    decompose=_defined,
+    partial=True,
+)
