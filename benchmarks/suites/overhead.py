@@ -115,16 +115,6 @@ def _evaluating(device: str) -> list[Case]:
 
         return call
 
-    def recorded() -> Callable[[], None]:
-        a, b = _pair(calor, device)
-
-        def call() -> None:
-            x = a
-            for _ in range(CHAIN):
-                x = x * b + a
-
-        return call
-
     def torch_chain() -> Callable[[], None]:
         torch = importlib.import_module("torch")
         a, b = torch.ones(SHAPE), torch.ones(SHAPE)
@@ -136,14 +126,8 @@ def _evaluating(device: str) -> list[Case]:
 
         return call
 
-    # Evaluating alone is the difference of the two.
+    # Evaluating alone is this less the case that only records.
     return [
-        Case(
-            "record a chain, per node",
-            ours=recorded,
-            peers={"torch": torch_chain},
-            units=2 * CHAIN,
-        ),
         Case(
             "record and evaluate a chain that was seen before, per node",
             ours=chain,
