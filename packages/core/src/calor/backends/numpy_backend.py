@@ -100,6 +100,8 @@ _VIEWS: Mapping[str, Sharing] = MappingProxyType(
         "reshape": "maybe",
         "bitcast": "maybe",
         "cast": "maybe",
+        "conj": "maybe",
+        "round": "maybe",
     }
 )
 

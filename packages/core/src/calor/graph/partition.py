@@ -1,9 +1,10 @@
 """Cutting a graph between what a device takes and what companions of the user's choice take.
 
 Core owns the partitioner. A graph that the device claims whole is compiled whole. Kept composites
-that it does not take are replaced by their decomposition first. What is still refused runs on a
-companion when the user named one (``router:npu,cpu``), and is counted; without one it is an error
-that names every op with the device's reason. Nothing runs on the host because nobody said no.
+that it does not take are replaced by their decomposition first, and host numbers of a type that it
+lacks are converted on the host. What is still refused runs on a companion when the user named one
+(``router:npu,cpu``), and is counted; without one it is an error that names every op with the
+device's reason. Nothing runs elsewhere because nobody said no.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from calor.backends.protocol import Claim, Executable
 from calor.errors import UnsupportedError
 from calor.graph.decompose import decompose, plain
 from calor.graph.graph import Graph
+from calor.graph.host_numbers import WithHostNumbers, split
 from calor.graph.partitioned import PartitionedExecutable, Stage
 from calor.graph.segments import cut
 
@@ -43,6 +45,9 @@ def compile_graph(device: Device, graph: Graph, companions: Sequence[Device] = (
         claim = _claim(device, graph)
     if _whole(claim, graph):
         return device.backend.compile(device.index, graph)
+    parts = split(graph, claim.reasons, device.info)
+    if parts is not None:
+        return WithHostNumbers(parts, compile_graph(device, parts.rest, companions))
     refusals = {device: claim.reasons}
     # A colour is a device and the part of its claim; each colour is compiled apart.
     colours: list[tuple[Device, int] | None] = [None] * len(graph.nodes)
