@@ -4,11 +4,17 @@ It answers for its skips, and it computes on the reference unless the environmen
 """
 
 import os
+import signal
 
 pytest_plugins = ["skip_reasons", "pytester"]
 
 # calor reads this when it is imported; without it the first tensor warns, which is an error here.
 os.environ.setdefault("CALOR_DEVICE", "numpy")
+
+# A shell starts background commands with interrupts ignored, and children inherit that; tests of
+# Ctrl-C need Python's own handler.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These doors put another module in their place, which a collector of docstrings would undo.
 collect_ignore = ["packages/core/src/calor/nn.py", "packages/core/src/calor/train.py"]
