@@ -1,6 +1,8 @@
 """Plugins are found by name, loaded alone, and fail alone."""
 
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -170,6 +172,20 @@ def test_an_unknown_device_says_what_to_install(distribution: Any, registry: Reg
         registry.device("wgpu:1")
     with pytest.raises(DeviceError, match=r'^no device "sun"; installed: numpy, moon; python -m'):
         registry.device("sun")
+
+
+def test_threads_open_one_device_together(distribution: Any, registry: Registry) -> None:
+    slow = backend_module("moon") + "\nimport time\ntime.sleep(0.05)\n"
+    distribution("calor-moon", {"moon": "fake_moon"}, {"fake_moon": slow})
+    barrier = threading.Barrier(8)
+
+    def ask(number: int) -> Any:
+        barrier.wait()
+        return registry.device("moon" if number % 2 else "moon:0")
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, range(8)))
+    assert all(device is found[0] for device in found)
 
 
 BAD_TEXTS = {

@@ -62,6 +62,12 @@ def set_memory_limit(limit: int | None, device: Any = None) -> None:
 
     A plan or upload that would pass it raises OutOfMemoryError and changes nothing. Raises
     ArgumentError for a negative limit, UnsupportedError where the device has no settable limit.
+
+    >>> import calor
+    >>> calor.set_memory_limit(1 << 30, "numpy")
+    >>> calor.memory("numpy").limit
+    1073741824
+    >>> calor.set_memory_limit(None, "numpy")
     """
     if limit is not None and limit < 0:
         raise ArgumentError(f"a memory limit is a number of bytes from 0, or None, not {limit}")
