@@ -50,5 +50,7 @@ def spec(shape: Shape, dtype: DType, weak: bool = False) -> Spec:
     key = (shape, dtype, weak)
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED.setdefault(key, Spec(shape, dtype, weak))
+        # True and NumPy's integers equal plain ones, and the first to come is the one that stays.
+        sizes = tuple(map(int, shape))
+        found = _INTERNED.setdefault((sizes, dtype, weak), Spec(sizes, dtype, weak))
     return found
