@@ -117,6 +117,15 @@ def test_integer_extremes(dtype: Any) -> None:
     same(e.minimum(a, b), np.array([min(p, q) for p, q in both], dtype))
 
 
+@pytest.mark.parametrize("exponent", [0.5, 2.0, 3.0, -1.0])
+@pytest.mark.parametrize("dtype", [*FLOATS, np.complex64, np.complex128])
+def test_power_does_not_depend_on_how_exponents_lie_in_memory(dtype: Any, exponent: float) -> None:
+    a = (np.random.default_rng(0).uniform(0.2, 2.0, 37)).astype(dtype)
+    dense = np.full(37, exponent, dtype)
+    broadcast = np.broadcast_to(np.asarray(exponent, dtype), (37,))
+    assert e.power(a, dense).tobytes() == e.power(a, broadcast).tobytes()
+
+
 @pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
 def test_integer_power(dtype: Any) -> None:
     exponents = [0, 1, 2, 3, 7, 31, 64, 127]

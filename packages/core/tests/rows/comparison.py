@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from calor.dtypes import DType, real_of
 
-from .language import Array, Case, Tolerance
+from .language import Array, Case, Tolerance, limits_of
 
 _QUIET = np.errstate(all="ignore")
 
@@ -43,7 +42,7 @@ def _wrapped(values: Array, dtype: np.dtype[Any]) -> Array:
 
 def _spacing(size: Array, dtype: DType) -> Array:
     """Return the distance between neighbours of the dtype at a magnitude."""
-    limits = ml_dtypes.finfo(dtype.numpy)
+    limits = limits_of(dtype.numpy)
     least = np.asarray(limits.tiny).astype(size.dtype)
     inside = np.minimum(np.maximum(size, least), np.asarray(limits.max).astype(size.dtype))
     exponent = np.frexp(np.where(np.isfinite(inside), inside, least))[1] - 1

@@ -19,9 +19,9 @@ from .language import Array, Case
 DEVICE = os.environ.get("CALOR_ROWS_DEVICE", "strict")
 
 
-def put(arrays: Sequence[Array]) -> list[Any]:
+def put(arrays: Sequence[Array], device: str = DEVICE) -> list[Any]:
     """Return the arrays as tensors on the device."""
-    return [calor.asarray(a, device=DEVICE) for a in arrays]
+    return [calor.asarray(a, device=device) for a in arrays]
 
 
 def outputs(made: Any) -> list[Any]:

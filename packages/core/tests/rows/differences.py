@@ -15,10 +15,12 @@ import calor
 from calor.dtypes import DType, complex128, float64
 from calor.ops.base import TABLE
 
-from .device import put
+from .device import DEVICE, put
 from .language import Array, Case
 
 STEP = 1e-5
+# Differences are taken where the meaning of the ops is defined.
+REFERENCE = "numpy"
 Function = Callable[..., list[Any]]
 
 
@@ -40,15 +42,21 @@ def _inexact(dtype: DType) -> bool:
 class Problem:
     """A row as a function of its float operands alone, with cotangents for its float outputs."""
 
-    def __init__(self, c: Case, dtype: DType) -> None:
+    def __init__(self, c: Case, dtype: DType, device: str = DEVICE) -> None:
         self.case, self.dtype = c, dtype
         self.arrays = c.draw(dtype)
         self.places = [i for i, d in enumerate(c.inputs) if _inexact(d.type_for(dtype))]
-        self.fixed = put(self.arrays)
+        self.fixed = put(self.arrays, device)
         self.primals = [self.arrays[i] for i in self.places]
-        made = self.run(*put(self.primals))
+        made = self.run(*put(self.primals, device))
         self.cotangents = alike([t.numpy() for t in made], 7)
         self.tangents = alike(self.primals, 8)
+
+    @property
+    def reference(self) -> Problem:
+        """The same problem on the reference."""
+        with calor.device(REFERENCE):
+            return Problem(self.case, self.dtype, REFERENCE)
 
     def run(self, *moving: Any) -> list[Any]:
         """Return the float outputs for these float operands."""
@@ -84,27 +92,52 @@ def inner(a: Sequence[Array], b: Sequence[Array]) -> float:
 
 
 def _values(function: Function, arrays: Sequence[Array]) -> list[Array]:
-    return [t.numpy() for t in function(*put(arrays))]
+    with calor.device(REFERENCE):
+        return [t.numpy() for t in function(*put(arrays, REFERENCE))]
 
 
 def by_differences(
-    function: Function, arrays: Sequence[Array], cotangents: Sequence[Array]
+    function: Function,
+    arrays: Sequence[Array],
+    cotangents: Sequence[Array],
+    otherwise: Sequence[Array],
+    most: int | None,
 ) -> list[Array]:
-    """Return the gradient of Re Σ conj(cotangents)·function(arrays), element by element."""
+    """Return the gradient of Re Σ conj(cotangents)·function(arrays), element by element.
+
+    The function is one of a problem on the reference.
+    ``most`` limits the number of elements of each array; the rest is taken from ``otherwise``.
+    """
     gradients = []
     for n, array in enumerate(arrays):
-        made = np.zeros(array.shape, array.dtype)
-        for at in np.ndindex(*array.shape):
-            for unit in (1.0, 1.0j) if array.dtype.kind == "c" else (1.0,):
-                ends = []
-                for side in (STEP, -STEP):
-                    moved = array.copy()
-                    moved[at] += side * unit
-                    given = [*arrays[:n], moved, *arrays[n + 1 :]]
-                    ends.append(inner(cotangents, _values(function, given)))
-                made[at] += (ends[0] - ends[1]) / (2 * STEP) * unit
+        made = otherwise[n].astype(array.dtype)
+        places = list(np.ndindex(*array.shape))
+        if most is not None and len(places) > most:
+            chosen = np.random.default_rng(n).permutation(len(places))[:most]
+            places = [places[i] for i in chosen]
+        units: tuple[Any, ...] = (1.0, 1.0j) if array.dtype.kind == "c" else (1.0,)
+        for at in places:
+            made[at] = sum(_slope(function, arrays, cotangents, n, at, u) * u for u in units)
         gradients.append(made)
     return gradients
+
+
+def _slope(
+    function: Function,
+    arrays: Sequence[Array],
+    cotangents: Sequence[Array],
+    n: int,
+    at: tuple[int, ...],
+    unit: Any,
+) -> float:
+    """Return the derivative by one element of one array along a unit."""
+    ends = []
+    for side in (STEP, -STEP):
+        moved = arrays[n].copy()
+        moved[at] += side * unit
+        given = [*arrays[:n], moved, *arrays[n + 1 :]]
+        ends.append(inner(cotangents, _values(function, given)))
+    return (ends[0] - ends[1]) / (2 * STEP)
 
 
 def along(function: Function, arrays: Sequence[Array], tangents: Sequence[Array]) -> list[Array]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from calor.dtypes import DType, bool_, int64
 
-from .language import Array, Domain
+from .language import Array, Domain, limits_of
 
 Shape = tuple[int, ...]
 
 
 def _converted(values: Any, dtype: DType) -> Array:
     """Return floating or complex numbers in a dtype; rounded to whole numbers for integers."""
-    array = np.asarray(values)
+    array: Array = np.asarray(values)
     if dtype.is_integer:
         array = np.rint(array.real)
         if dtype.kind == "uint":
@@ -157,10 +156,10 @@ def special(dtype: DType) -> Array:
     if dtype.is_complex:
         parts = [0.0, 1.0, -1.5, 1e-3, 1e3]
         return np.array([complex(a, b) for a in parts for b in parts], dtype.numpy)
-    limits = ml_dtypes.finfo(dtype.numpy)
-    tiny, least, most = limits.tiny, limits.smallest_subnormal, limits.max
+    finite = limits_of(dtype.numpy)
+    tiny, least, most = finite.tiny, finite.smallest_subnormal, finite.max
     one = np.ones((), dtype.numpy)
-    sizes = [0.0, least, tiny, 0.5, 1.0, float(one + limits.eps), 1.5, 2.5, 7.0, most, np.inf]
+    sizes = [0.0, least, tiny, 0.5, 1.0, float(one + finite.eps), 1.5, 2.5, 7.0, most, np.inf]
     signed = [*sizes, *(-float(s) for s in sizes), np.nan]
     return np.array([float(s) for s in signed]).astype(dtype.numpy)
 

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from calor import dtypes
-from calor.dtypes import ALL as EVERY
 from calor.dtypes import DType, bool_, float32, float64
 from calor.ops.base import Scalar, find
 
 Array = np.ndarray[Any, Any]
+EVERY: tuple[DType, ...] = dtypes.ALL
 
 
 def _of_kind(*kinds: str) -> tuple[DType, ...]:
@@ -48,6 +49,11 @@ class Same:
 
 
 SAME = Same()
+
+
+def limits_of(dtype: Any) -> Any:
+    """Return eps, tiny, max and smallest_subnormal of a floating dtype, those of ml_dtypes too."""
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)

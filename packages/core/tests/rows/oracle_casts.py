@@ -6,12 +6,11 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from calor.dtypes import DType, as_dtype
 
-from .language import Array
+from .language import Array, limits_of
 
 
 def cast(x: Array, *, dtype: DType) -> Array:
@@ -55,8 +54,8 @@ def nearest(v: Any, dtype: DType) -> Any:
     kind = dtype.numpy
     if isinstance(v, float) and not math.isfinite(v):
         return np.array(v).astype(kind)[()]
-    target, most = Fraction(v), Fraction(float(ml_dtypes.finfo(kind).max))
-    before = Fraction(float(ml_dtypes.finfo(kind).max)) - Fraction(float(_below_max(kind)))
+    target, most = Fraction(v), Fraction(float(limits_of(kind).max))
+    before = Fraction(float(limits_of(kind).max)) - Fraction(float(_below_max(kind)))
     sign = -1 if math.copysign(1, v) < 0 else 1
     if abs(target) >= most + before / 2:
         # The half unit above the largest number rounds to the even neighbour, which is beyond.
@@ -80,13 +79,13 @@ def nearest(v: Any, dtype: DType) -> Any:
 
 def _below_max(kind: np.dtype[Any]) -> Any:
     bits = np.dtype(f"u{kind.itemsize}")
-    top = np.array(ml_dtypes.finfo(kind).max, kind).view(bits).item()
+    top = np.array(limits_of(kind).max, kind).view(bits).item()
     return np.array(top - 1, bits).view(kind)
 
 
 def _odd_max(kind: np.dtype[Any]) -> bool:
     bits = np.dtype(f"u{kind.itemsize}")
-    return bool(np.array(ml_dtypes.finfo(kind).max, kind).view(bits).item() & 1)
+    return bool(np.array(limits_of(kind).max, kind).view(bits).item() & 1)
 
 
 def bitcast(x: Array, *, dtype: DType) -> Array:

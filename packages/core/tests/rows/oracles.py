@@ -36,7 +36,7 @@ def by_kind(*, integers: Callable[..., Any], floats: Callable[..., Any]) -> Call
 
 def width(x: Array) -> int:
     """Return the number of bits of an integer array's elements."""
-    return 8 * x.dtype.itemsize
+    return int(8 * x.dtype.itemsize)
 
 
 def shift_left(a: Array, b: Array) -> Array:

@@ -30,6 +30,6 @@ def test_labels_are_unique() -> None:
 def test_elementwise_ops_take_a_dtype_with_its_kind(op: str) -> None:
     """A rule that takes float32 takes every floating type, and so for integers."""
     kinds = {"int": 4, "uint": 4, "float": 4, "complex": 2}
-    taken = Counter(t.kind for t in accepted(CASES)[op])
+    taken: Counter[str] = Counter(t.kind for t in accepted(CASES)[op])
     if op != "join":
         assert all(taken[k] in (0, n) for k, n in kinds.items()), dict(taken)

@@ -24,34 +24,62 @@ def names(rows: list[tuple[Case, DType]]) -> list[str]:
     return [f"{c.label}-{t.name}" for c, t in rows]
 
 
-@pytest.mark.parametrize(("row", "dtype"), REVERSE, ids=names(REVERSE))
-def test_gradient(row: Case, dtype: DType) -> None:
+def some(rows: list[tuple[Case, DType]], most: int = 4) -> list[tuple[Case, DType]]:
+    """Return up to ``most`` rows of each op and dtype, from its first to its last."""
+    groups: dict[tuple[str, DType], list[tuple[Case, DType]]] = {}
+    for c, t in rows:
+        groups.setdefault((c.op, t), []).append((c, t))
+    made = []
+    for group in groups.values():
+        places = np.linspace(0, len(group) - 1, min(most, len(group))).round().astype(int)
+        made += [group[i] for i in places]
+    return made
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """First derivatives for every row; the others for a sample, unless in full."""
+    sets = {"test_gradient": REVERSE, "test_second_order": TWICE, "test_forward_mode": ROWS}
+    rows = sets.get(metafunc.function.__name__)
+    if rows is not None:
+        full = metafunc.config.getoption("--full", default=False)
+        rows = rows if full or rows is REVERSE else some(rows)
+        metafunc.parametrize(("row", "dtype"), rows, ids=names(rows))
+
+
+def test_gradient(row: Case, dtype: DType, pytestconfig: pytest.Config) -> None:
+    """Element by element (some of the many, unless in full), and all at once in a direction."""
     problem = Problem(row, dtype)
-    got = [t.numpy() for t in problem.pulled(*put([*problem.primals, *problem.cotangents]))]
-    close(got, by_differences(problem.run, problem.primals, problem.cotangents), row.label)
+    reference = problem.reference
+    primals, cotangents = problem.primals, problem.cotangents
+    got = [t.numpy() for t in problem.pulled(*put([*primals, *cotangents]))]
+    most = None if pytestconfig.getoption("--full", default=False) else 12
+    close(got, by_differences(reference.run, primals, cotangents, got, most), row.label)
+    slope = inner(cotangents, along(reference.run, primals, problem.tangents))
+    scale = 1.0 + sum(float(np.sum(np.abs(a))) for a in got)
+    assert abs(inner(got, problem.tangents) - slope) <= 2e-6 * scale
 
 
-@pytest.mark.parametrize(("row", "dtype"), TWICE, ids=names(TWICE))
 def test_second_order(row: Case, dtype: DType) -> None:
     """The gradient of the gradient, for operands and cotangent, along three directions."""
     problem = Problem(row, dtype)
+    reference = problem.reference
     arrays = [*problem.primals, *problem.cotangents]
     _, pull = calor.vjp(lambda *x: problem.pulled(*x), *put(arrays))
     got = [t.numpy() for t in pull(put(problem.tangents))]
     for seed in range(3):
         directions = alike(arrays, seed)
-        slope = inner(problem.tangents, along(problem.pulled, arrays, directions))
+        slope = inner(problem.tangents, along(reference.pulled, arrays, directions))
         scale = 1.0 + sum(float(np.sum(np.abs(a))) for a in got)
         assert abs(inner(got, directions) - slope) <= 2e-6 * scale
 
 
-@pytest.mark.parametrize(("row", "dtype"), ROWS, ids=names(ROWS))
 def test_forward_mode(row: Case, dtype: DType) -> None:
     problem = Problem(row, dtype)
+    reference = problem.reference
     primals, tangents = put(problem.primals), put(problem.tangents)
     _, moved = calor.jvp(lambda *x: problem.run(*x), primals, tangents)
     got = [t.numpy() for t in moved]
-    close(got, along(problem.run, problem.primals, problem.tangents), row.label)
+    close(got, along(reference.run, problem.primals, problem.tangents), row.label)
     if row.op != "while_loop":
         pulled = [t.numpy() for t in problem.pulled(*primals, *put(problem.cotangents))]
         one, other = inner(problem.cotangents, got), inner(pulled, problem.tangents)

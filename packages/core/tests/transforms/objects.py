@@ -16,9 +16,9 @@ class Linear(Stateful):
     """y = x @ w + b, with a count of its calls in a tensor that is not trained."""
 
     def __init__(self, w: list[list[float]], b: list[float]) -> None:
-        self.w = calor.asarray(w, dtype=calor.float64, requires_grad=True)
+        self.w: Any = calor.asarray(w, dtype=calor.float64, requires_grad=True)
         self.b = parameter(*b)
-        self.calls = calor.asarray(0)
+        self.calls: Any = calor.asarray(0)
         self.name = "linear"
 
     def __call__(self, x: Any) -> Any:

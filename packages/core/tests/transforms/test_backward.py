@@ -129,7 +129,7 @@ def test_create_graph_gives_gradients_that_can_be_differentiated() -> None:
 
 
 def test_requires_grad_is_about_leaves() -> None:
-    x = calor.ones(2)
+    x: Any = calor.ones(2)
     assert not x.requires_grad
     assert x.requires_grad_() is x
     assert x.requires_grad
@@ -308,7 +308,7 @@ def test_a_training_loop_by_hand_learns() -> None:
     data = rng.normal(size=(64, 3))
     target = calor.asarray(data @ np.array([1.0, -2.0, 0.5]))
     inputs = calor.asarray(data)
-    w = calor.zeros(3, dtype=calor.float64, requires_grad=True)
+    w: Any = calor.zeros(3, dtype=calor.float64, requires_grad=True)
     for _ in range(200):
         loss = ((inputs @ w - target) ** 2).mean()
         loss.backward()

@@ -133,7 +133,7 @@ def test_a_training_step_is_the_same_with_and_without_jit() -> None:
             o.step()
             return loss
 
-        run = calor.jit(step) if compiled else step
+        run: Any = calor.jit(step) if compiled else step
         losses = [run(model, optimizer, x, target).item() for _ in range(20)]
         if compiled:
             assert run.trace_count == 1

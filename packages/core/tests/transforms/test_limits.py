@@ -117,7 +117,7 @@ def test_eager_mode_computes_at_once(device: Any) -> None:
     try:
         y = calor.ones(3) * 2 + 1
         assert y._value.buffer is not None
-        w = calor.asarray([2.0], requires_grad=True)
+        w: Any = calor.asarray([2.0], requires_grad=True)
         (w * w).sum().backward()
         assert w.grad.tolist() == [4.0]
     finally:

@@ -244,8 +244,8 @@ def test_arguments_are_checked() -> None:
 
 
 def test_gradients_flow_through_scale_and_shift() -> None:
-    mean = calor.asarray(1.0, requires_grad=True)
-    std = calor.asarray(2.0, requires_grad=True)
+    mean: Any = calor.asarray(1.0, requires_grad=True)
+    std: Any = calor.asarray(2.0, requires_grad=True)
     x = random.normal((100,), mean, std, key=random.key(0))
     x.sum().backward()
     assert mean.grad.item() == 100.0
@@ -254,7 +254,7 @@ def test_gradients_flow_through_scale_and_shift() -> None:
 
 
 def test_the_state_follows_a_trace_to_its_device() -> None:
-    def draw() -> list[float]:
+    def draw() -> Any:
         return random.uniform((2,)).tolist()
 
     jitted = calor.jit(lambda: random.uniform((2,)))

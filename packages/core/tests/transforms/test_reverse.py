@@ -127,11 +127,11 @@ def test_where_with_broadcasting() -> None:
 
 
 def test_complex_gradients_follow_the_conjugate_convention() -> None:
-    z = calor.asarray([1 + 2j, -3j], dtype=calor.complex128)
+    z: Any = calor.asarray([1 + 2j, -3j], dtype=calor.complex128)
     gradient = calor.grad(lambda t: calor.sum(calor.real(t * calor.conj(t))))(z)
     assert gradient.tolist() == [2 + 4j, -6j]
     stepped = z - 0.1 * gradient
-    assert calor.sum(calor.abs(stepped)).item() < calor.sum(calor.abs(z)).item()
+    assert (abs(stepped.numpy()) < abs(z.numpy())).all()
 
 
 def test_parts_of_real_and_complex_tensors_meet() -> None:
@@ -188,10 +188,7 @@ def test_hessian_by_nesting() -> None:
         return x[0] ** 2 * x[1] + calor.sin(x[1])
 
     x = tensor(2, 3)
-    rows = [
-        calor.grad(lambda t, i=i: calor.grad(function)(t)[i])(x).tolist()  # type: ignore[misc]
-        for i in range(2)
-    ]
+    rows = [calor.grad(lambda t, i=i: calor.grad(function)(t)[i])(x).tolist() for i in range(2)]
     np.testing.assert_allclose(rows, [[6.0, 4.0], [4.0, -math.sin(3)]])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import calor
@@ -12,6 +14,7 @@ from .objects import Linear, Pair, parameter
 def test_gradients_have_the_structure_of_the_object() -> None:
     layer = Linear([[1.0], [2.0]], [0.0])
     x = calor.asarray([[3.0, 4.0]], dtype=calor.float64)
+    gradient: Any
     value, gradient = calor.value_and_grad(lambda m: m(x).sum())(layer)
     assert value.item() == 11.0
     assert type(gradient) is Linear
@@ -37,7 +40,7 @@ def test_the_object_itself_is_given_so_its_state_changes() -> None:
 def test_frozen_tensors_have_no_gradient() -> None:
     layer = Linear([[1.0], [2.0]], [0.0])
     layer.w.requires_grad = False
-    gradient = calor.grad(lambda m: m(calor.ones((1, 2), dtype=calor.float64)).sum())(layer)
+    gradient: Any = calor.grad(lambda m: m(calor.ones((1, 2), dtype=calor.float64)).sum())(layer)
     assert gradient.w is None
     assert gradient.b.tolist() == [1.0]
 

@@ -49,7 +49,7 @@ def test_a_pending_tensor_is_used_elsewhere() -> None:
 
 def test_the_owner_may_record_meanwhile() -> None:
     total = calor.zeros(())
-    seen = []
+    seen: list[Any] = []
     stop = threading.Event()
 
     def watch() -> None:
@@ -79,7 +79,7 @@ def test_threads_have_their_own_traces_and_settings() -> None:
 
 
 def test_gradients_across_threads() -> None:
-    x = calor.asarray([2.0], requires_grad=True)
+    x: Any = calor.asarray([2.0], requires_grad=True)
     y = x * x
     run(lambda: y.sum().backward())
     assert x.grad.tolist() == [4.0]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-import calor
 from calor.dtypes import bfloat16, bool_, float16, float32
+from calor_nn import functional
 
 from ..domains import between, chosen, normal
 from ..language import REAL_FLOATS, WIDE_FLOATS, Array, Case, case, ulp
@@ -97,15 +97,15 @@ _FORMS: list[tuple[str, int, int, tuple[Any, ...], bool]] = [
 
 
 def _function(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
-    return calor.scaled_dot_product_attention(q, k, v, causal=causal)
+    return functional.scaled_dot_product_attention(q, k, v, causal=causal)
 
 
 def _masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
-    return calor.scaled_dot_product_attention(q, k, v, mask=mask, scale=0.5)
+    return functional.scaled_dot_product_attention(q, k, v, mask=mask, scale=0.5)
 
 
 def _weights(q: Any, k: Any, *, causal: bool) -> Any:
-    return calor.attention_weights(q, k, causal=causal)
+    return functional.attention_weights(q, k, causal=causal)
 
 
 def _weights_oracle(q: Array, k: Array, *, causal: bool) -> Array:

@@ -83,8 +83,13 @@ def _rows(
     dilation: Any,
     groups: int = 1,
 ) -> list[Case]:
-    settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    common = {**settings, "dtypes": NUMBERS, "tol": TERMS, "name": name}
+    settings: dict[str, Any] = {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+    }
+    common: dict[str, Any] = {**settings, "dtypes": NUMBERS, "tol": TERMS, "name": name}
     g = _output(x, w, **settings)
     return [
         case("conv", normal(*x), normal(*w), oracle=conv, **common),

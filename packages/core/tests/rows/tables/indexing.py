@@ -106,7 +106,7 @@ _ALONG = chosen([[0, 1, 0, 2], [2, 1, 1, 0]], int64)
 def _writes(update: str, dtypes: Any, domain: Any, tol: Any) -> list[Case]:
     # One place is written twice; distinct numbers keep extremes apart.
     raw = update == "assign"
-    common = {"update": update, "dtypes": dtypes, "tol": tol, "raw": raw}
+    common: dict[str, Any] = {"update": update, "dtypes": dtypes, "tol": tol, "raw": raw}
     tie = None
     if update in ("max", "min"):
         tie = "an old number and an update may be equal"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import calor
+from calor_nn import functional
 
 from ..domains import away_from, between, chosen, indices, normal
 from ..language import WIDE_FLOATS, Array, Case, case, ulp
@@ -53,24 +54,24 @@ def _hard_sigmoid(x: Array) -> Array:
 
 
 ACTIVATIONS: list[Case] = [
-    row(calor.relu6, X, oracle=lambda x: np.clip(x, 0, 6)),
-    row(calor.hard_tanh, X, oracle=lambda x: np.clip(x, -1, 1)),
+    row(functional.relu6, X, oracle=lambda x: np.clip(x, 0, 6)),
+    row(functional.hard_tanh, X, oracle=lambda x: np.clip(x, -1, 1)),
     row(calor.leaky_relu, X, oracle=lambda x, *, negative_slope: np.where(
         x > 0, x, x * negative_slope), negative_slope=0.25),
     row(calor.elu, X, oracle=_elu, alpha=0.5),
-    row(calor.celu, X, oracle=lambda x, *, alpha: np.where(
+    row(functional.celu, X, oracle=lambda x, *, alpha: np.where(
         x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)), alpha=2.0),
-    row(calor.selu, X, oracle=_selu),
-    row(calor.mish, X, oracle=lambda x: x * np.tanh(_softplus(x))),
-    row(calor.log_sigmoid, X, oracle=lambda x: -_softplus(-x)),
+    row(functional.selu, X, oracle=_selu),
+    row(functional.mish, X, oracle=lambda x: x * np.tanh(_softplus(x))),
+    row(functional.log_sigmoid, X, oracle=lambda x: -_softplus(-x)),
     row(calor.softplus, X, oracle=_softplus, beta=2.0),
-    row(calor.softsign, X, oracle=lambda x: x / (1 + np.abs(x))),
-    row(calor.hard_sigmoid, X, oracle=_hard_sigmoid),
-    row(calor.hard_swish, X, oracle=lambda x: x * _hard_sigmoid(x)),
-    row(calor.prelu, away_from(0, 2, 3, 4), normal(3), oracle=_prelu, name="by channel"),
-    row(calor.prelu, away_from(0, 2, 3), normal(1), oracle=_prelu, name="one slope"),
+    row(functional.softsign, X, oracle=lambda x: x / (1 + np.abs(x))),
+    row(functional.hard_sigmoid, X, oracle=_hard_sigmoid),
+    row(functional.hard_swish, X, oracle=lambda x: x * _hard_sigmoid(x)),
+    row(functional.prelu, away_from(0, 2, 3, 4), normal(3), oracle=_prelu, name="by channel"),
+    row(functional.prelu, away_from(0, 2, 3), normal(1), oracle=_prelu, name="one slope"),
     *(
-        row(calor.glu, normal(2, 4, 6), oracle=_glu, axis=axis, name=str(axis))
+        row(functional.glu, normal(2, 4, 6), oracle=_glu, axis=axis, name=str(axis))
         for axis in (1, 2)
     ),
 ]  # fmt: skip
@@ -104,12 +105,12 @@ def _group_norm(x: Array, w: Array, b: Array, *, num_groups: int, eps: float) ->
 
 
 def _batch_norm_training(x: Any, mean: Any, var: Any, w: Any, b: Any, *, momentum: float) -> Any:
-    made = calor.batch_norm(x, mean, var, w, b, training=True, momentum=momentum)
+    made = functional.batch_norm(x, mean, var, w, b, training=True, momentum=momentum)
     return made.output
 
 
 def _running(x: Any, mean: Any, var: Any, *, momentum: float) -> Any:
-    made = calor.batch_norm(x, mean, var, training=True, momentum=momentum)
+    made = functional.batch_norm(x, mean, var, training=True, momentum=momentum)
     return made.running_mean, made.running_var
 
 
@@ -123,7 +124,7 @@ def _running_oracle(x: Array, mean: Array, var: Array, *, momentum: float) -> tu
 
 
 def _batch_norm_evaluating(x: Any, mean: Any, var: Any, w: Any, b: Any) -> Any:
-    return calor.batch_norm(x, mean, var, w, b).output
+    return functional.batch_norm(x, mean, var, w, b).output
 
 
 def _local_response(x: Array, *, size: int, alpha: float, beta: float, k: float) -> Array:
@@ -136,18 +137,18 @@ def _local_response(x: Array, *, size: int, alpha: float, beta: float, k: float)
 
 
 NORMS: list[Case] = [
-    row(lambda x, w, b, **a: calor.layer_norm(x, weight=w, bias=b, **a), normal(3, 2, 4),
+    row(lambda x, w, b, **a: functional.layer_norm(x, weight=w, bias=b, **a), normal(3, 2, 4),
         normal(2, 4), normal(2, 4), oracle=_layer_norm, normalized_shape=(2, 4), eps=1e-5,
         name="layer_norm", scale=20.0),
-    row(lambda x, w, **a: calor.rms_norm(x, weight=w, **a), normal(3, 4), normal(4),
+    row(lambda x, w, **a: functional.rms_norm(x, weight=w, **a), normal(3, 4), normal(4),
         oracle=_rms_norm, normalized_shape=(4,), eps=1e-3, name="rms_norm", scale=20.0),
     *(
-        row(lambda x, w, b, *, num_groups, eps: calor.group_norm(x, num_groups, w, b, eps=eps),
+        row(lambda x, w, b, *, num_groups, eps: functional.group_norm(x, num_groups, w, b, eps=eps),
             normal(*shape), normal(4), normal(4), oracle=_group_norm, num_groups=groups, eps=1e-5,
             name=f"group_norm {shape} {groups}", scale=20.0)
         for shape, groups in [((3, 4), 2), ((2, 4, 3), 1), ((2, 4, 2, 2), 4)]
     ),
-    row(calor.instance_norm, normal(2, 3, 5), normal(3), normal(3), eps=1e-5, scale=20.0,
+    row(functional.instance_norm, normal(2, 3, 5), normal(3), normal(3), eps=1e-5, scale=20.0,
         oracle=lambda x, w, b, *, eps: _affine(_standardized(x, (2,), eps), w, b)),
     *(
         row(_batch_norm_training, normal(*shape), normal(3), between(0.5, 2.0, 3), normal(3),
@@ -162,7 +163,7 @@ NORMS: list[Case] = [
         normal(3), scale=20.0, oracle=lambda x, m, v, w, b: _affine(
             (x - _by_channel(x, m)) / np.sqrt(_by_channel(x, v) + 1e-5), w, b)),
     *(
-        row(calor.local_response_norm, normal(2, 5, 3), oracle=_local_response, size=size,
+        row(functional.local_response_norm, normal(2, 5, 3), oracle=_local_response, size=size,
             alpha=0.5, beta=0.75, k=2.0, name=str(size))
         for size in (1, 2, 3)
     ),
@@ -174,16 +175,16 @@ def _embedding(i: Array, w: Array, *, padding_index: int | None = None) -> Array
 
 
 PRODUCTS: list[Case] = [
-    row(calor.linear, normal(2, 3, 4), normal(5, 4), normal(5), scale=40.0,
+    row(functional.linear, normal(2, 3, 4), normal(5, 4), normal(5), scale=40.0,
         oracle=lambda x, w, b: np.einsum("abi,oi->abo", x, w) + b),
-    row(calor.linear, normal(4), normal(5, 4), name="one vector", scale=40.0,
+    row(functional.linear, normal(4), normal(5, 4), name="one vector", scale=40.0,
         oracle=lambda x, w: np.einsum("i,oi->o", x, w)),
-    row(calor.bilinear, normal(2, 3), normal(2, 4), normal(5, 3, 4), normal(5), scale=200.0,
+    row(functional.bilinear, normal(2, 3), normal(2, 4), normal(5, 3, 4), normal(5), scale=200.0,
         oracle=lambda x, y, w, b: np.einsum("na,oab,nb->no", x, w, y) + b),
-    row(calor.embedding, indices(5, 2, 3), normal(5, 4), oracle=_embedding),
-    row(calor.embedding, chosen(np.array([0, 3, 1]), calor.int64), normal(5, 2),
+    row(functional.embedding, indices(5, 2, 3), normal(5, 4), oracle=_embedding),
+    row(functional.embedding, chosen(np.array([0, 3, 1]), calor.int64), normal(5, 2),
         oracle=_embedding, padding_index=2, name="padding"),
-    case(calor.one_hot, indices(4, 2, 3), oracle=lambda i, *, num_classes: (
+    case(functional.one_hot, indices(4, 2, 3), oracle=lambda i, *, num_classes: (
          i.astype(int)[..., None] == np.arange(num_classes)).astype(np.int64),
          dtypes=(calor.int64,), num_classes=4),
 ]  # fmt: skip

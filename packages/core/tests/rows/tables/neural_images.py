@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-import calor
+from calor_nn import functional
 
 from ..domains import between, normal, well_separated
 from ..language import Array, Case
@@ -62,8 +62,12 @@ def _transposed_oracle(
     return made + b.reshape(-1, *(1,) * (x.ndim - 2))
 
 
-_CONV = (calor.conv1d, calor.conv2d, calor.conv3d)
-_TRANSPOSED = (calor.conv_transpose1d, calor.conv_transpose2d, calor.conv_transpose3d)
+_CONV = (functional.conv1d, functional.conv2d, functional.conv3d)
+_TRANSPOSED = (
+    functional.conv_transpose1d,
+    functional.conv_transpose2d,
+    functional.conv_transpose3d,
+)
 CONVOLUTIONS: list[Case] = [
     *(
         row(_CONV[len(s) - 1], normal(2, 4, *s), normal(4, 4 // more.get("groups", 1), *kernel),
@@ -77,7 +81,7 @@ CONVOLUTIONS: list[Case] = [
             (SIZES[1], (2, 2), {"padding": "same", "dilation": 2}),
         ]
     ),
-    row(calor.conv3d, normal(1, 1, *SIZES[2]), normal(2, 1, 2, 2, 2), normal(2),
+    row(functional.conv3d, normal(1, 1, *SIZES[2]), normal(2, 1, 2, 2, 2), normal(2),
         oracle=_conv_oracle, padding=1, stride=2, scale=200.0),
     *(
         row(_TRANSPOSED[len(s) - 1], normal(1, 2, *s),
@@ -170,7 +174,7 @@ def _adaptive_lists(x: Array, sizes: Any) -> list[list[list[int]]]:
 
 
 def _pool(kind: str, rank: int) -> Any:
-    return getattr(calor, f"{kind}_pool{rank}d")
+    return getattr(functional, f"{kind}_pool{rank}d")
 
 
 _POOLS: list[dict[str, Any]] = [
@@ -193,7 +197,7 @@ POOLS: list[Case] = [
         for a in _POOLS
         for padded in (True, False)
     ),
-    row(calor.avg_pool2d, normal(1, 2, 4, 4), oracle=_avg_oracle, kernel_size=2,
+    row(functional.avg_pool2d, normal(1, 2, 4, 4), oracle=_avg_oracle, kernel_size=2,
         divisor_override=3, name="divisor", scale=10.0),
     *(
         row(_pool("lp", len(s)), between(0.2, 2.0, 1, 2, *s), oracle=_norm_oracle, norm_type=3.0,
@@ -260,7 +264,7 @@ def _resized(
 _LINEAR = ("linear", "bilinear", "trilinear")
 RESIZING: list[Case] = [
     *(
-        row(calor.interpolate, normal(1, 2, *s), oracle=_resized, mode=mode, align_corners=align,
+        row(functional.interpolate, normal(1, 2, *s), oracle=_resized, mode=mode, align_corners=align,
             name=f"{mode} {align} {len(s)}d {list(how.values())}", scale=10.0, **how)
         for s in SIZES
         for mode, align in [
@@ -269,7 +273,7 @@ RESIZING: list[Case] = [
         ]
         for how in ({"size": tuple(2 * n for n in s)}, {"size": 3}, {"scale_factor": 1.7})
     ),
-    row(calor.interpolate, normal(1, 2, 5, 4), oracle=_resized, mode="area", size=(2, 3),
+    row(functional.interpolate, normal(1, 2, 5, 4), oracle=_resized, mode="area", size=(2, 3),
         scale=10.0, name="area"),
 ]  # fmt: skip
 
@@ -319,17 +323,17 @@ def _shuffled(x: Array, *, factor: int) -> Array:
 
 PATCHES: list[Case] = [
     *(
-        row(calor.im2col, normal(2, 2, 5, 4), oracle=_columns, name=str(number), **a)
+        row(functional.im2col, normal(2, 2, 5, 4), oracle=_columns, name=str(number), **a)
         for number, a in enumerate([
             {"kernel_size": (2, 2), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)},
             {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)},
         ])
     ),
-    row(calor.col2im, normal(2, 12, 12), oracle=_image, output_size=(5, 4), kernel_size=(3, 2),
+    row(functional.col2im, normal(2, 12, 12), oracle=_image, output_size=(5, 4), kernel_size=(3, 2),
         stride=(1, 1), padding=(0, 1), dilation=(1, 2), scale=20.0),
-    row(lambda x, *, factor: calor.pixel_shuffle(x, factor), normal(1, 8, 2, 3), oracle=_shuffled,
+    row(lambda x, *, factor: functional.pixel_shuffle(x, factor), normal(1, 8, 2, 3), oracle=_shuffled,
         factor=2, name="pixel_shuffle"),
-    row(lambda x, *, factor: calor.pixel_unshuffle(calor.pixel_shuffle(x, factor), factor),
+    row(lambda x, *, factor: functional.pixel_unshuffle(functional.pixel_shuffle(x, factor), factor),
         normal(1, 8, 2, 3), oracle=lambda x, *, factor: x, factor=2, name="pixel_unshuffle"),
 ]  # fmt: skip
 

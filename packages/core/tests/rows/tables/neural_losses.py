@@ -8,6 +8,7 @@ import numpy as np
 
 import calor
 from calor.dtypes import float32, int64
+from calor_nn import functional
 
 from ..domains import between, chosen, normal
 from ..language import Array, Case
@@ -62,7 +63,7 @@ def _class_loss(
 
 
 def _cross_entropy(x: Any, t: Any, *w: Any, **a: Any) -> Any:
-    return calor.cross_entropy(x, t, *w, **a)
+    return functional.cross_entropy(x, t, *w, **a)
 
 
 def _cross_entropy_oracle(
@@ -87,7 +88,7 @@ def _with_logits(x: Array, t: Array, w: Array, p: Array) -> Array:
 
 
 def _bce_logits(x: Any, t: Any, w: Any, p: Any, *, reduction: Any) -> Any:
-    return calor.binary_cross_entropy_with_logits(x, t, w, pos_weight=p, reduction=reduction)
+    return functional.binary_cross_entropy_with_logits(x, t, w, pos_weight=p, reduction=reduction)
 
 
 def _bce(x: Array, t: Array, w: Array) -> Array:
@@ -125,17 +126,17 @@ PAIRS: list[Case] = [
     row(function, normal(3, 4), normal(3, 4), oracle=_elementwise(formula), reduction=reduction,
         name=f"{function.__name__} {reduction}", scale=100.0, **more)
     for function, formula, more in [
-        (calor.mse_loss, lambda x, t: (x - t) ** 2, {}),
-        (calor.l1_loss, lambda x, t: np.abs(x - t), {}),
-        (calor.huber_loss, _huber, {"delta": 0.7}),
-        (calor.smooth_l1_loss, lambda x, t, beta: _huber(x, t, delta=beta) / beta, {"beta": 0.7}),
+        (functional.mse_loss, lambda x, t: (x - t) ** 2, {}),
+        (functional.l1_loss, lambda x, t: np.abs(x - t), {}),
+        (functional.huber_loss, _huber, {"delta": 0.7}),
+        (functional.smooth_l1_loss, lambda x, t, beta: _huber(x, t, delta=beta) / beta, {"beta": 0.7}),
     ]
     for reduction in REDUCTIONS
 ]  # fmt: skip
 
 CLASSIFICATION: list[Case] = [
     *(
-        row(calor.nll_loss, normal(4, 3), CLASSES, *weight, reduction=reduction, scale=20.0,
+        row(functional.nll_loss, normal(4, 3), CLASSES, *weight, reduction=reduction, scale=20.0,
             oracle=lambda x, t, w=None, *, reduction: _class_loss(x, t, w, 0.0, reduction),
             name=f"{reduction} {len(weight)}")
         for reduction in REDUCTIONS
@@ -161,43 +162,43 @@ CLASSIFICATION: list[Case] = [
             name=reduction, scale=40.0)
         for reduction in REDUCTIONS
     ),
-    row(calor.binary_cross_entropy, between(0.1, 0.9, 3, 4), between(0.0, 1.0, 3, 4),
+    row(functional.binary_cross_entropy, between(0.1, 0.9, 3, 4), between(0.0, 1.0, 3, 4),
         between(0.5, 2.0, 3, 4), oracle=_elementwise(_bce), reduction="mean", name="weighted"),
     *(
-        row(calor.kl_div, normal(3, 4), between(0.1, 1.0, 3, 4), reduction=reduction, scale=40.0,
+        row(functional.kl_div, normal(3, 4), between(0.1, 1.0, 3, 4), reduction=reduction, scale=40.0,
             oracle=_elementwise(_divergence), log_target=log, name=f"{reduction} {log}")
         for reduction in REDUCTIONS
         for log in (False, True)
     ),
-    row(calor.kl_div, normal(3, 4), between(0.1, 1.0, 3, 4), reduction="batchmean", scale=40.0,
+    row(functional.kl_div, normal(3, 4), between(0.1, 1.0, 3, 4), reduction="batchmean", scale=40.0,
         name="batchmean",
         oracle=lambda x, t, *, reduction: _divergence(x, t, log_target=False).sum() / 3),
-    row(calor.soft_margin_loss, normal(4), SIGNS, reduction="mean",
+    row(functional.soft_margin_loss, normal(4), SIGNS, reduction="mean",
         oracle=_elementwise(lambda x, t: np.logaddexp(0, -t * x))),
 ]  # fmt: skip
 
 VECTORS: list[Case] = [
-    row(calor.cosine_similarity, normal(2, 3, 4), normal(2, 3, 4), oracle=_cosine, axis=1),
+    row(functional.cosine_similarity, normal(2, 3, 4), normal(2, 3, 4), oracle=_cosine, axis=1),
     *(
-        row(calor.normalize, normal(3, 4), p=p, name=str(p),
+        row(functional.normalize, normal(3, 4), p=p, name=str(p),
             oracle=lambda x, *, p: x / (np.abs(x) ** p).sum(1, keepdims=True) ** (1 / p))
         for p in (1.0, 2.0, 3.0)
     ),
     *(
-        row(calor.pairwise_distance, normal(3, 4), normal(3, 4), p=p, name=str(p), scale=20.0,
+        row(functional.pairwise_distance, normal(3, 4), normal(3, 4), p=p, name=str(p), scale=20.0,
             oracle=lambda x, y, *, p: _norm(x - y + 1e-6, p))
         for p in (1.0, 2.0, 3.0)
     ),
-    row(calor.cosine_embedding_loss, normal(4, 3), normal(4, 3), SIGNS, margin=-0.2,
+    row(functional.cosine_embedding_loss, normal(4, 3), normal(4, 3), SIGNS, margin=-0.2,
         oracle=_elementwise(_cosine_loss), reduction="sum", scale=20.0),
     *(
-        row(calor.triplet_margin_loss, normal(4, 3), normal(4, 3), normal(4, 3), margin=1.0,
+        row(functional.triplet_margin_loss, normal(4, 3), normal(4, 3), normal(4, 3), margin=1.0,
             swap=swap, oracle=_elementwise(_triplet), reduction="mean", name=str(swap), scale=20.0)
         for swap in (False, True)
     ),
-    row(calor.hinge_embedding_loss, normal(4), SIGNS, reduction="mean", margin=0.75,
+    row(functional.hinge_embedding_loss, normal(4), SIGNS, reduction="mean", margin=0.75,
         oracle=_elementwise(lambda x, t, margin: np.where(t > 0, x, np.maximum(margin - x, 0)))),
-    row(calor.margin_ranking_loss, normal(4), normal(4), SIGNS, reduction="mean", margin=0.4,
+    row(functional.margin_ranking_loss, normal(4), normal(4), SIGNS, reduction="mean", margin=0.4,
         oracle=_elementwise(lambda x, y, t, margin: np.maximum(t * (y - x) + margin, 0))),
 ]  # fmt: skip
 
@@ -226,7 +227,7 @@ def _ctc_oracle(x: Array, t: Array, n: Array, m: Array, *, blank: int, reduction
 
 def _ctc(x: Any, t: Any, n: Any, m: Any, *, blank: int, reduction: Any) -> Any:
     logs = calor.log_softmax(x, axis=-1)
-    return calor.ctc_loss(logs, t, n, m, blank=blank, reduction=reduction)
+    return functional.ctc_loss(logs, t, n, m, blank=blank, reduction=reduction)
 
 
 def _numbers(*values: Any) -> Any:

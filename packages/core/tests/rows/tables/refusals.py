@@ -42,9 +42,9 @@ def refused(
     return Refusal(op, inputs, error, match, attributes)
 
 
-_CONV = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,), "groups": 1}
-_WINDOW = {"window": (2,), "stride": (1,), "padding": ((0, 0),), "dilation": (1,)}
-_DOT = {"batch": ((), ()), "dtype": float32}
+_CONV: dict[str, Any] = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,), "groups": 1}
+_WINDOW: dict[str, Any] = {"window": (2,), "stride": (1,), "padding": ((0, 0),), "dilation": (1,)}
+_DOT: dict[str, Any] = {"batch": ((), ()), "dtype": float32}
 
 REFUSALS: list[Refusal] = [
     refused("add", normal(2), normal(3), match=r"float32\[2\] and float32\[3\] differ"),

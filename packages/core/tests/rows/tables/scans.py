@@ -91,7 +91,7 @@ def _extremes(op: str, choose: Any) -> list[Case]:
 
 
 def _terms(x: Array, *, axis: int, reverse: bool) -> Array:
-    return np.sum(np.abs(x), axis, keepdims=True) + np.zeros(x.shape)
+    return np.asarray(np.sum(np.abs(x), axis, keepdims=True) + np.zeros(x.shape))
 
 
 CASES: list[Case] = [

@@ -25,7 +25,7 @@ def _sort(x: Array, *, axis: int, descending: bool) -> tuple[Array, Array]:
         if nan_a or nan_b:
             return int(nan_a) - int(nan_b)
         sign = (p > q) - (p < q)
-        return -sign if descending else sign
+        return int(-sign if descending else sign)
 
     moved = np.moveaxis(x, axis, -1)
     values, places = np.empty_like(moved), np.empty(moved.shape, np.int64)

@@ -105,9 +105,20 @@ def _rows(
 ) -> list[Case]:
     rows = []
     for kind in ("max", "min", "sum"):
-        a = {"window": window, "stride": stride, "padding": padding, "dilation": dilation}
+        a: dict[str, Any] = {
+            "window": window,
+            "stride": stride,
+            "padding": padding,
+            "dilation": dilation,
+        }
         g = _result_shape(shape, a)
-        common = {**a, "kind": kind, "dtypes": REALS, "tol": TERMS, "name": f"{kind}-{name}"}
+        common: dict[str, Any] = {
+            **a,
+            "kind": kind,
+            "dtypes": REALS,
+            "tol": TERMS,
+            "name": f"{kind}-{name}",
+        }
         rows += [
             case("window_reduce", well_separated(*shape), oracle=_wide_sum(reduced), **common),
             case("window_gradient", normal(*g), well_separated(*shape), oracle=_wide_sum(_gradient),
@@ -119,8 +130,19 @@ def _rows(
 
 
 def _ties(kind: str) -> list[Case]:
-    a = {"window": (2, 2), "stride": (1, 1), "padding": ((0, 0),) * 2, "dilation": (1, 1)}
-    common = {**a, "kind": kind, "dtypes": REALS, "tol": TERMS, "name": f"{kind}-ties"}
+    a: dict[str, Any] = {
+        "window": (2, 2),
+        "stride": (1, 1),
+        "padding": ((0, 0),) * 2,
+        "dilation": (1, 1),
+    }
+    common: dict[str, Any] = {
+        **a,
+        "kind": kind,
+        "dtypes": REALS,
+        "tol": TERMS,
+        "name": f"{kind}-ties",
+    }
     reason = "at ties the first is chosen by convention"
     return [
         case("window_gradient", normal(3, 4), repeated(4, 5), oracle=_wide_sum(_gradient),
