@@ -109,11 +109,11 @@ def power(a: Array, b: Array) -> Array:
 
 @through_float32
 def _float_power(a: Array, b: Array) -> Array:
-    # NumPy squares where a single 2 is broadcast and calls pow elsewhere, which may differ in the
-    # last bit; how the exponents lie in memory must not show.
+    # NumPy squares where a single 2 is broadcast, and has one pow for dense operands and another
+    # for strided ones, which differ in the last bit; how operands lie in memory must not show.
     if b.size and (b == 2).all():
         return np.asarray(np.multiply(a, a))
-    return np.asarray(np.power(a, b))
+    return np.asarray(np.power(np.asarray(a, order="C"), np.asarray(b, order="C")))
 
 
 def _signed_power(a: Array, b: Array) -> Array:
