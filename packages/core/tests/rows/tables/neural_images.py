@@ -264,8 +264,9 @@ def _resized(
 _LINEAR = ("linear", "bilinear", "trilinear")
 RESIZING: list[Case] = [
     *(
-        row(functional.interpolate, normal(1, 2, *s), oracle=_resized, mode=mode, align_corners=align,
-            name=f"{mode} {align} {len(s)}d {list(how.values())}", scale=10.0, **how)
+        row(functional.interpolate, normal(1, 2, *s), oracle=_resized, mode=mode,
+            align_corners=align, name=f"{mode} {align} {len(s)}d {list(how.values())}",
+            scale=10.0, **how)
         for s in SIZES
         for mode, align in [
             ("nearest", False), ("nearest-exact", False), (_LINEAR[len(s) - 1], False),
@@ -321,6 +322,10 @@ def _shuffled(x: Array, *, factor: int) -> Array:
     return made
 
 
+def _there_and_back(x: Any, *, factor: int) -> Any:
+    return functional.pixel_unshuffle(functional.pixel_shuffle(x, factor), factor)
+
+
 PATCHES: list[Case] = [
     *(
         row(functional.im2col, normal(2, 2, 5, 4), oracle=_columns, name=str(number), **a)
@@ -331,10 +336,10 @@ PATCHES: list[Case] = [
     ),
     row(functional.col2im, normal(2, 12, 12), oracle=_image, output_size=(5, 4), kernel_size=(3, 2),
         stride=(1, 1), padding=(0, 1), dilation=(1, 2), scale=20.0),
-    row(lambda x, *, factor: functional.pixel_shuffle(x, factor), normal(1, 8, 2, 3), oracle=_shuffled,
-        factor=2, name="pixel_shuffle"),
-    row(lambda x, *, factor: functional.pixel_unshuffle(functional.pixel_shuffle(x, factor), factor),
-        normal(1, 8, 2, 3), oracle=lambda x, *, factor: x, factor=2, name="pixel_unshuffle"),
+    row(lambda x, *, factor: functional.pixel_shuffle(x, factor), normal(1, 8, 2, 3),
+        oracle=_shuffled, factor=2, name="pixel_shuffle"),
+    row(_there_and_back, normal(1, 8, 2, 3), oracle=lambda x, *, factor: x, factor=2,
+        name="pixel_unshuffle"),
 ]  # fmt: skip
 
 CASES: list[Case] = [*CONVOLUTIONS, *POOLS, *RESIZING, *PATCHES]

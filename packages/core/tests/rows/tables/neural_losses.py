@@ -129,7 +129,8 @@ PAIRS: list[Case] = [
         (functional.mse_loss, lambda x, t: (x - t) ** 2, {}),
         (functional.l1_loss, lambda x, t: np.abs(x - t), {}),
         (functional.huber_loss, _huber, {"delta": 0.7}),
-        (functional.smooth_l1_loss, lambda x, t, beta: _huber(x, t, delta=beta) / beta, {"beta": 0.7}),
+        (functional.smooth_l1_loss, lambda x, t, beta: _huber(x, t, delta=beta) / beta,
+         {"beta": 0.7}),
     ]
     for reduction in REDUCTIONS
 ]  # fmt: skip
@@ -165,8 +166,8 @@ CLASSIFICATION: list[Case] = [
     row(functional.binary_cross_entropy, between(0.1, 0.9, 3, 4), between(0.0, 1.0, 3, 4),
         between(0.5, 2.0, 3, 4), oracle=_elementwise(_bce), reduction="mean", name="weighted"),
     *(
-        row(functional.kl_div, normal(3, 4), between(0.1, 1.0, 3, 4), reduction=reduction, scale=40.0,
-            oracle=_elementwise(_divergence), log_target=log, name=f"{reduction} {log}")
+        row(functional.kl_div, normal(3, 4), between(0.1, 1.0, 3, 4), reduction=reduction,
+            scale=40.0, oracle=_elementwise(_divergence), log_target=log, name=f"{reduction} {log}")
         for reduction in REDUCTIONS
         for log in (False, True)
     ),
