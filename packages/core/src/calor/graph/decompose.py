@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calor.graph.graph import Builder, Graph
+from calor.ops.attributes import exact_items
 from calor.ops.base import Op
 from calor.specs import Spec
 
@@ -13,7 +14,7 @@ _MEMO: dict[object, Graph] = {}
 
 def definition(op: Op, inputs: tuple[Spec, ...], attributes: dict[str, object]) -> Graph:
     """Return the graph that defines a kept composite for these operand specs."""
-    key = (op, inputs, tuple(sorted(attributes.items())))
+    key = (op, inputs, exact_items(attributes))
     found = _MEMO.get(key)
     if found is None:
         from calor.graph.tracing import trace_function

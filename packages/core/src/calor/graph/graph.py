@@ -15,6 +15,7 @@ from os import PathLike
 from typing import Any
 
 from calor.errors import GraphError
+from calor.ops.attributes import exact_items
 from calor.ops.base import Op, signature
 from calor.specs import Spec
 
@@ -62,7 +63,7 @@ class Graph:
         return (
             tuple(self.specs[i] for i in self.inputs),
             tuple(sorted(self.host)),
-            tuple((n.op, n.inputs, tuple(sorted(n.attributes.items()))) for n in self.nodes),
+            tuple((n.op, n.inputs, exact_items(n.attributes)) for n in self.nodes),
             self.outputs,
         )
 

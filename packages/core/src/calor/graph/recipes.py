@@ -12,6 +12,7 @@ from typing import Any
 from calor import dtypes
 from calor.config import config
 from calor.errors import DTypeError, ShapeError
+from calor.ops.attributes import exact_items, exact_test, of_integers
 from calor.ops.base import Op, Signature, find, signature
 from calor.specs import Spec, spec
 
@@ -21,6 +22,7 @@ class Recipe:
 
     __slots__ = (
         "cost",
+        "integers",
         "keeps",
         "many",
         "number",
@@ -29,6 +31,7 @@ class Recipe:
         "prologues",
         "signature",
         "steps",
+        "tests",
     )
 
     def __init__(self, sig: Signature, prologues: tuple[tuple[Signature, ...], ...]) -> None:
@@ -42,6 +45,34 @@ class Recipe:
         # What a gradient record keeps, by which operands need one; filled by the gradient module.
         self.keeps: dict[tuple[bool, ...], Any] = {}
         self.cost = cost_of(sig)
+        # What tells its attributes from others that are equal, such as 0.0 from −0.0: those that
+        # are tuples of integers, which is quickest to see, and tests for the rest.
+        given = sig.attributes.items()
+        self.integers = tuple([name for name, value in given if of_integers(value)])
+        tests = [(name, exact_test(value)) for name, value in given if name not in self.integers]
+        self.tests = tuple([(name, test) for name, test in tests if test is not None])
+
+
+def attributed_recipe(row: Op, specs: tuple[Spec, ...], attributes: dict[str, Any]) -> Recipe:
+    """Return the recipe for attributes that the memo of the op does not find by ``==``.
+
+    It is remembered under the key that :func:`~calor.graph.record.apply` looks for, unless that is
+    taken by attributes that are only equal, or never found again since it holds a NaN.
+    """
+    precise = (exact_items(attributes), specs)
+    recipe: Recipe | None = row.memo.get(precise)
+    if recipe is None:
+        recipe = Recipe(signature(row, specs, attributes), ((),) * len(specs))
+        quick = (specs, *attributes.items())
+        found_again = quick not in row.memo and not _holds_nan(tuple(attributes.values()))
+        row.memo[quick if found_again else precise] = recipe
+    return recipe
+
+
+def _holds_nan(value: Any) -> bool:
+    if type(value) is tuple:
+        return any(map(_holds_nan, value))
+    return bool(value != value)
 
 
 def cost_of(sig: Signature) -> int:

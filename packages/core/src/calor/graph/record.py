@@ -13,9 +13,9 @@ import numpy as np
 
 from calor import dtypes
 from calor.graph import trace as traces
-from calor.graph.recipes import Recipe, elementwise_recipe
+from calor.graph.recipes import Recipe, attributed_recipe, elementwise_recipe
 from calor.graph.trace import Handle, Value, local, pending, trace_on, wrap
-from calor.ops.base import Op, set_apply, signature
+from calor.ops.base import Op, set_apply
 from calor.specs import Spec, spec
 
 if TYPE_CHECKING:
@@ -195,12 +195,18 @@ def apply(row: Op, *operands: Handle, **attributes: Any) -> Any:
         # A kept composite without a gradient of its own is differentiated through its definition.
         return row.decompose(*operands, **attributes)
     specs = tuple([h._value.spec for h in operands])
-    key = (specs, *attributes.values()) if attributes else (specs,)
-    recipe = row.memo.get(key)
+    recipe = row.memo.get((specs, *attributes.items()))
     if recipe is None:
-        recipe = row.memo[key] = Recipe(
-            signature(row, specs, dict(attributes)), ((),) * len(operands)
-        )
+        recipe = attributed_recipe(row, specs, attributes)
+    else:
+        # Found by ==, which does not tell 0.0 from −0.0 or 1 from True; nearly always it is right.
+        for name in recipe.integers:
+            for item in attributes[name]:
+                if type(item) is not int:
+                    recipe = attributed_recipe(row, specs, attributes)
+        for name, test in recipe.tests:
+            if not test(attributes[name]):
+                recipe = attributed_recipe(row, specs, attributes)
     if not operands:
         return _source(recipe)
     if recipe.many:

@@ -9,7 +9,6 @@ finished by then, so a second walk would find nothing more.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import numpy as np
 from calor.graph.graph import Graph, prune
 from calor.graph.simplify_draft import Draft, Step
 from calor.graph.simplify_rules import RULES, folded
+from calor.ops.attributes import exact_items
 from calor.specs import Spec
 
 # Rules that fit one node in turn; each takes away a node between it and a source.
@@ -52,7 +52,7 @@ def _simplified(graph: Graph, bodies: dict[int, Graph]) -> Graph:
             changed = True
             continue
         assert isinstance(found, Step)
-        key = (found.op, found.inputs, _attributes_key(found.attributes), *specs)
+        key = (found.op, found.inputs, exact_items(found.attributes), *specs)
         made = seen.get(key)
         if made is None:
             made = draft.add(found, specs)
@@ -95,21 +95,3 @@ def _with_bodies(attributes: Mapping[str, Any], done: dict[int, Graph]) -> Mappi
             if body is not value:
                 better[name] = body
     return {**attributes, **better} if better else attributes
-
-
-def _attributes_key(attributes: Mapping[str, Any]) -> Any:
-    if not attributes:
-        return ()
-    return tuple([(name, _exact(attributes[name])) for name in sorted(attributes)])
-
-
-def _exact(value: Any) -> Any:
-    """Return an attribute so that 1, 1.0 and True differ, as do 0.0 and −0.0."""
-    kind = type(value)
-    if kind is tuple:
-        return tuple([_exact(item) for item in value])
-    if kind is float:
-        return kind, struct.pack("<d", value)
-    if kind is complex:
-        return kind, struct.pack("<2d", value.real, value.imag)
-    return kind, value

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from calor.errors import ArgumentError
+from calor.ops.attributes import exact_items
 from calor.specs import Spec
 
 Rule = Callable[..., Any]
@@ -261,7 +262,7 @@ _BY_KEY: Final[dict[Any, Signature]] = {}
 
 def signature(row: Op, inputs: tuple[Spec, ...], attributes: dict[str, Any]) -> Signature:
     """Return the interned signature; runs the op's rule the first time."""
-    key = (row, inputs, tuple(sorted(attributes.items())) if attributes else ())
+    key = (row, inputs, exact_items(attributes))
     found = _BY_KEY.get(key)
     if found is None:
         result = row.rule(*inputs, **attributes)
