@@ -37,7 +37,7 @@ TOPICS = {
         "calor.functions.utility",
     ),
     "Products of matrices": ("calor.functions.linear_algebra",),
-    "Functions of neural networks": ("calor.functions.neural",),
+    "Activations": ("calor.functions.activation",),
     "Gradients, jit, control flow": ("calor.transforms.",),
     "dtypes": ("calor.dtypes", "calor.functions.data_types", "calor.functions.inspection"),
 }
@@ -154,15 +154,23 @@ def core_pages(package: ModuleType) -> dict[str, str]:
 
 
 def package_page(package: ModuleType) -> str:
-    """The one page of a project beside `calor`."""
+    """The page of a package whose names are grouped by the modules that define them."""
     names = groups(package)
     first = [f"{package.__name__}.{module}" for module in FIRST.get(package.__name__, ())]
-    modules = sorted(names, key=lambda m: (first.index(m) if m in first else len(first), m))
+    # What a package only passes on comes last.
+    own = f"{package.__name__}."
+    modules = sorted(
+        names,
+        key=lambda m: (not m.startswith(own), first.index(m) if m in first else len(first), m),
+    )
     head = f"# {package.__name__}\n\n" + directive(f"automodule:: {package.__name__}") + "\n"
     return head + sections(package, modules, names) + constants(package)
 
 
 def module_page(name: str) -> str:
+    module = importlib.import_module(name)
+    if hasattr(module, "__path__"):
+        return package_page(module)
     return f"# {name}\n\n" + directive(f"automodule:: {name}", ":members:", ":show-inheritance:")
 
 

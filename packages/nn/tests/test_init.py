@@ -55,7 +55,7 @@ def test_orthogonal(shape: tuple[int, ...]) -> None:
 def test_dirac_passes_channels_through(shape: tuple[int, ...], groups: int) -> None:
     rank = len(shape) - 2
     x = calor.random.normal((1, shape[1] * groups, *(5,) * rank))
-    convolve = (calor.conv1d, calor.conv2d)[rank - 1]
+    convolve = (nn.functional.conv1d, nn.functional.conv2d)[rank - 1]
     y = convolve(x, nn.init.dirac(shape, groups), padding="same", groups=groups)
     part, width = shape[0] // groups, shape[1]
     for group in range(groups):

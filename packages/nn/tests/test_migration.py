@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+import sys
 
 import pytest
 
 import calor
 from calor import nn
+from calor.migration import NEURAL
 from calor.nn import functional
 from calor_nn.migration import FUNCTIONS, INITIAL, LAYERS
 
@@ -23,6 +26,28 @@ def test_hint(module: object, name: str, hint: str) -> None:
     places = {"nn": nn, "nn.init": nn.init, "functional": functional, "calor": calor}
     for where, found in re.findall(r"\b(nn\.init|nn|functional|calor)\.(\w+)", hint):
         assert hasattr(places[where], found)
+
+
+def test_calor_says_where_the_functions_are() -> None:
+    assert set(functional.__all__) - set(calor.__all__) == NEURAL
+    assert all(hasattr(functional, name) for name in functional.__all__)
+
+
+def test_wrong_keywords_say_the_right_one() -> None:
+    x = calor.ones((2, 2))
+    for call in (functional.glu, functional.normalize, functional.softmax):
+        with pytest.raises(TypeError, match="'dim'; in calor it is axis=$"):
+            call(x, dim=0)
+    assert pickle.loads(pickle.dumps(functional.glu)) is functional.glu
+
+
+def test_modules_have_one_copy_under_both_names() -> None:
+    import calor.nn.functional.conv
+    import calor.nn.module
+
+    assert calor.nn.functional is functional
+    assert sys.modules["calor.nn.functional.conv"] is sys.modules["calor_nn.functional.conv"]
+    assert sys.modules["calor.nn.module"].Module is nn.Module
 
 
 def test_other_names_are_missing_without_a_hint() -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import calor
 import calor_nn as nn
 from calor_train import SGD, Accuracy, ArrayDataset, DataLoader, Learner
 from calor_train import display as displays
@@ -25,7 +24,11 @@ Y = (X[:, 0] > 0).astype(np.int64)
 def learner(display):
     model = nn.Linear(2, 2)
     return Learner(
-        model, SGD(model, lr=0.5), calor.cross_entropy, metrics=[Accuracy()], display=display
+        model,
+        SGD(model, lr=0.5),
+        nn.functional.cross_entropy,
+        metrics=[Accuracy()],
+        display=display,
     )
 
 

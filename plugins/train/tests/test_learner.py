@@ -82,7 +82,7 @@ def gradient(w, x, y):
 @pytest.mark.parametrize("jit", [True, False], ids=["jit", "plain"])
 def test_training_by_hand(jit):
     model, optimizer = linear(lr=0.1)
-    learner = Learner(model, optimizer, calor.mse_loss, jit=jit, display="quiet")
+    learner = Learner(model, optimizer, nn.functional.mse_loss, jit=jit, display="quiet")
     history = learner.fit(DataLoader(ArrayDataset(X, Y), 4), epochs=2)
     w = np.array([[0.5, -0.5]])
     losses = []
@@ -111,7 +111,7 @@ def test_accumulated_batches_are_one_large_batch(jit, clip):
         learner = Learner(
             model,
             optimizer,
-            calor.mse_loss,
+            nn.functional.mse_loss,
             accumulate=accumulate,
             clip_norm=clip,
             jit=jit,
@@ -125,7 +125,7 @@ def test_accumulated_batches_are_one_large_batch(jit, clip):
 
 def test_an_incomplete_group_at_the_end_of_an_epoch_makes_a_step():
     model, optimizer = linear(lr=0.1)
-    learner = Learner(model, optimizer, calor.mse_loss, accumulate=2, display="quiet")
+    learner = Learner(model, optimizer, nn.functional.mse_loss, accumulate=2, display="quiet")
     learner.fit(DataLoader(ArrayDataset(X, Y), 4), epochs=1)
     w = np.array([[0.5, -0.5]])
     for part in (slice(0, 8), slice(8, 10)):
@@ -145,7 +145,7 @@ def test_a_parameter_that_no_batch_uses_is_left_alone_when_accumulating():
     model = Partly()
     before = model.unused.weight.tolist()
     optimizer = Adam(model, lr=0.1, weight_decay=0.5)
-    learner = Learner(model, optimizer, calor.mse_loss, accumulate=2, display="quiet")
+    learner = Learner(model, optimizer, nn.functional.mse_loss, accumulate=2, display="quiet")
     learner.fit(DataLoader(ArrayDataset(X, Y), 5), epochs=2)
     assert model.unused.weight.tolist() == before
     assert model.used.weight.tolist() != before
@@ -156,7 +156,12 @@ def test_the_schedule_is_stepped(every):
     model, optimizer = linear(lr=1e-3)
     schedule = Scheduler(optimizer, lr=StepDecay(1, 0.5))
     learner = Learner(
-        model, optimizer, calor.mse_loss, schedule=schedule, schedule_every=every, display="quiet"
+        model,
+        optimizer,
+        nn.functional.mse_loss,
+        schedule=schedule,
+        schedule_every=every,
+        display="quiet",
     )
     learner.fit(DataLoader(ArrayDataset(X, Y), 5), epochs=3)
     assert schedule.count == {"step": 6, "epoch": 3}[every]
@@ -185,7 +190,7 @@ def test_evaluation_leaves_everything_as_it_was():
     assert learner.model.training
     outputs = learner.predict(loader)
     x, y = training_run.data().arrays
-    expected = calor.cross_entropy(outputs, calor.asarray(y)).item()
+    expected = nn.functional.cross_entropy(outputs, calor.asarray(y)).item()
     assert values["loss"] == pytest.approx(expected, rel=1e-5)
     assert values["accuracy"] == np.mean(outputs.numpy().argmax(1) == y)
     inputs = [calor.asarray(x[:30]), (calor.asarray(x[30:]),)]
@@ -214,7 +219,7 @@ def test_batches_of_any_form():
         return model(batch["x"]), batch["y"]
 
     batches = [{"x": calor.asarray(X), "y": calor.asarray(Y)}]
-    learner = Learner(model, optimizer, calor.mse_loss, forward=forward, display="quiet")
+    learner = Learner(model, optimizer, nn.functional.mse_loss, forward=forward, display="quiet")
     learner.fit(batches, batches, epochs=100)
     assert learner.history[-1]["valid_loss"] < 0.01
 
@@ -230,12 +235,14 @@ def test_fit_again_goes_on_with_weights_and_optimizer():
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_nothing_of_a_failed_run_or_an_own_backward_stays(accumulate):
     model, optimizer = linear(lr=0.1)
-    learner = Learner(model, optimizer, calor.mse_loss, accumulate=accumulate, display="quiet")
+    learner = Learner(
+        model, optimizer, nn.functional.mse_loss, accumulate=accumulate, display="quiet"
+    )
     batch = (calor.asarray(X), calor.asarray(Y))
     bad = (calor.asarray(X), calor.asarray(Y[:3]))
     with pytest.raises(ValueError, match="shape"):
         learner.fit([batch, bad] if accumulate == 2 else [bad], epochs=1)
-    calor.mse_loss(model(batch[0]), batch[1]).backward()
+    nn.functional.mse_loss(model(batch[0]), batch[1]).backward()
     learner.fit([batch], epochs=1)
     w = np.array([[0.5, -0.5]])
     np.testing.assert_allclose(model.weight.numpy(), w - 0.1 * gradient(w, X, Y), rtol=1e-5)
@@ -333,7 +340,7 @@ def test_batches_without_a_position_are_skipped_when_resuming(tmp_path):
         return Learner(
             model,
             optimizer,
-            calor.mse_loss,
+            nn.functional.mse_loss,
             callbacks=[*callbacks, Checkpoint(tmp_path)],
             display="quiet",
         )
@@ -364,7 +371,7 @@ def test_a_broken_or_foreign_checkpoint_is_refused(tmp_path):
     assert training_run.digest(fresh) == before
 
     model = nn.Sequential(nn.Linear(6, 2))
-    other = Learner(model, SGD(model), calor.cross_entropy, display="quiet")
+    other = Learner(model, SGD(model), nn.functional.cross_entropy, display="quiet")
     refused(tmp_path / "last.ckpt", "does not fit the model: .*0.weight is float32", other)
 
 
@@ -467,7 +474,7 @@ def test_a_loss_that_is_not_finite_is_an_error_that_says_where(jit):
     x = X.copy()
     x[5] = np.nan
     model, optimizer = linear(lr=0.5)
-    learner = Learner(model, optimizer, calor.mse_loss, jit=jit, display="quiet")
+    learner = Learner(model, optimizer, nn.functional.mse_loss, jit=jit, display="quiet")
     message = r"loss is nan in batch 3 of epoch 1 \(learning rate 0.5\); not finite are: weight"
     with pytest.raises(NonFiniteLossError, match=message):
         learner.fit(DataLoader(ArrayDataset(x, Y), 2), epochs=1)
@@ -476,7 +483,7 @@ def test_a_loss_that_is_not_finite_is_an_error_that_says_where(jit):
 
 def test_a_loss_that_grows_without_bound_is_found():
     model, optimizer = linear(lr=1e6)
-    learner = Learner(model, optimizer, calor.mse_loss, display="quiet")
+    learner = Learner(model, optimizer, nn.functional.mse_loss, display="quiet")
     with pytest.raises(NonFiniteLossError, match="Lower the learning rate"):
         learner.fit(DataLoader(ArrayDataset(X, Y), 5), epochs=50)
 
@@ -488,7 +495,7 @@ def test_nothing_not_finite_is_saved(tmp_path):
     learner = Learner(
         model,
         optimizer,
-        calor.mse_loss,
+        nn.functional.mse_loss,
         callbacks=[Checkpoint(tmp_path, every_steps=1)],
         display="quiet",
     )
@@ -518,10 +525,10 @@ def test_callbacks_hear_of_the_end_also_after_an_error():
 
 def made(**options):
     model, optimizer = linear(lr=0.1)
-    return Learner(model, optimizer, calor.mse_loss, display="quiet", **options)
+    return Learner(model, optimizer, nn.functional.mse_loss, display="quiet", **options)
 
 
-def trained(loss=calor.mse_loss, batches=None, **options):
+def trained(loss=nn.functional.mse_loss, batches=None, **options):
     model, optimizer = linear(lr=0.1)
     learner = Learner(model, optimizer, loss, display="quiet", **options)
     data = [(calor.asarray(X), calor.asarray(Y))] if batches is None else batches

@@ -62,7 +62,7 @@ def learner(folder, *, jit=True, callbacks=(), accumulate=2, seed=0, **options):
     return Learner(
         model,
         optimizer,
-        calor.cross_entropy,
+        nn.functional.cross_entropy,
         metrics=[Accuracy()],
         schedule=Scheduler(optimizer, lr=Cosine(40)),
         accumulate=accumulate,

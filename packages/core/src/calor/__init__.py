@@ -3,9 +3,8 @@
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING
 
-from calor import _arrays, _neural, dtypes, random, tree
-from calor._arrays import *  # noqa: F403 - its __all__ is joined below
-from calor._neural import *  # noqa: F403
+from calor import _arrays, dtypes, random, tree
+from calor._arrays import *  # noqa: F403 - its __all__ is added below
 from calor.backends.control import devices, memory, set_memory_limit, synchronize
 from calor.backends.selection import on_device as device
 from calor.dtypes import (
@@ -102,7 +101,6 @@ __all__ = [
     "write_safetensors",
 ]
 __all__ += _arrays.__all__
-__all__ += _neural.__all__
 
 
 if TYPE_CHECKING:

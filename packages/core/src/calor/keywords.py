@@ -37,10 +37,13 @@ def explained(function: FunctionType) -> Callable[..., Any]:
     return call
 
 
-def explain(names: MutableMapping[str, Any]) -> None:
-    """Complete the errors of calor's own functions among the names, here and in their modules."""
+def explain(names: MutableMapping[str, Any], home: str = "calor.functions.") -> None:
+    """Complete the errors of the functions among the names, here and in their modules.
+
+    Their modules are those whose names begin with ``home``.
+    """
     for name, value in list(names.items()):
-        if _is_renamed(value) and value.__module__.startswith("calor.functions."):
+        if _is_renamed(value) and value.__module__.startswith(home):
             names[name] = made = explained(value)
             setattr(sys.modules[value.__module__], value.__name__, made)
 

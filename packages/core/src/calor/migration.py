@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, Final, NamedTuple
 
@@ -163,6 +164,23 @@ NAMES: Final = (
     Row("set_printoptions", "numpy.set_printoptions(...), which calor follows", "tn"),
 )
 
+# What is called calor.nn.functional.name here.
+NEURAL: Final = frozenset((
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "attention_weights", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "celu", "channel_dropout", "col2im", "conv1d", "conv2d",
+    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss",
+    "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "embedding", "glu", "group_norm",
+    "hard_sigmoid", "hard_swish", "hard_tanh", "hinge_embedding_loss", "huber_loss", "im2col",
+    "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm", "linear",
+    "local_response_norm", "log_sigmoid", "lp_pool1d", "lp_pool2d", "margin_ranking_loss",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool", "mish", "mse_loss", "nll_loss",
+    "normalize", "one_hot", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "prelu",
+    "relu6", "rms_norm", "scaled_dot_product_attention", "selu", "smooth_l1_loss",
+    "soft_margin_loss", "softsign", "triplet_margin_loss",
+))  # fmt: skip
+
 # Attributes of torch.Tensor, numpy.ndarray and jax.Array.
 METHODS: Final = (
     Row("view", "x.reshape(shape)", "t"),
@@ -292,8 +310,10 @@ _METHODS: Final = {row.theirs: row.ours for row in METHODS}
 
 def missing_name(name: str) -> AttributeError:
     """Return the error for ``calor.name``, with calor's name for it where the table has one."""
-    ours = _NAMES.get(name)
+    ours = f"calor.nn.functional.{name}" if name in NEURAL else _NAMES.get(name)
     hint = f": write {ours}" if ours else ""
+    if name in NEURAL and find_spec("calor_nn") is None:
+        hint += ', which is part of calor-nn; pip install "calor[nn]"'
     return AttributeError(f"calor has no {name!r}{hint}", name=name, obj=sys.modules["calor"])
 
 

@@ -16,3 +16,6 @@ except ModuleNotFoundError as error:
     raise PluginError('calor.nn is not installed; pip install "calor[nn]"') from None
 
 sys.modules[__name__] = calor_nn
+# The modules inside have this name too, so that importing them by it makes no second copy.
+for _name in [name for name in sys.modules if name.startswith("calor_nn.")]:
+    sys.modules[_name.replace("calor_nn", __name__, 1)] = sys.modules[_name]

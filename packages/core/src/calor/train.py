@@ -12,3 +12,6 @@ except ModuleNotFoundError as error:
     raise PluginError('calor.train is not installed; pip install "calor[train]"') from None
 
 sys.modules[__name__] = calor_train
+# The modules inside have this name too, so that importing them by it makes no second copy.
+for _name in [name for name in sys.modules if name.startswith("calor_train.")]:
+    sys.modules[_name.replace("calor_train", __name__, 1)] = sys.modules[_name]

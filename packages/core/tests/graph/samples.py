@@ -11,6 +11,7 @@ from calor.dtypes import float32
 from calor.graph.graph import Builder, Graph
 from calor.ops import elementwise as e
 from calor.ops.base import Scalar
+from calor.ops.contraction import conv
 from calor.ops.movement import expand, reshape
 from calor.ops.sources import HostArray, constant, full
 from calor.specs import spec
@@ -110,7 +111,8 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
         lambda x, i: (x[i], calor.sort(x, axis=0)), calor.ones((4, 2)), calor.asarray([0, 3])
     ),
     "convolution": lambda: calor.trace(
-        lambda x, w: calor.conv2d(x, w, stride=2, padding=1), *_ones((1, 2, 6, 6), (3, 2, 3, 3))
+        lambda x, w: conv(x, w, stride=(2, 2), padding=((1, 1), (1, 1)), dilation=(1, 1), groups=1),
+        *_ones((1, 2, 6, 6), (3, 2, 3, 3)),
     ),
     "types": lambda: calor.trace(
         lambda x: [x.astype(t) for t in ("bfloat16", "complex64", "bool", "int8")], calor.ones(3)

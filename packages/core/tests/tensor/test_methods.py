@@ -9,7 +9,6 @@ import pytest
 
 import calor
 from calor.errors import ArgumentError
-from calor.functions import neural_activation
 from calor.tensor.methods import Methods
 
 X = np.array([[0.5, -0.25, 0.75], [0.1, 0.9, -0.6]], np.float32)
@@ -158,7 +157,7 @@ AXIS_FIRST = [
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    found = getattr(calor, name, None) or getattr(neural_activation, name)
+    found = getattr(calor, name)
     assert callable(found)
     return found  # type: ignore[no-any-return]
 

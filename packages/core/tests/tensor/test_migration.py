@@ -9,7 +9,7 @@ import pytest
 
 import calor
 from calor.keywords import RENAMED
-from calor.migration import FRAMEWORKS, KEYWORDS, METHODS, NAMES, Row, markdown
+from calor.migration import FRAMEWORKS, KEYWORDS, METHODS, NAMES, NEURAL, Row, markdown
 
 DOCS = Path(__file__).parents[4] / "docs"
 # Doors to packages that need not be installed here.
@@ -50,6 +50,26 @@ def test_each_name_is_there_once() -> None:
     for rows in (NAMES, METHODS):
         names = [r.theirs for r in rows]
         assert len(set(names)) == len(names)
+    assert not NEURAL & {r.theirs for r in NAMES}
+
+
+@pytest.mark.parametrize("name", ["conv2d", "cross_entropy", "layer_norm"])
+def test_functions_of_networks_are_in_another_package(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"calor_nn": object()}
+    monkeypatch.setattr("calor.migration.find_spec", found.get)
+    there = f"calor has no '{name}': write calor.nn.functional.{name}"
+    with pytest.raises(AttributeError, match=f"^{there}$"):
+        getattr(calor, name)
+    found.clear()
+    install = re.escape('pip install "calor[nn]"')
+    with pytest.raises(AttributeError, match=f"^{there}, which is part of calor-nn; {install}$"):
+        getattr(calor, name)
+
+
+def test_no_name_of_core_is_said_to_be_in_another_package() -> None:
+    assert not NEURAL & set(calor.__all__)
 
 
 def test_unknown_names_stay_unknown() -> None:

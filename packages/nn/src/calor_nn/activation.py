@@ -1,4 +1,4 @@
-"""Activations as layers; each calls the function of its name in calor."""
+"""Activations as layers; each calls the function of its name in ``functional``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import calor
 from calor import Tensor
+from calor_nn import functional
 from calor_nn.module import Module, Parameter
 
 
@@ -16,7 +17,7 @@ class _Plain(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of x."""
-        made: Tensor = getattr(calor, self.function)(x)
+        made: Tensor = getattr(functional, self.function)(x)
         return made
 
 
@@ -39,7 +40,7 @@ class ReLU6(_Plain):
 
 
 class SELU(_Plain):
-    """The self-normalizing exponential unit; see :func:`calor.selu`."""
+    """The self-normalizing exponential unit; see :func:`functional.selu`."""
 
     function = "selu"
 
@@ -51,7 +52,7 @@ class SiLU(_Plain):
 
 
 class Mish(_Plain):
-    """x · tanh(softplus(x)); see :func:`calor.mish`."""
+    """x · tanh(softplus(x)); see :func:`functional.mish`."""
 
     function = "mish"
 
@@ -63,7 +64,7 @@ class Sigmoid(_Plain):
 
 
 class LogSigmoid(_Plain):
-    """log(sigmoid(x)); see :func:`calor.log_sigmoid`."""
+    """log(sigmoid(x)); see :func:`functional.log_sigmoid`."""
 
     function = "log_sigmoid"
 
@@ -75,19 +76,19 @@ class Tanh(_Plain):
 
 
 class Softsign(_Plain):
-    """x / (1 + |x|); see :func:`calor.softsign`."""
+    """x / (1 + |x|); see :func:`functional.softsign`."""
 
     function = "softsign"
 
 
 class Hardsigmoid(_Plain):
-    """(x + 3) / 6 held between 0 and 1; see :func:`calor.hard_sigmoid`."""
+    """(x + 3) / 6 held between 0 and 1; see :func:`functional.hard_sigmoid`."""
 
     function = "hard_sigmoid"
 
 
 class Hardswish(_Plain):
-    """x · hardsigmoid(x); see :func:`calor.hard_swish`."""
+    """x · hardsigmoid(x); see :func:`functional.hard_swish`."""
 
     function = "hard_swish"
 
@@ -135,7 +136,7 @@ class PReLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of x."""
-        return calor.prelu(x, self.weight)
+        return functional.prelu(x, self.weight)
 
     def extra_repr(self) -> str:
         """Return the number of slopes."""
@@ -158,11 +159,11 @@ class ELU(Module):
 
 
 class CELU(ELU):
-    """x where positive, ``alpha`` · (exp(x / alpha) − 1) elsewhere; see :func:`calor.celu`."""
+    """x where positive, ``alpha`` · (exp(x / alpha) − 1) elsewhere; see :func:`functional.celu`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of x."""
-        return calor.celu(x, self.alpha)
+        return functional.celu(x, self.alpha)
 
 
 class GELU(Module):
@@ -202,7 +203,7 @@ class Softplus(Module):
 
 
 class Hardtanh(Module):
-    """x held between two numbers; see :func:`calor.hard_tanh`."""
+    """x held between two numbers; see :func:`functional.hard_tanh`."""
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
         self.min_val = min_val
@@ -210,7 +211,7 @@ class Hardtanh(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of x."""
-        return calor.hard_tanh(x, self.min_val, self.max_val)
+        return functional.hard_tanh(x, self.min_val, self.max_val)
 
     def extra_repr(self) -> str:
         """Return the bounds."""
@@ -227,7 +228,7 @@ class _AlongAxis(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the function along the axis."""
-        made: Tensor = getattr(calor, self.function)(x, axis=self.axis)
+        made: Tensor = getattr(functional, self.function)(x, axis=self.axis)
         return made
 
     def extra_repr(self) -> str:
@@ -254,6 +255,6 @@ class LogSoftmax(_AlongAxis):
 
 
 class GLU(_AlongAxis):
-    """The first half along an axis times the sigmoid of the second; see :func:`calor.glu`."""
+    """The first half along an axis times the sigmoid of the second; see :func:`functional.glu`."""
 
     function = "glu"

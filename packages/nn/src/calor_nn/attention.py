@@ -10,7 +10,7 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.errors import ArgumentError, ShapeError
-from calor_nn import init
+from calor_nn import functional, init
 from calor_nn.linear import Linear
 from calor_nn.module import Module, Parameter
 
@@ -101,7 +101,7 @@ class MultiHeadAttention(Module):
         if key_mask is not None:
             hidden = calor.reshape(key_mask, (-1, 1, 1, k.shape[-2]))
             mask = hidden if mask is None else mask & hidden
-        out = calor.scaled_dot_product_attention(
+        out = functional.scaled_dot_product_attention(
             q,
             k,
             v,
@@ -115,7 +115,7 @@ class MultiHeadAttention(Module):
         made = self._as_given(self.out_proj(merged), ndim)
         if not return_weights:
             return made
-        weights = calor.attention_weights(q, k, mask=mask, bias=bias, causal=causal)
+        weights = functional.attention_weights(q, k, mask=mask, bias=bias, causal=causal)
         return made, (weights if ndim == 3 else calor.squeeze(weights, axis=0))
 
     def _batch_first(self, x: Tensor) -> Tensor:
@@ -131,14 +131,14 @@ class MultiHeadAttention(Module):
     def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         bias = self.in_proj_bias
         if self.joint and query is key and key is value:
-            return calor.chunk(calor.linear(query, self.in_proj_weight, bias), 3, axis=-1)
+            return calor.chunk(functional.linear(query, self.in_proj_weight, bias), 3, axis=-1)
         if self.joint:
             weights: Any = calor.chunk(self.in_proj_weight, 3)
         else:
             weights = [getattr(self, f"{name}_proj_weight") for name in "qkv"]
         biases: Any = (None,) * 3 if bias is None else calor.chunk(bias, 3)
         return tuple(
-            calor.linear(x, w, b)
+            functional.linear(x, w, b)
             for x, w, b in zip((query, key, value), weights, biases, strict=True)
         )
 
@@ -198,7 +198,7 @@ class PositionalEncoding(Module):
         places = self.table[:length]
         if not self.batch_first:
             places = calor.expand_dims(places, 1)
-        return calor.dropout(x + places, self.dropout, training=self.training)
+        return functional.dropout(x + places, self.dropout, training=self.training)
 
     def extra_repr(self) -> str:
         """Return the sizes."""

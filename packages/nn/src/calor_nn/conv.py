@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import calor
 from calor import Tensor
-from calor.errors import ArgumentError, ShapeError
-from calor_nn import init
+from calor.errors import ArgumentError
+from calor_nn import functional, init
+from calor_nn.functional.conv import ConvPadding, Sizes, per_axis
 from calor_nn.module import Module, Parameter
 
-Sizes = int | Sequence[int]
-ConvPadding = int | Sequence[int] | Literal["same", "valid"]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 # The names that calor.pad has for PyTorch's padding modes.
 _PAD_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-
-
-def per_axis(value: Sizes, rank: int, what: str) -> tuple[int, ...]:
-    """Return one number for each spatial axis; ShapeError when there are too many or too few."""
-    given = (value,) * rank if isinstance(value, int) else tuple(value)
-    if len(given) != rank:
-        raise ShapeError(f"{what} {value!r} needs one number, or one for each of {rank} axes")
-    return given
 
 
 class _Conv(Module):
@@ -106,7 +96,7 @@ class _Forward(_Conv):
         if self.padding_mode != "zeros":
             x = calor.pad(x, self._widths(x.ndim), mode=_PAD_MODES[self.padding_mode])
             padding = 0
-        function = (calor.conv1d, calor.conv2d, calor.conv3d)[self.rank - 1]
+        function = (functional.conv1d, functional.conv2d, functional.conv3d)[self.rank - 1]
         return function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def _widths(self, ndim: int) -> list[tuple[int, int]]:
@@ -147,7 +137,11 @@ class _Transposed(_Conv):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, out_channels, *S') for x (N, in_channels, *S); the batch may be left out."""
-        functions = (calor.conv_transpose1d, calor.conv_transpose2d, calor.conv_transpose3d)
+        functions = (
+            functional.conv_transpose1d,
+            functional.conv_transpose2d,
+            functional.conv_transpose3d,
+        )
         return functions[self.rank - 1](
             x,
             self.weight,
@@ -161,7 +155,7 @@ class _Transposed(_Conv):
 
 
 class Conv1d(_Forward):
-    """Convolution over (N, C, L); see :func:`calor.conv1d`.
+    """Convolution over (N, C, L); see :func:`functional.conv1d`.
 
     ``weight`` is (out, in / groups, K), ``bias`` (out,), uniform within ±1 / √(in / groups · K).
     ``padding_mode`` says what lies beyond the ends: "zeros", "reflect", "replicate", "circular".
@@ -176,7 +170,7 @@ class Conv1d(_Forward):
 
 
 class Conv2d(_Forward):
-    """Convolution over (N, C, H, W); see :func:`calor.conv2d` and :class:`Conv1d`.
+    """Convolution over (N, C, H, W); see :func:`functional.conv2d` and :class:`Conv1d`.
 
     >>> import calor
     >>> from calor import nn
@@ -188,7 +182,7 @@ class Conv2d(_Forward):
 
 
 class Conv3d(_Forward):
-    """Convolution over (N, C, D, H, W); see :func:`calor.conv3d` and :class:`Conv1d`.
+    """Convolution over (N, C, D, H, W); see :func:`functional.conv3d` and :class:`Conv1d`.
 
     >>> import calor
     >>> from calor import nn
@@ -200,7 +194,7 @@ class Conv3d(_Forward):
 
 
 class ConvTranspose1d(_Transposed):
-    """Transposed convolution over (N, C, L); see :func:`calor.conv_transpose1d`.
+    """Transposed convolution over (N, C, L); see :func:`functional.conv_transpose1d`.
 
     ``weight`` is (in, out / groups, K), ``bias`` (out,).
 
@@ -214,7 +208,7 @@ class ConvTranspose1d(_Transposed):
 
 
 class ConvTranspose2d(_Transposed):
-    """Transposed convolution over (N, C, H, W); see :func:`calor.conv_transpose2d`.
+    """Transposed convolution over (N, C, H, W); see :func:`functional.conv_transpose2d`.
 
     >>> import calor
     >>> from calor import nn
@@ -226,7 +220,7 @@ class ConvTranspose2d(_Transposed):
 
 
 class ConvTranspose3d(_Transposed):
-    """Transposed convolution over (N, C, D, H, W); see :func:`calor.conv_transpose3d`.
+    """Transposed convolution over (N, C, D, H, W); see :func:`functional.conv_transpose3d`.
 
     >>> import calor
     >>> from calor import nn

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import calor
 from calor import Tensor
 from calor.errors import ArgumentError, ShapeError
+from calor_nn import functional
 from calor_nn.module import Module
 
 
 class Dropout(Module):
     """In training each element is 0 with probability ``p``, the others divided by 1 − p.
 
-    Draws from the global generator (``calor.random.seed``); see :func:`calor.dropout`.
+    Draws from the global generator (``calor.random.seed``); see :func:`functional.dropout`.
 
     >>> import calor
     >>> from calor import nn
@@ -28,7 +28,7 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of x."""
-        return calor.dropout(x, self.p, training=self.training)
+        return functional.dropout(x, self.p, training=self.training)
 
     def extra_repr(self) -> str:
         """Return the probability."""
@@ -45,7 +45,7 @@ class _ChannelDropout(Dropout):
                 f"{type(self).__name__} takes batch, channels and {self.rank} spatial axes, not "
                 f"shape {x.shape}"
             )
-        return calor.channel_dropout(x, self.p, training=self.training)
+        return functional.channel_dropout(x, self.p, training=self.training)
 
 
 class Dropout1d(_ChannelDropout):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import calor
 from calor import Tensor
-from calor_nn import init
+from calor_nn import functional, init
 from calor_nn.module import Module, Parameter
 
 
@@ -40,7 +39,7 @@ class Embedding(Module):
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return (*N, embedding_dim) for indices (*N)."""
-        return calor.embedding(indices, self.weight, padding_index=self.padding_idx)
+        return functional.embedding(indices, self.weight, padding_index=self.padding_idx)
 
     def extra_repr(self) -> str:
         """Return the sizes."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import calor
 from calor import Tensor
-from calor_nn import init
+from calor_nn import functional, init
 from calor_nn.module import Module, Parameter
 
 
@@ -45,7 +45,7 @@ class Linear(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (*N, out_features) for x (*N, in_features)."""
-        return calor.linear(x, self.weight, self.bias)
+        return functional.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -81,7 +81,7 @@ class Bilinear(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Return (*N, out) for x1 (*N, in1) and x2 (*N, in2)."""
-        return calor.bilinear(x1, x2, self.weight, self.bias)
+        return functional.bilinear(x1, x2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Return the sizes."""

@@ -1,14 +1,13 @@
-"""Losses as modules; each calls the function of its name in calor."""
+"""Losses as modules; each calls the function of its name in ``functional``."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-import calor
 from calor import Tensor
+from calor_nn import functional
+from calor_nn.functional.loss import Reduction
 from calor_nn.module import Module
-
-Reduction = Literal["mean", "sum", "none"]
 
 
 class _Loss(Module):
@@ -21,7 +20,7 @@ class _Loss(Module):
 
 
 class MSELoss(_Loss):
-    """Squared difference; see :func:`calor.mse_loss`.
+    """Squared difference; see :func:`functional.mse_loss`.
 
     >>> import calor
     >>> from calor import nn
@@ -31,19 +30,19 @@ class MSELoss(_Loss):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
-        return calor.mse_loss(x, target, reduction=self.reduction)
+        return functional.mse_loss(x, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
-    """Absolute difference; see :func:`calor.l1_loss`."""
+    """Absolute difference; see :func:`functional.l1_loss`."""
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
-        return calor.l1_loss(x, target, reduction=self.reduction)
+        return functional.l1_loss(x, target, reduction=self.reduction)
 
 
 class HuberLoss(_Loss):
-    """Squared below ``delta``, linear above; see :func:`calor.huber_loss`."""
+    """Squared below ``delta``, linear above; see :func:`functional.huber_loss`."""
 
     def __init__(self, reduction: Reduction = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -51,11 +50,11 @@ class HuberLoss(_Loss):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
-        return calor.huber_loss(x, target, delta=self.delta, reduction=self.reduction)
+        return functional.huber_loss(x, target, delta=self.delta, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """Squared below ``beta``, linear above; see :func:`calor.smooth_l1_loss`."""
+    """Squared below ``beta``, linear above; see :func:`functional.smooth_l1_loss`."""
 
     def __init__(self, reduction: Reduction = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -63,7 +62,7 @@ class SmoothL1Loss(_Loss):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
-        return calor.smooth_l1_loss(x, target, beta=self.beta, reduction=self.reduction)
+        return functional.smooth_l1_loss(x, target, beta=self.beta, reduction=self.reduction)
 
 
 class _Weighted(_Loss):
@@ -77,7 +76,7 @@ class _Weighted(_Loss):
 
 
 class NLLLoss(_Weighted):
-    """Minus the log-probability of the target class; see :func:`calor.nll_loss`."""
+    """Minus the log-probability of the target class; see :func:`functional.nll_loss`."""
 
     def __init__(
         self,
@@ -90,13 +89,15 @@ class NLLLoss(_Weighted):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss of log-probabilities (N, C, *S) and class numbers (N, *S)."""
-        return calor.nll_loss(
+        return functional.nll_loss(
             x, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
         )
 
 
 class CrossEntropyLoss(_Weighted):
-    """Minus the log-probability of the target under the softmax; see :func:`calor.cross_entropy`.
+    """Minus the log-probability of the target under the softmax.
+
+    See :func:`functional.cross_entropy`.
 
     >>> import calor
     >>> from calor import nn
@@ -118,7 +119,7 @@ class CrossEntropyLoss(_Weighted):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (N, C, *S) and class numbers (N, *S) or probabilities."""
-        return calor.cross_entropy(
+        return functional.cross_entropy(
             x,
             target,
             self.weight,
@@ -129,18 +130,18 @@ class CrossEntropyLoss(_Weighted):
 
 
 class BCELoss(_Weighted):
-    """Binary cross-entropy of probabilities; see :func:`calor.binary_cross_entropy`."""
+    """Binary cross-entropy of probabilities; see :func:`functional.binary_cross_entropy`."""
 
     def __init__(self, weight: Tensor | None = None, reduction: Reduction = "mean") -> None:
         super().__init__(weight, reduction)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
-        return calor.binary_cross_entropy(x, target, self.weight, reduction=self.reduction)
+        return functional.binary_cross_entropy(x, target, self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Weighted):
-    """Binary cross-entropy of logits; see :func:`calor.binary_cross_entropy_with_logits`."""
+    """Binary cross-entropy of logits; see :func:`functional.binary_cross_entropy_with_logits`."""
 
     pos_weight: Tensor | None
 
@@ -155,13 +156,13 @@ class BCEWithLogitsLoss(_Weighted):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
-        return calor.binary_cross_entropy_with_logits(
+        return functional.binary_cross_entropy_with_logits(
             x, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
         )
 
 
 class KLDivLoss(Module):
-    """Divergence of a distribution from log-probabilities; see :func:`calor.kl_div`."""
+    """Divergence of a distribution from log-probabilities; see :func:`functional.kl_div`."""
 
     def __init__(self, reduction: Any = "mean", log_target: bool = False) -> None:
         self.reduction = reduction
@@ -169,7 +170,7 @@ class KLDivLoss(Module):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
-        return calor.kl_div(x, target, log_target=self.log_target, reduction=self.reduction)
+        return functional.kl_div(x, target, log_target=self.log_target, reduction=self.reduction)
 
     def extra_repr(self) -> str:
         """Return the reduction."""
@@ -177,7 +178,7 @@ class KLDivLoss(Module):
 
 
 class CTCLoss(_Loss):
-    """Loss of label sequences without alignment; see :func:`calor.ctc_loss`."""
+    """Loss of label sequences without alignment; see :func:`functional.ctc_loss`."""
 
     def __init__(
         self, blank: int = 0, reduction: Reduction = "mean", zero_infinity: bool = False
@@ -190,7 +191,7 @@ class CTCLoss(_Loss):
         self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor
     ) -> Tensor:
         """Return the loss of log-probabilities (T, N, C) and targets (N, S)."""
-        return calor.ctc_loss(
+        return functional.ctc_loss(
             log_probs,
             targets,
             input_lengths,
@@ -210,13 +211,16 @@ class CosineEmbeddingLoss(_Loss):
 
     def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         """Return the loss; targets are 1 and −1."""
-        return calor.cosine_embedding_loss(
+        return functional.cosine_embedding_loss(
             x1, x2, target, margin=self.margin, reduction=self.reduction
         )
 
 
 class HingeEmbeddingLoss(_Loss):
-    """x of pairs that belong together, margin − x of others; see calor.hinge_embedding_loss."""
+    """x of pairs that belong together, margin − x of others.
+
+    See :func:`functional.hinge_embedding_loss`.
+    """
 
     def __init__(self, margin: float = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
@@ -224,11 +228,13 @@ class HingeEmbeddingLoss(_Loss):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss; targets are 1 and −1."""
-        return calor.hinge_embedding_loss(x, target, margin=self.margin, reduction=self.reduction)
+        return functional.hinge_embedding_loss(
+            x, target, margin=self.margin, reduction=self.reduction
+        )
 
 
 class MarginRankingLoss(_Loss):
-    """How far pairs are from the wanted order; see :func:`calor.margin_ranking_loss`."""
+    """How far pairs are from the wanted order; see :func:`functional.margin_ranking_loss`."""
 
     def __init__(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
@@ -236,21 +242,24 @@ class MarginRankingLoss(_Loss):
 
     def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         """Return the loss; targets are 1 (x1 above x2) and −1."""
-        return calor.margin_ranking_loss(
+        return functional.margin_ranking_loss(
             x1, x2, target, margin=self.margin, reduction=self.reduction
         )
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(−target · x)); see :func:`calor.soft_margin_loss`."""
+    """log(1 + exp(−target · x)); see :func:`functional.soft_margin_loss`."""
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss; targets are 1 and −1."""
-        return calor.soft_margin_loss(x, target, reduction=self.reduction)
+        return functional.soft_margin_loss(x, target, reduction=self.reduction)
 
 
 class TripletMarginLoss(_Loss):
-    """How much farther the negative should be than the positive; see calor.triplet_margin_loss."""
+    """How much farther the negative should be than the positive.
+
+    See :func:`functional.triplet_margin_loss`.
+    """
 
     def __init__(
         self,
@@ -268,7 +277,7 @@ class TripletMarginLoss(_Loss):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """Return the loss."""
-        return calor.triplet_margin_loss(
+        return functional.triplet_margin_loss(
             anchor,
             positive,
             negative,
@@ -281,7 +290,7 @@ class TripletMarginLoss(_Loss):
 
 
 class CosineSimilarity(Module):
-    """Cosine of the angle between vectors; see :func:`calor.cosine_similarity`."""
+    """Cosine of the angle between vectors; see :func:`functional.cosine_similarity`."""
 
     def __init__(self, axis: int = 1, eps: float = 1e-8) -> None:
         self.axis = axis
@@ -289,11 +298,11 @@ class CosineSimilarity(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Return the similarity."""
-        return calor.cosine_similarity(x1, x2, axis=self.axis, eps=self.eps)
+        return functional.cosine_similarity(x1, x2, axis=self.axis, eps=self.eps)
 
 
 class PairwiseDistance(Module):
-    """p-norm of the difference of vectors; see :func:`calor.pairwise_distance`."""
+    """p-norm of the difference of vectors; see :func:`functional.pairwise_distance`."""
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> None:
         self.p = p
@@ -302,4 +311,4 @@ class PairwiseDistance(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Return the distance."""
-        return calor.pairwise_distance(x1, x2, p=self.p, eps=self.eps, keepdims=self.keepdims)
+        return functional.pairwise_distance(x1, x2, p=self.p, eps=self.eps, keepdims=self.keepdims)

@@ -22,7 +22,7 @@ LAYERS: Final = {
     "ReflectionPad2d": 'calor.pad(x, widths, mode="reflect")',
     "ReplicationPad2d": 'calor.pad(x, widths, mode="edge")',
     "CircularPad2d": 'calor.pad(x, widths, mode="wrap")',
-    "MaxUnpool2d": "calor.max_unpool(x, places, output_size)",
+    "MaxUnpool2d": "functional.max_unpool(x, places, output_size)",
     "FeatureAlphaDropout": "nn.Dropout2d(p)",
     "utils": "calor.train, for example calor.train.clip_grad_norm_(parameters, limit)",
 }

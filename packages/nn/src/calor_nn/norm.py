@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import calor
 from calor import Tensor
 from calor.errors import ArgumentError, ShapeError
+from calor_nn import functional
 from calor_nn.module import Module, Parameter
 
 
@@ -20,7 +21,9 @@ def _zeros(shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
 
 
 class LayerNorm(Module):
-    """Mean 0 and variance 1 over the last axes, then scale and shift; see :func:`calor.layer_norm`.
+    """Mean 0 and variance 1 over the last axes, then scale and shift.
+
+    See :func:`functional.layer_norm`.
 
     >>> import calor
     >>> from calor import nn
@@ -49,7 +52,7 @@ class LayerNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of x."""
-        return calor.layer_norm(x, self.normalized_shape, self.weight, self.bias, eps=self.eps)
+        return functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, eps=self.eps)
 
     def extra_repr(self) -> str:
         """Return the shape and eps."""
@@ -57,7 +60,7 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Root mean square 1 over the last axes, then scale; see :func:`calor.rms_norm`.
+    """Root mean square 1 over the last axes, then scale; see :func:`functional.rms_norm`.
 
     >>> import calor
     >>> from calor import nn
@@ -83,7 +86,7 @@ class RMSNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of x."""
-        return calor.rms_norm(x, self.normalized_shape, self.weight, eps=self.eps)
+        return functional.rms_norm(x, self.normalized_shape, self.weight, eps=self.eps)
 
     def extra_repr(self) -> str:
         """Return the shape and eps."""
@@ -91,7 +94,7 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Mean 0 and variance 1 over each group of channels; see :func:`calor.group_norm`.
+    """Mean 0 and variance 1 over each group of channels; see :func:`functional.group_norm`.
 
     >>> import calor
     >>> from calor import nn
@@ -121,7 +124,7 @@ class GroupNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of x (N, C, *S)."""
-        return calor.group_norm(x, self.num_groups, self.weight, self.bias, eps=self.eps)
+        return functional.group_norm(x, self.num_groups, self.weight, self.bias, eps=self.eps)
 
     def extra_repr(self) -> str:
         """Return groups, channels and eps."""
@@ -201,7 +204,7 @@ class _BatchNorm(_RunningNorm):
                 f"{x.shape}"
             )
         learns = self.training or self.running_mean is None
-        made = calor.batch_norm(
+        made = functional.batch_norm(
             x,
             self.running_mean,
             self.running_var,
@@ -217,7 +220,7 @@ class _BatchNorm(_RunningNorm):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Mean 0 and variance 1 by channel of (N, C) or (N, C, L); see :func:`calor.batch_norm`.
+    """Mean 0 and variance 1 by channel of (N, C) or (N, C, L); see :func:`functional.batch_norm`.
 
     In training by the moments of the batch, towards which the running ones move by ``momentum``
     (None: to the average of all batches); in evaluation by the running ones.
@@ -280,12 +283,12 @@ class _InstanceNorm(_RunningNorm):
             )
         whole = x if x.ndim == rank else calor.expand_dims(x, 0)
         if self.running_mean is not None and not self.training:
-            made = calor.batch_norm(
+            made = functional.batch_norm(
                 whole, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             ).output
         else:
             self._learn(whole)
-            made = calor.instance_norm(whole, self.weight, self.bias, eps=self.eps)
+            made = functional.instance_norm(whole, self.weight, self.bias, eps=self.eps)
         return made if x.ndim == rank else calor.squeeze(made, axis=0)
 
     def _learn(self, x: Tensor) -> None:
@@ -303,7 +306,7 @@ class _InstanceNorm(_RunningNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Mean 0 and variance 1 over L of each channel of (N, C, L); see :func:`calor.instance_norm`.
+    """Mean 0 and variance 1 over L of each channel; see :func:`functional.instance_norm`.
 
     >>> import calor
     >>> from calor import nn
@@ -315,7 +318,7 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Mean 0 and variance 1 over H and W of each channel; see :func:`calor.instance_norm`.
+    """Mean 0 and variance 1 over H and W of each channel; see :func:`functional.instance_norm`.
 
     >>> import calor
     >>> from calor import nn
@@ -327,7 +330,7 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Mean 0 and variance 1 over D, H and W of each channel; see :func:`calor.instance_norm`.
+    """Mean 0 and variance 1 over D, H and W of each channel; see :func:`functional.instance_norm`.
 
     >>> import calor
     >>> from calor import nn

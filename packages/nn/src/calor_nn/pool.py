@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import calor
 from calor import Tensor
+from calor_nn import functional
+from calor_nn.functional.adaptive import OutputSize
+from calor_nn.functional.conv import Sizes
 from calor_nn.module import Module
-
-Sizes = int | Sequence[int]
-OutputSize = int | Sequence[int | None]
 
 
 class _MaxPool(Module):
@@ -34,7 +32,7 @@ class _MaxPool(Module):
 
     def forward(self, x: Tensor) -> Any:
         """Return the largest element of each window, and their places when asked for."""
-        return (calor.max_pool1d, calor.max_pool2d, calor.max_pool3d)[self.rank - 1](
+        return (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[self.rank - 1](
             x,
             self.kernel_size,
             self.stride,
@@ -50,7 +48,7 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """Largest element of windows of (N, C, L); see :func:`calor.max_pool1d`.
+    """Largest element of windows of (N, C, L); see :func:`functional.max_pool1d`.
 
     >>> import calor
     >>> from calor import nn
@@ -62,7 +60,7 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """Largest element of windows of (N, C, H, W); see :func:`calor.max_pool2d`.
+    """Largest element of windows of (N, C, H, W); see :func:`functional.max_pool2d`.
 
     >>> import calor
     >>> from calor import nn
@@ -74,7 +72,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """Largest element of windows of (N, C, D, H, W); see :func:`calor.max_pool3d`.
+    """Largest element of windows of (N, C, D, H, W); see :func:`functional.max_pool3d`.
 
     >>> import calor
     >>> from calor import nn
@@ -86,7 +84,7 @@ class MaxPool3d(_MaxPool):
 
 
 class AvgPool1d(Module):
-    """Mean of windows of (N, C, L); see :func:`calor.avg_pool1d`.
+    """Mean of windows of (N, C, L); see :func:`functional.avg_pool1d`.
 
     >>> import calor
     >>> from calor import nn
@@ -110,7 +108,7 @@ class AvgPool1d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the mean of each window."""
-        return calor.avg_pool1d(
+        return functional.avg_pool1d(
             x,
             self.kernel_size,
             self.stride,
@@ -141,7 +139,7 @@ class _AvgPool(AvgPool1d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the mean of each window."""
-        return (calor.avg_pool2d, calor.avg_pool3d)[self.rank - 2](
+        return (functional.avg_pool2d, functional.avg_pool3d)[self.rank - 2](
             x,
             self.kernel_size,
             self.stride,
@@ -153,7 +151,7 @@ class _AvgPool(AvgPool1d):
 
 
 class AvgPool2d(_AvgPool):
-    """Mean of windows of (N, C, H, W); see :func:`calor.avg_pool2d`.
+    """Mean of windows of (N, C, H, W); see :func:`functional.avg_pool2d`.
 
     >>> import calor
     >>> from calor import nn
@@ -165,7 +163,7 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(_AvgPool):
-    """Mean of windows of (N, C, D, H, W); see :func:`calor.avg_pool3d`.
+    """Mean of windows of (N, C, D, H, W); see :func:`functional.avg_pool3d`.
 
     >>> import calor
     >>> from calor import nn
@@ -193,7 +191,7 @@ class _LPPool(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the norm of each window."""
-        function = (calor.lp_pool1d, calor.lp_pool2d)[self.rank - 1]
+        function = (functional.lp_pool1d, functional.lp_pool2d)[self.rank - 1]
         return function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self) -> str:
@@ -202,7 +200,7 @@ class _LPPool(Module):
 
 
 class LPPool1d(_LPPool):
-    """p-norm of windows of (N, C, L); see :func:`calor.lp_pool1d`.
+    """p-norm of windows of (N, C, L); see :func:`functional.lp_pool1d`.
 
     >>> import calor
     >>> from calor import nn
@@ -214,7 +212,7 @@ class LPPool1d(_LPPool):
 
 
 class LPPool2d(_LPPool):
-    """p-norm of windows of (N, C, H, W); see :func:`calor.lp_pool2d`.
+    """p-norm of windows of (N, C, H, W); see :func:`functional.lp_pool2d`.
 
     >>> import calor
     >>> from calor import nn
@@ -233,7 +231,7 @@ class _Adaptive(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor with the wanted spatial sizes."""
-        made: Tensor = getattr(calor, self.function)(x, self.output_size)
+        made: Tensor = getattr(functional, self.function)(x, self.output_size)
         return made
 
     def extra_repr(self) -> str:

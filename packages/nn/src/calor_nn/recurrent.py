@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import calor
 from calor import Tensor
 from calor.errors import ArgumentError, ShapeError
-from calor_nn import init
+from calor_nn import functional, init
 from calor_nn.module import Module, Parameter
 
 
@@ -84,7 +84,7 @@ class _Recurrent(Module):
             if number % directions == 0:
                 source, outputs = x, []
                 if layer and self.dropout:
-                    source = calor.dropout(x, self.dropout, training=self.training)
+                    source = functional.dropout(x, self.dropout, training=self.training)
             first = tuple(s[number] for s in states)
             output, end = self._direction(source, first, suffix, suffix.endswith("reverse"))
             outputs.append(output)
@@ -96,7 +96,7 @@ class _Recurrent(Module):
     def _direction(self, x: Tensor, states: Any, suffix: str, reverse: bool) -> tuple[Tensor, Any]:
         weight: Tensor = getattr(self, f"weight_hh_l{suffix}")
         bias = {k: getattr(self, f"bias_{k}_l{suffix}") if self.has_bias else None for k in _KINDS}
-        inputs = calor.linear(x, getattr(self, f"weight_ih_l{suffix}"), bias["ih"])
+        inputs = functional.linear(x, getattr(self, f"weight_ih_l{suffix}"), bias["ih"])
 
         def step(carry: Any, row: Tensor) -> tuple[Any, Tensor]:
             new = self._cell(row, carry, weight, bias["hh"])
@@ -204,7 +204,7 @@ class RNN(_Recurrent):
         activation: Callable[[Tensor], Tensor] = (
             calor.tanh if self.nonlinearity == "tanh" else calor.relu
         )
-        return (activation(x + calor.linear(states[0], weight, bias)),)
+        return (activation(x + functional.linear(states[0], weight, bias)),)
 
 
 class LSTM(_Recurrent):
@@ -224,7 +224,7 @@ class LSTM(_Recurrent):
 
     def _cell(self, x: Tensor, states: Any, weight: Tensor, bias: Tensor | None) -> Any:
         h, c = states
-        i, f, g, o = calor.chunk(x + calor.linear(h, weight, bias), 4, axis=-1)
+        i, f, g, o = calor.chunk(x + functional.linear(h, weight, bias), 4, axis=-1)
         c = calor.sigmoid(f) * c + calor.sigmoid(i) * calor.tanh(g)
         return calor.sigmoid(o) * calor.tanh(c), c
 
@@ -246,7 +246,7 @@ class GRU(_Recurrent):
     def _cell(self, x: Tensor, states: Any, weight: Tensor, bias: Tensor | None) -> Any:
         (h,) = states
         r_x, z_x, n_x = calor.chunk(x, 3, axis=-1)
-        r_h, z_h, n_h = calor.chunk(calor.linear(h, weight, bias), 3, axis=-1)
+        r_h, z_h, n_h = calor.chunk(functional.linear(h, weight, bias), 3, axis=-1)
         z = calor.sigmoid(z_x + z_h)
         n = calor.tanh(n_x + calor.sigmoid(r_x + r_h) * n_h)
         return (n + z * (h - n),)

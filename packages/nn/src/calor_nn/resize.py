@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import calor
 from calor import Tensor
+from calor_nn import functional
+from calor_nn.functional.conv import Sizes
 from calor_nn.module import Module
-
-Sizes = int | Sequence[int]
 
 
 class Upsample(Module):
-    """Resizes (N, C, *S) to a size or by a factor; see :func:`calor.interpolate`.
+    """Resizes (N, C, *S) to a size or by a factor; see :func:`functional.interpolate`.
 
     >>> import calor
     >>> from calor import nn
@@ -35,7 +34,9 @@ class Upsample(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x resized."""
-        return calor.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
+        return functional.interpolate(
+            x, self.size, self.scale_factor, self.mode, self.align_corners
+        )
 
     def extra_repr(self) -> str:
         """Return the size or factor, and the mode."""
@@ -44,7 +45,7 @@ class Upsample(Module):
 
 
 class PixelShuffle(Module):
-    """(*N, C · r², H, W) as (*N, C, H · r, W · r); see :func:`calor.pixel_shuffle`.
+    """(*N, C · r², H, W) as (*N, C, H · r, W · r); see :func:`functional.pixel_shuffle`.
 
     >>> import calor
     >>> from calor import nn
@@ -57,7 +58,7 @@ class PixelShuffle(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x with channels made pixels."""
-        return calor.pixel_shuffle(x, self.upscale_factor)
+        return functional.pixel_shuffle(x, self.upscale_factor)
 
     def extra_repr(self) -> str:
         """Return the factor."""
@@ -65,14 +66,14 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*N, C, H · r, W · r) as (*N, C · r², H, W); see :func:`calor.pixel_unshuffle`."""
+    """(*N, C, H · r, W · r) as (*N, C · r², H, W); see :func:`functional.pixel_unshuffle`."""
 
     def __init__(self, downscale_factor: int) -> None:
         self.downscale_factor = downscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x with pixels made channels."""
-        return calor.pixel_unshuffle(x, self.downscale_factor)
+        return functional.pixel_unshuffle(x, self.downscale_factor)
 
     def extra_repr(self) -> str:
         """Return the factor."""
@@ -80,7 +81,7 @@ class PixelUnshuffle(Module):
 
 
 class Unfold(Module):
-    """Patches of (N, C, H, W) as columns; see :func:`calor.im2col`.
+    """Patches of (N, C, H, W) as columns; see :func:`functional.im2col`.
 
     >>> import calor
     >>> from calor import nn
@@ -98,7 +99,7 @@ class Unfold(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the columns."""
-        return calor.im2col(
+        return functional.im2col(
             x,
             self.kernel_size,
             dilation=self.dilation,
@@ -108,7 +109,7 @@ class Unfold(Module):
 
 
 class Fold(Unfold):
-    """Columns added up to an image; see :func:`calor.col2im`."""
+    """Columns added up to an image; see :func:`functional.col2im`."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Fold(Unfold):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the image."""
-        return calor.col2im(
+        return functional.col2im(
             x,
             self.output_size,
             self.kernel_size,

@@ -51,11 +51,11 @@ class Learner:
     ended early, "interrupted" after Ctrl-C, and is None when it came to its end.
 
     >>> import calor
-    >>> from calor_nn import Linear
+    >>> from calor_nn import Linear, functional
     >>> from calor_train import SGD, ArrayDataset, DataLoader, Learner
     >>> model = Linear(1, 1)
     >>> data = ArrayDataset(calor.asarray([[1.0], [2.0]]), calor.asarray([[2.0], [4.0]]))
-    >>> learner = Learner(model, SGD(model, 0.1, 0.9), calor.mse_loss, display="quiet")
+    >>> learner = Learner(model, SGD(model, 0.1, 0.9), functional.mse_loss, display="quiet")
     >>> history = learner.fit(DataLoader(data, 2), epochs=200)
     >>> history[-1]["loss"] < 1e-4
     True

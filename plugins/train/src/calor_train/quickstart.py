@@ -128,7 +128,7 @@ def learn(options: argparse.Namespace) -> int:
     learner = Learner(
         model,
         optimizer,
-        calor.cross_entropy,
+        nn.functional.cross_entropy,
         metrics=[Accuracy(), ConfusionMatrix(10)],
         schedule=schedule,
         callbacks=[CSVLog(folder / "history.csv")],

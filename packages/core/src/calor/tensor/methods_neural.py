@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from calor.functions import neural_activation as functions
+from calor.functions import activation as functions
 from calor.graph.trace import Handle
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
 
-    Sizes = int | Sequence[int]
-    ConvPadding = int | Sequence[int] | Literal["same", "valid"]
-
+Sizes = int | Sequence[int]
+ConvPadding = int | Sequence[int] | Literal["same", "valid"]
 Axes = tuple[int, ...]
 
 
@@ -41,7 +40,8 @@ def conv1d(
     input's size; stride 1 only). Raises ShapeError and ArgumentError for what does not fit.
 
     >>> import calor
-    >>> calor.conv1d(calor.ones((1, 1, 4)), calor.ones((1, 1, 3)), padding="same").tolist()
+    >>> from calor.nn import functional
+    >>> functional.conv1d(calor.ones((1, 1, 4)), calor.ones((1, 1, 3)), padding="same").tolist()
     [[[2.0, 3.0, 3.0, 2.0]]]
     """
     return _conv(x, weight, bias, stride, padding, dilation, groups, 1)
@@ -58,10 +58,11 @@ def conv2d(
 ) -> Tensor:
     """Return the cross-correlation of x (N, C, H, W) with weight (O, C / groups, KH, KW).
 
-    Arguments as for :func:`calor.conv1d`; sizes may differ by axis: ``stride=(2, 1)``.
+    Arguments as for :func:`conv1d`; sizes may differ by axis: ``stride=(2, 1)``.
 
     >>> import calor
-    >>> calor.conv2d(calor.ones((1, 1, 3, 3)), calor.ones((1, 1, 2, 2)), stride=2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.conv2d(calor.ones((1, 1, 3, 3)), calor.ones((1, 1, 2, 2)), stride=2).tolist()
     [[[[4.0]]]]
     """
     return _conv(x, weight, bias, stride, padding, dilation, groups, 2)
@@ -78,10 +79,11 @@ def conv3d(
 ) -> Tensor:
     """Return the cross-correlation of x (N, C, D, H, W) with weight (O, C / groups, KD, KH, KW).
 
-    Arguments as for :func:`calor.conv2d`.
+    Arguments as for :func:`conv2d`.
 
     >>> import calor
-    >>> calor.conv3d(calor.ones((1, 1, 2, 2, 2)), calor.ones((1, 1, 2, 2, 2))).item()
+    >>> from calor.nn import functional
+    >>> functional.conv3d(calor.ones((1, 1, 2, 2, 2)), calor.ones((1, 1, 2, 2, 2))).item()
     8.0
     """
     return _conv(x, weight, bias, stride, padding, dilation, groups, 3)
@@ -104,7 +106,8 @@ def conv_transpose1d(
     the dilation.
 
     >>> import calor
-    >>> calor.conv_transpose1d(calor.ones((1, 1, 2)), calor.ones((1, 1, 2)), stride=2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.conv_transpose1d(calor.ones((1, 1, 2)), calor.ones((1, 1, 2)), stride=2).tolist()
     [[[1.0, 1.0, 1.0, 1.0]]]
     """
     return _transposed(x, weight, bias, stride, padding, output_padding, groups, dilation, 1)
@@ -122,10 +125,11 @@ def conv_transpose2d(
 ) -> Tensor:
     """Return the transposed convolution of x (N, C, H, W) with weight (C, O / groups, KH, KW).
 
-    Arguments as for :func:`calor.conv_transpose1d`.
+    Arguments as for :func:`conv_transpose1d`.
 
     >>> import calor
-    >>> calor.conv_transpose2d(calor.ones((1, 1, 2, 2)), calor.ones((1, 1, 2, 2))).tolist()
+    >>> from calor.nn import functional
+    >>> functional.conv_transpose2d(calor.ones((1, 1, 2, 2)), calor.ones((1, 1, 2, 2))).tolist()
     [[[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]]
     """
     return _transposed(x, weight, bias, stride, padding, output_padding, groups, dilation, 2)
@@ -143,10 +147,11 @@ def conv_transpose3d(
 ) -> Tensor:
     """Return the transposed convolution of x (N, C, D, H, W) with weight (C, O / groups, \\*K).
 
-    Arguments as for :func:`calor.conv_transpose1d`.
+    Arguments as for :func:`conv_transpose1d`.
 
     >>> import calor
-    >>> calor.conv_transpose3d(calor.ones((1, 1, 1, 1, 1)), calor.ones((1, 1, 2, 1, 1))).shape
+    >>> from calor.nn import functional
+    >>> functional.conv_transpose3d(calor.ones((1, 1, 1, 1, 1)), calor.ones((1, 1, 2, 1, 1))).shape
     (1, 1, 2, 1, 1)
     """
     return _transposed(x, weight, bias, stride, padding, output_padding, groups, dilation, 3)

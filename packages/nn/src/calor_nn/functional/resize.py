@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.activation import floating
 from calor.functions.manipulation import reshape
-from calor.functions.neural_activation import floating
-from calor.functions.neural_adaptive import (
+from calor.functions.operands import as_tensor, integer, pair, stretched
+from calor.ops import elementwise as e
+from calor.ops.indexing import gather
+from calor_nn.functional.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from calor.functions.neural_pool import baked
-from calor.functions.neural_windows import places
-from calor.functions.operands import as_tensor, integer, pair, stretched
-from calor.ops import elementwise as e
-from calor.ops.indexing import gather
+from calor_nn.functional.pool import baked
+from calor_nn.functional.windows import places
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
 
-    ResizeMode = Literal[
-        "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"
-    ]
+ResizeMode = Literal[
+    "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"
+]
 
 # How many spatial axes each mode is for; None: 1 to 3.
 _RANKS: dict[str, int | None] = {
@@ -61,7 +61,8 @@ def interpolate(
     modes; else the ends of the pixels are mapped. Raises ShapeError and ArgumentError.
 
     >>> import calor
-    >>> calor.interpolate(calor.asarray([[[0.0, 1.0]]]), 4, mode="linear").tolist()
+    >>> from calor.nn import functional
+    >>> functional.interpolate(calor.asarray([[[0.0, 1.0]]]), 4, mode="linear").tolist()
     [[[0.0, 0.25, 0.75, 1.0]]]
     """
     x, rank = as_tensor(x), as_tensor(x).ndim - 2

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from calor.errors import ArgumentError, ShapeError
-from calor.functions.neural_activation import floating, relu
-from calor.functions.neural_loss import reduced, same_shapes
+from calor.functions.activation import floating, relu, softplus
 from calor.functions.operands import one_axis, pair, select, single
+from calor.functions.reductions import max as largest
 from calor.functions.reductions import sum as total
 from calor.ops import elementwise as e
+from calor_nn.functional.loss import reduced, same_shapes
 
 if TYPE_CHECKING:
-    from calor.functions.neural_loss import Reduction
     from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
+    from calor_nn.functional.loss import Reduction
 
 
 def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1e-8) -> Tensor:
@@ -23,8 +24,9 @@ def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1
     Norms below ``eps`` count as eps, so a vector of zeros has similarity 0.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.asarray([[3.0, 4.0]])
-    >>> round(calor.cosine_similarity(x, calor.asarray([[4.0, 3.0]])).item(), 4)
+    >>> round(functional.cosine_similarity(x, calor.asarray([[4.0, 3.0]])).item(), 4)
     0.96
     """
     x1, x2 = floating(x1, "cosine_similarity"), floating(x2, "cosine_similarity")
@@ -36,7 +38,8 @@ def normalize(x: Operand, /, *, p: float = 2.0, axis: int = 1, eps: float = 1e-1
     """Return x divided by its p-norm along an axis, where norms below ``eps`` count as eps.
 
     >>> import calor
-    >>> calor.normalize(calor.asarray([[0.0, 2.0]])).tolist()
+    >>> from calor.nn import functional
+    >>> functional.normalize(calor.asarray([[0.0, 2.0]])).tolist()
     [[0.0, 1.0]]
     """
     x = floating(x, "normalize")
@@ -61,8 +64,6 @@ def _norm(x: Tensor, p: float, axis: int, keepdims: bool = False) -> Tensor:
         raise ArgumentError(f"a norm needs p above 0, not {p}")
     size = single(e.abs, x)
     if p == float("inf"):
-        from calor.functions.reductions import max as largest
-
         return largest(size, axis=axis, keepdims=keepdims)
     if p == 1.0:
         return total(size, axis=axis, keepdims=keepdims)
@@ -80,8 +81,9 @@ def pairwise_distance(
     """Return the p-norm of x1 − x2 + eps over the last axis.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.zeros((1, 2))
-    >>> calor.pairwise_distance(x, calor.asarray([[3.0, 4.0]]), eps=0.0).tolist()
+    >>> functional.pairwise_distance(x, calor.asarray([[3.0, 4.0]]), eps=0.0).tolist()
     [5.0]
     """
     x1, x2 = floating(x1, "pairwise_distance"), floating(x2, "pairwise_distance")
@@ -105,8 +107,9 @@ def cosine_embedding_loss(
     as in PyTorch, so vectors of zeros have a cosine. Raises ShapeError for other shapes.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.asarray([[1.0, 0.0]])
-    >>> calor.cosine_embedding_loss(x, x, calor.asarray([-1.0])).item()
+    >>> functional.cosine_embedding_loss(x, x, calor.asarray([-1.0])).item()
     1.0
     """
     what = "cosine_embedding_loss"
@@ -142,8 +145,9 @@ def triplet_margin_loss(
     al., 2016).
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> a = calor.asarray([[0.0, 0.0]])
-    >>> round(calor.triplet_margin_loss(a, a, a).item(), 4)
+    >>> round(functional.triplet_margin_loss(a, a, a).item(), 4)
     1.0
     """
     what = "triplet_margin_loss"
@@ -163,8 +167,9 @@ def hinge_embedding_loss(
     """Return x for targets of 1, and max(0, margin − x) for targets of −1.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.asarray([0.5, 0.5])
-    >>> calor.hinge_embedding_loss(x, calor.asarray([1.0, -1.0]), reduction="none").tolist()
+    >>> functional.hinge_embedding_loss(x, calor.asarray([1.0, -1.0]), reduction="none").tolist()
     [0.5, 0.5]
     """
     what = "hinge_embedding_loss"
@@ -186,8 +191,9 @@ def margin_ranking_loss(
     """Return max(0, −target · (x1 − x2) + margin): 1 says that x1 ranks above x2, −1 below.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.asarray([1.0])
-    >>> calor.margin_ranking_loss(x, calor.asarray([3.0]), calor.asarray([1.0])).item()
+    >>> functional.margin_ranking_loss(x, calor.asarray([3.0]), calor.asarray([1.0])).item()
     2.0
     """
     what = "margin_ranking_loss"
@@ -201,11 +207,10 @@ def soft_margin_loss(x: Operand, target: Operand, *, reduction: Reduction = "mea
     """Return log(1 + exp(−target · x)) of targets 1 and −1, without overflow.
 
     >>> import calor
-    >>> calor.soft_margin_loss(calor.asarray([-1000.0]), calor.asarray([1.0])).item()
+    >>> from calor.nn import functional
+    >>> functional.soft_margin_loss(calor.asarray([-1000.0]), calor.asarray([1.0])).item()
     1000.0
     """
-    from calor.functions.neural_activation import softplus
-
     x, target = same_shapes(x, target, "soft_margin_loss")
     loss: Any = softplus(single(e.neg, pair(e.mul, target, x)))
     return reduced(loss, reduction, "soft_margin_loss")

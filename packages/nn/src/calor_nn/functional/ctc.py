@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from calor.dtypes import int64
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.activation import floating
 from calor.functions.manipulation import expand_dims, reshape
-from calor.functions.neural_activation import floating
-from calor.functions.neural_loss import reduced
 from calor.functions.operands import as_tensor, pair, select, single
 from calor.functions.statistics import mean
 from calor.ops import elementwise as e
 from calor.ops.composites import wide
 from calor.ops.indexing import take_along
 from calor.ops.movement import number_like, pad, slice_
+from calor_nn.functional.loss import reduced
 
 if TYPE_CHECKING:
-    from calor.functions.neural_loss import Reduction
     from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
+    from calor_nn.functional.loss import Reduction
 
 # Stands for log 0 where sums of exponentials are taken: far below any log-probability, and finite,
 # so that no gradient is inf − inf.
@@ -46,9 +46,10 @@ def ctc_loss(
     temporal classification", 2006.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.log_softmax(calor.zeros((2, 1, 2)))
     >>> lengths = calor.asarray([2]), calor.asarray([1])
-    >>> round(calor.ctc_loss(x, calor.asarray([[1]]), *lengths).item(), 4)
+    >>> round(functional.ctc_loss(x, calor.asarray([[1]]), *lengths).item(), 4)
     0.2877
     """
     what = "ctc_loss"

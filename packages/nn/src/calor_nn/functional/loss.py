@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.activation import floating, log_softmax, softplus
 from calor.functions.manipulation import expand_dims, reshape
-from calor.functions.neural_activation import floating, log_softmax, softplus
 from calor.functions.operands import as_tensor, pair, select, single
 from calor.functions.reductions import sum as total
 from calor.functions.statistics import mean
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
 
-    Reduction = Literal["mean", "sum", "none"]
+Reduction = Literal["mean", "sum", "none"]
 
 
 def reduced(loss: Tensor, reduction: str, what: str) -> Tensor:
@@ -54,7 +54,8 @@ def mse_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> T
     """Return the squared difference. Raises ShapeError when the shapes differ.
 
     >>> import calor
-    >>> calor.mse_loss(calor.asarray([1.0, 2.0]), calor.asarray([1.0, 4.0])).item()
+    >>> from calor.nn import functional
+    >>> functional.mse_loss(calor.asarray([1.0, 2.0]), calor.asarray([1.0, 4.0])).item()
     2.0
     """
     x, target = same_shapes(x, target, "mse_loss")
@@ -66,7 +67,8 @@ def l1_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Te
     """Return the absolute difference. Raises ShapeError when the shapes differ.
 
     >>> import calor
-    >>> calor.l1_loss(calor.asarray([1.0, 2.0]), calor.asarray([1.0, 4.0])).item()
+    >>> from calor.nn import functional
+    >>> functional.l1_loss(calor.asarray([1.0, 2.0]), calor.asarray([1.0, 4.0])).item()
     1.0
     """
     x, target = same_shapes(x, target, "l1_loss")
@@ -79,7 +81,8 @@ def huber_loss(
     """Return d² / 2 for differences d up to ``delta``, delta · (|d| − delta / 2) beyond.
 
     >>> import calor
-    >>> calor.huber_loss(calor.asarray([0.0, 0.0]), calor.asarray([1.0, 3.0])).item()
+    >>> from calor.nn import functional
+    >>> functional.huber_loss(calor.asarray([0.0, 0.0]), calor.asarray([1.0, 3.0])).item()
     1.5
     """
     if delta <= 0:
@@ -94,7 +97,8 @@ def smooth_l1_loss(
     """Return d² / (2 · beta) for differences d up to ``beta``, |d| − beta / 2 beyond.
 
     >>> import calor
-    >>> calor.smooth_l1_loss(calor.asarray([0.0, 0.0]), calor.asarray([1.0, 3.0])).item()
+    >>> from calor.nn import functional
+    >>> functional.smooth_l1_loss(calor.asarray([0.0, 0.0]), calor.asarray([1.0, 3.0])).item()
     1.5
     """
     if beta < 0:
@@ -130,8 +134,9 @@ def nll_loss(
     targets that are no integers.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.log(calor.asarray([[0.5, 0.5], [0.25, 0.75]]))
-    >>> round(calor.nll_loss(x, calor.asarray([0, 0])).item(), 4)
+    >>> round(functional.nll_loss(x, calor.asarray([0, 0])).item(), 4)
     1.0397
     """
     x = floating(x, "nll_loss")
@@ -151,13 +156,14 @@ def cross_entropy(
     """Return minus the log-probability of the target under the softmax of logits.
 
     x holds logits (N, C, \\*S) or (C,). ``target`` holds class numbers, (N, \\*S) or a number, as
-    for :func:`calor.nll_loss`, or probabilities of the shape of x. ``label_smoothing`` mixes the
+    for :func:`nll_loss`, or probabilities of the shape of x. ``label_smoothing`` mixes the
     target with the uniform distribution. Raises ShapeError, and ArgumentError for a smoothing
     outside [0, 1].
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> logits = calor.asarray([[0.0, 0.0], [1000.0, 0.0]])
-    >>> round(calor.cross_entropy(logits, calor.asarray([0, 0])).item(), 4)
+    >>> round(functional.cross_entropy(logits, calor.asarray([0, 0])).item(), 4)
     0.3466
     """
     what = "cross_entropy"
@@ -191,7 +197,8 @@ def binary_cross_entropy(
     Logarithms end at −100, as in PyTorch; ``binary_cross_entropy_with_logits`` needs no such end.
 
     >>> import calor
-    >>> round(calor.binary_cross_entropy(calor.asarray([0.5]), calor.asarray([1.0])).item(), 4)
+    >>> from calor.nn import functional
+    >>> round(functional.binary_cross_entropy(calor.asarray([0.5]), calor.asarray([1.0])).item(), 4)
     0.6931
     """
     x, target = same_shapes(x, target, "binary_cross_entropy")
@@ -214,8 +221,9 @@ def binary_cross_entropy_with_logits(
     ``pos_weight`` multiplies the losses of positive targets.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.asarray([1000.0])
-    >>> calor.binary_cross_entropy_with_logits(x, calor.asarray([0.0])).item()
+    >>> functional.binary_cross_entropy_with_logits(x, calor.asarray([0.0])).item()
     1000.0
     """
     what = "binary_cross_entropy_with_logits"
@@ -244,8 +252,9 @@ def kl_div(
     the first size, which is the divergence's definition; "mean" divides by all of them.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> p = calor.asarray([[0.5, 0.5]])
-    >>> calor.kl_div(calor.log(p), p, reduction="batchmean").item()
+    >>> functional.kl_div(calor.log(p), p, reduction="batchmean").item()
     0.0
     """
     x, target = same_shapes(x, target, "kl_div")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from calor.dtypes import bool_
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.activation import floating
 from calor.functions.manipulation import broadcast_to, reshape
-from calor.functions.neural_activation import floating
 from calor.functions.operands import as_tensor, together
 from calor.ops.attention import attention, weighted
 from calor.ops.attention import attention_weights as attention_weights_of
 from calor.ops.composites import like, wide
+from calor_nn.functional.dropouts import dropout
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand
@@ -44,9 +45,10 @@ def scaled_dot_product_attention(
     "Attention is all you need", 2017.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> q = calor.zeros((1, 2, 4))
     >>> v = calor.asarray([[[1.0], [3.0]]])
-    >>> calor.scaled_dot_product_attention(q, q, v, causal=True).tolist()
+    >>> functional.scaled_dot_product_attention(q, q, v, causal=True).tolist()
     [[[1.0], [2.0]]]
     """
     what = "scaled_dot_product_attention"
@@ -80,12 +82,13 @@ def attention_weights(
 ) -> Tensor:
     """Return the weights (\\*N, H, L, S) with which attention sums values, to look at them.
 
-    Arguments as for :func:`calor.scaled_dot_product_attention`. Rows sum to 1, or to 0 where a
+    Arguments as for :func:`scaled_dot_product_attention`. Rows sum to 1, or to 0 where a
     query may look nowhere.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> q = calor.zeros((1, 2, 4))
-    >>> calor.attention_weights(q, q, causal=True).tolist()
+    >>> functional.attention_weights(q, q, causal=True).tolist()
     [[[1.0, 0.0], [0.5, 0.5]]]
     """
     what = "attention_weights"
@@ -155,6 +158,4 @@ def _fitted(x: Tensor, scores: tuple[int, ...], what: str) -> Tensor:
 
 
 def _dropped(weights: Tensor, p: float, key: Any) -> Tensor:
-    from calor.functions.neural_dropout import dropout
-
     return dropout(weights, p, key=key)

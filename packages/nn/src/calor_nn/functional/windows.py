@@ -15,20 +15,16 @@ import numpy as np
 from calor.backends.selection import on_device
 from calor.errors import ShapeError
 from calor.functions.manipulation import permute_dims, reshape
-from calor.functions.neural_conv import batched, per_axis, unbatched
 from calor.functions.operands import as_tensor, integer
 from calor.ops.indexing import gather, scatter_nd
 from calor.ops.movement import number_like, pad, permute, slice_
 from calor.ops.sources import HostArray, constant, zeros_of
 from calor.specs import spec
+from calor_nn.functional.conv import Axes, Sizes, batched, per_axis, unbatched
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
-
-    Sizes = int | Sequence[int]
-
-Axes = tuple[int, ...]
 
 
 def places(array: np.ndarray[Any, Any], device: Any) -> Tensor:
@@ -52,7 +48,8 @@ def im2col(
     what is inside them are in row-major order.
 
     >>> import calor
-    >>> calor.im2col(calor.ones((1, 3, 4, 4)), 2, stride=2).shape
+    >>> from calor.nn import functional
+    >>> functional.im2col(calor.ones((1, 3, 4, 4)), 2, stride=2).shape
     (1, 12, 4)
     """
     x, added = batched(as_tensor(x), 2, "im2col")
@@ -79,12 +76,13 @@ def col2im(
 ) -> Tensor:
     """Return columns (N, C · KH · KW, patches) added up to an image (N, C, H, W).
 
-    It is PyTorch's ``fold``, the transpose of :func:`calor.im2col`; ``output_size`` is (H, W).
+    It is PyTorch's ``fold``, the transpose of :func:`im2col`; ``output_size`` is (H, W).
     Raises ShapeError when the columns do not fit.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.ones((1, 3, 4, 4))
-    >>> calor.col2im(calor.im2col(x, 2, stride=2), (4, 4), 2, stride=2).shape
+    >>> functional.col2im(functional.im2col(x, 2, stride=2), (4, 4), 2, stride=2).shape
     (1, 3, 4, 4)
     """
     x = as_tensor(x)
@@ -147,7 +145,8 @@ def pixel_shuffle(x: Operand, /, factor: int) -> Tensor:
     image and video super-resolution", 2016.
 
     >>> import calor
-    >>> calor.pixel_shuffle(calor.asarray([[[1]], [[2]], [[3]], [[4]]]), 2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.pixel_shuffle(calor.asarray([[[1]], [[2]], [[3]], [[4]]]), 2).tolist()
     [[[1, 2], [3, 4]]]
     """
     x, r = as_tensor(x), integer(factor, "pixel_shuffle: factor")
@@ -165,7 +164,8 @@ def pixel_unshuffle(x: Operand, /, factor: int) -> Tensor:
     """Return x (\\*N, C, H · r, W · r) as (\\*N, C · r², H, W): pixels become channels.
 
     >>> import calor
-    >>> calor.pixel_unshuffle(calor.asarray([[[1, 2], [3, 4]]]), 2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.pixel_unshuffle(calor.asarray([[[1, 2], [3, 4]]]), 2).tolist()
     [[[1]], [[2]], [[3]], [[4]]]
     """
     x, r = as_tensor(x), integer(factor, "pixel_unshuffle: factor")

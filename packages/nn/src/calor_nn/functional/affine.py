@@ -23,7 +23,8 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
     Raises ShapeError when the last size of x is not that of the weight.
 
     >>> import calor
-    >>> calor.linear(calor.ones((1, 2)), calor.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    >>> from calor.nn import functional
+    >>> functional.linear(calor.ones((1, 2)), calor.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[3.0, 7.0]]
     """
     x, weight = together((x, weight), "linear")
@@ -47,7 +48,8 @@ def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = N
     Raises ShapeError when the sizes do not fit.
 
     >>> import calor
-    >>> calor.bilinear(calor.ones((1, 2)), calor.ones((1, 3)), calor.ones((1, 2, 3))).tolist()
+    >>> from calor.nn import functional
+    >>> functional.bilinear(calor.ones((1, 2)), calor.ones((1, 3)), calor.ones((1, 2, 3))).tolist()
     [[6.0]]
     """
     x1, x2, weight = together((x1, x2, weight), "bilinear")
@@ -76,7 +78,8 @@ def embedding(indices: Operand, weight: Operand, *, padding_index: int | None = 
     integers, IndexError (at the look) for one out of range.
 
     >>> import calor
-    >>> calor.embedding(calor.asarray([1, 0]), calor.asarray([[1.0], [2.0]])).tolist()
+    >>> from calor.nn import functional
+    >>> functional.embedding(calor.asarray([1, 0]), calor.asarray([[1.0], [2.0]])).tolist()
     [[2.0], [1.0]]
     """
     indices, weight = as_tensor(indices), as_tensor(weight)
@@ -103,7 +106,8 @@ def one_hot(
     classes gives a row of zeros.
 
     >>> import calor
-    >>> calor.one_hot(calor.asarray([0, 2]), 3).tolist()
+    >>> from calor.nn import functional
+    >>> functional.one_hot(calor.asarray([0, 2]), 3).tolist()
     [[1, 0, 0], [0, 0, 1]]
     """
     from calor.functions.creation import astype

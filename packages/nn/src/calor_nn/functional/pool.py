@@ -15,22 +15,18 @@ import numpy as np
 from calor.backends.selection import on_device
 from calor.dtypes import int64
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.activation import floating
 from calor.functions.manipulation import reshape
-from calor.functions.neural_activation import floating
-from calor.functions.neural_conv import batched, per_axis, unbatched
 from calor.functions.operands import as_tensor, pair, single, stretched
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.composites import relu
 from calor.ops.sources import HostArray, constant, iota
+from calor_nn.functional.conv import Sizes, batched, per_axis, unbatched
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
-
-    Sizes = int | Sequence[int]
-
-Axes = tuple[int, ...]
 
 
 def max_pool1d(
@@ -49,7 +45,8 @@ def max_pool1d(
     first one is taken, also by the gradient.
 
     >>> import calor
-    >>> calor.max_pool1d(calor.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.max_pool1d(calor.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
     [[[3.0, 2.0]]]
     """
     return _max_pool(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 1)
@@ -64,10 +61,11 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Return the largest element of each window of x (N, C, H, W); see :func:`calor.max_pool1d`.
+    """Return the largest element of each window of x (N, C, H, W); see :func:`max_pool1d`.
 
     >>> import calor
-    >>> calor.max_pool2d(calor.asarray([[[1.0, 3.0], [2.0, 0.0]]]), 2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.max_pool2d(calor.asarray([[[1.0, 3.0], [2.0, 0.0]]]), 2).tolist()
     [[[3.0]]]
     """
     return _max_pool(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 2)
@@ -82,10 +80,11 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Return the largest element of each window of x (N, C, D, H, W); see :func:`calor.max_pool1d`.
+    """Return the largest element of each window of x (N, C, D, H, W); see :func:`max_pool1d`.
 
     >>> import calor
-    >>> calor.max_pool3d(calor.ones((1, 1, 2, 4, 4)), 2).shape
+    >>> from calor.nn import functional
+    >>> functional.max_pool3d(calor.ones((1, 1, 2, 4, 4)), 2).shape
     (1, 1, 1, 2, 2)
     """
     return _max_pool(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 3)
@@ -105,7 +104,8 @@ def avg_pool1d(
     they count as elements.
 
     >>> import calor
-    >>> calor.avg_pool1d(calor.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.avg_pool1d(calor.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
     [[[2.0, 1.0]]]
     """
     return _avg_pool(x, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
@@ -120,12 +120,13 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Return the mean of each window of x (N, C, H, W); see :func:`calor.avg_pool1d`.
+    """Return the mean of each window of x (N, C, H, W); see :func:`avg_pool1d`.
 
     ``divisor_override`` is what the sums are divided by, instead of the number of elements.
 
     >>> import calor
-    >>> calor.avg_pool2d(calor.asarray([[[1.0, 3.0], [2.0, 0.0]]]), 2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.avg_pool2d(calor.asarray([[[1.0, 3.0], [2.0, 0.0]]]), 2).tolist()
     [[[1.5]]]
     """
     divisor = divisor_override
@@ -141,10 +142,11 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Return the mean of each window of x (N, C, D, H, W); see :func:`calor.avg_pool2d`.
+    """Return the mean of each window of x (N, C, D, H, W); see :func:`avg_pool2d`.
 
     >>> import calor
-    >>> calor.avg_pool3d(calor.ones((1, 1, 2, 2, 2)), 2).item()
+    >>> from calor.nn import functional
+    >>> functional.avg_pool3d(calor.ones((1, 1, 2, 2, 2)), 2).item()
     1.0
     """
     divisor = divisor_override
@@ -161,7 +163,8 @@ def lp_pool1d(
     """Return the p-norm of each window of x (N, C, L), where x is not negative.
 
     >>> import calor
-    >>> calor.lp_pool1d(calor.asarray([[[3.0, 4.0]]]), 2.0, 2).item()
+    >>> from calor.nn import functional
+    >>> functional.lp_pool1d(calor.asarray([[[3.0, 4.0]]]), 2.0, 2).item()
     5.0
     """
     return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 1)
@@ -177,7 +180,8 @@ def lp_pool2d(
     """Return the p-norm of each window of x (N, C, H, W), where x is not negative.
 
     >>> import calor
-    >>> calor.lp_pool2d(calor.ones((1, 1, 2, 2)), 2.0, 2).item()
+    >>> from calor.nn import functional
+    >>> functional.lp_pool2d(calor.ones((1, 1, 2, 2)), 2.0, 2).item()
     2.0
     """
     return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 2)
@@ -187,8 +191,9 @@ def max_unpool(x: Operand, indices: Tensor, /, output_size: Sequence[int]) -> Te
     """Return zeros of the given spatial sizes with x at the places that a max pool returned.
 
     >>> import calor
-    >>> y, places = calor.max_pool1d(calor.asarray([[[1.0, 3.0]]]), 2, return_indices=True)
-    >>> calor.max_unpool(y, places, (2,)).tolist()
+    >>> from calor.nn import functional
+    >>> y, places = functional.max_pool1d(calor.asarray([[[1.0, 3.0]]]), 2, return_indices=True)
+    >>> functional.max_unpool(y, places, (2,)).tolist()
     [[[0.0, 3.0]]]
     """
     from calor.functions.creation import zeros

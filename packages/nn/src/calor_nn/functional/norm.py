@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.activation import floating
 from calor.functions.manipulation import reshape
-from calor.functions.neural_activation import floating
 from calor.functions.operands import as_tensor, pair, single, sizes_of
 from calor.ops import composites as c
 from calor.ops import elementwise as e
@@ -47,7 +47,8 @@ def layer_norm(
     x does not end in it. Source: Ba et al., "Layer normalization", 2016.
 
     >>> import calor
-    >>> calor.layer_norm(calor.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
+    >>> from calor.nn import functional
+    >>> functional.layer_norm(calor.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
     x = floating(x, "layer_norm")
@@ -71,7 +72,8 @@ def rms_norm(
     normalization", 2019.
 
     >>> import calor
-    >>> calor.rms_norm(calor.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
+    >>> from calor.nn import functional
+    >>> functional.rms_norm(calor.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
     [[1.0, 1.0]]
     """
     from calor.functions.data_types import finfo
@@ -97,7 +99,8 @@ def group_norm(
     not divide by ``num_groups``. Source: Wu and He, "Group normalization", 2018.
 
     >>> import calor
-    >>> calor.group_norm(calor.asarray([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0).tolist()
+    >>> from calor.nn import functional
+    >>> functional.group_norm(calor.asarray([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
     """
     x = floating(x, "group_norm")
@@ -127,7 +130,8 @@ def instance_norm(
     normalization: the missing ingredient for fast stylization", 2016.
 
     >>> import calor
-    >>> calor.instance_norm(calor.asarray([[[1.0, 3.0]]]), eps=0.0).tolist()
+    >>> from calor.nn import functional
+    >>> functional.instance_norm(calor.asarray([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
     x = floating(x, "instance_norm")
@@ -159,8 +163,9 @@ def batch_norm(
     Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
     >>> import calor
+    >>> from calor.nn import functional
     >>> x = calor.asarray([[1.0], [3.0]])
-    >>> y, mean, _ = calor.batch_norm(x, calor.zeros(1), calor.ones(1), training=True, eps=0.0)
+    >>> y, mean, _ = functional.batch_norm(x, calor.zeros(1), calor.ones(1), training=True, eps=0.0)
     >>> y.tolist(), mean.tolist()
     ([[-1.0], [1.0]], [0.20000000298023224])
     """
@@ -199,7 +204,8 @@ def local_response_norm(
     Source: Krizhevsky et al., "ImageNet classification with deep convolutional neural networks".
 
     >>> import calor
-    >>> calor.local_response_norm(calor.ones((1, 1, 1)), 1, alpha=1.0, beta=1.0).tolist()
+    >>> from calor.nn import functional
+    >>> functional.local_response_norm(calor.ones((1, 1, 1)), 1, alpha=1.0, beta=1.0).tolist()
     [[[0.5]]]
     """
     x = floating(x, "local_response_norm")

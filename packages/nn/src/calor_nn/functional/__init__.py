@@ -1,28 +1,42 @@
-"""The public functions of neural networks, gathered for ``calor``."""
+"""The functions behind the layers, and those of ``calor`` that go with them, in one place.
 
-from calor.functions.neural_activation import (
-    celu,
+>>> import calor
+>>> from calor.nn import functional
+>>> images = calor.ones((1, 3, 8, 8))
+>>> functional.relu(functional.conv2d(images, calor.ones((4, 3, 3, 3)))).shape
+(1, 4, 6, 6)
+"""
+
+from typing import TYPE_CHECKING
+
+from calor import (
     elu,
     gelu,
-    glu,
-    hard_sigmoid,
-    hard_swish,
-    hard_tanh,
     leaky_relu,
-    log_sigmoid,
     log_softmax,
-    mish,
-    prelu,
+    pad,
     relu,
-    relu6,
-    selu,
     sigmoid,
     silu,
     softmax,
     softplus,
+    tanh,
+)
+from calor.keywords import explain as _explain
+from calor_nn.functional.activation import (
+    celu,
+    glu,
+    hard_sigmoid,
+    hard_swish,
+    hard_tanh,
+    log_sigmoid,
+    mish,
+    prelu,
+    relu6,
+    selu,
     softsign,
 )
-from calor.functions.neural_adaptive import (
+from calor_nn.functional.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
@@ -30,8 +44,9 @@ from calor.functions.neural_adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from calor.functions.neural_attention import attention_weights, scaled_dot_product_attention
-from calor.functions.neural_conv import (
+from calor_nn.functional.affine import bilinear, embedding, linear, one_hot
+from calor_nn.functional.attention import attention_weights, scaled_dot_product_attention
+from calor_nn.functional.conv import (
     conv1d,
     conv2d,
     conv3d,
@@ -39,8 +54,8 @@ from calor.functions.neural_conv import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from calor.functions.neural_ctc import ctc_loss
-from calor.functions.neural_distance import (
+from calor_nn.functional.ctc import ctc_loss
+from calor_nn.functional.distance import (
     cosine_embedding_loss,
     cosine_similarity,
     hinge_embedding_loss,
@@ -50,9 +65,8 @@ from calor.functions.neural_distance import (
     soft_margin_loss,
     triplet_margin_loss,
 )
-from calor.functions.neural_dropout import channel_dropout, dropout
-from calor.functions.neural_linear import bilinear, embedding, linear, one_hot
-from calor.functions.neural_loss import (
+from calor_nn.functional.dropouts import channel_dropout, dropout
+from calor_nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cross_entropy,
@@ -63,7 +77,7 @@ from calor.functions.neural_loss import (
     nll_loss,
     smooth_l1_loss,
 )
-from calor.functions.neural_norm import (
+from calor_nn.functional.norm import (
     batch_norm,
     group_norm,
     instance_norm,
@@ -71,7 +85,7 @@ from calor.functions.neural_norm import (
     local_response_norm,
     rms_norm,
 )
-from calor.functions.neural_pool import (
+from calor_nn.functional.pool import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -82,8 +96,8 @@ from calor.functions.neural_pool import (
     max_pool3d,
     max_unpool,
 )
-from calor.functions.neural_resize import interpolate
-from calor.functions.neural_windows import col2im, im2col, pixel_shuffle, pixel_unshuffle
+from calor_nn.functional.resize import interpolate
+from calor_nn.functional.windows import col2im, im2col, pixel_shuffle, pixel_unshuffle
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -147,6 +161,7 @@ __all__ = [
     "nll_loss",
     "normalize",
     "one_hot",
+    "pad",
     "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -163,5 +178,16 @@ __all__ = [
     "softmax",
     "softplus",
     "softsign",
+    "tanh",
     "triplet_margin_loss",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, for which a module with __getattr__ has every attribute.
+    def __getattr__(name: str) -> object:
+        from calor_nn.migration import missing
+
+        raise missing(__name__, name)
+
+
+_explain(globals(), "calor_nn.functional.")

@@ -13,10 +13,15 @@ import numpy as np
 
 from calor.backends.selection import on_device
 from calor.errors import ShapeError
+from calor.functions.activation import floating
 from calor.functions.manipulation import moveaxis
-from calor.functions.neural_activation import floating
-from calor.functions.neural_conv import batched, unbatched
-from calor.functions.neural_pool import (
+from calor.functions.operands import as_tensor, integer
+from calor.ops import reductions as r
+from calor.ops.contraction import dot_general
+from calor.ops.indexing import gather
+from calor.ops.sources import HostArray, constant
+from calor_nn.functional.conv import batched, unbatched
+from calor_nn.functional.pool import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -25,18 +30,12 @@ from calor.functions.neural_pool import (
     max_pool2d,
     max_pool3d,
 )
-from calor.functions.operands import as_tensor, integer
-from calor.ops import reductions as r
-from calor.ops.contraction import dot_general
-from calor.ops.indexing import gather
-from calor.ops.sources import HostArray, constant
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand
     from calor.tensor.tensor import Tensor
 
-    OutputSize = int | Sequence[int | None]
-
+OutputSize = int | Sequence[int | None]
 _MEAN = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
 _LARGEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
 
@@ -45,7 +44,8 @@ def adaptive_avg_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the means of ``output_size`` windows of x (N, C, L).
 
     >>> import calor
-    >>> calor.adaptive_avg_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.adaptive_avg_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
     [[[1.5, 2.5]]]
     """
     return _average(x, output_size, 1)
@@ -55,7 +55,8 @@ def adaptive_avg_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the means of windows of x (N, C, H, W); a size of None keeps the input's.
 
     >>> import calor
-    >>> calor.adaptive_avg_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
+    >>> from calor.nn import functional
+    >>> functional.adaptive_avg_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
     (1, 1, 1, 4)
     """
     return _average(x, output_size, 2)
@@ -65,7 +66,8 @@ def adaptive_avg_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the means of windows of x (N, C, D, H, W); a size of None keeps the input's.
 
     >>> import calor
-    >>> calor.adaptive_avg_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()
+    >>> from calor.nn import functional
+    >>> functional.adaptive_avg_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()
     1.0
     """
     return _average(x, output_size, 3)
@@ -75,7 +77,8 @@ def adaptive_max_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the largest elements of ``output_size`` windows of x (N, C, L).
 
     >>> import calor
-    >>> calor.adaptive_max_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
+    >>> from calor.nn import functional
+    >>> functional.adaptive_max_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
     [[[2.0, 3.0]]]
     """
     return _largest(x, output_size, 1)
@@ -85,7 +88,8 @@ def adaptive_max_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the largest elements of windows of x (N, C, H, W); a size of None keeps the input's.
 
     >>> import calor
-    >>> calor.adaptive_max_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
+    >>> from calor.nn import functional
+    >>> functional.adaptive_max_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
     (1, 1, 1, 4)
     """
     return _largest(x, output_size, 2)
@@ -95,7 +99,8 @@ def adaptive_max_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the largest elements of windows of x (N, C, D, H, W); None keeps the input's size.
 
     >>> import calor
-    >>> calor.adaptive_max_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()
+    >>> from calor.nn import functional
+    >>> functional.adaptive_max_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()
     1.0
     """
     return _largest(x, output_size, 3)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from calor import random
 from calor.errors import ArgumentError, ShapeError
-from calor.functions.neural_activation import floating
+from calor.functions.activation import floating
 from calor.functions.operands import pair, select
 from calor.ops import elementwise as e
 
@@ -26,7 +27,8 @@ def dropout(
     "Dropout", 2014.
 
     >>> import calor
-    >>> x = calor.dropout(calor.ones(1000), 0.5, key=calor.random.key(0))
+    >>> from calor.nn import functional
+    >>> x = functional.dropout(calor.ones(1000), 0.5, key=calor.random.key(0))
     >>> sorted(set(x.tolist())), 400 < calor.count_nonzero(x).item() < 600
     ([0.0, 2.0], True)
     """
@@ -42,7 +44,8 @@ def channel_dropout(
     Source: Tompson et al., "Efficient object localization using convolutional networks", 2015.
 
     >>> import calor
-    >>> x = calor.channel_dropout(calor.ones((2, 8, 5)), key=calor.random.key(0))
+    >>> from calor.nn import functional
+    >>> x = functional.channel_dropout(calor.ones((2, 8, 5)), key=calor.random.key(0))
     >>> {len(set(channel)) for image in x.tolist() for channel in image}
     {1}
     """
@@ -55,8 +58,6 @@ def channel_dropout(
 def _dropped(
     x: Tensor, shape: tuple[int, ...], p: float, training: bool, key: Any, what: str
 ) -> Tensor:
-    from calor import random
-
     if not 0 <= p <= 1:
         raise ArgumentError(f"{what}: p {p} is no probability; it must be within [0, 1]")
     if not training or p == 0:

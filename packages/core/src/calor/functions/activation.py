@@ -1,0 +1,145 @@
+"""Activation functions.
+
+Requirements: half types are rounded once where a function is recorded whole; at a kink the slope
+is PyTorch's (relu's is 0 at 0); no branch that is not taken sends NaN back through a gradient.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from calor import dtypes
+from calor.errors import ArgumentError, DTypeError
+from calor.functions.operands import as_tensor, one_axis, pair, select, single
+from calor.ops import composites as c
+from calor.ops import elementwise as e
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+
+def floating(x: Any, what: str) -> Tensor:
+    """Return a real floating tensor, integers in the default floating type; DTypeError else."""
+    x = as_tensor(x)
+    if x.dtype.kind == "float":
+        return x  # type: ignore[no-any-return]
+    if x.dtype.kind in ("complex", "storage"):
+        raise DTypeError(f"{what} needs a real floating tensor, not {x.dtype.name}; cast it first")
+    made: Tensor = e.cast(x, dtype=dtypes.DEFAULT_FLOAT)
+    return made
+
+
+def relu(x: Operand, /) -> Tensor:
+    """Return x where it is positive, 0 elsewhere; NaN stays NaN.
+
+    >>> import calor
+    >>> calor.relu(calor.asarray([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+    return single(c.relu, x)
+
+
+def leaky_relu(x: Operand, /, negative_slope: float = 0.01) -> Tensor:
+    """Return x where it is positive, ``negative_slope`` · x elsewhere.
+
+    >>> import calor
+    >>> calor.leaky_relu(calor.asarray([-2.0, 2.0]), 0.5).tolist()
+    [-1.0, 2.0]
+    """
+    x = floating(x, "leaky_relu")
+    return select(pair(e.greater, x, 0), x, pair(e.mul, x, negative_slope))
+
+
+def elu(x: Operand, /, alpha: float = 1.0) -> Tensor:
+    """Return x where it is positive, ``alpha`` · (exp(x) − 1) elsewhere (Clevert et al., 2015).
+
+    >>> import calor
+    >>> calor.elu(calor.asarray([0.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+    return exponential_unit(floating(x, "elu"), 1.0, alpha, 1.0)
+
+
+def exponential_unit(x: Tensor, positive: float, negative: float, rate: float) -> Tensor:
+    """Return positive · x where x > 0, negative · (exp(rate · x) − 1) elsewhere."""
+    above = pair(e.greater, x, 0)
+    below = single(e.expm1, pair(e.mul, select(above, 0, x), rate))
+    line = x if positive == 1.0 else pair(e.mul, x, positive)
+    return select(above, line, pair(e.mul, below, negative))
+
+
+def gelu(x: Operand, /, approximate: Literal["none", "tanh"] = "none") -> Tensor:
+    """Return x times the normal distribution's probability below x (Hendrycks and Gimpel, 2016).
+
+    ``approximate="tanh"`` takes the paper's approximation by tanh. Raises ArgumentError for
+    another name.
+
+    >>> import calor
+    >>> round(calor.gelu(calor.asarray(1.0)).item(), 4)
+    0.8413
+    """
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f'gelu: approximate {approximate!r} is neither "none" nor "tanh"')
+    return single(c.gelu if approximate == "none" else c.gelu_tanh, x)
+
+
+def silu(x: Operand, /) -> Tensor:
+    """Return x · sigmoid(x), also called swish (Elfwing et al., 2017).
+
+    >>> import calor
+    >>> round(calor.silu(calor.asarray(1.0)).item(), 4)
+    0.7311
+    """
+    return single(c.silu, x)
+
+
+def sigmoid(x: Operand, /) -> Tensor:
+    """Return 1 / (1 + exp(−x)), precise in both tails.
+
+    >>> import calor
+    >>> calor.sigmoid(calor.asarray(0.0)).item()
+    0.5
+    """
+    return single(c.sigmoid, x)
+
+
+def softplus(x: Operand, /, beta: float = 1.0) -> Tensor:
+    """Return log(1 + exp(beta · x)) / beta without overflow, a smooth relu.
+
+    >>> import calor
+    >>> calor.softplus(calor.asarray(1000.0)).item()
+    1000.0
+    """
+    x = floating(x, "softplus")
+    if beta == 1.0:
+        return pair(e.logaddexp, x, 0)
+    return pair(e.div, pair(e.logaddexp, pair(e.mul, x, beta), 0), beta)
+
+
+def softmax(x: Operand, /, *, axis: int = -1) -> Tensor:
+    """Return exp(x) divided by its sum along an axis, without overflow.
+
+    NaN where all of a slice is −inf, which has no distribution (attention gives 0 there).
+
+    >>> import calor
+    >>> calor.softmax(calor.asarray([1000.0, 1000.0])).tolist()
+    [0.5, 0.5]
+    """
+    x = floating(x, "softmax")
+    axis = one_axis(axis, x.shape, "softmax")
+    made: Tensor = c.softmax(x, axis=axis) if x.shape[axis] else x.copy()
+    return made
+
+
+def log_softmax(x: Operand, /, *, axis: int = -1) -> Tensor:
+    """Return log(softmax(x)) along an axis, precise where the softmax is close to 0 or 1.
+
+    >>> import calor
+    >>> calor.log_softmax(calor.asarray([0.0, 1000.0])).tolist()
+    [-1000.0, 0.0]
+    """
+    x = floating(x, "log_softmax")
+    axis = one_axis(axis, x.shape, "log_softmax")
+    made: Tensor = c.log_softmax(x, axis=axis) if x.shape[axis] else x.copy()
+    return made

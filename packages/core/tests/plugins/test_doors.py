@@ -1,0 +1,42 @@
+"""The doors to calor-nn and calor-train: open where these are installed, else a word on how."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SHUT = """
+import sys
+sys.modules["calor_{name}"] = None
+import calor
+try:
+    calor.{name}
+except calor.errors.PluginError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("name", ["nn", "train"])
+def test_a_shut_door_says_what_to_install(name: str) -> None:
+    command = [sys.executable, "-c", SHUT.format(name=name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f'calor.{name} is not installed; pip install "calor[{name}]"\n'
+
+
+OPEN = """
+import sys, types
+package, inside = types.ModuleType("calor_{name}"), types.ModuleType("calor_{name}.inside")
+package.__path__, package.inside = [], inside
+sys.modules |= {{"calor_{name}": package, "calor_{name}.inside": inside}}
+import calor.{name}.inside
+print(calor.{name} is package, calor.{name}.inside is inside)
+"""
+
+
+@pytest.mark.parametrize("name", ["nn", "train"])
+def test_behind_an_open_door_every_module_is_there_once(name: str) -> None:
+    command = [sys.executable, "-c", OPEN.format(name=name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"

@@ -1,0 +1,120 @@
+"""At the ends of the range, at kinks and at nothing: the numbers that PyTorch has, no NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from calor.nn import functional as f
+
+INF = float("inf")
+
+
+def f32(*values: Any) -> Any:
+    return calor.asarray(np.array(values, np.float32))
+
+
+# Each: what is computed, and what it gives exactly.
+VALUES: list[tuple[str, Any, Any]] = [
+    ("log_sigmoid", lambda: f.log_sigmoid(f32(-1e4, 1e4)), [-1e4, 0.0]),
+    ("mish", lambda: abs(f.mish(f32(-1e4, 1e4))), [0.0, 1e4]),
+    ("celu", lambda: f.celu(f32(-1e4, 1e4), 2.0), [-2.0, 1e4]),
+    ("relu6 NaN", lambda: f.relu6(f32(float("nan"), INF)), [float("nan"), 6.0]),
+    ("bce", lambda: f.binary_cross_entropy(
+        f32(0.0, 1.0, 0.0, 1.0), f32(0.0, 1.0, 1.0, 0.0), reduction="none"),
+     [0.0, 0.0, 100.0, 100.0]),
+    ("bce logits", lambda: f.binary_cross_entropy_with_logits(
+        f32(-1e4, 1e4, 1e4), f32(0.0, 1.0, 0.0), reduction="none"), [0.0, 0.0, 1e4]),
+    ("impossible class", lambda: f.cross_entropy(
+        f32([0.0, -INF], [0.0, -INF]), calor.asarray([0, -100]), reduction="none"), [0.0, 0.0]),
+    ("ignored class of probability 0", lambda: f.nll_loss(
+        f32([-INF, 0.0]), calor.asarray([-100]), reduction="sum"), 0.0),
+    ("kl of nothing", lambda: f.kl_div(f32(-1.0, -2.0), f32(0.0, 1.0), reduction="none"),
+     [0.0, 2.0]),
+    ("soft margin", lambda: f.soft_margin_loss(f32(-1e4), f32(1.0)), 1e4),
+    ("zero vectors", lambda: f.cosine_similarity(f32([0.0, 0.0]), f32([1.0, 0.0])), [0.0]),
+    ("normalize zero", lambda: f.normalize(f32([0.0, 0.0])), [[0.0, 0.0]]),
+    ("constant norm", lambda: f.layer_norm(f32([7.0, 7.0]), 2), [[0.0, 0.0]]),
+    ("large mean", lambda: f.layer_norm(f32([1e6 - 1, 1e6 + 1]), 2, eps=0.0), [[-1.0, 1.0]]),
+    ("no keys", lambda: f.scaled_dot_product_attention(
+        calor.ones((1, 2, 3)), calor.ones((1, 0, 3)), calor.ones((1, 0, 1))), [[[0.0], [0.0]]]),
+    ("large scores", lambda: f.scaled_dot_product_attention(
+        f32([1e4], [-1e4]), f32([1e4], [-1e4]), f32([1.0], [2.0])), [[1.0], [2.0]]),
+    ("ctc too long", lambda: f.ctc_loss(
+        calor.log_softmax(calor.zeros((2, 1, 3))), calor.asarray([[1, 1]]), calor.asarray([2]),
+        calor.asarray([2])), INF),
+    ("ctc too long, dropped", lambda: f.ctc_loss(
+        calor.log_softmax(calor.zeros((2, 1, 3))), calor.asarray([[1, 1]]), calor.asarray([2]),
+        calor.asarray([2]), zero_infinity=True), 0.0),
+    ("max of ties", lambda: f.max_pool1d(
+        f32([[1.0, 1.0, 0.0, 0.0]]), 2, return_indices=True)[1], [[[0, 2]]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("compute", "want"), [r[1:] for r in VALUES], ids=[r[0] for r in VALUES])
+def test_value(compute: Any, want: Any) -> None:
+    np.testing.assert_array_equal(compute().numpy(), np.array(want))
+
+
+FINITE = [
+    "relu6", "hard_tanh", "celu", "selu", "mish", "log_sigmoid", "softsign", "hard_sigmoid",
+    "hard_swish",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_gradients_at_the_ends_are_finite(name: str) -> None:
+    ends = [-1e4, -90.0, -0.0, 0.0, 90.0, 1e4]
+    x = calor.asarray(np.array(ends, np.float32), requires_grad=True)
+    getattr(f, name)(x).sum().backward()
+    assert np.isfinite(x.grad.numpy()).all(), x.grad
+
+
+ATTENTION = np.array([[True, False], [False, False]])
+# Each: a function of one tensor, where its gradient is taken, and the gradient there.
+SLOPES: list[tuple[str, Any, Any, Any]] = [
+    ("relu6", f.relu6, [0.0, 6.0], [0.0, 0.0]),
+    ("hard_tanh", f.hard_tanh, [-1.0, 1.0], [0.0, 0.0]),
+    ("softsign", f.softsign, [0.0], [1.0]),
+    ("normalize", f.normalize, [[0.0, 0.0]], [[1e12, 1e12]]),
+    ("distance", lambda x: f.pairwise_distance(x, x.detach(), eps=0.0), [[1.0, 2.0]],
+     [[0.0, 0.0]]),
+    ("lp_pool", lambda x: f.lp_pool1d(x, 2.0, 2), [[[0.0, 0.0]]], [[[0.0, 0.0]]]),
+    ("max_pool ties", lambda x: f.max_pool1d(x, 2), [[[3.0, 3.0]]], [[[1.0, 0.0]]]),
+    ("bce", lambda x: f.binary_cross_entropy(x, x.detach()), [0.0, 1.0], [0.0, 0.0]),
+    ("kl", lambda t: f.kl_div(calor.zeros(2), t, reduction="sum"), [0.0, 1.0], [0.0, 1.0]),
+    ("cross entropy", lambda x: f.cross_entropy(x, calor.asarray([0])), [[0.0, -INF]],
+     [[0.0, 0.0]]),
+    ("hidden query", lambda x: f.scaled_dot_product_attention(
+        x, x, x, mask=calor.asarray(ATTENTION)), [[1.0], [2.0]], [[1.0], [0.0]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "at", "want"), [r[1:] for r in SLOPES], ids=[r[0] for r in SLOPES]
+)
+def test_slope(function: Any, at: Any, want: Any) -> None:
+    x = calor.asarray(np.array(at, np.float32), requires_grad=True)
+    function(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.array(want), rtol=1e-6)
+
+
+HALF: list[tuple[str, Any]] = [
+    ("layer_norm", lambda x: f.layer_norm(x, 64)),
+    ("rms_norm", lambda x: f.rms_norm(x, 64, eps=1e-5)),
+    ("attention", lambda x: f.scaled_dot_product_attention(x, x, x)),
+]
+
+
+@pytest.mark.parametrize("dtype", [calor.float16, calor.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [r[1] for r in HALF], ids=[r[0] for r in HALF])
+def test_half_types_are_rounded_once(function: Any, dtype: Any) -> None:
+    """Computed in float32 and rounded, so equal to rounding the float32 result, to one unit."""
+    x = calor.asarray(np.sin(np.arange(8 * 64) * 0.7).reshape(8, 64)).astype(dtype) * 20
+    got = function(x).astype(calor.float64).numpy()
+    want = function(x.astype(calor.float32)).astype(dtype).astype(calor.float64).numpy()
+    unit = np.maximum(np.abs(want), 1e-3) * (2.0**-10 if dtype is calor.float16 else 2.0**-7)
+    assert (np.abs(got - want) <= unit).all()
