@@ -79,7 +79,7 @@ def log10(x: Operand, /) -> Tensor:
     """Return the logarithm to base 10.
 
     >>> import calor
-    >>> calor.log10(calor.asarray([1000.0])).tolist()
+    >>> calor.log10(calor.asarray([1000.0], dtype="float64")).tolist()
     [3.0]
     """
     return single(e.log10, x)
