@@ -1,4 +1,4 @@
-"""Typed errors. Each says what was wrong and what to do next.
+"""Typed errors. Each says what was wrong and what to do next, and names the op where one is known.
 
 An error of ours is also the built-in that users of NumPy and PyTorch expect (a shape error is a
 ``ValueError``), so existing ``except`` clauses keep working.
@@ -8,12 +8,47 @@ from __future__ import annotations
 
 from numpy.linalg import LinAlgError
 
+from calor.config import config
+
 
 class CalorError(Exception):
     """Root of every error that calor raises on purpose."""
 
 
-class ShapeError(CalorError, ValueError):
+class _OfOp(CalorError):
+    """What an op refused or failed at: ``op`` names it where it is known, ``line`` who called it.
+
+    The line is the user's, kept under CALOR_DEBUG=1 alone.
+    """
+
+    def __init__(
+        self, message: object = "", *, op: str | None = None, line: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.op = op
+        self.line = line
+
+    def __str__(self) -> str:
+        message = str(self.args[0])
+        parts = [message]
+        if self.op is not None and not message.startswith((f"{self.op}:", f"{self.op} ")):
+            parts.append(f"in op {self.op!r}")
+        if self.line is not None:
+            parts.append(f"recorded at {self.line}")
+        return "; ".join(parts)
+
+    def name_op(self, op: str) -> None:
+        """Say which op was being recorded, unless one within it is known already."""
+        if self.op is not None:
+            return
+        self.op = op
+        if config.debug:
+            from calor.graph.lines import user_line
+
+            self.line = user_line()
+
+
+class ShapeError(_OfOp, ValueError):
     """Shapes, axes or sizes do not fit the operation."""
 
 
@@ -21,11 +56,11 @@ class AxisError(ShapeError, IndexError):
     """An axis does not exist in a shape."""
 
 
-class DTypeError(CalorError, TypeError):
+class DTypeError(_OfOp, TypeError):
     """An element type does not fit the operation, or two types have no common type."""
 
 
-class ArgumentError(CalorError, ValueError):
+class ArgumentError(_OfOp, ValueError):
     """An argument has a value that the operation does not accept."""
 
 
@@ -53,21 +88,8 @@ class PluginError(CalorError, ImportError):
     """A plugin is missing, failed to load, or speaks another version of the plugin API."""
 
 
-class DeviceError(CalorError, RuntimeError):
+class DeviceError(_OfOp, RuntimeError):
     """A device could not do what it was asked to; ``op`` names the operation where it is known."""
-
-    def __init__(self, message: str, *, op: str | None = None, line: str | None = None) -> None:
-        super().__init__(message)
-        self.op = op
-        self.line = line
-
-    def __str__(self) -> str:
-        parts = [str(self.args[0])]
-        if self.op is not None:
-            parts.append(f"in op {self.op!r}")
-        if self.line is not None:
-            parts.append(f"recorded at {self.line}")
-        return "; ".join(parts)
 
 
 class OutOfMemoryError(DeviceError, MemoryError):

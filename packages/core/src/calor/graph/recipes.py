@@ -84,8 +84,12 @@ def cost_of(sig: Signature) -> int:
 
 def elementwise_recipe(row: Op, specs: tuple[Spec, ...]) -> Recipe:
     """Return how to bring operands to a common dtype and shape, and the op's signature."""
-    dtype = common_dtype(row, specs)
-    shape = broadcast_shapes(row.name, specs)
+    try:
+        dtype = common_dtype(row, specs)
+        shape = broadcast_shapes(row.name, specs)
+    except (DTypeError, ShapeError) as error:
+        error.name_op(row.name)
+        raise
     weak = all(s.weak for s in specs)
     prologues = []
     targets = []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from calor.errors import ArgumentError
+from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops.attributes import exact_items
 from calor.specs import Spec
 
@@ -261,11 +261,18 @@ _BY_KEY: Final[dict[Any, Signature]] = {}
 
 
 def signature(row: Op, inputs: tuple[Spec, ...], attributes: dict[str, Any]) -> Signature:
-    """Return the interned signature; runs the op's rule the first time."""
+    """Return the interned signature; runs the op's rule the first time.
+
+    What the rule refuses raises ShapeError, DTypeError or ArgumentError that name the op.
+    """
     key = (row, inputs, exact_items(attributes))
     found = _BY_KEY.get(key)
     if found is None:
-        result = row.rule(*inputs, **attributes)
+        try:
+            result = row.rule(*inputs, **attributes)
+        except (ShapeError, DTypeError, ArgumentError) as error:
+            error.name_op(row.name)
+            raise
         outputs = result if isinstance(result, tuple) else (result,)
         found = Signature(row, attributes, inputs, outputs, len(SIGNATURES))
         SIGNATURES.append(found)
