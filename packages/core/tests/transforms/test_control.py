@@ -97,18 +97,6 @@ class TestCond:
         with pytest.raises(DTypeError, match="predicate must be a 0-d bool"):
             calor.cond(calor.asarray([True, False]), lambda v: v, lambda v: v, x)
 
-    def test_branches_may_not_change_what_is_outside(self) -> None:
-        state, p = tensor(1), calor.asarray(True)
-
-        def change(v: Any) -> Any:
-            nonlocal state
-            state += v
-            return v
-
-        with pytest.raises(TraceError, match=r"in place.*test_control.py:\d+.*return the new"):
-            calor.cond(p, change, lambda v: v, tensor(1))
-        assert state.tolist() == [1.0]
-
     def test_a_look_inside_is_explained(self) -> None:
         with pytest.raises(TraceError, match="cond's first branch is being traced"):
             calor.cond(calor.asarray(True), lambda v: v if v > 0 else -v, lambda v: v, scalar(1))
@@ -333,12 +321,11 @@ class TestNesting:
         assert gradient.b.tolist() == [1.5]
         assert calls.item() == 0
 
-    def test_state_may_not_change_in_a_body(self) -> None:
+    def test_objects_are_changed(self) -> None:
         layer = Linear([[0.5]], [1.0])
         x = calor.asarray([[2.0]], dtype=calor.float64)
-        with pytest.raises(TraceError, match="changes a tensor from outside in place"):
-            calor.fori_loop(0, 2, lambda i, c: layer(c), x)
-        assert layer.calls.item() == 0
+        assert calor.fori_loop(0, 2, lambda i, c: layer(c), x).item() == 2.0
+        assert layer.calls.item() == 2
 
 
 FORMS = [

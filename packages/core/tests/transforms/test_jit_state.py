@@ -419,3 +419,23 @@ class TestMemory:
         expected = (plain + plain).tolist()
         assert add(one, one).tolist() == expected
         assert one.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("tied_first", [False, True])
+def test_weights_that_become_one_tensor_are_another_program(tied_first: bool) -> None:
+    class Weights(Stateful):
+        def __init__(self, *tensors: Any) -> None:
+            self.tensors = list(tensors)
+
+    @calor.jit
+    def step(weights: Weights, x: Any) -> None:
+        for w in weights.tensors:
+            w -= x
+
+    shared = tensor(0)
+    calls = [Weights(tensor(0), tensor(5)), Weights(shared, shared)]
+    for weights in reversed(calls) if tied_first else calls:
+        step(weights, tensor(1))
+    assert [w.tolist() for w in calls[0].tensors] == [[-1.0], [4.0]]
+    assert shared.tolist() == [-2.0]
+    assert step.trace_count == 2

@@ -52,7 +52,9 @@ class GraphTrace(Trace):
         "captures",
         "constants",
         "finished",
+        "graded",
         "grads",
+        "inner",
         "modes",
         "name",
         "previous",
@@ -63,7 +65,14 @@ class GraphTrace(Trace):
 
     jit = True
 
-    def __init__(self, device: Device, name: str = "function", *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        device: Device,
+        name: str = "function",
+        *,
+        inner: bool = False,
+        read_only: str | None = None,
+    ) -> None:
         super().__init__(device)
         self.name = name
         self.captures: dict[int, Capture] = {}
@@ -74,7 +83,11 @@ class GraphTrace(Trace):
         self.modes = [True]
         self.quiet: list[tuple[int, int]] = []
         self.quiet_from = -1
-        # Bodies of control flow must not change tensors from outside.
+        # Whether this becomes a sub-graph, and then whether gradients are on for the user's code:
+        # it is traced without records, since its node is what gets one.
+        self.inner = inner
+        self.graded = inner and gradients_on()
+        # Advice for a function that must not change tensors from outside.
         self.read_only = read_only
 
     def reset(self) -> None:
@@ -136,19 +149,28 @@ class GraphTrace(Trace):
 
     def note_write(self, handle: Handle) -> None:
         """Called before a handle is given another value."""
-        outside = handle._value.trace is not self or id(handle) in self.captures
-        if self.read_only and outside:
+        if self.read_only is not None and not self._is_local(handle):
             raise TraceError(
-                f"{self.name} changes a tensor from outside in place ({user_line()}); return the "
-                f"new value from the function instead, and draw random numbers inside from keys: "
-                f"calor.random.split(key, n) gives one per step"
+                f"{self.name} changes a tensor from outside in place ({user_line()}), which it "
+                f"must not; {self.read_only}"
             )
         if handle._value.trace is not self and handle._value not in self.constants:
             self.attach(handle)
 
     def note_grad(self, handle: Handle) -> None:
         """Called before a handle's accumulated gradient changes."""
+        if self.inner and not self._is_local(handle):
+            raise TraceError(
+                f"{self.name} changes the .grad of a tensor from outside ({user_line()}); take "
+                f"the gradient inside with calor.value_and_grad, and return it"
+            )
         self.grads.setdefault(id(handle), (handle, handle._grad))
+
+    def _is_local(self, handle: Handle) -> bool:
+        """Return whether a tensor was made within this trace."""
+        if id(handle) in self.captures:
+            return False
+        return handle._value.trace is self or handle._value in self.constants
 
     def _input(self, spec_: Spec, given: Any, host: bool) -> Value:
         value: Value = _new(Value)
@@ -227,6 +249,13 @@ class GraphTrace(Trace):
         return decode(self.codes, positions, quiet)
 
 
+def gradients_on() -> bool:
+    """Return whether gradients are on for the code that runs here, in a sub-graph too."""
+    if local.grad_enabled:
+        return True
+    return bool(local.jit) and local.jit[-1].graded and local.jit[-1].modes[-1]
+
+
 def trace_function(
     function: Callable[..., Any], inputs: Sequence[Spec], attributes: dict[str, Any]
 ) -> Graph:
@@ -234,7 +263,8 @@ def trace_function(
     from calor.backends.selection import current_device
 
     name = getattr(function, "__name__", "function")
-    with GraphTrace(current_device(), name, read_only=True) as trace:
+    advice = "return the new value instead"
+    with GraphTrace(current_device(), name, inner=True, read_only=advice) as trace:
         arguments = [trace.placeholder(s) for s in inputs]
         result = function(*arguments, **attributes)
         outputs = result if isinstance(result, tuple | list) else (result,)

@@ -13,6 +13,7 @@ from calor.dtypes import DType
 from calor.errors import DeviceError, DTypeError, GradientError, ShapeError
 from calor.graph import trace as traces
 from calor.graph.trace import exports, local, materialize, ready, wrap
+from calor.graph.tracing import gradients_on
 from calor.ops.gradient_rules import stop_gradient
 from calor.tensor.dlpack import Exchange
 from calor.tensor.host import HostAccess
@@ -24,6 +25,7 @@ from calor.tensor.pickling import Pickling
 from calor.tensor.repr import Printing
 from calor.transforms.records import Leaf
 from calor.transforms.state import epoch
+from calor.transforms.writes import write
 
 
 class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Printing, Methods):
@@ -117,8 +119,8 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
     def grad(self, value: Tensor | None) -> None:
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"a gradient of shape {value.shape} does not fit {self.shape}")
-        for trace in local.jit:
-            trace.note_grad(self)
+        if local.jit:
+            local.jit[-1].note_grad(self)
         self._grad = value
 
     def backward(self, gradient: Tensor | None = None, *, create_graph: bool = False) -> None:
@@ -169,19 +171,12 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
                 f"an in-place operation gives {spec.dtype.name}, the tensor holds "
                 f"{old.dtype.name}; cast the operand, or write x = x + y"
             )
-        record = self._record
-        if type(record) is Leaf:
-            if local.grad_enabled:
-                raise GradientError(
-                    "in-place change of a leaf that requires gradients; do it inside "
-                    "`with calor.no_grad():`, or write x = x + y"
-                )
-        else:
-            record = new._record
-        for trace in reversed(local.jit):
-            trace.note_write(self)
-        self._value = new._value
-        self._record = record
+        if type(self._record) is Leaf and gradients_on():
+            raise GradientError(
+                "in-place change of a leaf that requires gradients; do it inside "
+                "`with calor.no_grad():`, or write x = x + y"
+            )
+        write(self, new)
         return self
 
     def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Tensor:

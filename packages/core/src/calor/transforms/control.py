@@ -1,7 +1,8 @@
 """Control flow that depends on data: cond, while_loop, fori_loop and scan.
 
-Each traces its functions into sub-graphs; tensors that they capture become operands of the node.
-They may be used inside and outside jit, and may be nested.
+Each traces its functions into sub-graphs; tensors that they capture become operands of the node,
+and those that they change in place results of it as well. They may be used inside and outside jit,
+and may be nested.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 from calor import tree
 from calor.dtypes import bool_
 from calor.errors import ArgumentError, ShapeError, TraceError
-from calor.graph.graph import Graph
-from calor.graph.trace import Handle, Value, local, wrap
-from calor.graph.tracing import GraphTrace
+from calor.graph.trace import Handle
 from calor.ops import control as rows
 from calor.ops import elementwise as e
+from calor.ops.base import Op
 from calor.specs import Spec, spec
-from calor.transforms.records import untracked
+from calor.transforms.bodies import Body, recorded, state, store, union, without
+from calor.transforms.flows import through
 
 
 def _tensors(values: Any, device: Any) -> tuple[list[Any], tree.TreeDef]:
@@ -26,35 +27,6 @@ def _tensors(values: Any, device: Any) -> tuple[list[Any], tree.TreeDef]:
 
     flat, structure = tree.flatten(values)
     return [x if isinstance(x, Handle) else asarray(x, device=device) for x in flat], structure
-
-
-class Body:
-    """A function traced for a sub-graph: graph, captures, and the structure of its result."""
-
-    def __init__(
-        self, function: Callable[..., Any], name: str, specs: Sequence[Spec], call: Any, device: Any
-    ) -> None:
-        with GraphTrace(device, name, read_only=True) as trace, untracked():
-            placeholders = [trace.placeholder(s) for s in specs]
-            result = call(function, placeholders)
-            leaves, self.structure = tree.flatten(result)
-            from calor.functions.creation import asarray
-
-            outputs = [x if isinstance(x, Handle) else asarray(x, device=device) for x in leaves]
-            self.graph: Graph = trace.graph(outputs)
-            given = trace.inputs[len(specs) :]
-        self.captures = [wrap(x) if type(x) is Value else x for x in given]
-
-
-def widen(graph: Graph, count: int, captures: Sequence[Any], union: Sequence[Any]) -> Graph:
-    """Return the graph with the captures of ``union`` as its inputs after the first ``count``."""
-    from calor.graph.graph import Builder
-
-    builder = Builder()
-    first = [builder.input(graph.specs[i]) for i in range(count)]
-    rest = {id(t): builder.input(spec(t.shape, t.dtype)) for t in union}
-    outputs = builder.inline(graph, [*first, *(rest[id(t)] for t in captures)])
-    return builder.build(outputs)
 
 
 def _device(leaves: Sequence[Any]) -> Any:
@@ -70,8 +42,16 @@ def _strong(flat: list[Any]) -> list[Spec]:
     return [spec(t._value.spec.shape, t._value.spec.dtype) for t in flat]
 
 
-def _many(made: Any) -> list[Any]:
-    return list(made) if isinstance(made, tuple) else [made]
+def _node(
+    row: Op, written: list[Any], where: slice, operands: list[Any], **attributes: Any
+) -> list[Any]:
+    """Record the op, store its results ``where`` they belong to written state; return them all."""
+    made = row(*operands, **attributes)
+    made = list(made) if isinstance(made, tuple) else [made]
+    if written:
+        flags = through(row, [t._record is not None for t in operands], attributes)
+        store(written, made[where], flags[where])
+    return made
 
 
 def _check_structure(what: str, body: Body, wanted: tree.TreeDef) -> None:
@@ -106,15 +86,19 @@ def cond(
     first = Body(then, "cond's first branch", specs, call, device)
     second = Body(otherwise, "cond's second branch", specs, call, device)
     _check_structure("cond: the second branch", second, first.structure)
-    union = list({id(t): t for t in (*first.captures, *second.captures)}.values())
-    made = rows.cond(
-        predicate,
-        *flat,
-        *union,
-        then=widen(first.graph, len(specs), first.captures, union),
-        otherwise=widen(second.graph, len(specs), second.captures, union),
+    written = union(first.written, second.written)
+    captured = union(first.captures, second.captures)
+    order, results = [*range(len(flat)), *captured], [*range(first.results), *written]
+    held = dict(zip(map(id, written), state("cond", written), strict=True))
+    made = _node(
+        rows.cond,
+        written,
+        slice(first.results, None),
+        [predicate, *flat, *(held.get(id(t), t) for t in captured)],
+        then=first.arranged(order, results),
+        otherwise=second.arranged(order, results),
     )
-    return tree.unflatten(first.structure, _many(made))
+    return tree.unflatten(first.structure, made[: first.results])
 
 
 def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init: Any) -> Any:
@@ -135,18 +119,23 @@ def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init
     def call(function: Callable[..., Any], placeholders: list[Any]) -> Any:
         return function(tree.unflatten(structure, placeholders))
 
-    test = Body(condition, "while_loop's condition", specs, call, device)
+    advice = "change it in the loop's body instead"
+    test = Body(condition, "while_loop's condition", specs, call, device, read_only=advice)
     step = Body(body, "while_loop's body", specs, call, device)
     _check_structure("while_loop: the body", step, structure)
-    made = rows.while_loop(
-        *test.captures,
-        *step.captures,
-        *flat,
-        condition=test.graph,
-        body=step.graph,
-        captures=(len(test.captures), len(step.captures)),
+    n, written = len(flat), step.written
+    first, second = without(test.captures, written), without(step.captures, written)
+    carry = [*range(n), *written]
+    made = _node(
+        rows.while_loop,
+        written,
+        slice(n, None),
+        [*first, *second, *flat, *state("while_loop's body", written)],
+        condition=test.arranged([*carry, *first], range(test.results)),
+        body=step.arranged([*carry, *second], carry),
+        captures=(len(first), len(second)),
     )
-    return tree.unflatten(structure, _many(made))
+    return tree.unflatten(structure, made[:n])
 
 
 def scan(
@@ -195,20 +184,26 @@ def scan(
     after, out_structure = traced.structure.children
     if after != carry_structure:
         raise ShapeError(f"scan: the body returns the carry {after}, it must be {carry_structure}")
-    operands = [*traced.captures, *carry, *rows_in]
-    keep = local.grad_enabled and any(t._record is not None for t in operands)
-    made = _many(
-        rows.scan(
-            *operands,
-            body=traced.graph,
-            captures=len(traced.captures),
-            carries=n,
-            length=count,
-            reverse=reverse,
-            keep=keep,
-        )
+    written = traced.written
+    held = without(traced.captures, written)
+    carries = n + len(written)
+    operands = [*held, *carry, *state("scan's body", written), *rows_in]
+    made = _node(
+        rows.scan,
+        written,
+        slice(n, carries),
+        operands,
+        body=traced.arranged(
+            [*range(n), *written, *range(n, len(specs)), *held],
+            [*range(n), *written, *range(n, traced.results)],
+        ),
+        captures=len(held),
+        carries=carries,
+        length=count,
+        reverse=reverse,
+        keep=recorded(operands),
     )
-    outputs = made[n : len(made) - n] if keep else made[n:]
+    outputs = made[carries : carries + traced.results - n]
     return tree.unflatten(carry_structure, made[:n]), tree.unflatten(out_structure, outputs)
 
 

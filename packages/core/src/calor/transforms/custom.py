@@ -67,6 +67,8 @@ class Pull:
     residuals: Form
 
     def __call__(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        # What the function leaves in tensors from outside comes after the residuals.
+        residuals = residuals[: len(self.residuals.places)]
         given = self.residuals.filled(residuals), self.value.filled(cotangents)
         return self.gradients(self.backward(*given))
 
@@ -132,7 +134,7 @@ class CustomVjp:
     def _traced(self, arguments: Form, tensors: list[Any]) -> Any:
         """Record the function as one node, so that a graph keeps its gradient."""
         from calor.ops.gradient_rules import GradientRule, custom_gradient
-        from calor.transforms.control import Body
+        from calor.transforms.bodies import Body, state, store
 
         assert self._forward is not None
         assert self._backward is not None
@@ -151,8 +153,11 @@ class CustomVjp:
         value, residuals = forms
         pull = Pull(self._backward, arguments, value, residuals)
         rule = GradientRule(name, len(value.places), len(tensors), pull)
-        made = custom_gradient(*tensors, *body.captures, body=body.graph, rule=rule)
+        held = dict(zip(map(id, body.written), state(name, body.written), strict=True))
+        captures = [held.get(id(t), t) for t in body.captures]
+        made = custom_gradient(*tensors, *captures, body=body.graph, rule=rule)
         outputs = made if isinstance(made, tuple) else (made,)
+        store(body.written, outputs[body.results :], [True] * len(body.written))
         return value.filled(outputs[: len(value.places)])
 
 

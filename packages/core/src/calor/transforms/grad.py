@@ -35,8 +35,8 @@ def backward(output: Tensor, gradient: Tensor | None, create_graph: bool) -> Non
         g = found.get(id(record))
         leaf = None if g is None else record.tensor()
         if leaf is not None:
-            for trace in local.jit:
-                trace.note_grad(leaf)
+            if local.jit:
+                local.jit[-1].note_grad(leaf)
             before = leaf._grad
             leaf._grad = g if before is None else before + g
 

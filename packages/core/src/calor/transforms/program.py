@@ -74,6 +74,12 @@ class Binding:
         self.exports = -1
 
 
+def _tied(leaves: list[Any]) -> list[int]:
+    """Return, for each leaf, the place of the first that is the same tensor."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(leaf), place) for place, leaf in enumerate(leaves)]
+
+
 def _requires(handles: Iterable[Any]) -> list[bool]:
     return [h._record is not None for h in handles]
 
@@ -99,6 +105,8 @@ class Program:
         self.backward: Any = None
         # Which of the handles required gradients in the trace; set by the first binding.
         self.requires: list[bool] | None = None
+        # Which tensors of the state were one tensor in the trace (tied weights); likewise.
+        self.tied: list[int] | None = None
         traced = Tracer(function, name, arguments, self.specs, roots, device).traced
         self.traced: Traced = traced
         self.graph = traced.graph
@@ -234,6 +242,11 @@ class Program:
             if tree.flatten(obj)[1] != structure:
                 return None
         held = [leaf for o in everything for leaf in named_leaves(o)]
+        tied = _tied([leaf for *_, leaf in held])
+        if self.tied is None:
+            self.tied = tied
+        elif tied != self.tied:
+            return None
         owners = [
             held[i][3] if kind == "held" else traced.owners[i] for kind, i in traced.grad_owners
         ]
