@@ -105,7 +105,13 @@ class DeviceLostError(DeviceError):
 
 
 class UnsupportedError(DeviceError, NotImplementedError):
-    """The device declares that it cannot run this op or dtype, with its reason."""
+    """The device declares that it cannot run this op or dtype, with its reason.
+
+    ``refused`` holds (op name, names of its dtypes, reason) for each node of a graph that no device
+    takes; it is empty where a method and no graph was refused.
+    """
+
+    refused: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
 
 class ElementIndexError(DeviceError, IndexingError):

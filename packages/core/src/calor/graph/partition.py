@@ -59,7 +59,7 @@ def compile_graph(device: Device, graph: Graph, companions: Sequence[Device] = (
         refusals[companion] = other.reasons
         _colour(colours, companion, other)
     if None in colours:
-        raise UnsupportedError(_refused(device, graph, colours, refusals))
+        raise _refused(device, graph, colours, refusals)
     stages = []
     for segment in cut(graph, colours):
         place: Device = segment.colour[0]  # type: ignore[index]
@@ -107,18 +107,24 @@ def _refused(
     graph: Graph,
     colours: Sequence[object],
     refusals: Mapping[Device, Reasons],
-) -> str:
+) -> UnsupportedError:
     left = [i for i, colour in enumerate(colours) if colour is None]
     lines: Counter[str] = Counter()
+    refused = []
     for i in left:
         whys = [f"{d.name} says {r.get(i, 'nothing')}" for d, r in refusals.items()]
         why = refusals[device].get(i, "no reason given") if len(whys) == 1 else ", ".join(whys)
-        lines[f"{graph.nodes[i].op.name}: {why}"] += 1
+        node = graph.nodes[i]
+        lines[f"{node.op.name}: {why}"] += 1
+        dtypes = dict.fromkeys(graph.specs[v].dtype.name for v in (*node.inputs, *node.outputs))
+        refused.append((node.op.name, tuple(dtypes), why))
     listed = "; ".join(
         text if count == 1 else f"{text} ({count} times)" for text, count in sorted(lines.items())
     )
     names = ",".join(d.backend.name for d in refusals)
-    return (
+    error = UnsupportedError(
         f"{device.name} does not take {len(left)} of {len(graph.nodes)} ops ({listed}); let "
         f'another device run them beside it: calor.device("router:{names},numpy")'
     )
+    error.refused = tuple(refused)
+    return error

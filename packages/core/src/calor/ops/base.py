@@ -189,6 +189,7 @@ def find(name: str) -> Op:
     row = TABLE.get(name)
     if row is None:
         # Imported when it is used, so that ``import calor`` stays quick.
+        import calor.ops.attention
         import calor.ops.linalg_solutions  # noqa: F401
 
         row = TABLE.get(name)
