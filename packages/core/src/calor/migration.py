@@ -1,21 +1,19 @@
 """Names that people bring from PyTorch, NumPy and JAX, and what calor calls the same thing.
 
 Requirements: one table. The errors for a missing name, method or keyword argument are made from it,
-and so are the tables of the pages for people who change over; nothing here is loaded until a name
-is missing.
+and so are the tables of the pages for people who change over (``tools/name_tables.py``); nothing
+here is loaded until a name is missing.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, Final, NamedTuple
 
 from calor.keywords import parameters
-
-FRAMEWORKS: Final[Mapping[str, str]] = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX"}
 
 
 class Row(NamedTuple):
@@ -298,12 +296,6 @@ KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "seed": ("key",),
     "rng": ("key", "generator"),
 }
-_WHOSE_KEYWORDS: Final[Mapping[str, str]] = {
-    "dim": "t", "dims": "t", "keepdim": "t", "start_dim": "t", "end_dim": "t", "unbiased": "t",
-    "ddof": "nj", "a_min": "n", "a_max": "n", "size": "t", "newshape": "n", "diagonal": "t",
-    "index": "t",
-}  # fmt: skip
-
 _NAMES: Final = {row.theirs: row.ours for row in NAMES}
 _METHODS: Final = {row.theirs: row.ours for row in METHODS}
 
@@ -348,50 +340,3 @@ def wrong_call(
     if "shape" in accepted and positional and all(type(n) is int for n in positional):
         return TypeError(f"{text}; a shape is one argument: {function.__name__}(({sizes}))")
     return error
-
-
-# The tables of the documentation's pages.
-
-
-def markdown(framework: str) -> str:
-    """Return the tables of one framework's names as Markdown; KeyError for an unknown framework.
-
-    >>> from calor.migration import markdown
-    >>> print(markdown("torch").splitlines()[0])
-    | PyTorch | calor |
-    """
-    title, letter = FRAMEWORKS[framework], framework[0]
-    parts = [
-        _table((title, "calor"), [(_full(r, letter), r.ours) for r in _of(NAMES, letter)]),
-        _table(
-            (f"{title}, on a tensor", "calor"),
-            [(f"x.{r.theirs}", r.ours) for r in _of(METHODS, letter)],
-        ),
-    ]
-    keywords = [(f"{k}=", f"{KEYWORDS[k][0]}=") for k, w in _WHOSE_KEYWORDS.items() if letter in w]
-    if keywords:
-        parts.append(_table((f"{title}, keyword", "calor"), keywords))
-    return "\n\n".join(parts)
-
-
-def _of(rows: Sequence[Row], letter: str) -> Iterator[Row]:
-    return (row for row in rows if letter in row.whose)
-
-
-def _full(row: Row, letter: str) -> str:
-    if row.full:
-        return row.full
-    if letter == "j":
-        # What NumPy has too is in jax.numpy.
-        return f"{'jnp' if 'n' in row.whose else 'jax'}.{row.theirs}"
-    return f"{'torch' if letter == 't' else 'np'}.{row.theirs}"
-
-
-def _table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
-    lines = [f"| {head[0]} | {head[1]} |", "| --- | --- |"]
-    lines += [f"| `{theirs}` | `{ours}` |" for theirs, ours in rows]
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(markdown(sys.argv[1]))

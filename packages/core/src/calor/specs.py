@@ -33,10 +33,6 @@ class Spec:
     def __reduce__(self) -> tuple[object, ...]:
         return (spec, (self.shape, self.dtype, self.weak))
 
-    def with_dtype(self, dtype: DType) -> Spec:
-        """Return the spec of the same shape with another dtype."""
-        return spec(self.shape, dtype)
-
     def with_shape(self, shape: Shape) -> Spec:
         """Return the spec of the same dtype with another shape."""
         return spec(shape, self.dtype)

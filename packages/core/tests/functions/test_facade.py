@@ -33,3 +33,7 @@ def test_the_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch
 def test_what_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no 'no_such_name'"):
         calor.no_such_name  # type: ignore[attr-defined]
+
+
+def test_the_standard_sees_the_devices_that_are_present() -> None:
+    assert calor.__array_namespace_info__().devices() == calor.devices()

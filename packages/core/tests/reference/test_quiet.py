@@ -14,7 +14,7 @@ from calor.reference import reductions as r
 from calor.reference.contraction import dot_general
 from calor.reference.convolution import conv, conv_input_gradient, conv_weight_gradient
 from calor.reference.indexing import scatter_along, scatter_nd
-from calor.reference.scan import cumulative
+from calor.reference.reductions import cumulative
 from calor.reference.sorting import sort
 from calor.reference.windows import window_pick, window_reduce, window_reduce_gradient
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calor.reference import reductions as r
-from calor.reference.scan import cumulative
+from calor.reference.reductions import cumulative
 from calor.reference.sorting import sort
 
 BF16, E4M3, E5M2 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2

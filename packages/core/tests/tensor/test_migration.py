@@ -1,17 +1,15 @@
-"""The table of other frameworks' names, and the errors and pages made from it."""
+"""The table of other frameworks' names, and the errors made from it."""
 
 import pickle
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import calor
 from calor.keywords import RENAMED
-from calor.migration import FRAMEWORKS, KEYWORDS, METHODS, NAMES, NEURAL, Row, markdown
+from calor.migration import KEYWORDS, METHODS, NAMES, NEURAL, Row
 
-DOCS = Path(__file__).parents[4] / "docs"
 # Doors to packages that need not be installed here.
 OTHER_PACKAGES = ("nn", "train")
 
@@ -138,18 +136,3 @@ def test_functions_remain_what_they_were() -> None:
     assert calor.sum.__name__ == "sum"
     assert calor.sum.__module__ == "calor.functions.reductions"
     assert pickle.loads(pickle.dumps(calor.sum)) is calor.sum
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_markdown(framework: str) -> None:
-    lines = markdown(framework).splitlines()
-    assert lines[0] == f"| {FRAMEWORKS[framework]} | calor |"
-    assert all(line.count("|") == 3 for line in lines if line)
-
-
-@pytest.mark.parametrize(("framework", "page"), [("torch", "from-pytorch"), ("jax", "from-jax")])
-def test_pages_hold_the_table(framework: str, page: str) -> None:
-    text = (DOCS / f"{page}.md").read_text("utf-8")
-    begin, end = f"<!-- begin: python -m calor.migration {framework} -->", "<!-- end -->"
-    held = text.partition(begin)[2].partition(end)[0].strip()
-    assert held == markdown(framework), f"run {begin[12:-4]} and put its output into the page"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from calor import dtypes
-from calor.backends.device import Device, device_of
+from calor.backends.control import devices
+from calor.backends.device import Device
 from calor.backends.selection import as_device, current_device
 from calor.dtypes import DType
 from calor.functions.data_types import isdtype
@@ -58,19 +59,8 @@ class NamespaceInfo:
         }
 
     def devices(self) -> list[Device]:
-        """Return the devices of every backend that is installed and loads."""
-        from calor.errors import CalorError
-        from calor.plugins.discovery import installed
-
-        found: list[Device] = []
-        for name in installed():
-            try:
-                backend = as_device(name).backend
-                found += [device_of(backend, index) for index in range(backend.enumerate())]
-            except CalorError:
-                # A plugin that does not load has no devices; python -m calor doctor says why.
-                continue
-        return found
+        """Return the devices that are present; see :func:`calor.devices`."""
+        return devices()
 
 
 def __array_namespace_info__() -> NamespaceInfo:

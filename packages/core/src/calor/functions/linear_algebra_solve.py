@@ -85,12 +85,8 @@ def solve_triangular(
 def _system(what: str, row: Any, x1: Any, x2: Any, **options: bool) -> Tensor:
     a, b = together([x1, x2], what)
     square(what, a._value.spec)
+    _check_rows(what, a, b)
     vector = b.ndim == 1
-    if not b.ndim or b.shape[-1 if vector else -2] != a.shape[-1]:
-        raise ShapeError(
-            f"{what}: right sides of shape {b.shape} do not fit matrices of shape {a.shape}; they "
-            f"have as many rows"
-        )
     if vector:
         b = reshape(b, shape=(*b.shape, 1))
     made: Any
@@ -104,6 +100,14 @@ def _system(what: str, row: Any, x1: Any, x2: Any, **options: bool) -> Tensor:
     if vector:
         made = reshape(made, shape=made.shape[:-1])
     return made  # type: ignore[no-any-return]
+
+
+def _check_rows(what: str, a: Tensor, b: Tensor) -> None:
+    if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-2]:
+        raise ShapeError(
+            f"{what}: right sides of shape {b.shape} do not fit matrices of shape {a.shape}; they "
+            f"have as many rows"
+        )
 
 
 def _columns_together(row: Any, a: Any, b: Any, options: dict[str, bool]) -> Any:
@@ -219,11 +223,7 @@ def lstsq(x1: Operand, x2: Operand, /, *, rtol: float | Operand | None = None) -
     """
     a, b = together([x1, x2], "lstsq")
     tolerance = _tolerance("lstsq", rtol, a)
-    if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-2]:
-        raise ShapeError(
-            f"lstsq: right sides of shape {b.shape} do not fit matrices of shape {a.shape}; they "
-            f"have as many rows"
-        )
+    _check_rows("lstsq", a, b)
     s = svd(a, full_matrices=False).S
     solution = matmul(rows.pinv(a, tolerance), b)
     squares: Any = mx.square_size(matmul(a, solution) - b)

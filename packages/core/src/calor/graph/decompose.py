@@ -42,15 +42,13 @@ def decompose(graph: Graph, only: frozenset[int] | None = None) -> Graph:
     builder = Builder()
     numbers = {i: builder.input(graph.specs[i], i in graph.host) for i in graph.inputs}
     for i, node in enumerate(graph.nodes):
+        if i not in targets:
+            builder.take(graph, [node], numbers)
+            continue
+        specs = tuple(graph.specs[v] for v in node.inputs)
+        body = definition(node.op, specs, dict(node.attributes))
         operands = [numbers[v] for v in node.inputs]
-        if i in targets:
-            specs = tuple(graph.specs[v] for v in node.inputs)
-            body = definition(node.op, specs, dict(node.attributes))
-            made = builder.inline(decompose(body) if only is None else body, operands)
-        else:
-            made = builder.add(
-                node.op, operands, node.attributes, [graph.specs[o] for o in node.outputs]
-            )
+        made = builder.inline(decompose(body) if only is None else body, operands)
         numbers.update(zip(node.outputs, made, strict=True))
     return builder.build([numbers[o] for o in graph.outputs])
 

@@ -8,7 +8,7 @@ of control flow), so it is hashable by its structure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -168,7 +168,12 @@ class Builder:
         if len(arguments) != len(graph.inputs):
             raise GraphError(f"{graph!r} takes {len(graph.inputs)} inputs, not {len(arguments)}")
         numbers = dict(zip(graph.inputs, arguments, strict=True))
-        for node in graph.nodes:
+        self.take(graph, graph.nodes, numbers)
+        return tuple(numbers[o] for o in graph.outputs)
+
+    def take(self, graph: Graph, nodes: Iterable[Node], numbers: dict[int, int]) -> None:
+        """Add nodes of another graph; ``numbers`` says where its values are here, then theirs."""
+        for node in nodes:
             made = self.add(
                 node.op,
                 [numbers[i] for i in node.inputs],
@@ -176,7 +181,6 @@ class Builder:
                 [graph.specs[o] for o in node.outputs],
             )
             numbers.update(zip(node.outputs, made, strict=True))
-        return tuple(numbers[o] for o in graph.outputs)
 
     def build(self, outputs: Sequence[int]) -> Graph:
         """Return the finished graph."""
@@ -193,14 +197,23 @@ def prune(graph: Graph) -> Graph:
             needed.update(node.inputs)
     if len(kept) == len(graph.nodes):
         return graph
+    return part(graph, graph.inputs, kept[::-1], graph.outputs)
+
+
+def part(
+    graph: Graph,
+    inputs: Iterable[int],
+    nodes: Iterable[Node],
+    outputs: Sequence[int],
+    numbers_of_host: Collection[int] = (),
+) -> Graph:
+    """Return some nodes as a graph of its own, its inputs and outputs values of the whole one.
+
+    An input is a host number where it is one in the whole graph, or in ``numbers_of_host``.
+    """
     builder = Builder()
-    numbers = {i: builder.input(graph.specs[i], i in graph.host) for i in graph.inputs}
-    for node in reversed(kept):
-        made = builder.add(
-            node.op,
-            [numbers[i] for i in node.inputs],
-            node.attributes,
-            [graph.specs[o] for o in node.outputs],
-        )
-        numbers.update(zip(node.outputs, made, strict=True))
-    return builder.build([numbers[o] for o in graph.outputs])
+    numbers = {
+        v: builder.input(graph.specs[v], v in graph.host or v in numbers_of_host) for v in inputs
+    }
+    builder.take(graph, nodes, numbers)
+    return builder.build([numbers[o] for o in outputs])

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.backends.protocol import Buffer, Executable, Info
-from calor.graph.graph import Builder, Graph
+from calor.graph.graph import Graph, part
 from calor.graph.interpreter import interpret
 
 # The most bytes of a result that still counts as a number.
@@ -48,9 +48,10 @@ def split(graph: Graph, refused: Collection[int], info: Info) -> Split | None:
     results = sorted(made & read)
     taken = {v for i in moved for v in graph.nodes[i].inputs}
     hosts = tuple(v for v in graph.inputs if v in taken)
-    before = _part(graph, hosts, sorted(moved), results)
+    before = part(graph, hosts, [graph.nodes[i] for i in sorted(moved)], results)
     given = [v for v in graph.inputs if v in read or v not in graph.host]
-    rest = _part(graph, [*given, *results], kept, graph.outputs, made)
+    nodes = [graph.nodes[i] for i in kept]
+    rest = part(graph, [*given, *results], nodes, graph.outputs, made)
     sources = (*given, *(-1 - i for i in range(len(results))))
     return Split(before, rest, hosts, sources)
 
@@ -79,23 +80,6 @@ def _movable(graph: Graph, refused: Collection[int]) -> set[int]:
             moved.add(i)
             waiting += [maker[v] for v in graph.nodes[i].inputs if v in maker]
     return moved
-
-
-def _part(
-    graph: Graph,
-    inputs: Sequence[int],
-    nodes: Sequence[int],
-    outputs: Sequence[int],
-    made: Collection[int] = (),
-) -> Graph:
-    builder = Builder()
-    numbers = {v: builder.input(graph.specs[v], v in graph.host or v in made) for v in inputs}
-    for i in nodes:
-        node = graph.nodes[i]
-        specs = [graph.specs[o] for o in node.outputs]
-        results = builder.add(node.op, [numbers[v] for v in node.inputs], node.attributes, specs)
-        numbers.update(zip(node.outputs, results, strict=True))
-    return builder.build([numbers[o] for o in outputs])
 
 
 class WithHostNumbers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from calor.graph.graph import Builder, Graph
+from calor.graph.graph import Graph, part
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,5 @@ def _segment(graph: Graph, colour: Hashable, nodes: Sequence[int]) -> Segment:
         v for i, node in enumerate(graph.nodes) if i not in chosen for v in node.inputs
     } | set(graph.outputs)
     outputs = tuple(sorted(inside & outside))
-    builder = Builder()
-    numbers = {v: builder.input(graph.specs[v], v in graph.host) for v in inputs}
-    for i in nodes:
-        node = graph.nodes[i]
-        made = builder.add(
-            node.op,
-            [numbers[v] for v in node.inputs],
-            node.attributes,
-            [graph.specs[o] for o in node.outputs],
-        )
-        numbers.update(zip(node.outputs, made, strict=True))
-    built = builder.build([numbers[o] for o in outputs])
-    return Segment(colour, tuple(nodes), built, inputs, outputs)
+    cut_out = part(graph, inputs, [graph.nodes[i] for i in nodes], outputs)
+    return Segment(colour, tuple(nodes), cut_out, inputs, outputs)

@@ -169,11 +169,6 @@ def scale_columns(x: Any, factors: Any) -> Any:
     return x * as_type(broad_row(factors, x), x)
 
 
-def scale_rows(x: Any, factors: Any) -> Any:
-    """Return the matrices with each row times its factor: diag(factors) · x."""
-    return x * as_type(broad_column(factors, x), x)
-
-
 def broad_row(v: Any, x: Any) -> Any:
     """Return vectors as rows, repeated down to the shape of x."""
     return expand(reshape(v, shape=(*v.shape[:-1], 1, v.shape[-1])), shape=x.shape)

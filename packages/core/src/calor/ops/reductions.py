@@ -20,7 +20,6 @@ from calor.ops.movement import (
     slice_,
 )
 from calor.reference import reductions as reference
-from calor.reference import scan as scan_reference
 from calor.specs import Spec, spec
 
 Axes = tuple[int, ...]
@@ -172,7 +171,7 @@ def _extreme_scan_rule(x: Spec, *, axis: int, reverse: bool) -> Spec:
 
 def _scan(kind: str) -> Any:
     def reference_of(x: Any, *, axis: int, reverse: bool) -> Any:
-        return scan_reference.cumulative(x, kind=kind, axis=axis, reverse=reverse)
+        return reference.cumulative(x, kind=kind, axis=axis, reverse=reverse)
 
     return reference_of
 

@@ -1,4 +1,4 @@
-"""Reductions over a tuple of axes, which vanish.
+"""Reductions over a tuple of axes, which vanish, and running ones along an axis.
 
 Requirements: sums and products of half types accumulate in float32 and round once, those of
 integers wrap; NaN propagates through extremes, and the first NaN is where they are. The sign of a
@@ -7,7 +7,7 @@ zero extreme is open.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +23,14 @@ from calor.reference.precision import (
 )
 
 Axes = tuple[int, ...]
+
+# What joins two elements, by the kind of the reduction.
+UFUNCS: Final[dict[str, np.ufunc]] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 
 
 @quiet
@@ -79,6 +87,18 @@ def any(x: Array, *, axes: Axes) -> Array:
 def all(x: Array, *, axes: Axes) -> Array:
     """Return whether every element over the axes is not 0; NaN is not 0."""
     return np.asarray(np.all(np.not_equal(x, 0), axes))
+
+
+@quiet
+def cumulative(x: Array, *, kind: str, axis: int, reverse: bool) -> Array:
+    """Return the running "sum", "prod", "max" or "min" along an axis, from its end if reverse.
+
+    The result has the dtype of the operand.
+    """
+    wide = widened(np.asarray(x))
+    turned = np.flip(wide, axis) if reverse else wide
+    result = UFUNCS[kind].accumulate(turned, axis, dtype=wide.dtype)
+    return rounded(np.flip(result, axis) if reverse else result, x.dtype)
 
 
 def _accumulated(ufunc: np.ufunc, x: Array, axes: Axes, dtype: DType) -> Array:

@@ -9,12 +9,13 @@ extreme is open.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from calor.reference.precision import Array, DType, is_float, quiet, rounded, widened
+from calor.reference.reductions import UFUNCS
 from calor.reference.sliding import (
     Padding,
     Sizes,
@@ -26,8 +27,6 @@ from calor.reference.sliding import (
     padded_sizes,
     unpadded,
 )
-
-_UFUNCS: Final = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @quiet
@@ -46,7 +45,7 @@ def window_reduce(
     output = output_sizes(seen.shape[lead:], window, stride, dilation)
     result = np.full(x.shape[:lead] + output, identity, seen.dtype)
     for _, slices in offsets(window, stride, dilation, output):
-        _UFUNCS[kind](result, seen[last_axes(slices)], out=result)
+        UFUNCS[kind](result, seen[last_axes(slices)], out=result)
     return rounded(result, x.dtype)
 
 
