@@ -45,10 +45,15 @@ class Capture:
         return self.handle._value is not self.placeholder
 
 
+class Retrace(BaseException):
+    """Ends a trace that begins again, with records on its arguments."""
+
+
 class GraphTrace(Trace):
     """A trace that becomes a graph; use it as a context: ``with GraphTrace(device) as trace``."""
 
     __slots__ = (
+        "asks_gradients",
         "captures",
         "constants",
         "finished",
@@ -61,6 +66,7 @@ class GraphTrace(Trace):
         "quiet",
         "quiet_from",
         "read_only",
+        "unrecorded",
     )
 
     jit = True
@@ -87,6 +93,10 @@ class GraphTrace(Trace):
         # it is traced without records, since its node is what gets one.
         self.inner = inner
         self.graded = inner and gradients_on()
+        # Whether the code asked for gradients of tensors, and whether it must not: arguments
+        # require gradients whose stand-ins have no record.
+        self.asks_gradients = False
+        self.unrecorded = False
         # Advice for a function that must not change tensors from outside.
         self.read_only = read_only
 
@@ -254,6 +264,17 @@ def gradients_on() -> bool:
     if local.grad_enabled:
         return True
     return bool(local.jit) and local.jit[-1].graded and local.jit[-1].modes[-1]
+
+
+def note_gradients() -> None:
+    """Called where the code depends on which tensors take gradients: backward(), x.grad.
+
+    Raises Retrace in a trace whose arguments do and that does not know it.
+    """
+    for trace in local.jit:
+        trace.asks_gradients = True
+        if trace.unrecorded:
+            raise Retrace
 
 
 def trace_function(

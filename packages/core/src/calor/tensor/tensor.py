@@ -13,7 +13,7 @@ from calor.dtypes import DType
 from calor.errors import DeviceError, DTypeError, GradientError, ShapeError
 from calor.graph import trace as traces
 from calor.graph.trace import exports, local, materialize, ready, wrap
-from calor.graph.tracing import gradients_on
+from calor.graph.tracing import gradients_on, note_gradients
 from calor.ops.gradient_rules import stop_gradient
 from calor.tensor.dlpack import Exchange
 from calor.tensor.host import HostAccess
@@ -79,6 +79,8 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
     @property
     def requires_grad(self) -> bool:
         """Whether operations on this tensor are recorded for gradients; settable on leaves."""
+        if local.jit:
+            note_gradients()
         return self._record is not None
 
     @requires_grad.setter
@@ -112,6 +114,8 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
     @property
     def grad(self) -> Tensor | None:
         """The gradient that ``backward()`` has added up, or None."""
+        if local.jit:
+            note_gradients()
         found: Tensor | None = self._grad
         return found
 
@@ -120,6 +124,7 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"a gradient of shape {value.shape} does not fit {self.shape}")
         if local.jit:
+            note_gradients()
             local.jit[-1].note_grad(self)
         self._grad = value
 

@@ -10,7 +10,7 @@ from calor.graph.graph import Graph
 from calor.graph.trace import Handle, local, materialize
 from calor.transforms.arguments import Arguments
 from calor.transforms.jit import hidden_state
-from calor.transforms.traced import Tracer
+from calor.transforms.traced import traced
 
 
 def eval(*trees: Any) -> None:
@@ -43,9 +43,5 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
     device = next(
         (t._value.device for t in arguments.tensors if isinstance(t, Handle)), current_device()
     )
-    specs = [t._value.spec for t in arguments.tensors]
     name = getattr(function, "__name__", "function")
-    graph: Graph = Tracer(
-        function, name, arguments, specs, hidden_state(function), device
-    ).traced.graph
-    return graph
+    return traced(function, name, arguments, hidden_state(function), device).graph

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from calor import tree
 from calor.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from calor.graph.trace import Handle, local, wrap
+from calor.graph.tracing import note_gradients
 from calor.transforms.records import (
     Leaf,
     backpropagate,
@@ -24,14 +25,19 @@ if TYPE_CHECKING:
 
 def backward(output: Tensor, gradient: Tensor | None, create_graph: bool) -> None:
     """Add the gradients of ``output`` to ``.grad`` of the leaves below it."""
+    note_gradients()
     if output._record is None:
         raise GradientError(
             "this tensor depends on no tensor that requires gradients; make one with "
             "calor.asarray(..., requires_grad=True) or x.requires_grad_()"
         )
-    seed = seed_for(output, gradient)
-    found = backpropagate([(output._record, seed)], None, create_graph)
-    for record in reachable([output._record]):
+    accumulate([(output._record, seed_for(output, gradient))], create_graph)
+
+
+def accumulate(outputs: Sequence[tuple[Any, Any]], create_graph: bool) -> None:
+    """Add the gradients of pairs of record and gradient to ``.grad`` of the leaves below them."""
+    found = backpropagate(outputs, None, create_graph)
+    for record in reachable(record for record, _ in outputs):
         g = found.get(id(record))
         leaf = None if g is None else record.tensor()
         if leaf is not None:

@@ -143,6 +143,8 @@ def _changes(last: Program, program: Program) -> list[str]:
         changes.append(f"device {last.device.name} became {program.device.name}")
     if last.grad_mode is not program.grad_mode:
         changes.append("gradients were switched on or off")
+    if last.argument_kinds != program.argument_kinds:
+        changes.append("which tensor arguments take gradients changed")
     if last.traced.grad_absent != program.traced.grad_absent:
         changes.append("gradients (.grad) were present and are absent, or the reverse")
     return changes

@@ -15,9 +15,11 @@ from calor import tree
 from calor.backends.device import known_devices
 from calor.graph import trace as traces
 from calor.graph.trace import Handle, Value, exports, local, materialize, ready, wrap
+from calor.transforms.argument_gradients import check_apart, kinds, present, store
 from calor.transforms.arguments import Arguments
 from calor.transforms.state import Stateful, epoch, members, named_leaves, versions
-from calor.transforms.traced import Traced, Tracer, get
+from calor.transforms.traced import Traced, get
+from calor.transforms.traced import traced as trace_function
 
 if TYPE_CHECKING:
     from calor.backends.device import Device
@@ -99,7 +101,6 @@ class Program:
         self.arguments = arguments
         self.device = device
         self.roots = list(roots)
-        self.specs = [t._value.spec for t in arguments.tensors]
         self.grad_mode = local.grad_enabled
         self.bindings: list[Binding] = []
         self.backward: Any = None
@@ -107,24 +108,32 @@ class Program:
         self.requires: list[bool] | None = None
         # Which tensors of the state were one tensor in the trace (tied weights); likewise.
         self.tied: list[int] | None = None
-        traced = Tracer(function, name, arguments, self.specs, roots, device).traced
+        traced = trace_function(function, name, arguments, roots, device)
         self.traced: Traced = traced
+        self.specs = traced.specs
+        # How arguments take gradients, where the function depends on it: where it calls backward().
+        self.argument_kinds = traced.argument_kinds
         self.graph = traced.graph
         self.executable = device.plan(("jit", self.graph.key), lambda: self.graph, jit=True)
         device.holders.add(self)
         self.differentiable = self.grad_mode and not traced.trains
-        self.stateless = not (traced.state_writes or traced.argument_writes or traced.grad_writes)
+        others = traced.argument_writes or traced.argument_grads or traced.grad_writes
+        self.stateless = not (traced.state_writes or others)
         self.output_specs = self.graph.output_specs
         self.devices = [device] * len(self.specs)
         self.no_records = [None] * len(self.specs)
         self.results_differentiable = traced.results_differentiable
-        self.changes_arguments = bool(traced.argument_writes)
-        self.writes_others = bool(traced.argument_writes or traced.grad_writes)
+        self.changes_arguments = bool(traced.argument_writes or traced.argument_grads)
+        self.writes_others = bool(others)
         self.one_result = traced.result is tree.LEAF and traced.leaves[0][0]
 
     def run(self, tensors: list[Any], numbers: list[Any], objects: list[Stateful]) -> Any:
         """Call the program; MISS when the arguments or the state do not fit it."""
         try:
+            if self.argument_kinds is not None:
+                if kinds(tensors) != self.argument_kinds:
+                    return MISS
+                tensors = [*tensors, *present(tensors, self.argument_kinds)]
             given = [t._value for t in tensors]
         except AttributeError:
             return MISS
@@ -168,6 +177,8 @@ class Program:
         self, tensors: list[Any], binding: Binding, values: list[Value], buffers: list[Any]
     ) -> Any:
         """Execute, store what the program changes, and return its results."""
+        if self.traced.argument_grads:
+            check_apart(self.name, tensors, binding.owners)
         if binding.exports != exports.count:
             self._choose_in_place(binding)
         into = binding.into
@@ -191,6 +202,10 @@ class Program:
     def _store_others(self, tensors: list[Any], binding: Binding, made: list[Any]) -> None:
         for i, slot in self.traced.argument_writes:
             tensors[i]._value = ready(self.output_specs[slot], self.device, made[slot])
+        if self.traced.argument_grads:
+            assert self.argument_kinds is not None
+            grads = [(i, self._made(made, slot)) for i, slot in self.traced.argument_grads]
+            store(tensors, grads, self.argument_kinds)
         for i, place in self.traced.grad_writes:
             owner = binding.owners[i]
             if place is None:
@@ -201,6 +216,11 @@ class Program:
                 owner._grad = wrap(value)
             else:
                 owner._grad._value = value
+
+    def _made(self, made: list[Any], slot: int | None) -> Any:
+        if slot is None:
+            return None
+        return wrap(ready(self.output_specs[slot], self.device, made[slot]))
 
     def _results(self, made: list[Any]) -> Any:
         device = self.device

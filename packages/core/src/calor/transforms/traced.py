@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,10 @@ from calor.graph.graph import Graph
 from calor.graph.record import weak_spec
 from calor.graph.simplify import simplify
 from calor.graph.trace import Handle, Value, wrap
-from calor.graph.tracing import Capture, GraphTrace
+from calor.graph.tracing import Capture, GraphTrace, Retrace
 from calor.ops.elementwise import cast
 from calor.specs import Spec
+from calor.transforms.argument_gradients import Sinks, kinds, present
 from calor.transforms.arguments import NUMBERS, Arguments
 from calor.transforms.state import Stateful, members, named_leaves
 
@@ -29,12 +31,17 @@ Leaf = tuple[str, Any, Any, Any]
 class Traced:
     """The outcome of a trace.
 
-    Graph inputs are: argument tensors, argument numbers, numbers of Stateful objects, then
-    ``sources`` (an index of ``captures``, or a constant Value). Graph outputs are: results, then
-    what the writes name as (index, output number).
+    Graph inputs are: argument tensors, gradients that some of them have, argument numbers, numbers
+    of Stateful objects, then ``sources`` (an index of ``captures``, or a constant Value). Graph
+    outputs are: results, then what the writes name as (index, output number).
+
+    ``specs`` are those of the tensors; ``argument_kinds`` say how arguments take gradients, or are
+    None where nothing depends on it.
     """
 
     graph: Graph
+    specs: list[Spec]
+    argument_kinds: list[int] | None
     structures: list[tree.TreeDef]
     number_places: list[int]
     captures: list[Handle]
@@ -44,6 +51,7 @@ class Traced:
     result: tree.TreeDef
     leaves: list[tuple[bool, Any]]
     argument_writes: list[tuple[int, int]]
+    argument_grads: list[tuple[int, int | None]]
     state_writes: list[tuple[int, int]]
     grad_writes: list[tuple[int, int | None]]
     grad_owners: list[tuple[str, int]]
@@ -66,6 +74,24 @@ def put(owner: Any, key: Any, value: Any) -> None:
         owner[key] = value
 
 
+def traced(
+    function: Callable[..., Any],
+    name: str,
+    arguments: Arguments,
+    roots: Sequence[Stateful],
+    device: Device,
+) -> Traced:
+    """Trace a function once, or again where gradients of its arguments are asked for."""
+    how = kinds(arguments.tensors)
+    if not any(how):
+        return Tracer(function, name, arguments, roots, device, how).traced
+    with contextlib.suppress(Retrace):
+        tracer = Tracer(function, name, arguments, roots, device, how, unrecorded=True)
+        if not tracer.trace.asks_gradients:
+            return tracer.traced
+    return Tracer(function, name, arguments, roots, device, how).traced
+
+
 class Tracer:
     """One trace of a function; ``traced`` is the outcome."""
 
@@ -74,19 +100,22 @@ class Tracer:
         function: Callable[..., Any],
         name: str,
         arguments: Arguments,
-        specs: Sequence[Spec],
         roots: Sequence[Stateful],
         device: Device,
+        how: list[int],
+        unrecorded: bool = False,
     ) -> None:
         self.name = name
         self.objects = [*arguments.objects, *roots]
         self.structures = [tree.flatten(o)[1] for o in self.objects]
         self.held: list[Leaf] = [leaf for o in self.objects for leaf in named_leaves(o)]
+        self.how = how
         self.trace = GraphTrace(device, name)
+        self.trace.unrecorded = unrecorded
         before = [(obj, dict(vars(obj))) for obj in members(self.objects)]
         try:
             with self.trace:
-                self.traced = self._run(function, arguments, specs)
+                self.traced = self._run(function, arguments)
         except BaseException:
             # A trace that fails leaves every object as it was.
             for obj, held in before:
@@ -98,11 +127,14 @@ class Tracer:
                 if get(owner, key) is not leaf:
                     put(owner, key, leaf)
 
-    def _run(
-        self, function: Callable[..., Any], arguments: Arguments, specs: Sequence[Spec]
-    ) -> Traced:
+    def _run(self, function: Callable[..., Any], arguments: Arguments) -> Traced:
         trace = self.trace
-        tensors = [trace.placeholder(s) for s in specs]
+        how = [0] * len(self.how) if trace.unrecorded else self.how
+        given = [*arguments.tensors, *present(arguments.tensors, how)]
+        specs = [t._value.spec for t in given]
+        stand_ins = [trace.placeholder(s) for s in specs]
+        tensors = stand_ins[: len(how)]
+        sinks = Sinks(tensors, how, stand_ins[len(how) :])
         numbers = [trace.placeholder(weak_spec(n), host=True) for n in arguments.numbers]
         number_places = [i for i, leaf in enumerate(self.held) if type(leaf[3]) in NUMBERS]
         for i in number_places:
@@ -137,12 +169,19 @@ class Tracer:
         for _, _, _, leaf in self.held:
             if id(leaf) in replaced:
                 trace.attach(leaf)
+                # What it was given may be a tensor from outside, too.
+                trace.attach(replaced[id(leaf)])
         state_writes: list[tuple[Capture, int]] = []
         for capture in list(trace.captures.values()):
             new = replaced.get(id(capture.handle), capture.handle)
             if new._value is not capture.placeholder:
                 state_writes.append((capture, _append(outputs, wrap(new._value))))
-        grads = [(h, h._grad) for h, old in trace.grads.values() if h._grad is not old]
+        changed = [(h, h._grad) for h, old in trace.grads.values() if h._grad is not old]
+        argument_grads = [
+            (i, None if g is None else _append(outputs, wrap(g._value)))
+            for i, g in sinks.writes(changed)
+        ]
+        grads = sinks.others(changed)
         grad_outputs = [
             (h, None if g is None else _append(outputs, wrap(g._value))) for h, g in grads
         ]
@@ -153,6 +192,8 @@ class Tracer:
         number = {id(h): i for i, h in enumerate(owners)}
         return Traced(
             graph=simplify(graph),
+            specs=specs,
+            argument_kinds=self.how if trace.asks_gradients else None,
             structures=self.structures,
             number_places=number_places,
             captures=[c.handle for c in captures],
@@ -162,13 +203,14 @@ class Tracer:
             result=structure,
             leaves=described,
             argument_writes=argument_writes,
+            argument_grads=argument_grads,
             state_writes=[(order[id(c)], slot) for c, slot in state_writes],
             grad_writes=[(number[id(h)], slot) for h, slot in grad_outputs],
             grad_owners=self._owner_places(owners),
             owners=owners,
             grad_absent=[self._first_grad(h) is None for h in owners],
             results_differentiable=differentiable,
-            trains=bool(grads) or any(c.record is not None for c, _ in state_writes),
+            trains=bool(changed) or any(c.record is not None for c, _ in state_writes),
         )
 
     def _check_structure(self, number_places: list[int]) -> None:
