@@ -91,6 +91,8 @@ def synchronize(device: Any = None) -> None:
     traces = [t for d, t in local.traces.items() if wanted is None or d is wanted]
     # Weak references: a strong one would count as somebody who wants the value.
     pending = [weakref.ref(v) for t in traces for v in t.values]
+    for aside in local.asides:
+        pending += aside.values.values()
     flush_all(wanted)
     for target in [t.device for t in traces] if wanted is None else [wanted]:
         target.backend.synchronize(target.index)

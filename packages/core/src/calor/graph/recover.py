@@ -13,8 +13,8 @@ from calor.config import config
 from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
 from calor.graph.graph import Builder
 from calor.graph.pending import compile_pending
-from calor.graph.trace import INPUT, Poison, Trace, Value, decode
-from calor.ops.base import SIGNATURES, Signature
+from calor.graph.trace import INPUT, Poison, Trace, Value, decode, walk
+from calor.ops.base import Signature
 
 
 def recover(trace: Trace, live: Sequence[Value], inputs: Sequence[Any], error: Exception) -> None:
@@ -68,14 +68,10 @@ def _size(node: _Recorded) -> int:
 
 def _ancestors(codes: Sequence[int], position: int) -> list[_Recorded]:
     nodes: list[_Recorded] = []
-    at = index = 0
-    while index < len(codes) and at <= position:
-        sig = SIGNATURES[codes[index]]
-        arity = len(sig.inputs)
-        operands = [at - d for d in codes[index + 1 : index + 1 + arity]]
-        nodes.append(_Recorded(sig, at, operands))
-        index += 1 + arity
-        at += len(sig.outputs)
+    for sig, at, distances in walk(codes):
+        if at > position:
+            break
+        nodes.append(_Recorded(sig, at, [at - d for d in distances]))
     needed = {position}
     kept: list[_Recorded] = []
     for node in reversed(nodes):

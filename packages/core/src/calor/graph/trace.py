@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor.config import config
@@ -54,6 +55,8 @@ class Poison:
     """Stands where a pending value's trace would be when the plan that should make it failed."""
 
     __slots__ = ("error",)
+
+    aside = False
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -123,6 +126,7 @@ class Trace:
     )
 
     jit = False
+    aside = False
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -145,6 +149,13 @@ class Trace:
         """Return the position of an operand that is not pending here, adding it as an input."""
         value = handle._value
         found = self.leaves.get(value)
+        return self.locate(value) if found is None else found
+
+    def locate(self, value: Value) -> int:
+        """Return the position of a value, adding it as an input where it is not pending here."""
+        if value.trace is self:
+            return value.position
+        found = self.leaves.get(value)
         if found is not None:
             return found
         if value.device is not self.device:
@@ -153,8 +164,16 @@ class Trace:
                 f'move one of them: x.to("{self.device.name}")'
             )
         if value.buffer is None:
+            source = value.trace
+            if source is not None and source.aside and source.thread == self.thread:
+                place: int = source.move(value, self)
+                return place
             materialize(value)
         return self.add_input(value, value.spec, False)
+
+    def input(self, given: Any, spec_: Spec, host: bool) -> int:
+        """Return the position of an input of another trace, a host number or a value."""
+        return self.add_input(given, spec_, True) if host else self.locate(given)
 
     def add_input(self, given: Any, spec_: Spec, host: bool) -> int:
         """Append an input node and return its position."""
@@ -197,6 +216,8 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.trace: Any = _NOWHERE
         self.traces: dict[Device, Trace] = {}
+        # What interrupted flushes left, as long as somebody holds a value of it.
+        self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
         self.jit: list[Any] = []
         self.grad_enabled = True
 
@@ -261,6 +282,17 @@ def pending(trace: Trace, spec_: Spec, position: int) -> Value:
     return value
 
 
+def walk(codes: Sequence[int]) -> Iterator[tuple[Signature, int, Sequence[int]]]:
+    """Yield the nodes of a trace's codes: signature, position, distances to the operands."""
+    position = index = 0
+    while index < len(codes):
+        sig = SIGNATURES[codes[index]]
+        stop = index + 1 + len(sig.inputs)
+        yield sig, position, codes[index + 1 : stop]
+        index = stop
+        position += len(sig.outputs)
+
+
 def decode(
     codes: Sequence[int], outputs: Sequence[int], quiet: Sequence[tuple[int, int]] = ()
 ) -> Graph:
@@ -269,17 +301,12 @@ def decode(
     What was made within the ``quiet`` spans of positions is used outside with its gradient stopped.
     """
     builder = Builder()
-    entries: list[tuple[Signature, int, Sequence[int]]] = []
-    numbers: dict[int, int] = {}
-    position = index = 0
-    while index < len(codes):
-        sig = SIGNATURES[codes[index]]
-        arity = len(sig.inputs)
-        entries.append((sig, position, codes[index + 1 : index + 1 + arity]))
-        if sig.op is INPUT:
-            numbers[position] = builder.input(sig.outputs[0], sig.attributes["host"])
-        index += 1 + arity
-        position += len(sig.outputs)
+    entries = list(walk(codes))
+    numbers = {
+        position: builder.input(sig.outputs[0], sig.attributes["host"])
+        for sig, position, _ in entries
+        if sig.op is INPUT
+    }
     silent = {p for start, stop in quiet for p in range(start, stop) if p not in numbers}
     stopped: dict[int, int] = {}
 
@@ -307,9 +334,24 @@ def decode(
 
 
 def flush(trace: Trace) -> None:
-    """Compute every pending value that somebody holds, and empty the trace."""
+    """Compute every pending value that somebody holds, and empty the trace.
+
+    When it is interrupted, what was pending is set aside: a look then computes what it needs.
+    """
+    try:
+        _flush(trace)
+    except BaseException:
+        from calor.graph.aside import set_aside
+
+        set_aside(trace)
+        raise
+
+
+def _flush(trace: Trace) -> None:
     values = trace.values
-    live = [v for v, n in zip(values, _counts(values), strict=True) if n > _ALONE]
+    live = [
+        v for v, n in zip(values, _counts(values), strict=True) if n > _ALONE and v.trace is trace
+    ]
     if live:
         codes = trace.codes
         positions = [v.position for v in live]
@@ -345,10 +387,12 @@ def materialize(value: Value) -> Any:
             raise trace.error
         if trace.jit:
             trace.look()
-        if trace.thread == threading.get_ident():
-            flush(trace)
-        else:
+        if trace.thread != threading.get_ident():
             _compute_elsewhere(trace, value)
+        elif trace.aside:
+            trace.compute([value])
+        else:
+            flush(trace)
         buffer = value.buffer
         if buffer is None:
             return materialize(value)
@@ -361,10 +405,11 @@ def _compute_elsewhere(trace: Trace, value: Value) -> None:
     The owner records without a lock and only appends, so the prefix up to the value is whole; the
     owner's own flush computes it again when it still needs it.
     """
-    codes, inputs = trace.codes, trace.inputs
-    if value.buffer is not None:
+    codes, inputs, position = trace.codes, trace.inputs, value.position
+    # Read last: while the trace is the same, so is all of the above.
+    if value.trace is not trace:
         return
-    graph = decode(_prefix(codes, value.position), [value.position])
+    graph = decode(_prefix(codes, position), [position])
     given = [v.buffer if type(v) is Value else v for v in inputs[: len(graph.inputs)]]
     plan = value.device.plan(("elsewhere", graph.key), lambda: graph)
     value.buffer = plan(given)[0]
@@ -372,16 +417,19 @@ def _compute_elsewhere(trace: Trace, value: Value) -> None:
 
 def _prefix(codes: Sequence[int], last: int) -> list[int]:
     """Return the codes of the nodes up to the one that makes position ``last``."""
-    position = index = 0
-    while position <= last:
-        sig = SIGNATURES[codes[index]]
-        index += 1 + len(sig.inputs)
-        position += len(sig.outputs)
-    return list(codes[:index])
+    length = 0
+    for _, position, distances in walk(codes):
+        if position > last:
+            break
+        length += 1 + len(distances)
+    return list(codes[:length])
 
 
 def flush_all(device: Device | None = None) -> None:
-    """Flush this thread's pending traces, of one device or of all."""
+    """Flush this thread's pending traces, of one device or of all, and what was set aside."""
     for trace in list(local.traces.values()):
         if (device is None or trace.device is device) and trace.values:
             flush(trace)
+    for aside in list(local.asides):
+        if device is None or aside.device is device:
+            aside.compute(aside.waiting())
