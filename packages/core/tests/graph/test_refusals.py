@@ -64,6 +64,47 @@ def test_every_elementwise_op_is_named(row: Op) -> None:
     assert row.name in str(caught)
 
 
+def one_window(**changes: Any) -> dict[str, Any]:
+    return {"stride": (1,), "padding": ((0, 0),), "dilation": (1,), **changes}
+
+
+@pytest.mark.parametrize(
+    ("window", "changes", "says"),
+    [
+        (5, {}, "reaches over 5 elements, and axis 2 of .* has 4; pad it by 1 more"),
+        (3, {"dilation": (3,)}, r"window of 3 with dilation 3 reaches over 7 .*; pad it by 3 more"),
+        (7, {"padding": ((1, 1),)}, r"with padding \(1, 1\) has 6; pad it by 1 more"),
+        (2, {"padding": ((-3, 0),)}, r"with padding \(-3, 0\) has 1; pad it by 1 more"),
+    ],
+)
+def test_a_window_larger_than_its_input_is_refused(
+    window: int, changes: dict[str, Any], says: str
+) -> None:
+    x, w = calor.ones((1, 2, 4)), calor.ones((3, 2, window))
+    attributes = one_window(**changes)
+    with pytest.raises(ShapeError, match=f"^conv: .*{says}$"):
+        find("conv")(x, w, groups=1, **attributes)
+    with pytest.raises(ShapeError, match=f"^window_reduce: .*{says}$"):
+        find("window_reduce")(x, kind="max", window=(window,), **attributes)
+
+
+def test_a_window_may_fill_its_input_and_an_empty_axis_has_none() -> None:
+    attributes = one_window(dilation=(2,), padding=((1, 0),))
+    x, w = calor.ones((1, 2, 4)), calor.ones((3, 2, 3))
+    assert find("conv")(x, w, groups=1, **attributes).shape == (1, 3, 1)
+    assert find("window_reduce")(x, kind="sum", window=(3,), **attributes).tolist() == [
+        [[2.0], [2.0]]
+    ]
+    empty = calor.ones((1, 2, 0), requires_grad=True)
+    made = find("conv")(empty, w, groups=1, **attributes)
+    assert made.shape == (1, 3, 0)
+    made.sum().backward()
+    assert empty.grad is not None
+    assert empty.grad.shape == (1, 2, 0)
+    reduced = find("window_reduce")(empty, kind="sum", window=(3,), **attributes)
+    assert reduced.shape == (1, 2, 0)
+
+
 def test_the_innermost_op_is_named() -> None:
     def body(carry: Any, x: Any) -> Any:
         return carry & x, carry

@@ -87,13 +87,20 @@ dot_general: Op = op(
 )
 
 
-def _conv_sizes(
-    sizes: Axes, kernel: Axes, stride: Axes, padding: Padding, dilation: Axes
+def _counts(
+    x: Spec, window: Axes, stride: Axes, padding: Padding, dilation: Axes, what: str
 ) -> tuple[int, ...]:
+    """Return how often a window fits along each of the last axes of x: never where it is empty."""
     result = []
-    for n, k, s, (lo, hi), d in zip(sizes, kernel, stride, padding, dilation, strict=True):
-        span = n + lo + hi - (d * (k - 1) + 1)
-        result.append(span // s + 1 if span >= 0 else 0)
+    given = zip(window, stride, padding, dilation, strict=True)
+    for axis, (n, s, pads, d) in enumerate(given, x.ndim - len(window)):
+        reach, size = d * (n - 1) + 1, x.shape[axis] + sum(pads)
+        if reach > size and x.shape[axis]:
+            raise ShapeError(
+                f"{what}: a window of {n} with dilation {d} reaches over {reach} elements, and "
+                f"axis {axis} of {x} with padding {pads} has {size}; pad it by {reach - size} more"
+            )
+        result.append((size - reach) // s + 1 if reach <= size else 0)
     return tuple(result)
 
 
@@ -121,7 +128,7 @@ def _conv_rule(
     x: Spec, w: Spec, *, stride: Axes, padding: Padding, dilation: Axes, groups: int
 ) -> Spec:
     _check_conv(x, w, stride, padding, dilation, groups)
-    sizes = _conv_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    sizes = _counts(x, w.shape[2:], stride, padding, dilation, "conv")
     return spec((x.shape[0], w.shape[0], *sizes), x.dtype)
 
 
@@ -210,7 +217,7 @@ def _window_rule(
     if not 1 <= rank <= x.ndim or not len(stride) == len(padding) == len(dilation) == rank:
         raise ShapeError(f"window_reduce: window {window} over the last axes of {x} does not fit")
     rules.reals(x)
-    sizes = _conv_sizes(x.shape[-rank:], window, stride, padding, dilation)
+    sizes = _counts(x, window, stride, padding, dilation, "window_reduce")
     return spec(x.shape[:-rank] + sizes, x.dtype)
 
 
