@@ -1,4 +1,4 @@
-"""Layers that draw or keep statistics, in bodies of control flow: as the same steps in Python."""
+"""Layers that draw or keep statistics, in loops and recomputed: as the same steps in Python."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def in_scan(block: Block, x: Any) -> Any:
     return (total * total).sum()
 
 
+def recomputed(block: Block, x: Any) -> Any:
+    total = calor.zeros(x.shape[1:])
+    for i in range(x.shape[0]):
+        total = total * 0.5 + calor.checkpoint(block)(x[i])
+    return (total * total).sum()
+
+
 def in_cond(block: Block, x: Any) -> Any:
     def step(i: Any, c: Any) -> Any:
         return c * 0.5 + calor.cond(i >= 0, block, lambda v: v, x[i])
@@ -41,9 +48,9 @@ def in_cond(block: Block, x: Any) -> Any:
     return (total * total).sum()
 
 
-@pytest.mark.parametrize("loop", [in_scan, in_cond])
+@pytest.mark.parametrize("loop", [in_scan, in_cond, recomputed])
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "jit"])
-def test_training_through_a_loop(loop: Any, compiled: bool) -> None:
+def test_training(loop: Any, compiled: bool) -> None:
     made = []
     for function in (in_python, calor.jit(loop) if compiled else loop):
         calor.random.seed(0)

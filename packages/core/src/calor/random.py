@@ -27,6 +27,7 @@ from calor.ops import elementwise as e
 from calor.ops import indexing, movement, reductions
 from calor.ops.spectral import random_bits
 from calor.specs import spec
+from calor.transforms.journal import note
 from calor.transforms.state import Stateful
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ class Generator(Stateful):
     def draw(self) -> tuple[Any, Any]:
         """Return (key, counter) for one draw and advance."""
         self._ready()
+        # Seeding gives the key another value, and a recomputation wants the one that is read here.
+        note(self.key)
         now = self.counter.detach()
         step = host(_NEXT_DRAW, _COUNTER, self.counter.device)
         self.counter._rebind(e.add(self.counter, step))

@@ -13,8 +13,10 @@ from calor.errors import ArgumentError, GradientError
 from calor.graph.trace import Handle, local, wrap
 from calor.ops.base import Op, op
 from calor.specs import spec
+from calor.transforms.journal import Journal
 from calor.transforms.records import (
     Custom,
+    Leaf,
     Projection,
     backpropagate,
     boundary,
@@ -184,6 +186,13 @@ def _linked(outputs: list[Any], record: Custom) -> list[Any]:
     ]
 
 
+def _as_now(tensor: Any) -> Any:
+    """Return a tensor as it is now: its handle may be given another value later."""
+    if local.jit:
+        local.jit[-1].touch(tensor)
+    return wrap(tensor._value, tensor._record)
+
+
 # Stands for an output that is no tensor, through which nothing flows.
 _NO_TENSOR = spec((), bool_)
 
@@ -192,7 +201,8 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function without remembered intermediates: its gradient computes it again.
 
     Trades time for memory (Chen et al., "Training deep nets with sublinear memory cost", 2016).
-    Random numbers drawn inside are the same in both runs.
+    State that the function changes in place changes once, and the second run meets it as the first
+    one did, so it draws the same random numbers.
 
     >>> import calor
     >>> calor.grad(calor.checkpoint(lambda x: calor.sin(x) * x))(0.0).item()
@@ -201,27 +211,32 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from calor.random import default_generator
-
         if not local.grad_enabled:
             return function(*args, **kwargs)
         start = next_serial()
-        drawn = default_generator.state
         leaves, structure = tree.flatten((args, kwargs))
-        # The arguments as they are now: the handles may be given other values later.
-        held = [wrap(x._value, x._record) if isinstance(x, Handle) else x for x in leaves]
-        outputs, shape = tree.flatten(function(*args, **kwargs))
+        held = [_as_now(x) if isinstance(x, Handle) else x for x in leaves]
+        with Journal() as journal:
+            outputs, shape = tree.flatten(function(*args, **kwargs))
         edges = boundary((y._record for y in outputs if isinstance(y, Handle)), start)
         if not edges:
             return tree.unflatten(shape, outputs)
+        journal.forget(outputs)
+        for record in edges:
+            tensor = record.owner() if type(record) is Leaf and record.owner else None
+            if tensor is not None:
+                # A parameter: it may be updated before the gradient is taken, or have this record
+                # only while the transform runs that asks for the gradient.
+                journal.note(tensor)
 
         def pull(gs: list[Any]) -> list[Any]:
             create_graph = local.grad_enabled
-            with enable_grad(), default_generator.at(drawn):
+            with enable_grad(), journal.rewound():
                 again = [barrier(x) if isinstance(x, Handle) else x for x in held]
                 inner_args, inner_kwargs = tree.unflatten(structure, again)
                 made = tree.leaves(function(*inner_args, **inner_kwargs))
-            pairs = [(y._record, g) for y, g in zip(made, gs, strict=True) if g is not None]
+                # Before state is put back, which the function may have returned.
+                pairs = [(y._record, g) for y, g in zip(made, gs, strict=True) if g is not None]
             found = backpropagate(pairs, edges, create_graph)
             return [found.get(id(r)) for r in edges]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,7 @@ class Differentiating:
                 before = leaf._record
                 interactive = type(before) is Leaf and before.tensor is not None
                 found = self._by_id[id(leaf)] = Leaf(None if interactive else before)
+                found.owner = weakref.ref(leaf)
                 self._handles.append((leaf, before))
                 leaf._record = found
                 self.leaves.append(found)

@@ -17,6 +17,7 @@ from calor.graph import trace as traces
 from calor.graph.trace import Handle, Value, exports, local, materialize, ready, wrap
 from calor.transforms.argument_gradients import check_apart, kinds, present, store
 from calor.transforms.arguments import Arguments
+from calor.transforms.journal import note, opened
 from calor.transforms.state import Stateful, epoch, members, named_leaves, versions
 from calor.transforms.traced import Traced, get
 from calor.transforms.traced import traced as trace_function
@@ -179,6 +180,12 @@ class Program:
         """Execute, store what the program changes, and return its results."""
         if self.traced.argument_grads:
             check_apart(self.name, tensors, binding.owners)
+        if opened.journals:
+            # What is remembered has another owner, and so is not written in place below.
+            for i, _ in self.traced.state_writes:
+                note(binding.handles[i])
+            for i, _ in self.traced.argument_writes:
+                note(tensors[i])
         if binding.exports != exports.count:
             self._choose_in_place(binding)
         into = binding.into

@@ -116,13 +116,15 @@ class Leaf:
 
     ``parent`` is the record that the tensor had before a transform put this leaf there, so that
     outer transforms see through it. ``active`` ends with the transform that made the leaf.
+    ``owner`` is the tensor, held weakly, that has the leaf as its record while a transform runs;
+    ``tensor`` is the one that takes the gradient as ``.grad``.
     """
 
-    __slots__ = ("__weakref__", "active", "parents", "serial", "tensor")
+    __slots__ = ("__weakref__", "active", "owner", "parents", "serial", "tensor")
 
     def __init__(self, parent: Any = None, tensor: Any = None) -> None:
         self.parents = () if parent is None else (parent,)
-        self.tensor = tensor
+        self.tensor = self.owner = tensor
         self.active = True
         self.serial = next(_serial)
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Self
 
 from calor import tree
 from calor.graph.trace import Handle
+from calor.transforms.journal import note_object
 
 # Where an object keeps its jitted methods; they are no part of its state.
 JITTED_METHODS: Final = "__jitted__"
@@ -69,12 +70,14 @@ class Stateful:
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
+        note_object(self)
         if name not in self.dynamic:
             epoch.count += 1
             object.__setattr__(self, "_version", self._version + 1)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
+        note_object(self)
         epoch.count += 1
         object.__setattr__(self, "_version", self._version + 1)
         object.__delattr__(self, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calor.graph.trace import Handle, local
+from calor.transforms.journal import note
 from calor.transforms.records import Leaf
 
 
@@ -16,6 +17,7 @@ def write(handle: Handle, new: Handle) -> None:
         # The new value may be a tensor from outside, which is an input and no constant.
         trace.touch(new)
         trace.note_write(handle)
+    note(handle)
     handle._value = new._value
     if type(handle._record) is not Leaf:
         handle._record = new._record
