@@ -84,6 +84,13 @@ class FormatError(CalorError, ValueError):
     """A file is not what its format prescribes: cut short, damaged, or another kind of file."""
 
 
+class ExchangeError(CalorError, BufferError, ValueError):
+    """Memory cannot be exchanged with another library as asked, such as without a copy.
+
+    The array API standard calls for a BufferError in some cases and a ValueError in others.
+    """
+
+
 class PluginError(CalorError, ImportError):
     """A plugin is missing, failed to load, or speaks another version of the plugin API."""
 

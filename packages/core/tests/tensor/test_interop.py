@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.errors import DTypeError, ShapeError
+from calor.errors import DTypeError, ExchangeError, ShapeError, UnsupportedError
 from calor.tensor.dlpack import from_dlpack
 
 OPERATORS: list[Callable[[Any, Any], Any]] = [
@@ -198,9 +198,50 @@ def test_dlpack_imports_are_copies_unless_asked() -> None:
     array[0] = 9
     assert copied.tolist() == [1.0, 2.0]
     assert shared.tolist() == [9.0, 2.0]
-    with pytest.raises(ValueError, match="copy=False needs dense row-major memory"):
-        from_dlpack(np.ones((2, 3)).T, copy=False)
     assert from_dlpack(np.arange(6.0).reshape(2, 3).T).shape == (3, 2)
+
+
+def test_what_was_recorded_does_not_see_later_writes() -> None:
+    array = np.array([1.0, 2.0])
+    doubled = from_dlpack(array) * 2
+    array[:] = 0
+    assert doubled.tolist() == [2.0, 4.0]
+
+
+def test_imports_without_a_copy_are_shared_or_refused() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    shared = from_dlpack(Foreign(array), copy=False)
+    assert np.shares_memory(shared.numpy(), array)
+    assert np.shares_memory(from_dlpack(Foreign(array, old=True), copy=False).numpy(), array)
+    shared += 1
+    assert array[0, 0] == 0.0
+    for kind in (BufferError, ValueError, ExchangeError):
+        with pytest.raises(kind, match="copy=False needs dense row-major memory"):
+            from_dlpack(array.T, copy=False)
+    with pytest.raises(ExchangeError, match="which null:0 does not; pass copy=None"):
+        from_dlpack(array, copy=False, device="null")
+    with pytest.raises(ExchangeError, match=r"to null:0; pass copy=None"):
+        from_dlpack(calor.ones(1), copy=False, device="null")
+    x = calor.ones(3)
+    assert np.shares_memory(from_dlpack(x, copy=False).numpy(), x.numpy())
+
+
+def test_imports_from_another_device() -> None:
+    class Elsewhere(Foreign):
+        def __dlpack__(self, **options: Any) -> Any:
+            if self.old or options.get("dl_device") != (1, 0):
+                raise TypeError("unexpected keyword")
+            return self.array.__dlpack__(copy=True)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (2, 1)
+
+    array = np.array([1.0, 2.0])
+    assert from_dlpack(Elsewhere(array)).tolist() == [1.0, 2.0]
+    with pytest.raises(ExchangeError, match=r"the Elsewhere is on DLPack device \(2, 1\)"):
+        from_dlpack(Elsewhere(array), copy=False)
+    with pytest.raises(UnsupportedError, match="move it to the host first"):
+        from_dlpack(Elsewhere(array, old=True))
 
 
 def test_dlpack_memory_is_freed_with_the_last_user() -> None:

@@ -290,9 +290,11 @@ def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """Return a tensor with the elements of an array of another library that speaks DLPack.
 
-    The elements are copied, because the other side may write to its memory at any time;
-    ``copy=False`` shares it where the device can, and then it must not be written while the tensor
-    lives. Raises ValueError where it cannot be shared.
+    The elements are copied, where the array API standard would share them: the other side may
+    write to its memory at any time, and a tensor's value, which may be read later than it was asked
+    for, must not change. ``copy=False`` shares the memory where the device can, and then it must
+    not be written while the tensor lives. Raises ExchangeError, a BufferError and ValueError, where
+    it cannot be shared.
 
     >>> import calor, numpy
     >>> calor.from_dlpack(numpy.asarray([1.0, 2.0])).tolist()

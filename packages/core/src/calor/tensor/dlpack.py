@@ -1,9 +1,12 @@
 """DLPack both ways: handing tensors to other frameworks, and taking theirs.
 
 Requirements: no tensor aliases memory that somebody else can write. An export is read-only where
-the consumer understands that (DLPack 1.0 and later) and a copy where it does not; an import is a
-copy unless ``copy=False``. NumPy's exchange covers every type but bfloat16 and float8; those travel
-as unsigned integers whose type code is put right in the exchanged structure.
+the consumer understands that (DLPack 1.0 and later) and a copy where it does not. An import is a
+copy unless ``copy=False``: what is recorded is computed later, so a producer that writes to its
+array after the import, and nothing in DLPack forbids it (its flag for read-only memory binds the
+consumer alone), would change results that were asked for before. NumPy's exchange covers every type
+but bfloat16 and float8; those travel as unsigned integers whose type code is put right in the
+exchanged structure.
 
 Source: the DLPack specification, https://dmlc.github.io/dlpack/latest/c_api.html
 """
@@ -18,7 +21,7 @@ import numpy as np
 from calor import dtypes
 from calor.backends.selection import as_device, current_device
 from calor.dtypes import DType
-from calor.errors import DTypeError, UnsupportedError
+from calor.errors import DTypeError, ExchangeError, UnsupportedError
 from calor.graph.trace import Handle, computed, exports, materialize
 from calor.specs import spec
 
@@ -92,17 +95,19 @@ class Exchange(Handle):
         """Return a capsule: read-only and shared for DLPack 1.0, a copy for older consumers.
 
         With ``copy=False`` an older consumer shares the memory too, and must not write to it.
-        Raises BufferError where ``copy=False`` cannot be kept, or ``dl_device`` is elsewhere.
+        Raises ExchangeError where ``copy=False`` cannot be kept, or ``dl_device`` is elsewhere.
         """
         device = self._value.device
         home = self.__dlpack_device__()
         moves = dl_device is not None and tuple(dl_device) != home
         if moves and dl_device[0] != HOST:  # type: ignore[index]
-            raise BufferError(f"a tensor on {device.name} cannot be exported to device {dl_device}")
+            raise ExchangeError(
+                f"a tensor on {device.name} cannot be exported to device {dl_device}"
+            )
         shares = bool(device.info.feature("dlpack"))
         old = max_version is None or max_version[0] < 1
         if copy is False and (moves or not shares):
-            raise BufferError(
+            raise ExchangeError(
                 f"a tensor on {device.name} is exported without a copy only on its own device, "
                 f"and only by a device that exchanges buffers through DLPack"
             )
@@ -134,16 +139,21 @@ class Exchange(Handle):
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """Return a tensor with the elements of a foreign array; see :func:`calor.from_dlpack`."""
+    target = current_device() if device is None else as_device(device)
     if isinstance(x, Handle):
         from calor.functions.creation import asarray
 
+        if copy is False and device is not None and target is not x._value.device:
+            raise ExchangeError(
+                f"from_dlpack: copy=False cannot bring a tensor from {x._value.device.name} to "
+                f"{target.name}; pass copy=None"
+            )
         return asarray(x, device=device, copy=copy)
-    target = current_device() if device is None else as_device(device)
-    array, dtype = _host_array(x)
+    array, dtype = _host_array(x, copy is False)
     backend = target.backend
     if copy is False:
         if not target.info.feature("host_views") or not array.flags.c_contiguous:
-            raise ValueError(
+            raise ExchangeError(
                 f"from_dlpack: copy=False needs dense row-major memory and a device that shares "
                 f"host memory, which {target.name} does not; pass copy=None"
             )
@@ -154,10 +164,21 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     return made
 
 
-def _host_array(x: Any) -> tuple[np.ndarray[Any, Any], DType]:
-    """Return the exporter's elements as a host array, without a copy from host memory."""
-    elsewhere = x.__dlpack_device__()[0] != HOST
+def _host_array(x: Any, in_place: bool) -> tuple[np.ndarray[Any, Any], DType]:
+    """Return the exporter's elements as a host array, without a copy from host memory.
+
+    ``in_place`` says that a copy is not wanted at any price.
+    """
+    place = x.__dlpack_device__()
+    elsewhere = place[0] != HOST
+    if elsewhere and in_place:
+        raise ExchangeError(
+            f"from_dlpack: copy=False needs host memory, and the {type(x).__name__} is on DLPack "
+            f"device {tuple(map(int, place))}; pass copy=None"
+        )
     options: dict[str, Any] = {"dl_device": (HOST, 0)} if elsewhere else {}
+    if in_place:
+        options["copy"] = False
     try:
         capsule = x.__dlpack__(max_version=(1, 0), **options)
     except TypeError:
