@@ -27,6 +27,8 @@ PROJECTS = sorted(
     for path in ROOT.glob(f"{folder}/*/pyproject.toml")
 )
 CORE = Path("packages/core")
+# What the conformance suite runs on here; strict checks, besides, that core keeps to the protocol.
+DEVICES = ["numpy", "strict:numpy"]
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
 DIST = ROOT / "dist"
 
@@ -78,7 +80,7 @@ def existing(*paths: Path) -> list[str]:
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Is everything in order? Runs every check that a change has to pass."""
-    for name in ("lint", "types", "unit", "wheels", "docs"):
+    for name in ("lint", "types", "unit", "conformance", "wheels", "docs"):
         session.notify(name)
 
 
@@ -105,6 +107,20 @@ def unit(session: nox.Session) -> None:
     """Does each part do what it says?"""
     install_projects(session, *group("test"))
     session.run("pytest", *(session.posargs or ["--durations=10"]))
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Do the devices that run here keep what they declare? `-- --device NAME --tier full`"""
+    install_projects(session, extras=False)
+    if session.posargs:
+        session.run("calor-conformance", *session.posargs)
+        return
+    folder = Path(session.create_tmp()).resolve()
+    for device in DEVICES:
+        report = str(folder / f"{device.replace(':', '-')}.json")
+        session.run("calor-conformance", "--device", device, "--jobs", "2", "--json", report)
+        session.run("calor-conformance", "verify", report)
 
 
 @nox.session

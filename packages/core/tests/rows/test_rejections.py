@@ -10,12 +10,11 @@ import pytest
 import calor
 from calor.dtypes import DType
 from calor.errors import ArgumentError, DTypeError, ShapeError
-
-from .device import put
-from .domains import normal, truth
-from .language import EVERY, Case, Domain, accepted
-from .tables import CASES
-from .tables.refusals import REFUSALS, Refusal
+from calor_conformance.rows.domains import normal, truth
+from calor_conformance.rows.judging import put
+from calor_conformance.rows.language import EVERY, Case, Domain, accepted
+from calor_conformance.rows.tables import CASES
+from calor_conformance.rows.tables.refusals import REFUSALS, Refusal
 
 TAKEN = accepted(CASES)
 FIRST: dict[str, Case] = {}

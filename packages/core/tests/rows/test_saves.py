@@ -20,12 +20,11 @@ from calor.graph.graph import Graph
 from calor.graph.tracing import trace_function
 from calor.ops.base import TABLE, Op, Signature, signature
 from calor.specs import Spec, spec
-
-from .device import put
-from .differences import differentiable
-from .exemptions import KEPT_WITHOUT_USE, NO_ROW
-from .language import Array, Case
-from .tables import CASES
+from calor_conformance.rows.differences import differentiable
+from calor_conformance.rows.exemptions import KEPT_WITHOUT_USE, NO_ROW
+from calor_conformance.rows.judging import put
+from calor_conformance.rows.language import Array, Case
+from calor_conformance.rows.tables import CASES
 
 
 def _rows() -> list[tuple[Case, DType]]:

@@ -1,0 +1,118 @@
+"""Errors: typed, at the right moment, and nothing else is lost with the op that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.backends.protocol import impossible
+from calor.dtypes import ALL, float64, int64
+from calor.errors import (
+    CalorError,
+    DeviceError,
+    ElementIndexError,
+    LinearAlgebraError,
+    UnsupportedError,
+)
+
+from .base import Place, plain_array
+from .contract import Contracts
+
+contract = Contracts("errors")
+
+
+def raised(work: Callable[[], Any]) -> CalorError:
+    """Return the error of calor that some work raises."""
+    try:
+        work()
+    except CalorError as error:
+        return error
+    raise AssertionError("no error was raised")
+
+
+def _vector(n: int = 4) -> Any:
+    return calor.asarray(plain_array(np.arange(n)))
+
+
+@contract(
+    "an index out of range that a tensor holds is an ElementIndexError that names the op",
+    tier="full",
+    dtypes=(int64,),
+    op="gather",
+)
+def index_out_of_range(place: Place) -> None:
+    x, there = _vector(), calor.asarray(np.array([0, 9]))
+    error = raised(lambda: calor.take(x, there, axis=0).numpy())
+    assert isinstance(error, ElementIndexError), repr(error)
+    assert error.op, "the error names no op"
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@contract("a singular matrix is a LinearAlgebraError", tier="full", dtypes=(float64,), op="solve")
+def singular_matrix(place: Place) -> None:
+    a = calor.asarray(np.zeros((2, 2)))
+    error = raised(lambda: calor.linalg.solve(a, calor.asarray(np.ones(2))).numpy())
+    assert isinstance(error, LinearAlgebraError), repr(error)
+
+
+@contract(
+    "what does not depend on the failure is computed, what does raises it again",
+    tier="full",
+    dtypes=(int64,),
+)
+def only_what_fails_is_lost(place: Place) -> None:
+    x, there = _vector(), calor.asarray(np.array([0, 9]))
+    fine = x + 1
+    lost = calor.take(x, there, axis=0)
+    after = lost * 2
+    later = fine * 2
+    raised(after.numpy)
+    assert isinstance(raised(lost.numpy), DeviceError)
+    assert isinstance(raised(after.numpy), DeviceError)
+    assert fine.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert later.tolist() == [2.0, 4.0, 6.0, 8.0]
+
+
+@contract("after an error the device computes", tier="full", dtypes=(int64,))
+def usable_after_an_error(place: Place) -> None:
+    for n in range(5):
+        raised(lambda: calor.take(_vector(), calor.asarray(np.array([77])), axis=0).numpy())
+        assert (_vector() + n).tolist() == [n + 0.0, n + 1.0, n + 2.0, n + 3.0]
+
+
+@contract("a dtype that the device lacks is refused by a typed error that names it")
+def missing_dtypes(place: Place) -> None:
+    info = place.plain.info
+    for dtype in ALL:
+        if info.dtypes.get(dtype, impossible("it is not named")):
+            continue
+        array = np.zeros(3, dtype.numpy)
+        error = raised(partial(_doubled, array))
+        assert dtype.name in str(error), f"{dtype.name}: {error}"
+
+
+def _doubled(array: Any) -> Any:
+    x = calor.asarray(array)
+    return (x + x).numpy()
+
+
+@contract(
+    "an op that is ruled out raises UnsupportedError with the device's reason, and runs "
+    "nowhere else"
+)
+def ruled_out_ops(place: Place) -> None:
+    device = place.plain
+    before = device.fallbacks
+    for name, state in device.info.ops.items():
+        if isinstance(name, str) and name == "exp" and not state:
+            error = raised(lambda: calor.exp(_vector()).numpy())
+            assert isinstance(error, UnsupportedError), repr(error)
+            assert state.reason in str(error), f"{error} does not say {state.reason!r}"
+    assert device.fallbacks == before or device.companions, "nodes ran on another device"
+
+
+CHECKS = contract.checks

@@ -1,0 +1,341 @@
+"""Capabilities: what is declared holds, and what works is declared.
+
+A feature that is full or partial must work; one that is not_yet or impossible must be refused with
+UnsupportedError. Both are tried, so that a table of devices can be believed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.backends.protocol import FEATURES, Info, State
+from calor.dtypes import ALL
+from calor.errors import CalorError, UnsupportedError
+from calor.graph.graph import Graph
+from calor.ops.base import TABLE
+from calor.specs import Spec, spec
+
+from .base import Place, plain_array, plain_type
+from .contract import Contracts
+
+contract = Contracts("features")
+
+
+def _numbers() -> Any:
+    return plain_array([1.0, 2.0, 3.0])
+
+
+def _known() -> Spec:
+    return spec((3,), plain_type())
+
+
+def _graph() -> Graph:
+    return calor.trace(lambda x: x * 2 + 1, calor.asarray(_numbers()))
+
+
+def holds(place: Place, feature: str, work: Callable[[], Any]) -> None:
+    """Raise AssertionError unless what a feature stands for works exactly when it is declared."""
+    state = place.plain.info.feature(feature)
+    refused: UnsupportedError | None = None
+    try:
+        work()
+    except UnsupportedError as error:
+        refused = error
+    if refused is not None:
+        assert not state, f"{feature} is {state}, yet: {refused}; declare it not_yet or impossible"
+        return
+    assert state, (
+        f"{feature} works, but info says {state}: a capability is held back; declare it full"
+    )
+
+
+@contract("info speaks in the protocol's own terms, and does not change", dtypes=(), looks=False)
+def description(place: Place) -> None:
+    info = place.plain.backend.info(place.plain.index)
+    assert isinstance(info, Info), f"info returned a {type(info).__name__}"
+    assert info.description, "the description is empty"
+    for name, state in info.features.items():
+        assert name in FEATURES, f"{name!r} is no feature; there are {', '.join(FEATURES)}"
+        _explained(f"feature {name}", state)
+    for dtype, state in info.dtypes.items():
+        assert dtype in ALL, f"{dtype!r} is no dtype of calor"
+        _explained(f"dtype {dtype.name}", state)
+    for key, state in info.ops.items():
+        name = key[0] if isinstance(key, tuple) else key
+        assert name in TABLE, f"{name!r} is no op of the table"
+        _explained(f"op {key}", state)
+    for name, limit in info.limits.items():
+        assert type(limit) is int, f"limit {name} is {limit!r}"
+    again = place.plain.backend.info(place.plain.index)
+    assert again == info, "info said something else at the second call"
+
+
+def _explained(what: str, state: State) -> None:
+    assert isinstance(state, State), f"the state of {what} is {state!r}"
+    if state.level in ("partial", "impossible"):
+        assert len(state.reason) > 3, f"{what} is {state.level} without a reason"
+
+
+@contract(
+    "claim and info agree: nothing is taken that info rules out, nothing refused unexplained",
+    tier="full",
+    looks=False,
+)
+def claims(place: Place) -> None:
+    from ..rows.tables import CASES
+    from .rows import main_dtype
+
+    device, seen = place.plain, set()
+    for c in CASES:
+        dtype = main_dtype(c)
+        if c.op in seen or not c.inputs or not isinstance(c.operation, str):
+            continue
+        seen.add(c.op)
+        with calor.device("numpy"):
+            tensors = [calor.asarray(a) for a in c.draw(dtype)]
+            graph = calor.trace(lambda *given, c=c, t=dtype: c.call(*given, dtype=t), *tensors)
+        claim = device.backend.claim(device.index, graph)
+        taken = {i for part in claim.parts for i in part}
+        for i, why in device.info.objections(graph).items():
+            assert i not in taken, (
+                f"{graph.nodes[i].op.name} is claimed although {why}: a capability is held back, "
+                f"or claimed and not held; make info and claim agree"
+            )
+        for i, node in enumerate(graph.nodes):
+            assert i in taken or claim.reasons.get(i), f"{node.op.name} is refused without a reason"
+            explicit = device.info.ops.get(node.op.name)
+            assert i in taken or not explicit or explicit.level != "full", (
+                f"info.ops says {node.op.name} is full, and claim refuses it: "
+                f"{claim.reasons.get(i)}; a capability is claimed and not held"
+            )
+
+
+@contract("an executable writes into given buffers when in_place is declared", looks=False)
+def in_place(place: Place) -> None:
+    device = place.plain
+    executable = device.backend.compile(device.index, _graph())
+    given, target = (device.backend.upload(device.index, _numbers()) for _ in range(2))
+
+    def work() -> None:
+        (made,) = executable([given], [target])
+        assert made is target, "another buffer was returned than the one to write"
+        got = np.array(device.backend.download(device.index, target, _known()))
+        assert got.tolist() == [3.0, 5.0, 7.0], f"the buffer holds {got}"
+
+    if device.info.feature("in_place"):
+        work()
+
+
+@contract(
+    "a download is a read-only view when host_views is full, and counts as exported", looks=False
+)
+def host_views(place: Place) -> None:
+    device = place.plain
+    holds(place, "host_views", lambda: device.backend.adopt(device.index, _numbers()))
+    if device.info.feature("host_views").level != "full":
+        return
+    buffer = device.backend.upload(device.index, _numbers())
+    before = buffer.exported
+    assert not before, "a buffer that nobody looks at counts as exported"
+    view = device.backend.download(device.index, buffer, _known())
+    assert not view.flags.writeable, "the view can be written"
+    held = buffer.exported
+    assert held, "exported is False while a view lives"
+    del view
+    left = buffer.exported
+    assert not left, "exported stays True after the view has died"
+
+
+@contract("DLPack works when it is declared, and is refused when not", looks=False)
+def dlpack(place: Place) -> None:
+    device = place.plain
+    buffer = device.backend.upload(device.index, _numbers())
+    holds(place, "dlpack", lambda: device.backend.dlpack(device.index, buffer, _known()))
+
+
+@contract("a memory limit can be set, read back and taken away when it is declared", looks=False)
+def memory_limit(place: Place) -> None:
+    device = place.plain
+    before = device.memory.limit
+
+    def work() -> None:
+        device.backend.set_memory_limit(device.index, 1 << 40)
+        read = device.memory.limit
+        device.backend.set_memory_limit(device.index, before)
+        assert read == 1 << 40, f"the limit was set to {1 << 40} and reads {read}"
+
+    holds(place, "memory_limit", work)
+
+
+_CHILD = """
+import sys
+import numpy as np
+import calor
+from calor.dtypes import as_dtype
+from calor.specs import spec
+kind = as_dtype(sys.argv[2])
+with calor.device(sys.argv[1]) as device:
+    executable = device.backend.deserialize(device.index, sys.stdin.buffer.read())
+    given = device.backend.upload(device.index, np.array([1, 2, 3], kind.numpy))
+    (made,) = executable([given])
+    print(device.backend.download(device.index, made, spec((3,), kind)).tolist())
+"""
+
+
+@contract(
+    "executables can be stored, and loaded here and in another process, when it is declared",
+    tier="compiled",
+    looks=False,
+)
+def serialize(place: Place) -> None:
+    device = place.plain
+    backend, index = device.backend, device.index
+    executable = backend.compile(index, _graph())
+    stored: list[bytes] = []
+
+    def work() -> None:
+        stored.append(backend.serialize(index, executable))
+        (made,) = backend.deserialize(index, stored[0])([backend.upload(index, _numbers())])
+        got = np.array(backend.download(index, made, _known()))
+        assert got.tolist() == [3.0, 5.0, 7.0], f"the loaded executable gives {got}"
+
+    holds(place, "serialize", work)
+    if stored and _installed(place):
+        assert type(stored[0]) is bytes, f"serialize returned a {type(stored[0]).__name__}"
+        command = [sys.executable, "-c", _CHILD, device.name, plain_type().name]
+        done = subprocess.run(command, input=stored[0], capture_output=True, check=False)
+        assert done.stdout.strip() in (b"[3.0, 5.0, 7.0]", b"[3, 5, 7]"), done.stderr.decode()[
+            -500:
+        ]
+
+
+def _installed(place: Place) -> bool:
+    """Whether another process finds the device by its name."""
+    try:
+        return calor.device(place.plain.name).device.backend is place.plain.backend
+    except CalorError:
+        return False
+
+
+def _forked(connection: Any, place: Place) -> None:
+    try:
+        with calor.device(place.plain):
+            connection.send((calor.asarray(_numbers()) * 2).tolist())
+    except CalorError as error:
+        connection.send(f"{type(error).__name__}: {error}")
+    finally:
+        connection.close()
+        os._exit(0)
+
+
+@contract(
+    "a forked child computes when fork is declared, and gets a typed error when not", tier="full"
+)
+def fork(place: Place) -> None:
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return
+    # The device has been used, which is when a fork goes wrong.
+    (calor.asarray(_numbers()) + 1).numpy()
+    here, there = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=_forked, args=(there, place))
+    child.start()
+    there.close()
+    try:
+        said = here.recv() if here.poll(60) else "nothing within a minute"
+    except EOFError:
+        said = "nothing: the child process died"
+    child.kill()
+    child.join()
+    state = place.plain.info.feature("fork")
+    if state:
+        assert said == [2.0, 4.0, 6.0], f"fork is {state}, and the child said {said}"
+    else:
+        assert isinstance(said, str), f"a forked child works: fork is held back ({state})"
+        assert "Error" in said, f"a forked child gets no typed error but {said}"
+
+
+@contract(
+    "a rank above limits['max_rank'] is refused by a typed error, one below it works", tier="full"
+)
+def max_rank(place: Place) -> None:
+    limit = place.plain.info.limits.get("max_rank")
+    most = min(limit or 8, 8)
+    x = calor.asarray(plain_array(np.ones((1,) * most)))
+    assert (x + 1).numpy().shape == (1,) * most
+    if limit is not None:
+        beyond = plain_array(np.ones((1,) * (limit + 1)))
+        try:
+            (calor.asarray(beyond) + 1).numpy()
+        except CalorError:
+            return
+        raise AssertionError(f"max_rank is {limit}, and rank {limit + 1} works: it is held back")
+
+
+@contract(
+    "a look computes what is pending, or is refused by a typed error where the device is not "
+    "interactive",
+    looks=False,
+)
+def interactive(place: Place) -> None:
+    x = calor.asarray(_numbers()) * 2
+    if place.interactive:
+        assert x.tolist() == [2.0, 4.0, 6.0]
+        return
+    refused: CalorError | None = None
+    try:
+        x.numpy()
+    except UnsupportedError as error:
+        refused = error
+    jitted = calor.jit(lambda x: x * 2)(calor.asarray(_numbers()))
+    assert jitted.tolist() == [2.0, 4.0, 6.0]
+    assert refused is not None, "a look compiled although the device is not interactive"
+
+
+@contract("a graph of any size computes; a new size is no new error", tier="full", looks=False)
+def dynamic_shapes(place: Place) -> None:
+    step = calor.jit(lambda x: x * 2 + 1)
+    for n in (1, 2, 3, 5, 16, 17, 31, 64, 100):
+        values = plain_array(np.arange(n) % 30)
+        assert (step(calor.asarray(values)).numpy() == values * 2 + 1).all(), f"at size {n}"
+
+
+@contract(
+    "a device for quantised graphs alone refuses others; one that does not say so takes them",
+    looks=False,
+)
+def quantized_only(place: Place) -> None:
+    step = calor.jit(lambda x: x * 2)
+
+    def work() -> None:
+        assert step(calor.asarray(_numbers())).tolist() == [2.0, 4.0, 6.0]
+
+    if not place.plain.info.feature("quantized_only"):
+        work()
+        return
+    error: UnsupportedError | None = None
+    try:
+        work()
+    except UnsupportedError as caught:
+        error = caught
+    kind = plain_type()
+    assert error is not None or not kind.is_inexact, f"{kind.name} computes: it is held back"
+
+
+@contract("synchronize waits and returns; so it does when nothing was submitted")
+def synchronize(place: Place) -> None:
+    calor.synchronize(place.device)
+    x = calor.asarray(_numbers()) * 2
+    calor.synchronize(place.device)
+    assert x.tolist() == [2.0, 4.0, 6.0]
+    place.plain.backend.synchronize(place.plain.index)
+
+
+CHECKS = contract.checks

@@ -1,0 +1,199 @@
+"""Memory: figures that count, nothing leaked, and a device that is usable after it ran out."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.errors import OutOfMemoryError
+from calor.transforms.state import Stateful
+
+from .base import Place, plain_array
+from .contract import Contracts
+
+contract = Contracts("memory")
+KIB = 1024
+# Bytes that a pool may keep for itself: what counts is that they do not grow.
+ROUNDS = 6
+
+
+def in_use(place: Place) -> int:
+    """Return what the device's own figures count, after everything has finished."""
+    gc.collect()
+    calor.synchronize(place.device)
+    return place.plain.memory.in_use
+
+
+def _steady(place: Place, work: Callable[[], Any]) -> None:
+    """Raise AssertionError when each round of some work leaves more in use than the last."""
+    work()
+    work()
+    figures = []
+    for _ in range(ROUNDS):
+        work()
+        figures.append(in_use(place))
+    grown = figures[-1] - figures[0]
+    assert grown <= 0, f"{grown} bytes more in use after {ROUNDS} rounds: {figures}"
+
+
+@contextmanager
+def limited(place: Place, spare: int) -> Iterator[None]:
+    """Set the limit to what is in use and some bytes more."""
+    backend, index = place.device.backend, place.device.index
+    before = place.device.memory.limit
+    backend.set_memory_limit(index, in_use(place) + spare)
+    try:
+        yield
+    finally:
+        backend.set_memory_limit(index, before)
+
+
+@contract(
+    "memory figures count live buffers: up by their bytes, and down when they die", looks=False
+)
+def figures(place: Place) -> None:
+    before = in_use(place)
+    x = calor.asarray(plain_array(np.ones(64 * KIB)))
+    held = in_use(place)
+    needed = x.nbytes
+    assert held - before >= needed, f"{held - before} bytes more for {needed}"
+    assert place.plain.memory.peak >= held
+    del x
+    after = in_use(place)
+    assert after <= before, f"{after - before} bytes are still in use"
+
+
+@contract("an op leaves nothing behind but its result")
+def no_leak_of_ops(place: Place) -> None:
+    x = calor.asarray(plain_array(np.ones((8, 64))))
+
+    def work() -> None:
+        y = calor.exp(x) @ calor.permute_dims(x, (1, 0))
+        calor.sum(y + 1).numpy()
+
+    _steady(place, work)
+
+
+@contract("uploads and downloads leave nothing behind", looks=False)
+def no_leak_of_transfers(place: Place) -> None:
+    _steady(place, lambda: calor.asarray(plain_array(np.ones(1000))).numpy().sum())
+
+
+@contract("a jitted function leaves nothing behind but its results", tier="compiled", looks=False)
+def no_leak_of_jit(place: Place) -> None:
+    x = calor.asarray(plain_array(np.ones(1000)))
+    step = calor.jit(lambda x: (x * 2, calor.sum(x)))
+    _steady(place, lambda: step(x)[1].numpy())
+
+
+@contract("gradients leave nothing behind", tier="training")
+def no_leak_of_gradients(place: Place) -> None:
+    x = calor.asarray(plain_array(np.ones((16, 16))))
+    loss = calor.value_and_grad(lambda x: calor.sum(calor.tanh(x @ x)))
+    _steady(place, lambda: [t.numpy() for t in loss(x)])
+
+
+@contract("a failed call leaves nothing behind", tier="full", features=("memory_limit",))
+def no_leak_of_failures(place: Place) -> None:
+    x = calor.asarray(plain_array(np.ones(16 * KIB)))
+
+    def work() -> None:
+        with limited(place, 100 * KIB):
+            _must_run_out(lambda: calor.exp(calor.concat([x, x, x])).numpy())
+
+    _steady(place, work)
+
+
+def _must_run_out(work: Callable[[], Any]) -> OutOfMemoryError:
+    try:
+        work()
+    except OutOfMemoryError as error:
+        return error
+    raise AssertionError("the limit was passed and no OutOfMemoryError was raised")
+
+
+@contract(
+    "running out of memory is an OutOfMemoryError that names the op; what lives is intact, "
+    "and the device goes on",
+    tier="full",
+    features=("memory_limit",),
+)
+def running_out(place: Place) -> None:
+    x = calor.asarray(plain_array(np.arange(16 * KIB)))
+    before = x.numpy().copy()
+    with limited(place, 100 * KIB):
+        wide = calor.broadcast_to(x, (8, 16 * KIB))
+        error = _must_run_out(lambda: calor.exp(wide).numpy())
+        assert error.op is not None, f"the error names no op: {error}"
+        assert (x.numpy() == before).all(), "a live tensor changed"
+        assert calor.asarray(plain_array(np.ones(3))).tolist() == [1.0, 1.0, 1.0]
+    assert (calor.exp(x * 0).numpy() == 1).all()
+
+
+@contract(
+    "an upload beyond the limit raises and takes nothing",
+    tier="full",
+    features=("memory_limit",),
+    looks=False,
+)
+def uploads_beyond_the_limit(place: Place) -> None:
+    with limited(place, 10 * KIB):
+        before = in_use(place)
+        _must_run_out(lambda: calor.asarray(plain_array(np.ones(100 * KIB))))
+        assert in_use(place) == before, "an upload that failed is still counted"
+
+
+class _State(Stateful):
+    def __init__(self) -> None:
+        self.w = calor.asarray(plain_array(np.ones(4 * KIB)))
+
+
+@contract(
+    "a jitted step that runs out of memory leaves the state as it was",
+    tier="compiled",
+    features=("memory_limit",),
+)
+def state_after_running_out(place: Place) -> None:
+    state = _State()
+
+    @calor.jit
+    def step(state: _State, x: Any) -> Any:
+        state.w += 1
+        return calor.exp(calor.broadcast_to(x, (64, 4 * KIB))) + state.w
+
+    x = calor.asarray(plain_array(np.zeros(4 * KIB)))
+    step(state, x).numpy()
+    assert state.w[0].item() == 2.0
+    with limited(place, 64 * KIB):
+        _must_run_out(lambda: step(state, x).numpy())
+        assert state.w[0].item() == 2.0, "the state moved although the step failed"
+    step(state, x).numpy()
+    assert state.w[0].item() == 3.0
+
+
+@contract(
+    "a call allocates at most what its executable said before it ran", tier="full", looks=False
+)
+def required_bytes(place: Place) -> None:
+    x = calor.asarray(plain_array(np.ones((64, 64))))
+    calor.eval(x)
+    graph = calor.trace(lambda x: calor.exp(x @ x) + calor.sum(x, axis=0), x)
+    device = place.plain
+    executable = device.backend.compile(device.index, graph)
+    required = executable.required_bytes
+    assert isinstance(required, int), f"required_bytes is {required!r}"
+    buffer = device.backend.upload(device.index, plain_array(np.ones((64, 64))))
+    before = in_use(place)
+    made = executable([buffer])
+    device.backend.synchronize(device.index)
+    grown = device.memory.in_use - before
+    assert x.nbytes <= grown <= required, f"{grown} bytes were allocated, {required} announced"
+    del made
+
+
+CHECKS = contract.checks

@@ -1,0 +1,93 @@
+"""Laziness, eagerness and jit give the same bits, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import calor
+from calor.config import config
+from calor.dtypes import DType
+from calor.graph.trace import flush_all, local
+
+from ..rows.differences import Problem, differentiable
+from ..rows.judging import numpy_of, outputs, put
+from ..rows.language import Case
+from .base import Array, Check, Place
+from .rows import main_dtype, row_check
+
+CONTRACT = (
+    "{op} gives the same bits in {dtype} op by op, in a longer graph and jitted; a device that "
+    "fuses or reorders keeps each op's rounding, or declares {op} partial with the reason"
+)
+
+
+@contextmanager
+def eagerly() -> Iterator[None]:
+    """Compute each op when it is recorded."""
+    flush_all()
+    before, config.eager = config.eager, True
+    for trace in local.traces.values():
+        trace.reset()
+    try:
+        yield
+    finally:
+        config.eager = before
+        for trace in local.traces.values():
+            trace.reset()
+
+
+def modes(cases: Sequence[Case]) -> Iterator[Check]:
+    """Each row three ways: pending, at once, and compiled (twice from one trace)."""
+    for c in cases:
+        yield _check("jit", c, main_dtype(c), _forward)
+
+
+def gradient_modes(cases: Sequence[Case]) -> Iterator[Check]:
+    """The gradient of one row of each op and dtype three ways; it is made of ops."""
+    once = {(c.op, t): (c, t) for c, t in differentiable(cases) if c.op != "while_loop"}
+    for c, dtype in once.values():
+        yield _check("jit-gradient", c, dtype, _backward)
+
+
+def _check(kind: str, c: Case, dtype: DType, body: Callable[[Case, DType, Place], None]) -> Check:
+    def run(place: Place) -> None:
+        body(c, dtype, place)
+
+    return row_check(kind, c, dtype, "compiled", (run, None), contract=CONTRACT, looks=True)
+
+
+def _forward(c: Case, dtype: DType, place: Place) -> None:
+    tensors = put(c.draw(dtype, place.seed))
+    lazy = numpy_of(c.call(*tensors, dtype=dtype))
+    with eagerly():
+        same_bits(numpy_of(c.call(*tensors, dtype=dtype)), lazy, "op by op")
+    if not tensors:
+        return
+    compiled = calor.jit(lambda *given: outputs(c.call(*given, dtype=dtype)))
+    same_bits(numpy_of(compiled(*tensors)), lazy, "jitted")
+    same_bits(numpy_of(compiled(*tensors)), lazy, "jitted, called again")
+    assert compiled.trace_count == 1, f"{compiled.trace_count} traces for one structure"
+
+
+def _backward(c: Case, dtype: DType, place: Place) -> None:
+    problem = Problem(c, dtype, seed=place.seed)
+    given = put([*problem.primals, *problem.cotangents])
+
+    def pulled(*operands: Any) -> list[Any]:
+        return problem.pulled(*operands)
+
+    lazy = numpy_of(pulled(*given))
+    with eagerly():
+        same_bits(numpy_of(pulled(*given)), lazy, "op by op")
+    same_bits(numpy_of(calor.jit(pulled)(*given)), lazy, "jitted")
+
+
+def same_bits(got: Sequence[Array], want: Sequence[Array], how: str) -> None:
+    """Raise AssertionError unless all arrays have the same dtypes, shapes and bits."""
+    told, expected = ([(a.dtype.name, a.shape) for a in x] for x in (got, want))
+    assert told == expected, f"{how}: {told}, not {expected}"
+    for n, (a, b) in enumerate(zip(got, want, strict=True)):
+        if a.tobytes() != b.tobytes():
+            raise AssertionError(f"{how}: output {n} has other bits:\n{a!r}\nnot\n{b!r}")

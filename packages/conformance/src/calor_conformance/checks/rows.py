@@ -1,0 +1,94 @@
+"""What the checks of rows have in common: a row's main dtype, its tier, what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import calor
+from calor.dtypes import DType, float32
+from calor.ops.base import TABLE
+
+from ..rows.definitions import text_of
+from ..rows.language import Case
+from .base import Array, Check, Packable, Place, Run, Tier
+
+CONTRACT = (
+    "a result agrees with the op's definition within the row's tolerance, in every dtype that the "
+    "device declares; where the device cannot, declare it in info: "
+    "ops={{({op!r}, {dtype}): impossible(reason)}} or not_yet"
+)
+
+
+OF_A_FUNCTION = "a result agrees with the function's definition within the row's tolerance"
+
+
+def main_dtype(c: Case) -> DType:
+    """Return the dtype in which a row is met first: float32 where it takes that."""
+    return float32 if float32 in c.dtypes else c.dtypes[0]
+
+
+def needed(c: Case, dtype: DType) -> tuple[DType, ...]:
+    """Return every dtype that a row's operands and attributes have."""
+    kinds = [dtype, *(d.type_for(dtype) for d in c.inputs)]
+    kinds += [v for v in c.attributes_for(dtype).values() if isinstance(v, DType)]
+    if c.out is not None:
+        kinds += c.out(dtype)
+    return tuple(dict.fromkeys(kinds))
+
+
+def tier_of(c: Case, dtype: DType, seen: set[Any]) -> Tier:
+    """Return basic for an op's first row, full for new kinds of number, dtypes for the rest."""
+    first = c.op not in seen and dtype is main_dtype(c)
+    new = (c.label, dtype.kind) not in seen
+    seen.add((c.label, dtype.kind))
+    if first:
+        seen.add(c.op)
+        return "basic"
+    return "full" if new else "dtypes"
+
+
+def ordered(c: Case) -> list[DType]:
+    """Return a row's dtypes, the main one first."""
+    main = main_dtype(c)
+    return [main, *(t for t in c.dtypes if t is not main)]
+
+
+def row_check(
+    kind: str,
+    c: Case,
+    dtype: DType,
+    tier: Tier,
+    body: tuple[Run, Packable | None],
+    *,
+    subject: str = "",
+    contract: str = CONTRACT,
+    extra: str = "",
+    explain: Any = None,
+    looks: bool = False,
+) -> Check:
+    """Return a check of a row."""
+    run, steps = body
+    known = c.op if c.op in TABLE else ""
+    return Check(
+        kind=kind,
+        subject=subject or c.label,
+        tier=tier,
+        contract=contract.format(op=c.op, dtype=dtype.name) if known else OF_A_FUNCTION,
+        run=run,
+        text=f"{text_of(c)}\n{extra}",
+        op=known,
+        dtype=dtype,
+        dtypes=needed(c, dtype),
+        features=("control_flow",) if c.op in ("cond", "while_loop", "scan") else (),
+        looks=looks,
+        steps=steps,
+        explain=explain,
+    )
+
+
+def graph_text(c: Case, dtype: DType, arrays: Sequence[Array], place: Place) -> str:
+    """Return the graph that a row records, as text."""
+    with calor.device(place.device):
+        tensors = [calor.asarray(a) for a in arrays]
+        return calor.trace(lambda *given: c.call(*given, dtype=dtype), *tensors).text()

@@ -1,0 +1,196 @@
+"""The command line: run the suite on a device, verify a report, merge shards, list checks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from calor.backends.device import get_device
+from calor.errors import CalorError
+
+from . import markdown, parallel, report, running, suite, verify
+from .checks.base import TIERS
+from .outcomes import Result
+from .selection import PROFILES, Selection, selection
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the result is the exit status.
+
+    0: every tier that was run is passed, or a report can be believed. 1: it is not. 2: the command
+    could not be carried out.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["verify"]:
+            return _verify(given[1:])
+        if given[:1] == ["merge"]:
+            return _merge(given[1:])
+        return _run(given)
+    except CalorError as error:
+        print(f"calor-conformance: {error}", file=sys.stderr)
+        return 2
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is asked."""
+    add = parser.add_argument
+    add("--profile", default="complete", help=f"one of {', '.join(PROFILES)}")
+    add("--tier", action="append", default=[], help=f"of {', '.join(TIERS)}; may be repeated")
+    add("--op", action="append", default=[], help="only checks of this op; may be repeated")
+    add("--dtype", action="append", default=[], help="only checks in this dtype; may be repeated")
+    add("--kind", action="append", default=[], help="only this kind of check; may be repeated")
+    add("--only", action="append", default=[], metavar="PATTERN",
+        help="only checks whose name fits, such as 'values/add*'; may be repeated")  # fmt: skip
+    add("--shard", default="1/1", metavar="N/OF", help="one part of the run, such as 2/5")
+
+
+def selected(options: argparse.Namespace) -> Selection:
+    """Return the selection that options ask for."""
+    known = suite.checks().values()
+    return selection(
+        profile=options.profile,
+        tiers=options.tier,
+        ops=options.op,
+        dtypes=options.dtype,
+        kinds=options.kind,
+        patterns=options.only,
+        shard=options.shard,
+        known_ops={c.op for c in known if c.op},
+        known_kinds={c.kind for c in known},
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="calor-conformance",
+        description="Prove what a device of calor can do.",
+        epilog="Also: calor-conformance verify REPORT; calor-conformance merge REPORT...",
+    )
+    add = parser.add_argument
+    add("--device", required=True, help="the device by name, such as numpy or acme:1")
+    add_selection(parser)
+    add("--json", type=Path, metavar="FILE", help="write the report as data")
+    add("--markdown", type=Path, metavar="FILE", help="write the report as a page")
+    add("--seed", type=int, default=0, help="draws other numbers for every row")
+    add("--pack", type=int, default=running.PACK, help="rows that share one graph (1: none)")
+    add("--budget", type=float, metavar="SECONDS", help="stop asking after this time")
+    add("--resume", type=Path, metavar="LOG", help="keep results in a file, go on from it")
+    add("--jobs", type=int, default=1, help="processes that share the run")
+    add("--strict", action="store_true", help="run every check behind the protocol's proxy")
+    add("--list", action="store_true", help="print the names of the checks and run none")
+    add("--quiet", action="store_true", help="print the verdicts only")
+    return parser
+
+
+def _run(given: Sequence[str]) -> int:
+    options = _parser().parse_args(given)
+    chosen = selected(options)
+    asked = chosen.of(suite.checks().values())
+    if options.list:
+        print("\n".join(c.name for c in asked))
+        return 0
+    start = time.monotonic()
+    if options.jobs > 1:
+        made = parallel.run(_shared(given), options.jobs)
+        made["seconds"] = round(time.monotonic() - start, 1)
+        made["command"] = _command(given)
+        made["digest"] = report.digest(made)
+    else:
+        device = get_device(options.device)
+        how = running.Options(
+            options.seed, options.pack, options.budget, options.resume, options.strict
+        )
+        progress = _Progress(len(asked), options.quiet)
+        results = list(running.run(device, asked, how, progress))
+        progress.end()
+        made = report.build(
+            device, chosen, results, seed=options.seed, command=_command(given),
+            seconds=time.monotonic() - start,
+        )  # fmt: skip
+    return _finish(made, options)
+
+
+def _finish(made: dict[str, Any], options: argparse.Namespace) -> int:
+    if options.json is not None:
+        options.json.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
+    if options.markdown is not None:
+        options.markdown.write_text(markdown.page(made), "utf-8")
+    failures = [r for r in made["results"] if r["outcome"] == "failed"]
+    if not options.quiet:
+        for row in failures[: markdown.SHOWN]:
+            print(f"\nFAILED {row['name']}\n{row.get('detail', '')}")
+    for tier, verdict in made["tiers"].items():
+        counts = ", ".join(f"{n} {o.replace('_', ' ')}" for o, n in verdict["counts"].items())
+        why = "".join(f"; {w}" for w in verdict["why"])
+        print(f"{tier}: {verdict['verdict']} ({counts}){why}")
+    return 0 if report.passed(made) else 1
+
+
+def _command(given: Sequence[str]) -> str:
+    return shlex.join(["calor-conformance", *given])
+
+
+def _shared(given: Sequence[str]) -> list[str]:
+    """Return the arguments without those that only the whole run has."""
+    kept: list[str] = []
+    skip = False
+    for text in given:
+        name = text.partition("=")[0]
+        if skip or name in ("--jobs", "--json", "--markdown", "--resume"):
+            skip = not skip and "=" not in text
+            continue
+        kept.append(text)
+    return kept
+
+
+class _Progress:
+    """A line on a terminal that counts; nothing where the output is no terminal."""
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        self.total, self.done = total, 0
+        self.counts: Counter[str] = Counter()
+        self.shown = sys.stderr.isatty() and not quiet
+        self.next = 0.0
+
+    def __call__(self, result: Result) -> None:
+        self.done += 1
+        self.counts[result.outcome] += 1
+        if self.shown and time.monotonic() > self.next:
+            self.next = time.monotonic() + 0.2
+            told = ", ".join(f"{n} {o.replace('_', ' ')}" for o, n in self.counts.items())
+            print(f"\r{self.done}/{self.total}: {told} ", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self.shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _verify(given: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="calor-conformance verify")
+    parser.add_argument("report", type=Path, help="a report that --json wrote")
+    options = parser.parse_args(given)
+    there = verify.read(options.report)
+    found = list(verify.problems(there))
+    for problem in found:
+        print(f"{options.report}: {problem}")
+    if not found:
+        print(verify.claim(there))
+    return 1 if found else 0
+
+
+def _merge(given: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="calor-conformance merge")
+    parser.add_argument("reports", type=Path, nargs="+", help="the shards of one run")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--markdown", type=Path, metavar="FILE")
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args(given)
+    return _finish(report.merge([verify.read(path) for path in options.reports]), options)

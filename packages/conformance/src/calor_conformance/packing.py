@@ -1,0 +1,90 @@
+"""Many rows in one graph, for devices on which a compile is slow.
+
+Requirements: what a pack says of a row is what the row says alone; so a row that fails in a pack is
+asked again alone, and one that fails only in company is a failure that says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import calor
+from calor.errors import CalorError
+
+from . import outcomes
+from .checks.base import Check, Place
+from .outcomes import Result
+
+
+def packs(checks: Iterable[Check], size: int) -> Iterator[list[Check]]:
+    """Yield neighbours that can share a graph, up to ``size`` together; others by themselves."""
+    pack: list[Check] = []
+    for check in checks:
+        if check.steps is None or size < 2:
+            if pack:
+                yield pack
+                pack = []
+            yield [check]
+            continue
+        pack.append(check)
+        if len(pack) == size:
+            yield pack
+            pack = []
+    if pack:
+        yield pack
+
+
+def run(pack: list[Check], place: Place) -> list[Result]:
+    """Ask the checks of a pack together; alone those that are excused or fail."""
+    if len(pack) == 1:
+        return [outcomes.run(pack[0], place)]
+    made: dict[str, Result] = {}
+    for check in pack:
+        excuse = outcomes.excused(check, place.plain.info)
+        if excuse is not None:
+            made[check.name] = excuse
+    asked = [c for c in pack if c.name not in made]
+    start = time.perf_counter()
+    wrong = _together(asked, place)
+    each = (time.perf_counter() - start) / max(1, len(asked))
+    for check in asked:
+        told = wrong.get(check.name)
+        made[check.name] = (
+            Result(check.name, "passed", seconds=each)
+            if told is None
+            else _alone(check, place, told)
+        )
+    return [made[c.name] for c in pack]
+
+
+def _alone(check: Check, place: Place, told: str) -> Result:
+    result = outcomes.run(check, place)
+    if result.outcome == "passed" and told:
+        return Result(check.name, "failed", f"it passes alone and fails in a larger graph: {told}")
+    return result
+
+
+def _together(asked: list[Check], place: Place) -> dict[str, str]:
+    """Return what is wrong by name; an empty text stands for not known, because all failed."""
+    with calor.device(place.device):
+        try:
+            recorded = [(c, list(c.steps.record(place))) for c in asked if c.steps is not None]
+            calor.eval([tensors for _, tensors in recorded])
+            return _judged(recorded, place)
+        except (CalorError, AssertionError, ArithmeticError, ValueError, RuntimeError, TypeError):
+            return dict.fromkeys((c.name for c in asked), "")
+        finally:
+            outcomes.clear()
+
+
+def _judged(recorded: list[tuple[Check, list[Any]]], place: Place) -> dict[str, str]:
+    wrong: dict[str, str] = {}
+    for check, tensors in recorded:
+        assert check.steps is not None
+        try:
+            check.steps.judge(place, [t.numpy() for t in tensors])
+        except (AssertionError, CalorError) as error:
+            wrong[check.name] = f"{error}"
+    return wrong

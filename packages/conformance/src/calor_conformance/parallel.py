@@ -1,0 +1,49 @@
+"""One run in several processes: shards of the same command, merged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calor.errors import CalorError
+
+from .report import merge
+
+
+def run(arguments: Sequence[str], jobs: int) -> dict[str, Any]:
+    """Run the command's arguments as ``jobs`` shards at once and return the merged report."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{n}.json" for n in range(1, jobs + 1)]
+        processes = [
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "calor_conformance",
+                    *arguments,
+                    "--quiet",
+                    "--shard",
+                    f"{n}/{jobs}",
+                    "--json",
+                    str(path),
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for n, path in enumerate(paths, 1)
+        ]
+        said = [process.communicate()[1] for process in processes]
+        return merge([_read(path, text) for path, text in zip(paths, said, strict=True)])
+
+
+def _read(path: Path, said: str) -> Mapping[str, Any]:
+    if not path.exists():
+        raise CalorError(f"a shard of the run wrote no report:\n{said[-2000:]}")
+    report: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return report

@@ -1,0 +1,163 @@
+"""The pytest plugin: ``pytest --conformance-device NAME`` adds the suite to a device's own tests.
+
+Requirements: importing this costs nothing, because pytest loads it wherever it is installed; each
+check is a test of its own; leaving one out is itself a failure, unless the command line says that
+only a part is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .checks.base import Check
+    from .outcomes import Result
+
+GROUP = "calor conformance"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup(GROUP)
+    add = group.addoption
+    add("--conformance-device", metavar="NAME", help="run the conformance suite on this device")
+    add("--conformance-profile", metavar="NAME", default="complete", help="what is promised")
+    add("--conformance-tier", action="append", default=[], metavar="TIER", help="may be repeated")
+    add("--conformance-op", action="append", default=[], metavar="OP", help="may be repeated")
+    add("--conformance-only", action="append", default=[], metavar="PATTERN",
+        help="only checks whose name fits; may be repeated")  # fmt: skip
+    add("--conformance-seed", type=int, default=0, metavar="N", help="draws other numbers")
+    add("--conformance-json", type=Path, metavar="FILE", help="write the report as data")
+
+
+def _selected(config: pytest.Config) -> Any:
+    from .command import selected
+
+    option = config.getoption
+    return selected(
+        argparse.Namespace(
+            profile=option("--conformance-profile"),
+            tier=option("--conformance-tier"),
+            op=option("--conformance-op"),
+            dtype=[],
+            kind=[],
+            only=option("--conformance-only"),
+            shard="1/1",
+        )
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Remember the session, so that the suite joins what is collected."""
+    name = session.config.getoption("--conformance-device")
+    if name:
+        session.config.pluginmanager.register(_Suite(session.config, name), "calor-conformance-run")
+
+
+class _Suite:
+    """The run of one pytest session."""
+
+    def __init__(self, config: pytest.Config, name: str) -> None:
+        from calor.backends.device import get_device
+
+        from .checks.base import Place
+
+        self.config = config
+        device = get_device(name)
+        self.place = Place(device, device, config.getoption("--conformance-seed"))
+        self.selection = _selected(config)
+        self.results: list[Result] = []
+        self.expected: set[str] = set()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[Any]) -> None:
+        """Add a test for each check, and the one that counts them."""
+        from . import suite
+
+        collector = _Collector.from_parent(session, name=f"conformance[{self.place.plain.name}]")
+        made = list(collector.tests(self, self.selection.of(suite.checks().values())))
+        self.expected = {item.name for item in made}
+        items += made
+        items.append(_Complete.from_parent(collector, name="nothing-left-out", run=self))
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the report."""
+        path = self.config.getoption("--conformance-json")
+        if path is None or not self.results:
+            return
+        import json
+
+        from . import report
+
+        made = report.build(
+            self.place.plain, self.selection, self.results, seed=self.place.seed,
+            command="pytest " + " ".join(self.config.invocation_params.args),
+        )  # fmt: skip
+        path.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
+
+
+class _Collector(pytest.Collector):
+    """The node below which the checks are."""
+
+    def collect(self) -> list[pytest.Item]:
+        return []
+
+    def tests(self, run: _Suite, checks: list[Check]) -> Iterator[_Test]:
+        """Yield the tests of some checks."""
+        for check in checks:
+            yield _Test.from_parent(self, name=check.name, check=check, run=run)
+
+
+class _Test(pytest.Item):
+    """One check."""
+
+    def __init__(self, *, check: Check, run: _Suite, **more: Any) -> None:
+        super().__init__(**more)
+        self.check, self.run_of = check, run
+
+    def runtest(self) -> None:
+        from . import outcomes
+
+        result = outcomes.run(self.check, self.run_of.place)
+        self.run_of.results.append(result)
+        if result.outcome == "failed" and not self.check.provisional:
+            raise AssertionError(result.detail)
+        if result.outcome == "failed":
+            pytest.xfail(f"provisional since {self.check.provisional}: {result.detail}")
+        if result.outcome != "passed":
+            pytest.skip(f"the device says {result.outcome}: {result.detail}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if excinfo.errisinstance(AssertionError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+class _Complete(pytest.Item):
+    """Fails when a check of the selection was removed, deselected or overridden."""
+
+    def __init__(self, *, run: _Suite, **more: Any) -> None:
+        super().__init__(**more)
+        self.run_of = run
+
+    def runtest(self) -> None:
+        missing = self.run_of.expected - {r.name for r in self.run_of.results}
+        assert not missing, (
+            f"{len(missing)} checks of the suite were left out, such as {min(missing)}; what a "
+            "device cannot do is declared in its info; --conformance-only chooses a part"
+        )
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        return str(excinfo.value)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name

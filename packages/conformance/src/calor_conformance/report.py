@@ -1,0 +1,150 @@
+"""The report: what a vendor publishes, as data and as a page.
+
+Requirements: a report says of every check that belongs to its profile what came of it; nothing is
+left out in silence; a verdict follows from the counts by rules that ``verify`` applies again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from calor.backends.device import Device
+
+from . import suite
+from .checks.base import TIERS, Check
+from .identity import device_identity, environment, protocol_digest, wheels
+from .outcomes import OUTCOMES, Result
+from .selection import PROFILES, Selection
+
+FORMAT = 1
+
+
+def build(
+    device: Device,
+    selection: Selection,
+    results: Iterable[Result],
+    *,
+    seed: int = 0,
+    command: str = "",
+    seconds: float = 0.0,
+) -> dict[str, Any]:
+    """Return the report of a run as plain data."""
+    known = suite.checks()
+    rows = sorted(results, key=lambda r: r.name)
+    made: dict[str, Any] = {
+        "format": FORMAT,
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "command": command,
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "suite": {"digest": suite.digest(), "checks": len(known)},
+        "protocol": protocol_digest(),
+        "environment": dict(environment()),
+        "wheels": wheels(),
+        "device": device_identity(device),
+        "profile": selection.profile,
+        "whole": selection.whole and selection.shard == (1, 1),
+        "results": [_row(known[r.name], r) for r in rows],
+    }
+    made["tiers"] = verdicts(made)
+    made["digest"] = digest(made)
+    return made
+
+
+def _row(check: Check, result: Result) -> dict[str, Any]:
+    row = {
+        "name": check.name,
+        "tier": check.tier,
+        "digest": check.digest,
+        "outcome": result.outcome,
+        "seconds": round(result.seconds, 4),
+    }
+    if result.detail:
+        row["detail"] = result.detail
+    if check.provisional:
+        row["provisional"] = check.provisional
+    return row
+
+
+def digest(report: Mapping[str, Any]) -> str:
+    """Return the digest of everything else in a report."""
+    rest = {key: value for key, value in report.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def verdicts(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return, for each tier of the profile, the counts and whether the device passes it."""
+    profile = PROFILES[report["profile"]]
+    made: dict[str, Any] = {}
+    for tier in TIERS:
+        rows = [r for r in report["results"] if r["tier"] == tier]
+        if not rows:
+            continue
+        expected = {c.name for c in suite.checks().values() if c.tier == tier and profile.wants(c)}
+        why = _against(rows, expected)
+        if tier == "basic":
+            why += _lacking(report["results"], profile.required)
+        made[tier] = {
+            "verdict": "failed" if why else "passed",
+            "why": why,
+            "counts": _counts(r for r in rows if not r.get("provisional")),
+            "provisional": _counts(r for r in rows if r.get("provisional")),
+        }
+    return made
+
+
+def _counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    counts = Counter(r["outcome"] for r in rows)
+    return {o: counts[o] for o in OUTCOMES if counts[o]}
+
+
+def _against(rows: Sequence[Mapping[str, Any]], expected: set[str]) -> list[str]:
+    """Return what speaks against a tier: failures, and checks that were not asked."""
+    deciding = [r for r in rows if not r.get("provisional")]
+    failed = sum(r["outcome"] == "failed" for r in deciding)
+    unasked = sum(r["outcome"] == "not_run" for r in deciding)
+    unasked += len(expected - {r["name"] for r in rows})
+    why = [f"{failed} checks failed"] if failed else []
+    why += [f"{unasked} checks were not run"] if unasked else []
+    none = not any(r["outcome"] == "passed" for r in deciding)
+    return [*why, "no check passed"] if none else why
+
+
+def _lacking(rows: Sequence[Mapping[str, Any]], required: Sequence[str]) -> list[str]:
+    """Return the ops that every device of a profile has and that passed in no dtype here."""
+    known = suite.checks()
+    there = {known[r["name"]].op for r in rows if r["outcome"] == "passed" and r["name"] in known
+             and known[r["name"]].kind == "values"}  # fmt: skip
+    asked = {known[r["name"]].op for r in rows if r["name"] in known}
+    return [f"{op}, which every device has, passed in no dtype" for op in required
+            if op not in there and op in asked]  # fmt: skip
+
+
+def passed(report: Mapping[str, Any]) -> bool:
+    """Return whether every tier of a report is passed."""
+    return all(t["verdict"] == "passed" for t in report["tiers"].values()) and bool(report["tiers"])
+
+
+def merge(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one report of several shards of one run; FormatError when they are not that."""
+    from calor.errors import FormatError
+
+    first = reports[0]
+    for other in reports[1:]:
+        for key in ("format", "suite", "protocol", "device", "profile", "seed"):
+            if other[key] != first[key]:
+                raise FormatError(f"the reports are of different runs: their {key} differs")
+    rows = {r["name"]: r for report in reports for r in report["results"]}
+    made = {**first, "results": [rows[name] for name in sorted(rows)]}
+    made["command"] = "; ".join(dict.fromkeys(str(r["command"]) for r in reports))
+    made["seconds"] = round(sum(float(r["seconds"]) for r in reports), 1)
+    profile = PROFILES[str(made["profile"])]
+    made["whole"] = {c.name for c in suite.checks().values() if profile.wants(c)} <= set(rows)
+    made["tiers"] = verdicts(made)
+    made["digest"] = digest(made)
+    return made

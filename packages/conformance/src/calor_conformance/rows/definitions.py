@@ -1,0 +1,44 @@
+"""The text that defines a row, for its digest: another text is another row."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from .language import Case
+
+
+def text_of(c: Case) -> str:
+    """Return everything that a row says: operands, attributes, tolerance, oracle, exceptions."""
+    parts = [
+        c.label,
+        repr(c.inputs),
+        ",".join(d.name for d in c.dtypes),
+        repr(sorted(c.attributes.items())),
+        f"{c.tol.ulps} {c.tol.half} {source_of(c.tol.scale)}",
+        source_of(c.oracle),
+        source_of(c.operation),
+        source_of(c.out),
+        *(source_of(d.draw) for d in c.inputs),
+        f"{c.raw} {c.no_gradient} {c.covers}",
+    ]
+    return "\n".join(parts)
+
+
+def source_of(value: Any) -> str:
+    """Return the source of a function with what it closes over; the text of anything else."""
+    return _source(value) if callable(value) else repr(value)
+
+
+@cache
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):
+        text = getattr(function, "__qualname__", type(function).__qualname__)
+    cells = getattr(function, "__closure__", None) or ()
+    held = [cell.cell_contents for cell in cells]
+    kept = [h if not callable(h) else getattr(h, "__qualname__", "") for h in held]
+    return text + "".join(map(repr, kept))

@@ -1,0 +1,69 @@
+"""Computing a row on the device in use, and holding the results against the oracle's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.dtypes import DType, as_dtype, complex_of, real_of
+from calor.graph.trace import Handle
+
+from .comparison import check, expected, widen
+from .language import Array, Case
+
+
+def put(arrays: Sequence[Array], device: str | None = None) -> list[Any]:
+    """Return the arrays as tensors on a device, that in use if none is named."""
+    return [calor.asarray(a, device=device) for a in arrays]
+
+
+def outputs(made: Any) -> list[Any]:
+    """Return the tensors of a result."""
+    return [t for t in calor.tree.leaves(made) if isinstance(t, Handle)]
+
+
+def numpy_of(made: Any) -> list[Array]:
+    """Return the arrays of a result."""
+    return [t.numpy() for t in outputs(made)]
+
+
+def judge(c: Case, dtype: DType, arrays: list[Array], got: Sequence[Array]) -> None:
+    """Raise AssertionError unless the results are the oracle's within the row's tolerance."""
+    want = expected(c, arrays, dtype)
+    assert len(got) == len(want), f"{c.label}: {len(got)} outputs, the oracle has {len(want)}"
+    scale = _scale(c, arrays, dtype)
+    kinds = result_types(c, dtype, want)
+    for a, b, kind in zip(got, want, kinds, strict=True):
+        fits = np.ndim(scale) == 0 or np.shape(scale) == a.shape
+        check(a, b, kind, c.tol, scale if fits else None, what=f"{c.label} {dtype.name}")
+
+
+def result_types(c: Case, dtype: DType, want: Sequence[Any]) -> Sequence[DType]:
+    """Return the dtypes that the outputs must have: the row's word, else from the oracle's kind."""
+    if c.out is not None:
+        return c.out(dtype)
+    return [_result_type(c, dtype, np.asarray(w)) for w in want]
+
+
+def _result_type(c: Case, dtype: DType, want: Array) -> DType:
+    if c.raw or want.dtype.kind == "b":
+        return as_dtype(want.dtype)
+    target: DType = c.attributes_for(dtype).get("dtype", dtype)
+    if want.dtype.kind in "Oiu":
+        return target
+    return complex_of(target) if want.dtype.kind == "c" else real_of(target)
+
+
+def _scale(c: Case, arrays: list[Array], dtype: DType) -> Any:
+    if c.tol.scale is None:
+        return None
+    given = [widen(a) for a in arrays]
+    with np.errstate(all="ignore"):
+        if c.tol.scale == "terms":
+            sizes = [np.abs(x) if x.dtype.kind not in "bO" else x for x in given]
+            return np.abs(c.oracle(*sizes, **c.attributes_for(dtype)))
+        assert callable(c.tol.scale)
+        return c.tol.scale(*given, **c.attributes_for(dtype))

@@ -1,0 +1,52 @@
+"""Every row, from the tables by family."""
+
+from __future__ import annotations
+
+# These register rows of the table that core imports when they are used.
+import calor.ops.attention
+import calor.ops.linalg_solutions  # noqa: F401
+
+from ..language import Case
+from . import (
+    attention,
+    casts,
+    composites,
+    contraction,
+    control,
+    convolution,
+    elementwise,
+    fourier_functions,
+    indexing,
+    linalg,
+    linalg_functions,
+    movement,
+    products,
+    reductions,
+    scans,
+    sorting,
+    sources,
+    spectral,
+    windows,
+)
+
+CASES: list[Case] = [
+    *elementwise.CASES,
+    *casts.CASES,
+    *movement.CASES,
+    *reductions.CASES,
+    *scans.CASES,
+    *indexing.CASES,
+    *sorting.CASES,
+    *contraction.CASES,
+    *convolution.CASES,
+    *windows.CASES,
+    *spectral.CASES,
+    *sources.CASES,
+    *composites.CASES,
+    *attention.CASES,
+    *linalg.CASES,
+    *linalg_functions.CASES,
+    *products.CASES,
+    *fourier_functions.CASES,
+    *control.CASES,
+]

@@ -1,0 +1,86 @@
+"""The smallest input with which a row still fails.
+
+The steps are greedy (delta debugging, Zeller and Hildebrandt, 2002): first one element instead of
+all, where the op works element by element, then simpler numbers in place of each element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.dtypes import DType
+from calor.errors import CalorError
+
+from .checks.base import Array, Place
+from .rows.judging import judge, numpy_of, outputs, put
+from .rows.language import Case
+
+# How often a row is computed again at most, for a device that is slow.
+TRIES = 200
+
+
+class _Trial:
+    """Whether a row fails with given operands, as long as there are tries left."""
+
+    def __init__(self, c: Case, dtype: DType, place: Place) -> None:
+        self.case, self.dtype, self.place = c, dtype, place
+        self.left = TRIES
+
+    def _call(self, *tensors: Any) -> list[Any]:
+        return outputs(self.case.call(*tensors, dtype=self.dtype))
+
+    def fails(self, arrays: Sequence[Array]) -> bool:
+        if self.left == 0:
+            return False
+        self.left -= 1
+        try:
+            with calor.device(self.place.device):
+                got = numpy_of(self.place.call(self._call, *put(arrays)))
+            judge(self.case, self.dtype, list(arrays), got)
+        except (AssertionError, CalorError):
+            return True
+        return False
+
+
+def smallest(c: Case, dtype: DType, place: Place) -> list[Array]:
+    """Return operands with which the row fails; those it was drawn with if it no longer does."""
+    arrays = c.draw(dtype, place.seed)
+    trial = _Trial(c, dtype, place)
+    if not trial.fails(arrays):
+        return arrays
+    if c.elementwise:
+        arrays = _one_element(arrays, trial)
+    return _simpler(arrays, trial)
+
+
+def _one_element(arrays: list[Array], trial: _Trial) -> list[Array]:
+    """Halve the operands as long as one half fails."""
+    flat = [a.reshape(-1) for a in arrays]
+    if not trial.fails(flat):
+        return arrays
+    while flat[0].size > 1:
+        middle = flat[0].size // 2
+        halves = ([a[:middle] for a in flat], [a[middle:] for a in flat])
+        found = next((half for half in halves if trial.fails(half)), None)
+        if found is None:
+            break
+        flat = found
+    return flat
+
+
+def _simpler(arrays: list[Array], trial: _Trial) -> list[Array]:
+    """Put 0, 1 or a whole number in the place of each element that does not matter."""
+    made = [a.copy() for a in arrays]
+    for array in made:
+        for at in np.ndindex(*array.shape):
+            before = array[at]
+            for simple in (0, 1):
+                array[at] = simple
+                if array[at] == before or trial.fails(made):
+                    break
+                array[at] = before
+    return made

@@ -1,0 +1,81 @@
+"""All checks, in the order in which they run: the same on every machine, whatever the device."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from .checks import (
+    composites,
+    errors,
+    features,
+    gradients,
+    memory,
+    modes,
+    points,
+    properties,
+    protocol,
+    random_bits,
+    state,
+    threads,
+    transfers,
+    values,
+)
+from .checks.base import TIERS, Check
+from .rows.language import Case
+from .rows.tables import CASES
+
+
+def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
+    """Yield the checks of some rows: those of the suite, or of a package's own functions."""
+    yield from values.values(cases)
+    yield from values.special_values(cases)
+    yield from values.shapes(cases)
+    yield from values.views(cases)
+    yield from composites.composites(cases)
+    yield from modes.modes(cases)
+    yield from modes.gradient_modes(cases)
+    yield from gradients.gradients(cases)
+    yield from gradients.second_order(cases)
+    yield from gradients.forward_mode(cases)
+
+
+def _contracts() -> Iterator[Check]:
+    for module in (features, transfers, memory, random_bits, errors, state, threads):
+        yield from module.CHECKS
+    yield from points.refusals()
+    yield from points.points()
+    yield from protocol.protocol(CASES)
+    yield from properties.elementwise(CASES)
+    yield from properties.searches()
+
+
+@cache
+def checks() -> Mapping[str, Check]:
+    """Return every check by its name, those of the basic tier first."""
+    found = [*_contracts(), *of_rows(CASES)]
+    counts = Counter(c.name for c in found)
+    twice = [name for name, n in counts.items() if n > 1]
+    assert not twice, f"two checks have one name: {twice[:5]}"
+    found.sort(key=lambda c: TIERS.index(c.tier))
+    return {c.name: c for c in found}
+
+
+@cache
+def digest() -> str:
+    """Return the digest of the suite: of all its source, so that no check changes unseen."""
+    folder = Path(__file__).parent
+    files = sorted(folder.rglob("*.py"))
+    return digest_of([(str(p.relative_to(folder)), p.read_bytes()) for p in files])
+
+
+def digest_of(files: Sequence[tuple[str, bytes]]) -> str:
+    """Return one digest of named contents."""
+    made = hashlib.sha256()
+    for name, content in files:
+        made.update(f"{name.replace(chr(92), '/')}\0{len(content)}\0".encode())
+        made.update(content)
+    return made.hexdigest()

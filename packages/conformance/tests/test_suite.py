@@ -1,0 +1,71 @@
+"""The suite is complete, stable and the same everywhere."""
+
+from __future__ import annotations
+
+import calor
+from calor.backends.protocol import FEATURES
+from calor.dtypes import ALL
+from calor.ops.base import TABLE
+from calor_conformance import suite
+from calor_conformance.checks.base import TIERS
+from calor_conformance.rows.exemptions import NO_ROW
+from calor_conformance.rows.tables import CASES
+
+CHECKS = suite.checks()
+OWN = {name for name in TABLE if "." not in name} - set(NO_ROW)
+
+
+def test_every_op_has_values_and_a_basic_check() -> None:
+    told = {row.op for row in CASES}
+    assert told >= OWN
+    basic = {c.op for c in CHECKS.values() if c.tier == "basic" and c.kind == "values"}
+    assert basic >= OWN & {c.op for c in CHECKS.values() if c.kind == "values"}
+
+
+def test_every_op_is_behind_the_proxy_of_the_protocol() -> None:
+    subjects = {c.op for c in CHECKS.values() if c.kind == "protocol"}
+    assert {c.op for c in CHECKS.values() if c.kind == "values"} <= subjects
+
+
+def test_every_composite_is_decomposed() -> None:
+    kept = {n for n in OWN if TABLE[n].decompose is not None}
+    # What stops a gradient or carries a rule of the user is decomposed by core before a device.
+    marks = {"stop_gradient", "custom_gradient"}
+    assert {c.op for c in CHECKS.values() if c.kind == "composites"} >= kept - marks
+
+
+def test_every_dtype_is_transferred_and_computed() -> None:
+    assert {c.dtype for c in CHECKS.values() if c.kind == "transfers"} >= set(ALL)
+    assert {c.dtype for c in CHECKS.values() if c.kind == "values"} >= set(ALL)
+
+
+def test_every_feature_is_tried() -> None:
+    """A feature is asked by a check of its name, or needed by checks of another kind."""
+    tried = {c.subject for c in CHECKS.values() if c.kind == "features"}
+    needed = {f for c in CHECKS.values() for f in c.features}
+    assert set(FEATURES) <= tried | needed, set(FEATURES) - tried - needed
+
+
+def test_digests_differ_and_do_not_change_from_call_to_call() -> None:
+    digests = [c.digest for c in CHECKS.values()]
+    assert len(set(digests)) == len(digests)
+    assert digests == [c.digest for c in CHECKS.values()]
+    assert suite.digest() == suite.digest()
+
+
+def test_tiers_and_contracts() -> None:
+    assert {c.tier for c in CHECKS.values()} == set(TIERS)
+    for check in CHECKS.values():
+        assert len(check.contract) > 20, check.name
+        assert check.op in {*TABLE, ""}, check.name
+        assert set(check.features) <= set(FEATURES), check.name
+
+
+def test_only_searches_are_provisional() -> None:
+    """A check is provisional for one minor release; the version says when it begins to count."""
+    provisional = {c.kind for c in CHECKS.values() if c.provisional}
+    assert provisional == {"properties"}
+    minor = calor.__version__.split(".")[:2]
+    for check in CHECKS.values():
+        if check.provisional:
+            assert check.provisional.split(".") >= minor, f"{check.name} begins to count"
