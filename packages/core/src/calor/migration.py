@@ -319,6 +319,15 @@ def missing_method(x: Any, name: str) -> AttributeError:
     return AttributeError(f"a tensor has no {name!r}{hint}", name=name, obj=x)
 
 
+def numpy_function(name: str) -> TypeError:
+    """Return the error for ``np.name(x)`` of a tensor, with calor's function where there is one."""
+    import calor
+
+    ours = f"calor.{name}(...)" if name in calor.__all__ else _NAMES.get(name)
+    write = f"write {ours}, or " if ours else ""
+    return TypeError(f"np.{name} does not take a tensor: {write}give it x.numpy()")
+
+
 def wrong_call(
     function: FunctionType,
     positional: Sequence[Any],
@@ -331,6 +340,11 @@ def wrong_call(
     """
     text = str(error).replace(f"{function.__qualname__}()", f"{function.__name__}()")
     accepted = parameters(function)
+    if "out" in keywords:
+        # NumPy's reductions call the method of their name with out=None.
+        if keywords["out"] is None:
+            return numpy_function(function.__name__)
+        return TypeError(f"{text}; results are new tensors, so there is no out=")
     for theirs in keywords:
         if theirs not in accepted:
             ours = next((n for n in KEYWORDS.get(theirs, ()) if n in accepted), None)

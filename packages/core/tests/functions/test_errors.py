@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import calor as namespace
-from calor.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from calor.errors import ArgumentError, AxisError, DTypeError, ShapeError, TraceError
 
 # Not checked for types: these arguments are wrong on purpose.
 calor: Any = namespace
@@ -104,3 +104,49 @@ ERRORS = [
 def test_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+KNOWN_ONLY: list[Callable[[Any], Any]] = [
+    lambda n: calor.arange(n),
+    lambda n: calor.arange(0, n),
+    lambda n: calor.arange(0, 6, n),
+    lambda n: calor.linspace(0, n, 3),
+    lambda n: calor.linspace(0, 1, n),
+    lambda n: calor.eye(n),
+    lambda n: calor.eye(3, k=n),
+    lambda n: calor.zeros(n),
+    lambda n: calor.full((2, n), 1.0),
+    lambda n: calor.reshape(calor.ones(6), (n, 2)),
+    lambda n: calor.broadcast_to(calor.ones(3), (2, n)),
+    lambda n: calor.tile(calor.ones(3), (n,)),
+    lambda n: calor.sum(calor.ones((2, 2, 2, 2)), axis=n),
+    lambda n: calor.chunk(calor.ones(6), n),
+    lambda n: calor.ones(6)[:n],
+    lambda n: calor.random.normal((n,)),
+    lambda n: list(range(n)),
+]
+
+
+@pytest.mark.parametrize("call", KNOWN_ONLY)
+def test_numbers_that_must_be_known(call: Any) -> None:
+    """A tensor is read where a Python number is needed; a traced one says what to declare."""
+
+    def traced(n: Any) -> Any:
+        return call(n)
+
+    for n in (3, calor.asarray(3)):
+        call(n)
+        with pytest.raises(TraceError, match=r"such as a size or an axis, static: .*static_argn"):
+            calor.jit(traced)(n)
+    calor.jit(traced, static_argnames=("n",))(3)
+
+
+def test_ramps_of_tensors_are_those_of_numbers() -> None:
+    one, seven, half = (calor.asarray(v) for v in (1, 7, 0.5))
+    assert calor.arange(seven).tolist() == list(range(7))
+    assert calor.arange(one, seven, one + 1).tolist() == [1, 3, 5]
+    assert calor.arange(one, seven).dtype is calor.int64
+    assert calor.arange(half, seven).dtype is calor.float32
+    assert calor.linspace(one, seven, 3).tolist() == [1.0, 4.0, 7.0]
+    with pytest.raises(ShapeError, match=r"shape \(3,\)"):
+        calor.arange(V)

@@ -10,6 +10,7 @@ import pytest
 import calor
 from calor.errors import DTypeError, ExchangeError, ShapeError, UnsupportedError
 from calor.tensor.dlpack import from_dlpack
+from calor.tensor.interop import _OPERATORS
 
 OPERATORS: list[Callable[[Any, Any], Any]] = [
     operator.add,
@@ -60,14 +61,60 @@ def test_numpy_matrix_products() -> None:
         assert made.tolist() == [[3.0, 3.0], [3.0, 3.0]]
 
 
-def test_numpy_functions_refuse_tensors() -> None:
+def test_numpy_functions_of_operators_are_the_operators() -> None:
+    x = calor.asarray([1, 6, 3])
+    array = np.array([4, 5, 2])
+    for name in _OPERATORS:
+        ufunc = getattr(np, name)
+        for made, expected in (
+            (ufunc(array, x), ufunc(array, x.numpy())),
+            (ufunc(x, array), ufunc(x.numpy(), array)),
+            (ufunc(x, x), ufunc(x.numpy(), x.numpy())),
+        ):
+            assert isinstance(made, calor.Tensor), name
+            np.testing.assert_allclose(made.numpy(), expected, rtol=1e-6, err_msg=name)
+
+
+NUMPY_ONLY: list[tuple[Callable[[Any], Any], str]] = [
+    (
+        np.sin,
+        r"np\.sin does not take a tensor: write calor\.sin\(\.\.\.\), or give it x\.numpy\(\)",
+    ),
+    (np.arcsin, r"np\.arcsin .* write calor\.asin"),
+    (np.spacing, r"np\.spacing does not take a tensor: give it x\.numpy\(\)"),
+    (np.add.reduce, r"np\.add\.reduce does not take a tensor: give it"),
+    (lambda x: np.add(x, 1, dtype="float64"), r"np\.add does not take a tensor: write calor\.add"),
+    (np.mean, r"np\.mean .* write calor\.mean\(\.\.\.\), or give it x\.numpy\(\)"),
+    (np.std, r"np\.std .* write calor\.std"),
+    (np.sum, r"np\.sum .* write calor\.sum"),
+    (np.all, r"np\.all .* write calor\.all"),
+    (np.max, r"np\.max .* write calor\.max"),
+    (lambda x: calor.sum(x, out=x), "unexpected .* 'out'; results are new tensors"),
+]
+
+
+@pytest.mark.parametrize(("function", "message"), NUMPY_ONLY)
+def test_other_numpy_functions_refuse_tensors(function: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        function(calor.asarray([1.0, 2.0]))
+    with pytest.raises(TypeError, match=message):
+        calor.jit(function)(calor.asarray([1.0, 2.0]))
+
+
+def test_numpy_arrays_take_no_tensor_in_place() -> None:
     x = calor.asarray([1.0, 2.0])
-    for call in (lambda: np.sin(x), lambda: np.add(np.ones(2), x)):  # type: ignore[call-overload]
-        with pytest.raises(TypeError, match="does not support ufuncs"):
-            call()
     array = np.ones(2)
-    with pytest.raises(TypeError, match="does not support ufuncs"):
+    with pytest.raises(TypeError, match=r"write array = array \+ x .* or array \+= x\.numpy\(\)"):
         array += x  # type: ignore[misc]
+    with pytest.raises(TypeError, match=r"result of @ with a tensor"):
+        np.matmul(np.ones((2, 2)), x, out=array)
+    assert array.tolist() == [1.0, 1.0]
+    array += x.numpy()
+    assert array.tolist() == [2.0, 3.0]
+
+
+def test_numpy_makes_arrays_of_tensors() -> None:
+    x = calor.asarray([1.0, 2.0])
     assert np.stack([x, x]).dtype == np.float32
     assert np.array([x, x]).dtype == np.float32
 

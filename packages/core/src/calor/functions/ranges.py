@@ -23,6 +23,7 @@ from calor.functions.operands import (
     select,
     stretched,
 )
+from calor.graph.trace import Handle
 from calor.ops import elementwise as e
 from calor.ops.sources import iota
 
@@ -53,6 +54,11 @@ def _ramp(length: int, start: Any, step: Any, dtype: DType, device: Any) -> Tens
     return made if work is dtype else e.cast(made, dtype=dtype)
 
 
+def _number(value: Any) -> Any:
+    """Return a Python number where there is one; the length depends on it, so a tensor is read."""
+    return as_tensor(value).item() if isinstance(value, Handle) else python_number(value)
+
+
 def _target(device: Any) -> Any:
     return current_device() if device is None else as_device(device)
 
@@ -70,7 +76,7 @@ def arange(
     >>> calor.arange(5).tolist(), calor.arange(1, 2, 0.25).tolist()
     ([0, 1, 2, 3, 4], [1.0, 1.25, 1.5, 1.75])
     """
-    first, last, by = (python_number(v) for v in ((0, start) if stop is None else (start, stop))
+    first, last, by = (_number(v) for v in ((0, start) if stop is None else (start, stop))
                        + (step,))  # fmt: skip
     if not by:
         raise ArgumentError("arange: the step is 0, so the range never ends")
@@ -113,7 +119,7 @@ def linspace(
     count = integer(num, "linspace: num")
     if count < 0:
         raise ArgumentError(f"linspace: num is {count}; it is a number of elements")
-    first, last = (python_number(v) for v in (start, stop))
+    first, last = (_number(v) for v in (start, stop))
     kinds = [dtypes.DEFAULT_FLOAT, *(as_dtype(type(v)) for v in (first, last))]
     wanted = common_dtype(kinds, "linspace") if dtype is None else as_dtype(dtype)
     work = wanted if wanted.is_inexact else dtypes.DEFAULT_FLOAT

@@ -227,7 +227,8 @@ class GraphTrace(Trace):
             f"{self.name} is being traced, and {user_line()} asks for the value of a traced "
             f"tensor (bool(), item(), numpy(), int()). Use calor.cond, calor.where or "
             f"calor.while_loop for a choice that depends on data; declare a Python number that "
-            f"must be known static: calor.jit(f, static_argnames=...); or compute it outside."
+            f"must be known, such as a size or an axis, static: calor.jit(f, static_argnames=...); "
+            f"or compute it outside."
         )
 
     def look_at(self, handle: Handle) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from calor.errors import ShapeError
 from calor.graph.trace import Handle
@@ -11,6 +11,29 @@ from calor.graph.trace import Handle
 if TYPE_CHECKING:
     from calor.tensor.tensor import Tensor
 
+# NumPy's functions behind its operators: the sign, and the methods that a tensor has for it when it
+# stands first and when it stands second.
+_OPERATORS: Final = {
+    "add": ("+", "__add__", "__radd__"),
+    "subtract": ("-", "__sub__", "__rsub__"),
+    "multiply": ("*", "__mul__", "__rmul__"),
+    "divide": ("/", "__truediv__", "__rtruediv__"),
+    "floor_divide": ("//", "__floordiv__", "__rfloordiv__"),
+    "remainder": ("%", "__mod__", "__rmod__"),
+    "power": ("**", "__pow__", "__rpow__"),
+    "matmul": ("@", "__matmul__", "__rmatmul__"),
+    "left_shift": ("<<", "__lshift__", "__rlshift__"),
+    "right_shift": (">>", "__rshift__", "__rrshift__"),
+    "bitwise_and": ("&", "__and__", "__rand__"),
+    "bitwise_or": ("|", "__or__", "__ror__"),
+    "bitwise_xor": ("^", "__xor__", "__rxor__"),
+    "less": ("<", "__lt__", "__gt__"),
+    "less_equal": ("<=", "__le__", "__ge__"),
+    "greater": (">", "__gt__", "__lt__"),
+    "greater_equal": (">=", "__ge__", "__le__"),
+    "equal": ("==", "__eq__", "__eq__"),
+    "not_equal": ("!=", "__ne__", "__ne__"),
+}
 # Versions of the array API standard whose names and meanings calor has.
 STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
@@ -20,9 +43,6 @@ class Interop(Handle):
 
     __slots__ = ()
 
-    # NumPy leaves an operation with a tensor to the tensor instead of looping over elements, and
-    # its functions (np.sin(x)) raise TypeError instead of making an array of objects.
-    __array_ufunc__ = None
     __array_priority__ = 1000.0
     # pandas leaves operations with a Series, Index or DataFrame to the tensor.
     __pandas_priority__ = 5000
@@ -35,6 +55,25 @@ class Interop(Handle):
             from calor.migration import missing_method
 
             raise missing_method(self, name)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute what NumPy's operators leave to a tensor; TypeError for its other functions.
+
+        Without it NumPy would loop over elements or make an array of objects.
+        """
+        name = ufunc.__name__
+        sign, first, second = _OPERATORS.get(name, ("", "", ""))
+        if sign and method == "__call__" and not options:
+            a, b = inputs
+            return getattr(a, first)(b) if isinstance(a, Handle) else getattr(b, second)(a)
+        if sign and method == "__call__" and list(options) == ["out"]:
+            raise TypeError(
+                f"a NumPy array does not take the result of {sign} with a tensor; write "
+                f"array = array {sign} x for a tensor, or array {sign}= x.numpy()"
+            )
+        from calor.migration import numpy_function
+
+        raise numpy_function(name if method == "__call__" else f"{name}.{method}")
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """Return calor; ValueError for a version of the standard that it does not have."""
