@@ -47,7 +47,7 @@ def excused(check: Check, info: Info) -> Result | None:
 
 
 def _dtype(info: Info, dtype: DType) -> State:
-    return info.dtypes.get(dtype) or State("impossible", "the device does not name it")
+    return info.dtypes.get(dtype, State("impossible", "the device does not name it"))
 
 
 def _skipped(check: Check, what: str, state: State) -> Result:

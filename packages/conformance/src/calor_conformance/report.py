@@ -144,7 +144,8 @@ def merge(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     made["command"] = "; ".join(dict.fromkeys(str(r["command"]) for r in reports))
     made["seconds"] = round(sum(float(r["seconds"]) for r in reports), 1)
     profile = PROFILES[str(made["profile"])]
-    made["whole"] = {c.name for c in suite.checks().values() if profile.wants(c)} <= set(rows)
-    made["tiers"] = verdicts(made)
+    made["tiers"] = tiers = verdicts(made)
+    wanted = {c.name for c in suite.checks().values() if c.tier in tiers and profile.wants(c)}
+    made["whole"] = wanted <= set(rows)
     made["digest"] = digest(made)
     return made

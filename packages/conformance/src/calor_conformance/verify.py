@@ -83,7 +83,8 @@ def _rows(report: Mapping[str, Any]) -> Iterator[str]:
              and r.get("provisional", "") != known[n].provisional]  # fmt: skip
     if freed:
         yield f"{len(freed)} checks are called provisional and are not, such as {freed[0]}"
-    missing = [n for n, c in known.items() if profile.wants(c) and n not in rows]
+    tiers = report["tiers"]
+    missing = [n for n, c in known.items() if c.tier in tiers and profile.wants(c) and n not in rows]
     if report["whole"] and missing:
         yield f"{len(missing)} checks were removed, such as {missing[0]}"
 

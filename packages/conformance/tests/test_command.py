@@ -1,0 +1,110 @@
+"""The command line and the pytest plugin, as their users call them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from calor_conformance.command import main
+
+FEW = ["--device", "numpy", "--only", "values/add/*", "--only", "memory/figures"]
+
+
+def test_a_run_prints_verdicts_and_writes_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, page = tmp_path / "r.json", tmp_path / "r.md"
+    # A part of a tier leaves checks out, so that the tier is not passed.
+    assert main([*FEW, "--json", str(data), "--markdown", str(page)]) == 1
+    said = capsys.readouterr().out
+    assert "basic: failed" in said
+    assert "checks were not run" in said
+    report = json.loads(data.read_text())
+    assert report["command"].startswith("calor-conformance --device numpy --only")
+    assert {r["outcome"] for r in report["results"]} == {"passed"}
+    assert "# Conformance of numpy:0" in page.read_text()
+    assert main(["verify", str(data)]) == 0
+    assert "this is no claim" in capsys.readouterr().out
+
+
+def test_shards_in_processes_and_merged_by_hand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, merged = tmp_path / "whole.json", tmp_path / "merged.json"
+    main([*FEW, "--jobs", "2", "--json", str(whole)])
+    parts = [str(tmp_path / f"{n}.json") for n in (1, 2)]
+    for n, part in enumerate(parts, 1):
+        main([*FEW, "--shard", f"{n}/2", "--json", part])
+    main(["merge", *parts, "--json", str(merged)])
+    one, other = (json.loads(p.read_text()) for p in (whole, merged))
+    assert [r["name"] for r in one["results"]] == [r["name"] for r in other["results"]]
+    assert one["tiers"] == other["tiers"]
+    assert main(["verify", str(whole)]) == 0
+
+
+def test_listing_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "memory/figures" in lines
+    assert all(line.startswith(("values/add/", "memory/")) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--device", "nothing"], 'no device "nothing"'),
+        (["--device", "numpy", "--op", "exq"], "there is no op 'exq'"),
+        (["verify", "nowhere.json"], "is no report"),
+        (["merge", "nowhere.json"], "is no report"),
+    ],
+)
+def test_what_cannot_be_carried_out_ends_with_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_report_that_lies_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "r.json"
+    main([*FEW, "--json", str(data)])
+    report = json.loads(data.read_text())
+    report["device"]["description"] = "the fastest in the world"
+    data.write_text(json.dumps(report))
+    capsys.readouterr()
+    assert main(["verify", str(data)]) == 1
+    assert "changed after it was written" in capsys.readouterr().out
+
+
+PLUGIN = ["--conformance-device", "numpy", "--conformance-only", "values/add/*"]
+
+
+def test_the_plugin_adds_a_test_for_each_check(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_own():\n    pass\n")
+    done = pytester.runpytest_subprocess(*PLUGIN, "--conformance-json", "r.json")
+    outcomes = done.parseoutcomes()
+    report = json.loads((pytester.path / "r.json").read_text())
+    # Its own test, and the one that counts.
+    assert outcomes == {"passed": len(report["results"]) + 2}
+    assert main(["verify", str(pytester.path / "r.json")]) == 0
+
+
+def test_a_check_that_is_deselected_is_a_failure(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "import pytest\n"
+        "@pytest.hookimpl(wrapper=True)\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    yield\n"
+        "    items[:] = [i for i in items if 'float16' not in i.name]\n"
+    )
+    pytester.makepyfile("def test_own():\n    pass\n")
+    done = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider")
+    done.stdout.fnmatch_lines(["*checks of the suite were left out, such as values/add*"])
+    assert done.ret == 1
+
+
+def test_without_the_option_nothing_is_added(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_own():\n    pass\n")
+    assert pytester.runpytest_subprocess().parseoutcomes() == {"passed": 1}
