@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import pytest
+
 import calor
 from calor.backends.protocol import FEATURES
 from calor.dtypes import ALL
 from calor.ops.base import TABLE
 from calor_conformance import suite
-from calor_conformance.checks.base import TIERS
+from calor_conformance.checks.base import TIERS, Check
+from calor_conformance.checks.values import values
+from calor_conformance.provisional import provisional
+from calor_conformance.rows.domains import normal
 from calor_conformance.rows.exemptions import NO_ROW
+from calor_conformance.rows.language import case, ulp
 from calor_conformance.rows.tables import CASES
 
 CHECKS = suite.checks()
@@ -62,10 +71,42 @@ def test_tiers_and_contracts() -> None:
 
 
 def test_only_searches_are_provisional() -> None:
-    """A check is provisional for one minor release; the version says when it begins to count."""
-    provisional = {c.kind for c in CHECKS.values() if c.provisional}
-    assert provisional == {"properties"}
-    minor = calor.__version__.split(".")[:2]
-    for check in CHECKS.values():
-        if check.provisional:
-            assert check.provisional.split(".") >= minor, f"{check.name} begins to count"
+    assert {c.kind for c in CHECKS.values() if c.provisional} <= {"properties"}
+
+
+@pytest.mark.parametrize(
+    ("since", "version", "still"),
+    [("0.2", "0.2.0", True), ("0.2", "0.1.9", True), ("0.2", "0.3.0.dev1", False),
+     ("0.9", "0.10.0", False), ("", "0.1", False), ("1.0", "1.0rc1", True)],
+)  # fmt: skip
+def test_a_new_row_counts_from_the_next_minor_release(
+    since: str, version: str, still: bool
+) -> None:
+    assert provisional(since, version) == (since if still else "")
+
+
+def made(**changed: Any) -> Check:
+    options: dict[str, Any] = {"oracle": np.exp, "dtypes": (calor.float32,), "tol": ulp(2)}
+    (check,) = values([case("exp", normal(3), **{**options, **changed})])
+    return check
+
+
+def test_a_new_row_is_provisional() -> None:
+    assert made(since="99.0").provisional == "99.0"
+    assert made(since="0.0").provisional == ""
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"tol": ulp(3)},
+    {"oracle": lambda x: np.exp(x) + 0},
+    {"no_gradient": "it is flat"},
+    {"raw": True},
+    {"since": "0.0"},
+    {"name": "other"},
+]
+
+
+@pytest.mark.parametrize("changed", CHANGES, ids=lambda c: next(iter(c)))
+def test_the_digest_of_a_check_changes_with_its_row(changed: dict[str, Any]) -> None:
+    assert made().digest == made().digest
+    assert made(**changed).digest != made().digest

@@ -84,7 +84,9 @@ def _rows(report: Mapping[str, Any]) -> Iterator[str]:
     if freed:
         yield f"{len(freed)} checks are called provisional and are not, such as {freed[0]}"
     tiers = report["tiers"]
-    missing = [n for n, c in known.items() if c.tier in tiers and profile.wants(c) and n not in rows]
+    missing = [
+        n for n, c in known.items() if c.tier in tiers and profile.wants(c) and n not in rows
+    ]
     if report["whole"] and missing:
         yield f"{len(missing)} checks were removed, such as {missing[0]}"
 

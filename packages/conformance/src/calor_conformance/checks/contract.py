@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from calor.dtypes import DType
 
+from ..provisional import provisional
 from .base import Check, Place, Run, Tier
 
 
@@ -28,7 +29,7 @@ class Contracts:
         of: tuple[DType, ...] = (),
         op: str = "",
         looks: bool = True,
-        provisional: str = "",
+        since: str = "",
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Register a function of the place, and of a dtype of ``of`` where that is given.
 
@@ -47,7 +48,7 @@ class Contracts:
                 dtypes=dtypes,
                 features=features,
                 looks=looks,
-                provisional=provisional,
+                provisional=provisional(since),
             )
             if not of:
                 self.checks.append(check)

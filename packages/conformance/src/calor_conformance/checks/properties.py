@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 import calor
 from calor.dtypes import DType, float32, int32
 
+from ..provisional import provisional
 from ..rows.judging import judge, numpy_of, put
 from ..rows.language import Case
 from .base import Check, Place
 from .rows import main_dtype, row_check
 
 EXAMPLES = 25
-# The release whose next minor release makes these checks count.
+# The release that brought these checks.
 SINCE = "0.1"
 SIDES = st.integers(0, 5)
 SHAPES = st.lists(SIDES, min_size=0, max_size=4).map(tuple)
@@ -69,14 +70,9 @@ def _elementwise(c: Case, dtype: DType) -> Check:
 
         searched(place, st.tuples(SHAPES, st.integers(0, 2**31)), body)
 
-    check = row_check("properties", c, dtype, "full", (run, None), subject=c.op, looks=True)
-    return _provisional(check)
-
-
-def _provisional(check: Check) -> Check:
-    from dataclasses import replace
-
-    return replace(check, provisional=SINCE)
+    return row_check(
+        "properties", c, dtype, "full", (run, None), subject=c.op, looks=True, since=SINCE
+    )
 
 
 @st.composite
@@ -177,5 +173,5 @@ def searches() -> Iterator[Check]:
             run=body,
             text=inspect.getsource(body),
             dtypes=kinds,
-            provisional=SINCE,
+            provisional=provisional(SINCE),
         )

@@ -9,6 +9,7 @@ import calor
 from calor.dtypes import DType, float32
 from calor.ops.base import TABLE
 
+from ..provisional import provisional
 from ..rows.definitions import text_of
 from ..rows.language import Case
 from .base import Array, Check, Packable, Place, Run, Tier
@@ -66,6 +67,7 @@ def row_check(
     extra: str = "",
     explain: Any = None,
     looks: bool = False,
+    since: str = "",
 ) -> Check:
     """Return a check of a row."""
     run, steps = body
@@ -82,6 +84,7 @@ def row_check(
         dtypes=needed(c, dtype),
         features=("control_flow",) if c.op in ("cond", "while_loop", "scan") else (),
         looks=looks,
+        provisional=provisional(since or c.since),
         steps=steps,
         explain=explain,
     )

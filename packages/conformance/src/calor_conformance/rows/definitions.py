@@ -22,7 +22,7 @@ def text_of(c: Case) -> str:
         source_of(c.operation),
         source_of(c.out),
         *(source_of(d.draw) for d in c.inputs),
-        f"{c.raw} {c.no_gradient} {c.covers}",
+        f"{c.raw} {c.no_gradient} {c.covers} {c.since}",
     ]
     return "\n".join(parts)
 

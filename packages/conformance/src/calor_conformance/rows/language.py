@@ -135,6 +135,7 @@ class Case:
     raw: bool = False
     out: Callable[[DType], Sequence[DType]] | None = None
     covers: str = ""
+    since: str = ""
 
     @property
     def op(self) -> str:
@@ -181,7 +182,7 @@ class Case:
         domains = tuple(d.resized(shape) for d in self.inputs)
         return Case(
             self.operation, domains, self.oracle, self.tol, self.dtypes, self.attributes,
-            self.name, self.no_gradient, self.raw, self.out, self.covers,
+            self.name, self.no_gradient, self.raw, self.out, self.covers, self.since,
         )  # fmt: skip
 
 
@@ -204,6 +205,7 @@ def case(
     raw: bool = False,
     out: Callable[[DType], Sequence[DType]] | None = None,
     covers: str = "",
+    since: str = "",
     **attributes: Any,
 ) -> Case:
     """Return a row.
@@ -213,11 +215,12 @@ def case(
     tuple of results in any wider type; with ``raw`` it takes and returns the dtype itself.
     ``no_gradient`` says why the row is not differentiated at these operands. ``out`` gives the
     outputs' dtypes for the row's where the oracle's kind of number does not say them. ``covers``
-    names the op that a function stands for, where the op cannot be called by itself.
+    names the op that a function stands for, where the op cannot be called by itself. ``since`` is
+    the release that brought the row; it only counts from the next minor release on.
     """
     return Case(
         operation, inputs, oracle, tol, tuple(dtypes), attributes, name, no_gradient, raw, out,
-        covers,
+        covers, since,
     )  # fmt: skip
 
 
