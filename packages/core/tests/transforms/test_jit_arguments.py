@@ -1,5 +1,6 @@
 """What jit takes as static, what it says about its traces, and what it is called."""
 
+import numpy as np
 import pytest
 
 import calor
@@ -49,3 +50,48 @@ def test_a_jitted_function_shows_its_name_and_traces():
     assert repr(f) == "<jitted _filled, 0 traces>"
     f(calor.asarray(1.0), 2)
     assert repr(f) == "<jitted _filled, 1 trace>"
+
+
+def _weights(**changes):
+    made = {name: calor.ones(2) for name in "abc"}
+    made.update(changes)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("other", "wanted", "traces"),
+    [
+        (lambda: _weights(), [3.0, 3.0], 1),
+        (lambda: _weights(b=calor.ones(2) * 2 + 3), [7.0, 7.0], 1),
+        (lambda: _weights(b=calor.ones(2, requires_grad=True)), [3.0, 3.0], 1),
+        (lambda: _weights(b=calor.ones(2, dtype=calor.float64)), [3.0, 3.0], 2),
+        (lambda: _weights(b=calor.ones((2, 2))), [[3.0, 3.0], [3.0, 3.0]], 2),
+        (lambda: _weights(b=2.0), [4.0, 4.0], 2),
+        (lambda: _weights(b=np.full(2, 5.0, np.float32)), [7.0, 7.0], 2),
+        (lambda: _weights(d=calor.ones(2)), [4.0, 4.0], 2),
+        (lambda: dict(reversed(_weights().items())), [3.0, 3.0], 2),
+        (lambda: list(_weights().values()), [3.0, 3.0], 2),
+    ],
+)
+def test_every_tensor_of_a_container_is_checked_at_each_call(other, wanted, traces):
+    @calor.jit
+    def total(weights):
+        return sum(weights.values() if isinstance(weights, dict) else weights)
+
+    total(_weights())
+    given = other()
+    assert total(given).tolist() == wanted
+    assert total.trace_count == traces
+    assert total(_weights()).tolist() == [3.0, 3.0]
+    if any(getattr(t, "requires_grad", False) for t in calor.tree.leaves(given)):
+        assert total(given).requires_grad
+
+
+def test_tensors_of_a_container_are_on_one_device():
+    with calor.device("numpy"):
+        elsewhere = calor.ones(2)
+    total = calor.jit(lambda weights: weights["a"] + weights["b"])
+    total(_weights())
+    with pytest.raises(calor.errors.DeviceError, match="on strict:numpy.* and numpy:0; move them"):
+        total(_weights(b=elsewhere))
+    assert total(dict.fromkeys("abc", elsewhere)).device is elsewhere.device

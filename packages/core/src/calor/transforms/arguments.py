@@ -86,21 +86,17 @@ class Arguments:
 
     def _container(self, value: Any, kind: type, path: str) -> Any:
         name = self._name(path)
-        self.lines.append(
-            f"    if type({name}) is not {kind.__name__} or len({name}) != {len(value)}:"
-            f" return None"
-        )
         parts = list(value.values()) if kind is dict else list(value)
+        form = f"len({name}) != {len(parts)}"
+        if kind is dict:
+            keys = self._hold(list(value))
+            form = f"[*{name}] != K{keys}"
+        self.lines.append(f"    if type({name}) is not {kind.__name__} or {form}: return None")
         if parts and all(isinstance(x, Handle) and type(x) is type(parts[0]) for x in parts):
             return self._tensors(value, kind, name, parts)
         if kind is dict:
-            keys = list(value)
-            self.lines.append(f"    if list({name}) != K{self._hold(keys)}: return None")
-            held = self._hold(keys)
-            visited = [
-                self._visit(value[k], f"{name}[K{held}[{i}]]", False) for i, k in enumerate(keys)
-            ]
-            return ("dict", keys, visited)
+            visited = [self._visit(x, f"{name}[K{keys}[{i}]]", False) for i, x in enumerate(parts)]
+            return ("dict", list(value), visited)
         return (
             kind.__name__,
             [self._visit(x, f"{name}[{i}]", False) for i, x in enumerate(value)],
@@ -112,10 +108,8 @@ class Arguments:
         self.tensors += parts
         leaves = [("tensor", first + i) for i in range(len(parts))]
         if kind is dict:
-            keys = list(value)
-            self.lines.append(f"    if list({name}) != K{self._hold(keys)}: return None")
             self.lines.append(f"    tensors += {name}.values()")
-            return ("dict", keys, leaves)
+            return ("dict", list(value), leaves)
         self.lines.append(f"    tensors += {name}")
         return (kind.__name__, leaves)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from calor.backends.selection import current_device
 from calor.config import config
-from calor.errors import ArgumentError
+from calor.errors import ArgumentError, DeviceError
 from calor.graph.trace import Handle, local
 from calor.transforms.arguments import Arguments
 from calor.transforms.program import MISS, Program
@@ -87,9 +87,15 @@ class Jitted:
         return result
 
     def _device(self, arguments: Arguments) -> Any:
-        for tensor in arguments.tensors:
-            if isinstance(tensor, Handle):
-                return tensor._value.device
+        given = [t._value.device for t in arguments.tensors if isinstance(t, Handle)]
+        for device in given:
+            if device is not given[0]:
+                raise DeviceError(
+                    f"{self.name} is given tensors on {given[0].name} and {device.name}; move "
+                    f'them to one device: x.to("{given[0].name}")'
+                )
+        if given:
+            return given[0]
         from calor.transforms.state import named_leaves
 
         for obj in [*arguments.objects, *self.roots]:

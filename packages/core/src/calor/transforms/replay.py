@@ -18,7 +18,8 @@ from calor.ops.control import scan
 from calor.transforms.records import Custom, Leaf, Projection, backpropagate, enable_grad
 
 if TYPE_CHECKING:
-    from calor.transforms.program import Binding, Program
+    from calor.transforms.binding import Binding
+    from calor.transforms.program import Program
 
 
 def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,208 @@
+"""The state that a jitted program reads and writes beside its arguments, found and kept at hand.
+
+Requirements: while no Stateful object was assigned to and no state tensor was given another value,
+the buffers of the last call are used as they are; state that nobody else holds is written in place,
+so nothing is written back either.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from calor import tree
+from calor.graph.trace import Handle, Value, exports, materialize
+from calor.transforms.state import Stateful, epoch, members, named_leaves, versions
+from calor.transforms.traced import Traced
+
+if TYPE_CHECKING:
+    from calor.backends.device import Device
+
+_getrefcount = sys.getrefcount
+# References to a state value that only its handle owns, as Binding.in_place counts them: by the
+# handle, by two lists of the binding, by the call's list, and by the count's own argument.
+_SOLE: Final = next(map(_getrefcount, [object()])) + 3
+# How many bindings a program keeps besides the last.
+_OTHERS: Final = 7
+
+
+class Binding:
+    """The tensors of the state of one program, for one set of Stateful objects."""
+
+    __slots__ = (
+        "buffers",
+        "device",
+        "dynamic",
+        "epoch",
+        "expected",
+        "exports",
+        "grad_ids",
+        "handles",
+        "into",
+        "members",
+        "objects",
+        "owners",
+        "traced",
+        "values",
+        "version",
+        "written",
+    )
+
+    def __init__(
+        self,
+        traced: Traced,
+        device: Device,
+        objects: list[Stateful],
+        everything: list[Stateful],
+        held: list[tuple[str, Any, Any, Any]],
+    ) -> None:
+        self.traced = traced
+        self.device = device
+        self.objects = objects
+        self.owners: list[Any] = [
+            held[i][3] if kind == "held" else traced.owners[i] for kind, i in traced.grad_owners
+        ]
+        self.handles: list[Any] = [self._handle(kind, i, held) for kind, i in traced.places]
+        self.dynamic = [(held[i][1], held[i][2]) for i in traced.number_places]
+        self.epoch = epoch.count
+        self.members = members(everything)
+        self.version = versions(self.members)
+        self.grad_ids: list[int] = []
+        self.release()
+        self.buffers: list[Any] = []
+        self.into: list[Any] = []
+        self.exports = -1
+
+    def _handle(self, kind: str, i: int, held: list[tuple[str, Any, Any, Any]]) -> Any:
+        if kind == "held":
+            return held[i][3]
+        return self.owners[i]._grad if kind == "grad" else self.traced.captures[i]
+
+    def release(self) -> None:
+        """Stop counting as an owner of the state's values."""
+        self.values: list[Value] = []
+        self.written: list[Value] = []
+        self.expected: list[int] = []
+
+    def same_grads(self) -> bool:
+        """Return whether gradients are absent and present as in the trace; follow new ones."""
+        ids = [id(h._grad) for h in self.owners]
+        if ids == self.grad_ids:
+            return True
+        if [h._grad is None for h in self.owners] != self.traced.grad_absent:
+            return False
+        for n, (kind, i) in enumerate(self.traced.places):
+            if kind == "grad":
+                self.handles[n] = self.owners[i]._grad
+        self.grad_ids = ids
+        return True
+
+    def refresh(self, values: list[Value]) -> bool:
+        """Take over the state's present values; False when a spec or device differs."""
+        traced = self.traced
+        if [v.spec for v in values] != traced.capture_specs:
+            return False
+        if any(v.device is not self.device for v in values):
+            return False
+        for v in values:
+            if v.buffer is None:
+                materialize(v)
+        self.buffers = [
+            values[s].buffer if type(s) is int else s.buffer  # type: ignore[union-attr]
+            for s in traced.sources
+        ]
+        self.written = [values[i] for i, _ in traced.state_writes]
+        self.expected = [_SOLE] * len(self.written)
+        self.exports = -1
+        self.values = list(values)
+        return True
+
+    def in_place(self, outputs: int) -> list[Any]:
+        """Return for each output the buffer that it may be written to: of state held only here."""
+        if self.exports != exports.count:
+            self._choose(outputs)
+        counts = list(map(_getrefcount, self.written))
+        if counts == self.expected:
+            return self.into
+        into = list(self.into)
+        for (_, slot), count in zip(self.traced.state_writes, counts, strict=True):
+            if count != _SOLE:
+                into[slot] = None
+        return into
+
+    def _choose(self, outputs: int) -> None:
+        """Decide which state may be written in place: what no NumPy view or DLPack holder sees."""
+        into: list[Any] = [None] * outputs
+        free = bool(self.device.info.feature("in_place"))
+        if free:
+            for (_, slot), value in zip(self.traced.state_writes, self.written, strict=True):
+                if value.buffer.exported:
+                    free = False
+                else:
+                    into[slot] = value.buffer
+        self.into = into
+        # A view may be dropped without notice, so an exported buffer is asked about at each call.
+        self.exports = exports.count if free else -1
+
+
+class Bindings:
+    """The bindings of one program, the last used first."""
+
+    def __init__(self, traced: Traced, device: Device, roots: Sequence[Stateful]) -> None:
+        self.traced = traced
+        self.device = device
+        self.roots = list(roots)
+        self.made: list[Binding] = []
+        # Which of the handles required gradients in the trace, and which tensors of the state were
+        # one tensor (tied weights); set by the first binding.
+        self.requires: list[bool] | None = None
+        self.tied: list[int] | None = None
+
+    def find(self, objects: list[Stateful]) -> Binding | None:
+        """Return the binding for these objects after something was assigned or swapped.
+
+        None when the objects are not as in the trace.
+        """
+        for binding in self.made:
+            same = binding.objects == objects and binding.version == versions(binding.members)
+            if same and _requires(binding.handles) == self.requires:
+                binding.epoch = epoch.count
+                self.made = [binding, *(b for b in self.made if b is not binding)]
+                return binding
+        return self._bind(objects)
+
+    def _bind(self, objects: list[Stateful]) -> Binding | None:
+        everything = [*objects, *self.roots]
+        traced = self.traced
+        for structure, obj in zip(traced.structures, everything, strict=True):
+            if tree.flatten(obj)[1] != structure:
+                return None
+        held = [leaf for o in everything for leaf in named_leaves(o)]
+        binding = Binding(traced, self.device, objects, everything, held)
+        handles = binding.handles
+        if not all(isinstance(h, Handle) for h in handles):
+            return None
+        alike = _requires(handles), _tied([leaf for *_, leaf in held])
+        if self.requires is None:
+            self.requires, self.tied = alike
+        elif alike != (self.requires, self.tied):
+            return None
+        for stale in self.made:
+            stale.release()
+        if not handles:
+            # Nothing captured will ever differ, but constants of the trace are inputs as well.
+            binding.refresh([])
+        others = [b for b in self.made if b.objects != objects]
+        self.made = [binding, *others[:_OTHERS]]
+        return binding
+
+
+def _requires(handles: Iterable[Any]) -> list[bool]:
+    return [h._record is not None for h in handles]
+
+
+def _tied(leaves: list[Any]) -> list[int]:
+    """Return, for each leaf, the place of the first that is the same tensor."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(leaf), place) for place, leaf in enumerate(leaves)]
