@@ -27,7 +27,7 @@ from ..rows.differences import (
 from ..rows.exemptions import FIRST_ORDER_ONLY
 from ..rows.judging import put
 from ..rows.language import Case
-from .base import Check, Place
+from .base import Array, Check, Place, packed
 from .rows import row_check
 
 # How far a gradient may be from the definition's, relative to the largest of each array.
@@ -45,30 +45,34 @@ def gradients(cases: Sequence[Case]) -> Iterator[Check]:
     for c, dtype in differentiable(cases):
         if c.op == "while_loop":
             continue
-        yield _check("gradient", c, dtype, _gradient)
+        yield _check("gradient", c, dtype, _pulled, _against_differences)
         for narrow in _narrow(c, dtype):
-            yield _check("gradient", c, narrow, _narrow_gradient(dtype))
+            yield _check("gradient", c, narrow, _pulled, _against_wide(dtype))
 
 
 def second_order(cases: Sequence[Case]) -> Iterator[Check]:
     """The gradient of the gradient, for operands and cotangent, along three directions."""
     for c, dtype in differentiable(cases):
         if c.op != "while_loop" and c.label not in FIRST_ORDER_ONLY:
-            yield _check("second-order", c, dtype, _second_order)
+            yield _check("second-order", c, dtype, _pulled_twice, _second_order)
 
 
 def forward_mode(cases: Sequence[Case]) -> Iterator[Check]:
     """The derivative along a tangent, against differences and against reverse mode."""
     for c, dtype in differentiable(cases):
-        yield _check("forward-mode", c, dtype, _forward_mode)
+        yield _check("forward-mode", c, dtype, _moved, _forward_mode)
 
 
-Body = Callable[[Case, DType, Place], None]
+Record = Callable[[Problem, Place], Sequence[Any]]
+Judge = Callable[[Problem, Sequence[Array]], None]
 
 
-def _check(kind: str, c: Case, dtype: DType, body: Body) -> Check:
-    def run(place: Place) -> None:
-        body(c, dtype, place)
+def _check(kind: str, c: Case, dtype: DType, record: Record, judge: Judge) -> Check:
+    def recorded(place: Place) -> Sequence[Any]:
+        return record(Problem(c, dtype, seed=place.seed), place)
+
+    def judged(place: Place, got: Sequence[Array]) -> None:
+        judge(Problem(c, dtype, seed=place.seed), got)
 
     def explain(place: Place) -> str:
         with calor.device(place.device):
@@ -76,7 +80,10 @@ def _check(kind: str, c: Case, dtype: DType, body: Body) -> Check:
             operands = put([*problem.primals, *problem.cotangents])
             return calor.trace(problem.pulled, *operands).text()
 
-    return row_check(kind, c, dtype, "training", (run, None), contract=CONTRACT, explain=explain)
+    run, steps = packed(recorded, judged)
+    # Loops look at their numbers on devices without control flow, so they stay alone.
+    body = (run, steps if isinstance(c.operation, str) else None)
+    return row_check(kind, c, dtype, "training", body, contract=CONTRACT, explain=explain)
 
 
 def _narrow(c: Case, dtype: DType) -> list[DType]:
@@ -85,70 +92,70 @@ def _narrow(c: Case, dtype: DType) -> list[DType]:
     return [t for t in kinds if t in c.dtypes]
 
 
-def _bound(dtype: DType) -> float:
-    return BOUNDS[dtype.name]
+def _pulled(problem: Problem, place: Place) -> Sequence[Any]:
+    return list(place.call(problem.pulled, *put([*problem.primals, *problem.cotangents])))
 
 
-def _gradient(c: Case, dtype: DType, place: Place) -> None:
+def _against_differences(problem: Problem, got: Sequence[Array]) -> None:
     """Element by element for some elements, and all at once in a direction."""
-    problem = Problem(c, dtype, seed=place.seed)
-    reference = problem.reference
+    reference, bound = problem.reference, BOUNDS[problem.dtype.name]
     primals, cotangents = problem.primals, problem.cotangents
-    got = [t.numpy() for t in place.call(problem.pulled, *put([*primals, *cotangents]))]
     want = by_differences(reference.run, primals, cotangents, got, ELEMENTS)
-    close(got, want, c.label, _bound(dtype))
+    close(got, want, problem.case.label, bound)
     slope = inner(cotangents, along(reference.run, primals, problem.tangents))
-    _near(inner(got, problem.tangents), slope, got, _bound(dtype))
+    _near(inner(got, problem.tangents), slope, got, bound)
 
 
-def _narrow_gradient(wide: DType) -> Body:
-    def body(c: Case, dtype: DType, place: Place) -> None:
-        problem = Problem(c, dtype, seed=place.seed)
-        operands = [*problem.primals, *problem.cotangents]
-        got = [t.numpy() for t in place.call(problem.pulled, *put(operands))]
+def _against_wide(wide: DType) -> Judge:
+    def judge(problem: Problem, got: Sequence[Array]) -> None:
         widened = problem.widened(wide)
         with calor.device("numpy"):
             exact = widened.pulled(*put([*widened.primals, *widened.cotangents]))
             want = [t.numpy() for t in exact]
         rounded = [a.astype(w.dtype) for a, w in zip(got, want, strict=True)]
         assert [a.dtype for a in got] == [p.dtype for p in problem.primals], "dtypes of gradients"
-        close(rounded, want, c.label, _bound(dtype))
+        close(rounded, want, problem.case.label, BOUNDS[problem.dtype.name])
 
-    return body
+    return judge
 
 
-def _second_order(c: Case, dtype: DType, place: Place) -> None:
-    problem = Problem(c, dtype, seed=place.seed)
-    reference = problem.reference
+def _pulled_twice(problem: Problem, place: Place) -> Sequence[Any]:
     arrays = [*problem.primals, *problem.cotangents]
 
     def twice(*tensors: Any) -> list[Any]:
         _, pull = calor.vjp(lambda *x: problem.pulled(*x), *tensors[: len(arrays)])
         return list(pull(list(tensors[len(arrays) :])))
 
-    got = [t.numpy() for t in place.call(twice, *put([*arrays, *problem.tangents]))]
+    return list(place.call(twice, *put([*arrays, *problem.tangents])))
+
+
+def _second_order(problem: Problem, got: Sequence[Array]) -> None:
+    reference, arrays = problem.reference, [*problem.primals, *problem.cotangents]
     for seed in range(3):
         directions = alike(arrays, seed)
         slope = inner(problem.tangents, along(reference.pulled, arrays, directions))
-        _near(inner(got, directions), slope, got, _bound(dtype))
+        _near(inner(got, directions), slope, got, BOUNDS[problem.dtype.name])
 
 
-def _forward_mode(c: Case, dtype: DType, place: Place) -> None:
-    problem = Problem(c, dtype, seed=place.seed)
-    reference = problem.reference
-    primals, tangents = put(problem.primals), put(problem.tangents)
-    count = len(primals)
+def _moved(problem: Problem, place: Place) -> Sequence[Any]:
+    """The derivatives along the tangent, then the gradients; a while loop has the first alone."""
+    count = len(problem.primals)
 
     def forward(*tensors: Any) -> list[Any]:
         _, moved = calor.jvp(lambda *x: problem.run(*x), tensors[:count], tensors[count:])
         return list(moved)
 
-    got = [t.numpy() for t in place.call(forward, *primals, *tangents)]
-    close(got, along(reference.run, problem.primals, problem.tangents), c.label, _bound(dtype))
-    if c.op != "while_loop":
-        cotangents = put(problem.cotangents)
-        pulled = [t.numpy() for t in place.call(problem.pulled, *primals, *cotangents)]
-        one, other = inner(problem.cotangents, got), inner(pulled, problem.tangents)
+    made = list(place.call(forward, *put([*problem.primals, *problem.tangents])))
+    return made if problem.case.op == "while_loop" else [*made, *_pulled(problem, place)]
+
+
+def _forward_mode(problem: Problem, got: Sequence[Array]) -> None:
+    moved = got[: len(problem.cotangents)]
+    pulled = got[len(problem.cotangents) :]
+    want = along(problem.reference.run, problem.primals, problem.tangents)
+    close(moved, want, problem.case.label, BOUNDS[problem.dtype.name])
+    if pulled:
+        one, other = inner(problem.cotangents, moved), inner(pulled, problem.tangents)
         assert abs(one - other) <= 1e-12 * max(1.0, abs(one)), (
             f"forward mode gives {one!r} along the cotangent, reverse mode {other!r}"
         )
