@@ -116,6 +116,8 @@ class Trace:
         "count",
         "cuts",
         "device",
+        "due",
+        "half",
         "inputs",
         "leaves",
         "lines",
@@ -143,6 +145,8 @@ class Trace:
         self.lines: dict[int, str] = {}
         self.tail: list[int] = []
         self.count = 0
+        self.due = False
+        self.half = config.trace_nodes // 2
         self.room = -1 if config.eager or config.debug else config.trace_nodes
 
     def attach(self, handle: Handle) -> int:
@@ -183,7 +187,19 @@ class Trace:
         self.count = position + 1
         if not host:
             self.leaves[given] = position
+            if 0 <= self.room < self.half:
+                self.fall_due()
         return position
+
+    def fall_due(self) -> None:
+        """Have a trace that is half full flushed after the op that is being recorded.
+
+        Called where the trace meets a tensor from outside or makes a new one, which is where an
+        outer loop begins its turn. Were the cuts left to the places of the inner loop, the turns
+        of the outer one would begin at another place of the trace each time.
+        """
+        self.due = True
+        self.room = 0
 
     def overflow(self, number: int) -> None:
         """Called after each op once the room is used up: eager mode, debug lines, size limits.
@@ -199,6 +215,9 @@ class Trace:
             flush(self)
             return
         if config.debug and self.count < config.trace_nodes:
+            return
+        if self.due:
+            flush(self)
             return
         tail = self.tail
         tail.append(number)
