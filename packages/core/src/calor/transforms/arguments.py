@@ -18,6 +18,7 @@ from calor.graph.trace import Handle
 from calor.transforms.state import Stateful
 
 NUMBERS: Final = (float, int, complex)
+KINDS: Final = ("tensors", "numbers", "objects")
 
 Unpack = Callable[
     [tuple[Any, ...], dict[str, Any]], tuple[list[Any], list[Any], list[Stateful]] | None
@@ -28,11 +29,16 @@ class Arguments:
     """One structure of arguments: its leaves by kind, and the generated function for the next call.
 
     Leaves are tensors, weak Python numbers, and Stateful objects; everything else is static and
-    compared. ``rebuild`` puts replaced leaves back into (args, kwargs).
+    compared. ``rebuild`` puts replaced leaves back into (args, kwargs). ``first`` are leaves of
+    other arguments, with which what ``unpack`` gives begins.
     """
 
     def __init__(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], static: frozenset[int | str]
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        static: frozenset[int | str],
+        first: tuple[list[Any], list[Any], list[Stateful]] = ([], [], []),
     ) -> None:
         self.tensors: list[Any] = []
         self.numbers: list[Any] = []
@@ -48,7 +54,7 @@ class Arguments:
             name: self._visit(value, f"kwargs[{name!r}]", name in static)
             for name, value in kwargs.items()
         }
-        self.unpack = self._generate(len(args), tuple(kwargs))
+        self.unpack = self._generate(len(args), tuple(kwargs), first)
 
     def _visit(self, value: Any, path: str, static: bool) -> Any:
         kind = type(value)
@@ -134,16 +140,19 @@ class Arguments:
         self.statics.append(value)
         return len(self.statics) - 1
 
-    def _generate(self, count: int, names: Sequence[str]) -> Unpack:
+    def _generate(self, count: int, names: Sequence[str], first: Sequence[list[Any]]) -> Unpack:
         held = f"K{self._hold(set(names))}"
         check = f"kwargs.keys() != {held}" if names else "kwargs"
         source = "\n".join(
             [
                 "def unpack(args, kwargs):",
                 f"    if len(args) != {count} or {check}: return None",
-                "    tensors = []; numbers = []; objects = []",
+                *[
+                    f"    {leaves} = [{f'*K{self._hold(known)}' if known else ''}]"
+                    for leaves, known in zip(KINDS, first, strict=True)
+                ],
                 *self.lines,
-                "    return tensors, numbers, objects",
+                f"    return {', '.join(KINDS)}",
             ]
         )
         scope: dict[str, Any] = {f"K{i}": value for i, value in enumerate(self.statics)}
@@ -175,3 +184,10 @@ class Arguments:
             return tuple(parts) if kind == "tuple" else parts
 
         return tuple(made(a) for a in self._args), {k: made(v) for k, v in self._kwargs.items()}
+
+
+def as_tensors(leaves: Sequence[Any], device: Any) -> list[Any]:
+    """Return the leaves with host arrays made tensors of a device."""
+    from calor.functions.creation import asarray
+
+    return [x if isinstance(x, Handle) else asarray(x, device=device) for x in leaves]

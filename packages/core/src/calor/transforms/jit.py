@@ -12,7 +12,8 @@ from calor.backends.selection import current_device
 from calor.config import config
 from calor.errors import ArgumentError, DeviceError
 from calor.graph.trace import Handle, local
-from calor.transforms.arguments import Arguments
+from calor.transforms.arguments import Arguments, as_tensors
+from calor.transforms.bound import Bound
 from calor.transforms.program import MISS, Program
 from calor.transforms.state import JITTED_METHODS, Stateful
 
@@ -47,7 +48,7 @@ class Jitted:
                 continue
             tensors, numbers, objects = found
             if arguments.arrays:
-                tensors = _as_tensors(tensors, program.device)
+                tensors = as_tensors(tensors, program.device)
             if program.changes_arguments and _repeated(tensors):
                 return self.function(*args, **kwargs)
             result = program.run(tensors, numbers, objects)
@@ -74,7 +75,7 @@ class Jitted:
         self.roots = hidden_state(self.function)
         if arguments.arrays:
             device = self._device(arguments)
-            arguments.tensors = _as_tensors(arguments.tensors, device)
+            arguments.tensors = as_tensors(arguments.tensors, device)
         program = Program(self.function, self.name, arguments, self.roots, self._device(arguments))
         self.reasons.append(self._reason(program))
         found = (arguments.tensors, arguments.numbers, arguments.objects)
@@ -126,15 +127,18 @@ class Jitted:
         lines += [f"  {i}: {reason}" for i, reason in enumerate(self.reasons, 1)]
         return "\n".join(lines)
 
-    def bind(self, *bound: Any) -> Callable[..., Any]:
+    def bind(self, *bound: Any) -> Bound:
         """Return the function with its first arguments fixed, as the shortest call there is.
+
+        Bound containers are taken apart once, so what is put into them later is not seen; what
+        happens to their tensors and objects is.
 
         >>> import calor
         >>> scale = calor.jit(lambda w, x: w * x).bind(calor.asarray([1.0, 2.0]))
         >>> scale(calor.asarray([3.0, 3.0])).tolist()
         [3.0, 6.0]
         """
-        return functools.partial(self, *bound)
+        return Bound(self, bound)
 
 
 def _changes(last: Program, program: Program) -> list[str]:
@@ -223,6 +227,11 @@ def hidden_state(function: Callable[..., Any]) -> list[Stateful]:
         if isinstance(value, Stateful):
             found[id(value)] = value
             return
+        if isinstance(value, Bound):
+            for part in (value.jitted, *value.args):
+                visit(part, depth)
+        if isinstance(value, Jitted):
+            value = value.function
         if isinstance(value, types.MethodType):
             visit(value.__self__, depth)
             value = value.__func__
@@ -261,9 +270,3 @@ def _repeated(tensors: list[Any]) -> bool:
     The trace takes them for two, so such a call runs op by op.
     """
     return len(set(map(id, tensors))) != len(tensors)
-
-
-def _as_tensors(leaves: list[Any], device: Any) -> list[Any]:
-    from calor.functions.creation import asarray
-
-    return [x if isinstance(x, Handle) else asarray(x, device=device) for x in leaves]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from calor import tree
 from calor.graph import trace as traces
 from calor.graph.trace import Value, local, materialize, ready, wrap
+from calor.specs import Spec
 from calor.transforms.argument_gradients import check_apart, kinds, present, store
 from calor.transforms.arguments import Arguments
 from calor.transforms.binding import Binding, Bindings
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
 
 _new = object.__new__
 MISS: Final = object()
+
+
+def plain_buffers(tensors: list[Any], specs: list[Spec], device: Device) -> list[Any] | None:
+    """Return the buffers of tensors that have these specs, are computed, and have no record.
+
+    None when one does not, which takes a closer look. All in one walk, since it is every call's.
+    """
+    buffers = [
+        buffer
+        for t, spec in zip(tensors, specs)  # noqa: B905 - checked below
+        for v in (t._value,)
+        if v.spec is spec and v.device is device and t._record is None
+        for buffer in (v.buffer,)
+        if buffer is not None
+    ]
+    return buffers if len(buffers) == len(specs) == len(tensors) else None
 
 
 class Program:
@@ -47,7 +64,6 @@ class Program:
         self.traced: Traced = traced
         self.bindings = Bindings(traced, device, roots)
         self.specs = traced.specs
-        self.count = len(traced.specs)
         # How arguments take gradients, where the function depends on it: where it calls backward().
         self.argument_kinds = traced.argument_kinds
         self.graph = traced.graph
@@ -64,29 +80,19 @@ class Program:
 
     def run(self, tensors: list[Any], numbers: list[Any], objects: list[Stateful]) -> Any:
         """Call the program; MISS when the arguments or the state do not fit it."""
-        device = self.device
         try:
             if self.argument_kinds is not None:
                 if kinds(tensors) != self.argument_kinds:
                     return MISS
                 tensors = [*tensors, *present(tensors, self.argument_kinds)]
-            # Computed tensors of the right form without a gradient record, in one walk.
-            buffers = [
-                buffer
-                for t, spec in zip(tensors, self.specs)  # noqa: B905 - hot
-                for v in (t._value,)
-                if v.spec is spec and v.device is device and t._record is None
-                for buffer in (v.buffer,)
-                if buffer is not None
-            ]
+            buffers = plain_buffers(tensors, self.specs, self.device)
         except AttributeError:
             return MISS
         recorded = self.results_differentiable
-        if len(buffers) != self.count or len(tensors) != self.count:
-            found = self._read(tensors)
-            if found is None:
+        if buffers is None:
+            buffers = self._read(tensors)
+            if buffers is None:
                 return MISS
-            buffers = found
             recorded = recorded or (
                 self.differentiable and any(t._record is not None for t in tensors)
             )
