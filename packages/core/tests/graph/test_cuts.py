@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,13 @@ def fresh() -> Any:
 
 
 @pytest.mark.parametrize("start", [fresh, lambda: calor.zeros(3)], ids=["asarray", "zeros"])
-@pytest.mark.parametrize("turns", [1, 3, 10, 31, 61, 64, 67, 111, 300, 997])
+@pytest.mark.parametrize("turns", [1, 3, 10, 31, 61, 64, 66, 67, 111, 300, 997])
 def test_a_chain_that_begins_again_makes_few_plans(device: Device, turns: int, start: Any) -> None:
     for _ in range(20_000 // turns):
         x = start()
         for _ in range(turns):
             x = x * 1.01 + 1.0
-    # Where a turn begins in a trace doubles until it is past half of it: log₂ 128 kinds of traces, and
-    # at most as many again on the way there.
-    assert device.plans_made <= 14
+    assert device.plans_made <= 10
 
 
 def test_an_evaluation_between_steps_makes_few_plans(device: Device) -> None:
@@ -58,19 +57,30 @@ def test_an_evaluation_between_steps_makes_few_plans(device: Device) -> None:
     assert device.plans_made <= 6
 
 
-def test_a_trace_is_cut_between_half_and_twice_its_size(device: Device) -> None:
-    x = fresh()
-    y = fresh()
-    made: list[int] = []
+def test_a_loop_over_many_weights_makes_few_plans(device: Device) -> None:
+    weights = [fresh() for _ in range(12)]
+    for _ in range(300):
+        x = fresh()
+        for i, w in enumerate(weights):
+            x = calor.tanh(x * w)
+            weights[i] = w - x * 0.1
+    calor.eval(weights)
+    assert device.plans_made <= 6
+
+
+def test_sizes_of_traces_are_bounded(device: Device) -> None:
+    x, y = fresh(), fresh()
+    cuts: list[int] = []
     for turn in range(1000):
         if turn % 50 == 0:
             y = fresh()
         x = x + y
         if not local.traces[device].count:
-            made.append(turn)
-    sizes = [b - a for a, b in zip(made, made[1:], strict=False)]
+            cuts.append(turn)
+    sizes = [after - before for before, after in pairwise(cuts)]
     assert sizes
-    assert NODES // 2 <= min(sizes)
+    assert min(sizes) >= NODES // 16
+    assert sum(size < NODES // 2 for size in sizes) <= len(sizes) // 2
     assert max(sizes) <= 2 * NODES
 
 

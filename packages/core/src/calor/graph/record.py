@@ -222,7 +222,7 @@ def _source(recipe: Recipe) -> Any:
     from calor.backends.selection import current_device
 
     trace = trace_on(current_device())
-    if 0 <= trace.room < trace.half:
+    if 0 <= trace.room < trace.small:
         trace.fall_due()
     position = trace.count
     trace.codes.append(recipe.number)

@@ -37,6 +37,8 @@ def _counts(values: list[Any]) -> list[int]:
 _ALONE: Final = _counts([object()])[0]
 # How many ops in a row make the place of a cut recognisable.
 _CONTEXT: Final = 4
+# After a cut within a turn of an outer loop, so small a part of a trace is cut where one begins.
+_EARLY: Final = 16
 
 
 class Value:
@@ -117,11 +119,11 @@ class Trace:
         "cuts",
         "device",
         "due",
-        "half",
         "inputs",
         "leaves",
         "lines",
         "room",
+        "small",
         "tail",
         "thread",
         "values",
@@ -146,7 +148,7 @@ class Trace:
         self.tail: list[int] = []
         self.count = 0
         self.due = False
-        self.half = config.trace_nodes // 2
+        self.small = config.trace_nodes // 2
         self.room = -1 if config.eager or config.debug else config.trace_nodes
 
     def attach(self, handle: Handle) -> int:
@@ -187,16 +189,16 @@ class Trace:
         self.count = position + 1
         if not host:
             self.leaves[given] = position
-            if 0 <= self.room < self.half:
+            if 0 <= self.room < self.small:
                 self.fall_due()
         return position
 
     def fall_due(self) -> None:
-        """Have a trace that is half full flushed after the op that is being recorded.
+        """Have the trace flushed after the op that is being recorded.
 
-        Called where the trace meets a tensor from outside or makes a new one, which is where an
-        outer loop begins its turn. Were the cuts left to the places of the inner loop, the turns
-        of the outer one would begin at another place of the trace each time.
+        Called where a trace that is no longer small meets a tensor from outside or makes a new one,
+        which is where an outer loop begins its turn. Were the cuts left to the places of the inner
+        loop, the turns of the outer one would begin at another place of the trace each time.
         """
         self.due = True
         self.room = 0
@@ -224,11 +226,11 @@ class Trace:
         if len(tail) < _CONTEXT:
             return
         context = tuple(tail[-_CONTEXT:])
-        if context in self.cuts:
-            flush(self)
-        elif -self.room > config.trace_nodes:
+        if context in self.cuts or -self.room > config.trace_nodes:
             self.cuts.add(context)
             flush(self)
+            # This place says nothing of an outer loop, so the next turn of that is met early.
+            self.small = config.trace_nodes - config.trace_nodes // _EARLY
 
 
 class _Local(threading.local):
