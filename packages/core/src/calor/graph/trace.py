@@ -59,6 +59,7 @@ class Poison:
     __slots__ = ("error",)
 
     aside = False
+    jit = False
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -174,6 +175,8 @@ class Trace:
             if source is not None and source.aside and source.thread == self.thread:
                 place: int = source.move(value, self)
                 return place
+            if source is not None and source.jit:
+                return self.locate(source.stood_for(value))
             materialize(value)
         return self.add_input(value, value.spec, False)
 
@@ -407,7 +410,7 @@ def materialize(value: Value) -> Any:
         if type(trace) is Poison:
             raise trace.error
         if trace.jit:
-            trace.look()
+            return materialize(trace.stood_for(value))
         if trace.thread != threading.get_ident():
             _compute_elsewhere(trace, value)
         elif trace.aside:

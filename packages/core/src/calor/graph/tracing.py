@@ -8,8 +8,9 @@ copy, an in-place change) is derived from the input; the handles are put back at
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from calor.backends.device import Device
 
 _new = object.__new__
+# Held by the thread that traces: captured tensors hold stand-ins then, so threads take turns.
+tracing: Final = threading.RLock()
 
 
 class Capture:
@@ -106,6 +109,7 @@ class GraphTrace(Trace):
         self.room = sys.maxsize
 
     def __enter__(self) -> Self:
+        tracing.acquire()
         self.previous = local.trace
         local.jit.append(self)
         local.trace = self
@@ -120,6 +124,7 @@ class GraphTrace(Trace):
             capture.handle._record = capture.record
         for handle, grad in self.grads.values():
             handle._grad = grad
+        tracing.release()
 
     def attach(self, handle: Handle) -> int:
         """Capture a tensor from outside as an input, or use a constant of this trace."""
@@ -216,6 +221,19 @@ class GraphTrace(Trace):
     def overflow(self, number: int) -> None:
         """A graph has no limit."""
 
+    def stood_for(self, value: Value) -> Value:
+        """Return what another thread's tensor holds beside its stand-in in this trace.
+
+        Waits for the end of the trace. Raises for what is a traced value indeed.
+        """
+        if self.thread != threading.get_ident():
+            with tracing:
+                for capture in self.captures.values():
+                    if capture.placeholder is value:
+                        return capture.value
+        self.look()
+        raise AssertionError("a look at a traced value raises")
+
     def look(self) -> None:
         """Raise: a traced value has no number yet."""
         if self.finished:
@@ -265,6 +283,14 @@ def gradients_on() -> bool:
     if local.grad_enabled:
         return True
     return bool(local.jit) and local.jit[-1].graded and local.jit[-1].modes[-1]
+
+
+def traced_elsewhere(values: Iterable[Value]) -> bool:
+    """Return whether one of the values stands for a tensor in a trace that goes on.
+
+    To be asked outside of a trace, where it can only be another thread's.
+    """
+    return any(type(v.trace) is GraphTrace and not v.trace.finished for v in values)
 
 
 def note_gradients() -> None:

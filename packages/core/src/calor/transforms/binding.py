@@ -8,13 +8,16 @@ so nothing is written back either.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor import tree
 from calor.graph.trace import Handle, Value, exports, materialize
+from calor.graph.tracing import traced_elsewhere
 from calor.transforms.state import Stateful, epoch, members, named_leaves, versions
 from calor.transforms.traced import Traced
+from calor.transforms.turns import Turn, turn_for
 
 if TYPE_CHECKING:
     from calor.backends.device import Device
@@ -44,6 +47,7 @@ class Binding:
         "objects",
         "owners",
         "traced",
+        "turn",
         "values",
         "version",
         "written",
@@ -69,21 +73,40 @@ class Binding:
         self.members = members(everything)
         self.version = versions(self.members)
         self.grad_ids: list[int] = []
-        self.release()
+        self.values: list[Value] = []
+        self.written: list[Value] = []
+        self.expected: list[int] = []
         self.buffers: list[Any] = []
         self.into: list[Any] = []
         self.exports = -1
+        self.turn: Turn | None = None
 
     def _handle(self, kind: str, i: int, held: list[tuple[str, Any, Any, Any]]) -> Any:
         if kind == "held":
             return held[i][3]
         return self.owners[i]._grad if kind == "grad" else self.traced.captures[i]
 
+    def changed(self, tops: list[Stateful]) -> Iterator[Any]:
+        """Yield what a call changes: tensors from outside, and objects (``tops``, by leaf)."""
+        traced = self.traced
+        places = [traced.places[i] for i, _ in traced.state_writes]
+        places += [("grad", i) for i, _ in traced.grad_writes]
+        for kind, i in places:
+            fixed: list[Any] = traced.captures
+            if kind == "grad":
+                kind, i = traced.grad_owners[i]
+                fixed = traced.owners
+            yield tops[i] if kind == "held" else fixed[i]
+
     def release(self) -> None:
-        """Stop counting as an owner of the state's values."""
-        self.values: list[Value] = []
-        self.written: list[Value] = []
-        self.expected: list[int] = []
+        """Stop counting as an owner of the state's values, when no call is using them."""
+        if self.turn is not None:
+            self.turn.acquire()
+        self.values = []
+        self.written = []
+        self.expected = []
+        if self.turn is not None:
+            self.turn.release()
 
     def same_grads(self) -> bool:
         """Return whether gradients are absent and present as in the trace; follow new ones."""
@@ -98,12 +121,17 @@ class Binding:
         self.grad_ids = ids
         return True
 
-    def refresh(self, values: list[Value]) -> bool:
-        """Take over the state's present values; False when a spec or device differs."""
+    def refresh(self, values: list[Value]) -> bool | None:
+        """Take over the state's present values; None when a spec or device differs.
+
+        False while another thread traces with them.
+        """
         traced = self.traced
         if [v.spec for v in values] != traced.capture_specs:
-            return False
+            return None
         if any(v.device is not self.device for v in values):
+            return None
+        if traced_elsewhere(values):
             return False
         for v in values:
             if v.buffer is None:
@@ -147,9 +175,16 @@ class Binding:
 
 
 class Bindings:
-    """The bindings of one program, the last used first."""
+    """The bindings of one program, the last used first.
 
-    def __init__(self, traced: Traced, device: Device, roots: Sequence[Stateful]) -> None:
+    ``function`` is what calls take turns for that change their arguments.
+    """
+
+    def __init__(
+        self, traced: Traced, device: Device, roots: Sequence[Stateful], function: Any
+    ) -> None:
+        # Weakly, for it holds its programs.
+        self.function = weakref.ref(function)
         self.traced = traced
         self.device = device
         self.roots = list(roots)
@@ -178,7 +213,8 @@ class Bindings:
         for structure, obj in zip(traced.structures, everything, strict=True):
             if tree.flatten(obj)[1] != structure:
                 return None
-        held = [leaf for o in everything for leaf in named_leaves(o)]
+        leaves = [(o, leaf) for o in everything for leaf in named_leaves(o)]
+        held = [leaf for _, leaf in leaves]
         binding = Binding(traced, self.device, objects, everything, held)
         handles = binding.handles
         if not all(isinstance(h, Handle) for h in handles):
@@ -188,6 +224,10 @@ class Bindings:
             self.requires, self.tied = alike
         elif alike != (self.requires, self.tied):
             return None
+        changed = list(binding.changed([o for o, _ in leaves]))
+        if traced.argument_writes or traced.argument_grads:
+            changed.append(self.function())
+        binding.turn = turn_for(changed) if changed else None
         for stale in self.made:
             stale.release()
         if not handles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -37,10 +38,16 @@ class Jitted:
         self.programs: list[Program] = []
         self.reasons: list[str] = []
         self.roots: list[Stateful] = []
+        self._first = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if local.jit or not config.jit:
             return self.function(*args, **kwargs)
+        result = self._replayed(args, kwargs)
+        return self._first_call(args, kwargs) if result is MISS else result
+
+    def _replayed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the program that fits; MISS when none does."""
         for program in self.programs:
             arguments = program.arguments
             found = arguments.unpack(args, kwargs)
@@ -54,10 +61,14 @@ class Jitted:
             result = program.run(tensors, numbers, objects)
             if result is not MISS:
                 if program is not self.programs[0]:
-                    self.programs.remove(program)
-                    self.programs.insert(0, program)
+                    self._put_first(program)
                 return result
-        return self._first_call(args, kwargs)
+        return MISS
+
+    def _put_first(self, program: Program) -> None:
+        # A new list, for other threads may be walking the one there is.
+        others = [p for p in self.programs if p is not program]
+        self.programs = [program, *others[: PROGRAM_LIMIT - 1]]
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Support decorated methods: each instance has its own jitted method."""
@@ -70,20 +81,23 @@ class Jitted:
         return methods[self.name]
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        arguments = Arguments(args, kwargs, self.static)
-        # Looked up now: what the function names may have been made after it was decorated.
-        self.roots = hidden_state(self.function)
-        if arguments.arrays:
+        with self._first:
+            # Another thread may have traced it meanwhile, or have hidden what fits by its trace.
+            result = self._replayed(args, kwargs)
+            if result is not MISS:
+                return result
+            arguments = Arguments(args, kwargs, self.static)
+            # Looked up now: what the function names may have been made after it was decorated.
+            self.roots = hidden_state(self.function)
             device = self._device(arguments)
-            arguments.tensors = as_tensors(arguments.tensors, device)
-        program = Program(self.function, self.name, arguments, self.roots, self._device(arguments))
-        self.reasons.append(self._reason(program))
-        found = (arguments.tensors, arguments.numbers, arguments.objects)
-        self.programs.insert(0, program)
-        del self.programs[PROGRAM_LIMIT:]
-        if program.changes_arguments and _repeated(arguments.tensors):
-            return self.function(*args, **kwargs)
-        result = program.run(*found)
+            if arguments.arrays:
+                arguments.tensors = as_tensors(arguments.tensors, device)
+            program = Program(self, arguments, device)
+            self.reasons.append(self._reason(program))
+            self._put_first(program)
+            if program.changes_arguments and _repeated(arguments.tensors):
+                return self.function(*args, **kwargs)
+            result = program.run(arguments.tensors, arguments.numbers, arguments.objects)
         assert result is not MISS, f"{self.name}: a new trace does not fit its own arguments"
         return result
 

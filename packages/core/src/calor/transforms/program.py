@@ -6,12 +6,12 @@ always holds is checked in one go, and only what fails that is looked at more cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor import tree
 from calor.graph import trace as traces
 from calor.graph.trace import Value, local, materialize, ready, wrap
+from calor.graph.tracing import tracing
 from calor.specs import Spec
 from calor.transforms.argument_gradients import check_apart, kinds, present, store
 from calor.transforms.arguments import Arguments
@@ -23,6 +23,7 @@ from calor.transforms.traced import traced as trace_function
 
 if TYPE_CHECKING:
     from calor.backends.device import Device
+    from calor.transforms.jit import Jitted
 
 _new = object.__new__
 MISS: Final = object()
@@ -47,22 +48,15 @@ def plain_buffers(tensors: list[Any], specs: list[Spec], device: Device) -> list
 class Program:
     """One trace of a function for one structure and one set of specs."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        arguments: Arguments,
-        roots: Sequence[Stateful],
-        device: Device,
-    ) -> None:
-        self.name = name
+    def __init__(self, jitted: Jitted, arguments: Arguments, device: Device) -> None:
+        self.name = jitted.name
         self.arguments = arguments
         self.device = device
         self.grad_mode = local.grad_enabled
         self.backward: Any = None
-        traced = trace_function(function, name, arguments, roots, device)
+        traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
-        self.bindings = Bindings(traced, device, roots)
+        self.bindings = Bindings(traced, device, jitted.roots, jitted)
         self.specs = traced.specs
         # How arguments take gradients, where the function depends on it: where it calls backward().
         self.argument_kinds = traced.argument_kinds
@@ -127,23 +121,39 @@ class Program:
             binding = self.bindings.find(objects)
             if binding is None:
                 return MISS
-        if binding.owners and not binding.same_grads():
-            return MISS
-        values = [h._value for h in binding.handles]
-        if values != binding.values and not binding.refresh(values):
-            return MISS
-        if numbers:
-            buffers += numbers
-        if binding.dynamic:
-            buffers += [get(owner, key) for owner, key in binding.dynamic]
-        buffers += binding.buffers
-        if recorded:
-            from calor.transforms.replay import differentiable_call
+        turn = binding.turn
+        if turn is not None:
+            turn.acquire()
+        try:
+            if self.changes_arguments:
+                # Who had the turn before may have changed them.
+                buffers = self._read(tensors) or buffers
+            if binding.owners and not binding.same_grads():
+                return MISS
+            values = [h._value for h in binding.handles]
+            free = values == binding.values or binding.refresh(values)
+            if free is None:
+                return MISS
+            dynamic: list[Any] = []
+            if binding.dynamic:
+                dynamic = [get(owner, key) for owner, key in binding.dynamic]
+                free = free and traces.tensor_type not in map(type, dynamic)
+            if free:
+                buffers += [*numbers, *dynamic, *binding.buffers]
+                if recorded:
+                    from calor.transforms.replay import differentiable_call
 
-            return differentiable_call(self, tensors, binding, values, buffers)
-        if self.stateless:
-            return self._results(self.executable(buffers))
-        return self.finish(tensors, binding, values, buffers)
+                    return differentiable_call(self, tensors, binding, values, buffers)
+                if self.stateless:
+                    return self._results(self.executable(buffers))
+                return self.finish(tensors, binding, values, buffers)
+        finally:
+            if turn is not None:
+                turn.release()
+        # Another thread traces with this state, which holds stand-ins until it is done.
+        with tracing:
+            pass
+        return self.enter(recorded, tensors, numbers, objects, buffers)
 
     def finish(
         self, tensors: list[Any], binding: Binding, values: list[Value], buffers: list[Any]
@@ -159,16 +169,21 @@ class Program:
                 note(tensors[i])
         into = binding.in_place(len(self.output_specs))
         made = self.executable(buffers, into)
-        if into is not binding.into or binding.exports < 0:
-            writes = self.traced.state_writes
-            for (i, slot), value in zip(writes, binding.written, strict=True):
-                if into[slot] is None:
-                    binding.handles[i]._value = ready(value.spec, self.device, made[slot])
-        if self.writes_others:
-            self._store_others(tensors, binding, made)
+        stays = into is binding.into and binding.exports >= 0
+        if self.writes_others or not stays:
+            # Another thread's trace would not see a tensor change under its hands.
+            with tracing:
+                self._store(tensors, binding, into, made)
         return self._results(made)
 
-    def _store_others(self, tensors: list[Any], binding: Binding, made: list[Any]) -> None:
+    def _store(
+        self, tensors: list[Any], binding: Binding, into: list[Any], made: list[Any]
+    ) -> None:
+        """Give what the program changes its new values, unless they are in place already."""
+        writes = self.traced.state_writes
+        for (i, slot), value in zip(writes, binding.written, strict=True):
+            if into[slot] is None:
+                binding.handles[i]._value = ready(value.spec, self.device, made[slot])
         for i, slot in self.traced.argument_writes:
             tensors[i]._value = ready(self.output_specs[slot], self.device, made[slot])
         if self.traced.argument_grads:

@@ -14,7 +14,7 @@ from calor.graph.graph import Graph
 from calor.graph.record import weak_spec
 from calor.graph.simplify import simplify
 from calor.graph.trace import Handle, Value, wrap
-from calor.graph.tracing import Capture, GraphTrace, Retrace
+from calor.graph.tracing import Capture, GraphTrace, Retrace, tracing
 from calor.ops.elementwise import cast
 from calor.specs import Spec
 from calor.transforms.argument_gradients import Sinks, kinds, present
@@ -82,6 +82,18 @@ def traced(
     device: Device,
 ) -> Traced:
     """Trace a function once, or again where gradients of its arguments are asked for."""
+    # Until the last of it numbers of objects are stand-ins, too.
+    with tracing:
+        return _traced(function, name, arguments, roots, device)
+
+
+def _traced(
+    function: Callable[..., Any],
+    name: str,
+    arguments: Arguments,
+    roots: Sequence[Stateful],
+    device: Device,
+) -> Traced:
     how = kinds(arguments.tensors)
     if not any(how):
         return Tracer(function, name, arguments, roots, device, how).traced
