@@ -19,13 +19,10 @@ from .outcomes import Result
 
 
 def packs(checks: Iterable[Check], size: int) -> Iterator[list[Check]]:
-    """Yield neighbours that can share a graph, up to ``size`` together; others by themselves."""
+    """Yield checks that can share a graph, up to ``size`` together; others by themselves."""
     pack: list[Check] = []
     for check in checks:
         if check.steps is None or size < 2:
-            if pack:
-                yield pack
-                pack = []
             yield [check]
             continue
         pack.append(check)

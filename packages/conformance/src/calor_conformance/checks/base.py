@@ -17,8 +17,11 @@ import numpy as np
 
 import calor
 from calor.backends.device import Device
+from calor.backends.protocol import Executable
 from calor.backends.selection import current_device
 from calor.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
+from calor.graph.graph import Graph
+from calor.graph.partition import compile_graph
 
 Array = np.ndarray[Any, Any]
 Tier = Literal["basic", "full", "dtypes", "compiled", "training"]
@@ -57,6 +60,14 @@ def plain_type() -> DType:
 def plain_array(values: Any) -> Array:
     """Return host numbers in the plain dtype of the device in use."""
     return np.array(values, plain_type().numpy)
+
+
+def compiled(place: Place, graph: Graph) -> Executable:
+    """Compile a graph as core does: it is claimed first, and what is refused is UnsupportedError.
+
+    A backend is promised to compile only what it has taken.
+    """
+    return compile_graph(place.plain, graph)
 
 
 @dataclass(frozen=True)

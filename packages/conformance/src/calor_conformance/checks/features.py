@@ -23,7 +23,7 @@ from calor.graph.graph import Graph
 from calor.ops.base import TABLE
 from calor.specs import Spec, spec
 
-from .base import Place, plain_array, plain_type
+from .base import Place, compiled, plain_array, plain_type
 from .contract import Contracts
 
 contract = Contracts("features")
@@ -121,7 +121,7 @@ def claims(place: Place) -> None:
 @contract("an executable writes into given buffers when in_place is declared", looks=False)
 def in_place(place: Place) -> None:
     device = place.plain
-    executable = device.backend.compile(device.index, _graph())
+    executable = compiled(place, _graph())
     given, target = (device.backend.upload(device.index, _numbers()) for _ in range(2))
 
     def work() -> None:
@@ -198,7 +198,7 @@ with calor.device(sys.argv[1]) as device:
 def serialize(place: Place) -> None:
     device = place.plain
     backend, index = device.backend, device.index
-    executable = backend.compile(index, _graph())
+    executable = compiled(place, _graph())
     stored: list[bytes] = []
 
     def work() -> None:

@@ -28,7 +28,7 @@ from ..rows.exemptions import FIRST_ORDER_ONLY
 from ..rows.judging import put
 from ..rows.language import Case
 from .base import Array, Check, Place, packed
-from .rows import row_check
+from .rows import row_check, shared
 
 # How far a gradient may be from the definition's, relative to the largest of each array.
 BOUNDS = {"float64": 2e-6, "complex128": 2e-6, "float32": 1e-4, "complex64": 1e-4, "float16": 3e-2}
@@ -81,8 +81,7 @@ def _check(kind: str, c: Case, dtype: DType, record: Record, judge: Judge) -> Ch
             return calor.trace(problem.pulled, *operands).text()
 
     run, steps = packed(recorded, judged)
-    # Loops look at their numbers on devices without control flow, so they stay alone.
-    body = (run, steps if isinstance(c.operation, str) else None)
+    body = (run, shared(c, steps))
     return row_check(kind, c, dtype, "training", body, contract=CONTRACT, explain=explain)
 
 

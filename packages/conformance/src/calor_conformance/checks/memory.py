@@ -13,7 +13,7 @@ import calor
 from calor.errors import OutOfMemoryError
 from calor.transforms.state import Stateful
 
-from .base import Place, plain_array
+from .base import Place, compiled, plain_array
 from .contract import Contracts
 
 contract = Contracts("memory")
@@ -182,9 +182,9 @@ def state_after_running_out(place: Place) -> None:
 def required_bytes(place: Place) -> None:
     x = calor.asarray(plain_array(np.ones((64, 64))))
     calor.eval(x)
-    graph = calor.trace(lambda x: calor.exp(x @ x) + calor.sum(x, axis=0), x)
+    graph = calor.trace(lambda x: calor.maximum(x @ x, x) * x + (x + 1) @ x, x)
     device = place.plain
-    executable = device.backend.compile(device.index, graph)
+    executable = compiled(place, graph)
     required = executable.required_bytes
     assert isinstance(required, int), f"required_bytes is {required!r}"
     buffer = device.backend.upload(device.index, plain_array(np.ones((64, 64))))

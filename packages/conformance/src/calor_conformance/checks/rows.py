@@ -49,6 +49,15 @@ def tier_of(c: Case, dtype: DType, seen: set[Any]) -> Tier:
     return "full" if new else "dtypes"
 
 
+# Loops and branches may have to look at their numbers, so they share no graph with others.
+_ALONE = frozenset(("cond", "while_loop", "scan", "fori_loop()"))
+
+
+def shared(c: Case, steps: Packable) -> Packable | None:
+    """Return the steps of a row that can share a graph with others."""
+    return None if c.op in _ALONE else steps
+
+
 def ordered(c: Case) -> list[DType]:
     """Return a row's dtypes, the main one first."""
     main = main_dtype(c)

@@ -9,7 +9,7 @@ import numpy as np
 import calor
 from calor.transforms.state import Stateful
 
-from .base import Place, plain_array
+from .base import Place, compiled, plain_array
 from .contract import Contracts
 
 contract = Contracts("state")
@@ -67,7 +67,7 @@ def outputs_have_memory_of_their_own(place: Place) -> None:
     graph = calor.trace(
         lambda x: (x + 1, (x + 1) * 1, calor.reshape(x, (2, 2))), _tensor(1, 2, 3, 4)
     )
-    executable = device.backend.compile(device.index, graph)
+    executable = compiled(place, graph)
     known = graph.output_specs
 
     def upload(*numbers: float) -> Any:

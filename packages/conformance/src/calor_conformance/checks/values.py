@@ -17,7 +17,7 @@ from ..rows.judging import judge, outputs, put
 from ..rows.language import Case, case
 from ..shrinking import smallest
 from .base import Array, Check, Packable, Place, Run, Tier, packed
-from .rows import graph_text, main_dtype, ordered, row_check, tier_of
+from .rows import graph_text, main_dtype, ordered, row_check, shared, tier_of
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     (), (1,), (0,), (5,), (1, 1), (3, 0), (2, 3), (2, 1, 3), (0, 2, 3), (2, 2, 1, 2),
@@ -104,8 +104,7 @@ def _body(
         judge(c, dtype, c.draw(dtype, place.seed), got)
 
     run, steps = packed(record, conclude)
-    # A loop whose length hangs on numbers cannot share a graph with others on every device.
-    return run, steps if isinstance(c.operation, str) else None
+    return run, shared(c, steps)
 
 
 def _explained(c: Case, dtype: DType) -> Callable[[Place], str]:
