@@ -63,8 +63,10 @@ class GraphTrace(Trace):
         "graded",
         "grads",
         "inner",
+        "made",
         "modes",
         "name",
+        "on_number",
         "previous",
         "quiet",
         "quiet_from",
@@ -100,6 +102,9 @@ class GraphTrace(Trace):
         # require gradients whose stand-ins have no record.
         self.asks_gradients = False
         self.unrecorded = False
+        # Called with each object of which the code reads a number; objects that it made itself.
+        self.on_number: Callable[[Any], None] | None = None
+        self.made: list[Any] = []
         # Advice for a function that must not change tensors from outside.
         self.read_only = read_only
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from calor import tree
@@ -180,14 +180,11 @@ class Bindings:
     ``function`` is what calls take turns for that change their arguments.
     """
 
-    def __init__(
-        self, traced: Traced, device: Device, roots: Sequence[Stateful], function: Any
-    ) -> None:
+    def __init__(self, traced: Traced, device: Device, function: Any) -> None:
         # Weakly, for it holds its programs.
         self.function = weakref.ref(function)
         self.traced = traced
         self.device = device
-        self.roots = list(roots)
         self.made: list[Binding] = []
         # Which of the handles required gradients in the trace, and which tensors of the state were
         # one tensor (tied weights); set by the first binding.
@@ -208,7 +205,7 @@ class Bindings:
         return self._bind(objects)
 
     def _bind(self, objects: list[Stateful]) -> Binding | None:
-        everything = [*objects, *self.roots]
+        everything = [*objects, *self.traced.roots]
         traced = self.traced
         for structure, obj in zip(traced.structures, everything, strict=True):
             if tree.flatten(obj)[1] != structure:

@@ -56,7 +56,7 @@ class Program:
         self.backward: Any = None
         traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
-        self.bindings = Bindings(traced, device, jitted.roots, jitted)
+        self.bindings = Bindings(traced, device, jitted)
         self.specs = traced.specs
         # How arguments take gradients, where the function depends on it: where it calls backward().
         self.argument_kinds = traced.argument_kinds

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, ClassVar, Final, Self
 
+import numpy as np
+
 from calor import tree
-from calor.graph.trace import Handle
+from calor.graph.trace import Handle, local
 from calor.transforms.journal import note_object
 
 # Where an object keeps its jitted methods; they are no part of its state.
@@ -50,6 +52,39 @@ class Static:
         )
 
 
+class Number:
+    """An attribute that a class names in ``dynamic``: a number that may change between calls.
+
+    A trace hears when it is read, for it must not be built in.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        if obj is None:
+            return self
+        held = vars(obj)
+        if self.name not in held:
+            raise AttributeError(
+                f"{type(obj).__name__!r} object has no attribute {self.name!r}",
+                name=self.name,
+                obj=obj,
+            )
+        value = held[self.name]
+        if local.jit and isinstance(value, int | float | complex):
+            for trace in local.jit:
+                if trace.on_number is not None:
+                    trace.on_number(obj)
+        return value
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        vars(obj)[self.name] = value.item() if isinstance(value, np.number) else value
+
+    def __delete__(self, obj: Any) -> None:
+        del vars(obj)[self.name]
+
+
 class Stateful:
     """An object whose attributes are tensors, Stateful objects, containers of these, or static.
 
@@ -67,7 +102,15 @@ class Stateful:
         """Make the object and start counting its assignments."""
         made = object.__new__(cls)
         object.__setattr__(made, "_version", 0)
+        for trace in local.jit:
+            trace.made.append(made)
         return made
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Watch the attributes that the class names in ``dynamic``."""
+        super().__init_subclass__(**options)
+        for name in vars(cls).get("dynamic", ()):
+            setattr(cls, name, Number(name))
 
     def __setattr__(self, name: str, value: Any) -> None:
         note_object(self)

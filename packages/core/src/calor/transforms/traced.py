@@ -35,11 +35,12 @@ class Traced:
     of Stateful objects, then ``sources`` (an index of ``captures``, or a constant Value). Graph
     outputs are: results, then what the writes name as (index, output number).
 
-    ``specs`` are those of the tensors; ``argument_kinds`` say how arguments take gradients, or are
-    None where nothing depends on it.
+    ``roots`` are objects that are reached from outside; ``specs`` are those of the tensors;
+    ``argument_kinds`` say how arguments take gradients, or are None where nothing depends on it.
     """
 
     graph: Graph
+    roots: list[Stateful]
     specs: list[Spec]
     argument_kinds: list[int] | None
     structures: list[tree.TreeDef]
@@ -81,31 +82,23 @@ def traced(
     roots: Sequence[Stateful],
     device: Device,
 ) -> Traced:
-    """Trace a function once, or again where gradients of its arguments are asked for."""
+    """Trace a function, and again when it turns out what its trace has to know.
+
+    That is: how arguments take gradients, where it asks for these; and objects that are found
+    nowhere before it reads a number of theirs.
+    """
+    tracer = Tracer(function, name, arguments, roots, device)
     # Until the last of it numbers of objects are stand-ins, too.
     with tracing:
-        return _traced(function, name, arguments, roots, device)
-
-
-def _traced(
-    function: Callable[..., Any],
-    name: str,
-    arguments: Arguments,
-    roots: Sequence[Stateful],
-    device: Device,
-) -> Traced:
-    how = kinds(arguments.tensors)
-    if not any(how):
-        return Tracer(function, name, arguments, roots, device, how).traced
-    with contextlib.suppress(Retrace):
-        tracer = Tracer(function, name, arguments, roots, device, how, unrecorded=True)
-        if not tracer.trace.asks_gradients:
-            return tracer.traced
-    return Tracer(function, name, arguments, roots, device, how).traced
+        while True:
+            with contextlib.suppress(Retrace):
+                made = tracer.run()
+                if made is not None:
+                    return made
 
 
 class Tracer:
-    """One trace of a function; ``traced`` is the outcome."""
+    """Traces a function; ``roots`` are the objects known to be reached from outside."""
 
     def __init__(
         self,
@@ -114,20 +107,29 @@ class Tracer:
         arguments: Arguments,
         roots: Sequence[Stateful],
         device: Device,
-        how: list[int],
-        unrecorded: bool = False,
     ) -> None:
+        self.function = function
         self.name = name
-        self.objects = [*arguments.objects, *roots]
+        self.arguments = arguments
+        self.roots = list(roots)
+        self.device = device
+        self.how = kinds(arguments.tensors)
+        self.unrecorded = any(self.how)
+
+    def run(self) -> Traced | None:
+        """Trace once; None or Retrace when it has to be done again, with what is known now."""
+        self.objects = [*self.arguments.objects, *self.roots]
         self.structures = [tree.flatten(o)[1] for o in self.objects]
         self.held: list[Leaf] = [leaf for o in self.objects for leaf in named_leaves(o)]
-        self.how = how
-        self.trace = GraphTrace(device, name)
-        self.trace.unrecorded = unrecorded
-        before = [(obj, dict(vars(obj))) for obj in members(self.objects)]
+        self.known = members(self.objects)
+        self.again = False
+        trace = self.trace = GraphTrace(self.device, self.name)
+        trace.unrecorded = self.unrecorded
+        trace.on_number = self._meet
+        before = [(obj, dict(vars(obj))) for obj in self.known]
         try:
-            with self.trace:
-                self.traced = self._run(function, arguments)
+            with trace:
+                made = self._traced()
         except BaseException:
             # A trace that fails leaves every object as it was.
             for obj, held in before:
@@ -138,9 +140,19 @@ class Tracer:
             for _, owner, key, leaf in self.held:
                 if get(owner, key) is not leaf:
                     put(owner, key, leaf)
+            if trace.unrecorded and trace.asks_gradients:
+                self.unrecorded, self.again = False, True
+        return None if self.again else made
 
-    def _run(self, function: Callable[..., Any], arguments: Arguments) -> Traced:
-        trace = self.trace
+    def _meet(self, obj: Stateful) -> None:
+        """Begin again when the code reads a number of an object that was found nowhere."""
+        if not any(known is obj for known in (*self.known, *self.trace.made)):
+            self.roots.append(obj)
+            self.again = True
+            raise Retrace
+
+    def _traced(self) -> Traced:
+        trace, arguments = self.trace, self.arguments
         how = [0] * len(self.how) if trace.unrecorded else self.how
         given = [*arguments.tensors, *present(arguments.tensors, how)]
         specs = [t._value.spec for t in given]
@@ -155,7 +167,7 @@ class Tracer:
         first_source = trace.count
         before = [t._value for t in tensors]
         args, kwargs = arguments.rebuild(tensors, numbers)
-        result = function(*args, **kwargs)
+        result = self.function(*args, **kwargs)
         self._check_structure(number_places)
         leaves, structure = tree.flatten(result)
 
@@ -204,6 +216,7 @@ class Tracer:
         number = {id(h): i for i, h in enumerate(owners)}
         return Traced(
             graph=simplify(graph),
+            roots=self.roots,
             specs=specs,
             argument_kinds=self.how if trace.asks_gradients else None,
             structures=self.structures,
