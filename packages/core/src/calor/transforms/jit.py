@@ -13,6 +13,7 @@ from calor.backends.selection import current_device
 from calor.config import config
 from calor.errors import ArgumentError, DeviceError
 from calor.graph.trace import Handle, local
+from calor.graph.tracing import tracing
 from calor.transforms.arguments import Arguments, as_tensors
 from calor.transforms.bound import Bound
 from calor.transforms.program import MISS, Program
@@ -43,12 +44,8 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if local.jit or not config.jit:
             return self.function(*args, **kwargs)
-        result = self._replayed(args, kwargs)
-        return self._first_call(args, kwargs) if result is MISS else result
-
-    def _replayed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the program that fits; MISS when none does."""
-        for program in self.programs:
+        programs = self.programs
+        for program in programs:
             arguments = program.arguments
             found = arguments.unpack(args, kwargs)
             if found is None:
@@ -60,10 +57,10 @@ class Jitted:
                 return self.function(*args, **kwargs)
             result = program.run(tensors, numbers, objects)
             if result is not MISS:
-                if program is not self.programs[0]:
+                if program is not programs[0]:
                     self._put_first(program)
                 return result
-        return MISS
+        return self._first_call(programs, args, kwargs)
 
     def _put_first(self, program: Program) -> None:
         # A new list, for other threads may be walking the one there is.
@@ -80,12 +77,19 @@ class Jitted:
             methods[self.name] = Jitted(bound, self.static, self.name)
         return methods[self.name]
 
-    def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _first_call(
+        self, tried: list[Program], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Trace the function and call the program; ``tried`` are those that did not fit."""
+        if not tracing.acquire(blocking=False):
+            # Another thread traces, perhaps with the state that a program did not find as it was.
+            with tracing:
+                pass
+            return self(*args, **kwargs)
+        tracing.release()
         with self._first:
-            # Another thread may have traced it meanwhile, or have hidden what fits by its trace.
-            result = self._replayed(args, kwargs)
-            if result is not MISS:
-                return result
+            if self.programs is not tried:
+                return self(*args, **kwargs)
             arguments = Arguments(args, kwargs, self.static)
             # Looked up now: what the function names may have been made after it was decorated.
             self.roots = hidden_state(self.function)

@@ -134,12 +134,16 @@ class Program:
             free = values == binding.values or binding.refresh(values)
             if free is None:
                 return MISS
-            dynamic: list[Any] = []
-            if binding.dynamic:
-                dynamic = [get(owner, key) for owner, key in binding.dynamic]
+            dynamic = binding.dynamic
+            if dynamic:
+                dynamic = [get(owner, key) for owner, key in dynamic]
                 free = free and traces.tensor_type not in map(type, dynamic)
             if free:
-                buffers += [*numbers, *dynamic, *binding.buffers]
+                if numbers:
+                    buffers += numbers
+                if dynamic:
+                    buffers += dynamic
+                buffers += binding.buffers
                 if recorded:
                     from calor.transforms.replay import differentiable_call
 
