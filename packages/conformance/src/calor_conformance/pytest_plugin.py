@@ -2,7 +2,7 @@
 
 Requirements: importing this costs nothing, because pytest loads it wherever it is installed; each
 check is a test of its own; leaving one out is itself a failure, unless the command line says that
-only a part is wanted.
+only a part is wanted; a tier is green where a report would call it passed.
 """
 
 from __future__ import annotations
@@ -56,8 +56,15 @@ def _selected(config: pytest.Config) -> Any:
 def pytest_collection(session: pytest.Session) -> None:
     """Remember the session, so that the suite joins what is collected."""
     name = session.config.getoption("--conformance-device")
-    if name:
-        session.config.pluginmanager.register(_Suite(session.config, name), "calor-conformance-run")
+    if not name:
+        return
+    from calor.errors import CalorError
+
+    try:
+        run = _Suite(session.config, name)
+    except CalorError as error:
+        raise pytest.UsageError(str(error)) from error
+    session.config.pluginmanager.register(run, "calor-conformance-run")
 
 
 class _Suite:
@@ -77,7 +84,7 @@ class _Suite:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[Any]) -> None:
-        """Add a test for each check, and the one that counts them."""
+        """Add a test for each check, the one that counts them, and a verdict for each tier."""
         from . import suite
 
         collector = _Collector.from_parent(session, name=f"conformance[{self.place.plain.name}]")
@@ -85,6 +92,10 @@ class _Suite:
         self.expected = {item.name for item in made}
         items += made
         items.append(_Complete.from_parent(collector, name="nothing-left-out", run=self))
+        if self.selection.whole:
+            for tier in dict.fromkeys(item.check.tier for item in made):
+                name = f"verdict/{tier}"
+                items.append(_Verdict.from_parent(collector, name=name, tier=tier, run=self))
 
     def pytest_sessionfinish(self) -> None:
         """Write the report."""
@@ -155,6 +166,31 @@ class _Complete(pytest.Item):
             f"{len(missing)} checks of the suite were left out, such as {min(missing)}; what a "
             "device cannot do is declared in its info; --conformance-only chooses a part"
         )
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        return str(excinfo.value)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+class _Verdict(pytest.Item):
+    """Fails when a report would not call the tier passed: what a tier demands, not one check."""
+
+    def __init__(self, *, tier: str, run: _Suite, **more: Any) -> None:
+        super().__init__(**more)
+        self.tier, self.run_of = tier, run
+
+    def runtest(self) -> None:
+        from . import report
+
+        asked = {
+            "profile": self.run_of.selection.profile,
+            "results": report.rows(self.run_of.results),
+        }
+        verdict = report.verdicts(asked).get(self.tier)
+        assert verdict is not None, f"{self.tier}: no check was run"
+        assert verdict["verdict"] == "passed", f"{self.tier}: {'; '.join(verdict['why'])}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         return str(excinfo.value)

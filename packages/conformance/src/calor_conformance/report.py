@@ -34,26 +34,30 @@ def build(
     seconds: float = 0.0,
 ) -> dict[str, Any]:
     """Return the report of a run as plain data."""
-    known = suite.checks()
-    rows = sorted(results, key=lambda r: r.name)
     made: dict[str, Any] = {
         "format": FORMAT,
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": command,
         "seed": seed,
         "seconds": round(seconds, 1),
-        "suite": {"digest": suite.digest(), "checks": len(known)},
+        "suite": {"digest": suite.digest(), "checks": len(suite.checks())},
         "protocol": protocol_digest(),
         "environment": dict(environment()),
         "wheels": wheels(),
         "device": device_identity(device),
         "profile": selection.profile,
         "whole": selection.whole and selection.shard == (1, 1),
-        "results": [_row(known[r.name], r) for r in rows],
+        "results": rows(results),
     }
     made["tiers"] = verdicts(made)
     made["digest"] = digest(made)
     return made
+
+
+def rows(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """Return results as a report holds them, in the order of their names."""
+    known = suite.checks()
+    return [_row(known[r.name], r) for r in sorted(results, key=lambda r: r.name)]
 
 
 def _row(check: Check, result: Result) -> dict[str, Any]:

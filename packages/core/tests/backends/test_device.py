@@ -161,6 +161,16 @@ def test_without_a_choice_the_reference_warns_once() -> None:
 
 
 @pytest.mark.usefixtures("no_default")
+def test_printing_a_tensor_of_a_named_device_chooses_no_default() -> None:
+    """Warnings are errors here, and the reference does not compute what is printed."""
+    with calor.device("null"):
+        x = calor.ones(2)
+    assert repr(x) == "tensor([0., 0.], device='null:0')"
+    assert selection._default is None
+    assert repr(calor.ones(2, device="numpy")) == "tensor([1., 1.])"
+
+
+@pytest.mark.usefixtures("no_default")
 def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "device", "null")
     assert selection.current_device().name == "null:0"

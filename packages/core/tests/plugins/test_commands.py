@@ -176,3 +176,22 @@ SIZES = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 3 << 40:
 @pytest.mark.parametrize("count", SIZES)
 def test_sizes_for_people(count: int) -> None:
     assert bytes_text(count) == SIZES[count]
+
+
+def test_new_backend_says_where_its_templates_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = "calor_conformance"
+
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name=missing)
+
+    monkeypatch.setattr("calor.__main__.import_module", absent)
+    assert main(["new-backend", "acme"]) == 1
+    assert capsys.readouterr().err == (
+        "the templates of a project are in another package: pip install calor-conformance\n"
+    )
+    # What that package itself misses is no reason to install it.
+    missing = "pytest"
+    with pytest.raises(ModuleNotFoundError):
+        main(["new-backend", "acme"])

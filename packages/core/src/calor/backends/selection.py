@@ -50,7 +50,15 @@ def reset_default() -> None:
     _default = None
 
 
-def _choose() -> Device:
+def is_current(device: Device) -> bool:
+    """Return whether new tensors are made on a device; asking chooses no default, so no warning."""
+    if recording.jit or _stack.devices or _default is not None:
+        return device is current_device()
+    return device is (_preferred() or get_device("numpy"))
+
+
+def _preferred() -> Device | None:
+    """Return the default that the environment names or a package brings, if there is one."""
     if config.device is not None:
         return get_device(config.device)
     # Reading the metadata of all distributions is slow; a missing package is seen at once.
@@ -59,6 +67,13 @@ def _choose() -> Device:
 
         if "cpu" in installed():
             return get_device("cpu")
+    return None
+
+
+def _choose() -> Device:
+    found = _preferred()
+    if found is not None:
+        return found
     warnings.warn(
         "calor computes on its NumPy reference backend, which is exact and slow; "
         "install a device plugin, or set CALOR_DEVICE=numpy to choose the reference",

@@ -91,14 +91,14 @@ def _corners(x: Any, edge: int) -> Any:
 
 
 def _suffixes(x: Any) -> list[str]:
-    from calor.backends.selection import current_device
+    from calor.backends.selection import is_current
 
     parts = []
     if _summarised(x) or (not x.size and x.ndim > 1):
         parts.append(f"shape={x.shape}")
     if x.dtype not in _PLAIN:
         parts.append(f"dtype={x.dtype.name}")
-    if x.device is not current_device():
+    if not is_current(x.device):
         parts.append(f"device='{x.device.name}'")
     if x.requires_grad:
         parts.append("requires_grad=True")

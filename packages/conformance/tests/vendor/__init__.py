@@ -1,0 +1,1 @@
+"""The road of a vendor: the project that calor writes, and the tutorial that fills it in."""
