@@ -1,7 +1,8 @@
 """What is known of a value before it is computed: shape, dtype, and whether its type is weak.
 
-Specs are interned, so equality is identity and a memo keyed by specs hashes in nanoseconds.
-A weak spec belongs to a Python number: it yields to the type of the tensor that it meets.
+Specs are interned as long as somebody holds them, so equality is identity and a memo keyed by specs
+hashes in nanoseconds. A weak spec belongs to a Python number: it yields to the type of the tensor
+that it meets.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import DType
+from calor.interning import Interner
 
 Shape = tuple[int, ...]
 
@@ -17,7 +19,7 @@ Shape = tuple[int, ...]
 class Spec:
     """Shape and dtype of a value; obtain one with :func:`spec`, never by the constructor."""
 
-    __slots__ = ("dtype", "nbytes", "ndim", "shape", "size", "weak")
+    __slots__ = ("__weakref__", "dtype", "nbytes", "ndim", "shape", "size", "weak")
 
     def __init__(self, shape: Shape, dtype: DType, weak: bool) -> None:
         self.shape: Final = shape
@@ -38,15 +40,16 @@ class Spec:
         return spec(shape, self.dtype)
 
 
-_INTERNED: dict[tuple[Shape, DType, bool], Spec] = {}
+_INTERNED: Final[Interner[tuple[Shape, DType, bool], Spec]] = Interner()
+_entries = _INTERNED.entries
 
 
 def spec(shape: Shape, dtype: DType, weak: bool = False) -> Spec:
     """Return the one Spec for this shape (a tuple of ints), dtype and weakness."""
-    key = (shape, dtype, weak)
-    found = _INTERNED.get(key)
+    reference = _entries.get((shape, dtype, weak))
+    found = None if reference is None else reference()
     if found is None:
         # True and NumPy's integers equal plain ones, and the first to come is the one that stays.
         sizes = tuple(map(int, shape))
-        found = _INTERNED.setdefault((sizes, dtype, weak), Spec(sizes, dtype, weak))
+        found = _INTERNED.add((sizes, dtype, weak), lambda: Spec(sizes, dtype, weak))
     return found

@@ -10,6 +10,7 @@ from calor.functions.linear_algebra_contract import Product, plan
 from calor.functions.operands import as_tensor, integer, one_axis, pair
 from calor.graph.record import recorded
 from calor.graph.trace import Handle
+from calor.interning import remember
 from calor.ops import elementwise as e
 from calor.ops.movement import permute, reshape
 from calor.specs import Spec
@@ -52,7 +53,7 @@ def matmul(x1: Operand, x2: Operand, /) -> Tensor:
         key = (a._value.spec, b._value.spec)
     product = _MATMULS.get(key)
     if product is None:
-        product = _MATMULS[key] = _matmul_plan(*key)
+        product = remember(_MATMULS, key, _matmul_plan(*key))
     made: Tensor = recorded(product.recipe, (a, b))
     return made if product.axes is None else permute(made, axes=product.axes)
 
@@ -122,7 +123,7 @@ def tensordot(
     key = (a._value.spec, b._value.spec, pairs)
     product = _TENSORDOTS.get(key)
     if product is None:
-        product = _TENSORDOTS[key] = _tensordot_plan(*key)
+        product = remember(_TENSORDOTS, key, _tensordot_plan(*key))
     made: Tensor = product(a, b)
     return made
 
@@ -177,7 +178,7 @@ def vecdot(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Tensor:
     key = (a._value.spec, b._value.spec, number)
     product = _VECDOTS.get(key)
     if product is None:
-        product = _VECDOTS[key] = _vecdot_plan(*key)
+        product = remember(_VECDOTS, key, _vecdot_plan(*key))
     made: Tensor = product(e.conjugate(a), b)
     return made
 

@@ -15,6 +15,7 @@ from calor.dtypes import bool_
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.linear_algebra_contract import Product, plan
 from calor.functions.operands import as_tensor, common_dtype
+from calor.interning import remember
 from calor.ops.base import Op, signature
 from calor.ops.elementwise import cast
 from calor.ops.movement import permute, reshape, slice_
@@ -53,7 +54,7 @@ def einsum(equation: str, /, *operands: Operand) -> Tensor:
         key = (equation, *[t._value.spec for t in tensors])
     program = _PROGRAMS.get(key)
     if program is None:
-        program = _PROGRAMS[key] = _Program(equation, key[1:])
+        program = remember(_PROGRAMS, key, _Program(equation, key[1:]))
     made: Tensor = program(tensors)
     # An equation that changes nothing still gives a tensor of its own.
     return made if program.changes else made.copy()

@@ -12,7 +12,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from calor.graph.trace import INPUT, Poison, Trace, Value, flush, local, walk
+from calor.graph.codes import INPUT, walk
+from calor.graph.trace import Poison, Trace, Value, flush, local
 from calor.ops.base import Signature
 
 Entry = tuple[Signature, int, Sequence[int]]
@@ -76,7 +77,7 @@ class Aside:
                 places[position] = trace.input(given, sig.outputs[0], sig.attributes["host"])
                 continue
             start = trace.count
-            trace.codes += (sig.number, *[start - places[p] for p in given])
+            trace.codes += (sig, *[start - places[p] for p in given])
             trace.count = start + len(sig.outputs)
             trace.room -= 1
             for offset in range(len(sig.outputs)):

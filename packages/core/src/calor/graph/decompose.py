@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calor.graph.graph import Builder, Graph
+from calor.interning import remember
 from calor.ops.attributes import exact_items
 from calor.ops.base import Op
 from calor.specs import Spec
@@ -21,8 +22,7 @@ def definition(op: Op, inputs: tuple[Spec, ...], attributes: dict[str, object]) 
 
         if op.decompose is None:
             raise AssertionError(f"op {op.name} is a primitive")
-        found = trace_function(op.decompose, inputs, attributes)
-        _MEMO[key] = found
+        found = remember(_MEMO, key, trace_function(op.decompose, inputs, attributes))
     return found
 
 

@@ -243,7 +243,7 @@ def _spec(dtype: Any, shape: Any, weak: Any) -> Spec:
     sizes = _numbers(shape)
     if type(weak) is not bool:
         raise GraphError(f"a spec's weakness is {weak!r}")
-    # Checked before it is interned, which would keep it for ever.
+    # Checked before anything is made of it: the sizes may be absurd.
     made = Spec(sizes, as_dtype(str(dtype)), weak)
     for complaint in spec_complaints(made):
         raise GraphError(f"sizes: {complaint}")

@@ -12,6 +12,7 @@ from typing import Any
 from calor import dtypes
 from calor.config import config
 from calor.errors import DTypeError, ShapeError
+from calor.interning import remember
 from calor.ops.attributes import exact_items, exact_test, of_integers
 from calor.ops.base import Op, Signature, find, signature
 from calor.specs import Spec, spec
@@ -25,22 +26,18 @@ class Recipe:
         "integers",
         "keeps",
         "many",
-        "number",
         "out",
         "plain",
         "prologues",
         "signature",
-        "steps",
         "tests",
     )
 
     def __init__(self, sig: Signature, prologues: tuple[tuple[Signature, ...], ...]) -> None:
         self.signature = sig
-        self.number = sig.number
         self.out = sig.outputs[0]
         self.many = len(sig.outputs) > 1
         self.prologues = prologues
-        self.steps = tuple(tuple(step.number for step in steps) for steps in prologues)
         self.plain = not any(prologues)
         # What a gradient record keeps, by which operands need one; filled by the gradient module.
         self.keeps: dict[tuple[bool, ...], Any] = {}
@@ -65,7 +62,7 @@ def attributed_recipe(row: Op, specs: tuple[Spec, ...], attributes: dict[str, An
         recipe = Recipe(signature(row, specs, attributes), ((),) * len(specs))
         quick = (specs, *attributes.items())
         found_again = quick not in row.memo and not _holds_nan(tuple(attributes.values()))
-        row.memo[quick if found_again else precise] = recipe
+        remember(row.memo, quick if found_again else precise, recipe)
     return recipe
 
 

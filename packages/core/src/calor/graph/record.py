@@ -13,8 +13,10 @@ import numpy as np
 
 from calor import dtypes
 from calor.graph import trace as traces
+from calor.graph.codes import leaf
 from calor.graph.recipes import Recipe, attributed_recipe, elementwise_recipe
 from calor.graph.trace import Handle, Value, local, pending, trace_on, wrap
+from calor.interning import remember
 from calor.ops.base import Op, set_apply
 from calor.specs import Spec, spec
 
@@ -29,7 +31,7 @@ def unary(row: Op, x: Handle) -> Any:
     value = x._value
     recipe = row.memo.get(value.spec)
     if recipe is None:
-        recipe = row.memo[value.spec] = elementwise_recipe(row, (value.spec,))
+        recipe = remember(row.memo, value.spec, elementwise_recipe(row, (value.spec,)))
     if not recipe.plain or x._record is not None:
         return recorded(recipe, (x,))
     trace = local.trace
@@ -42,7 +44,7 @@ def unary(row: Op, x: Handle) -> Any:
         if operand < 0:
             operand = trace.attach(x)
     position = trace.count
-    trace.codes += (recipe.number, position - operand)
+    trace.codes += (recipe.signature, position - operand)
     trace.count = position + 1
     out: Value = _new(Value)
     out.spec = recipe.out
@@ -57,7 +59,7 @@ def unary(row: Op, x: Handle) -> Any:
     tensor._grad = None
     trace.room -= recipe.cost
     if trace.room < 0:
-        trace.overflow(recipe.number)
+        trace.overflow(recipe.signature)
     return tensor
 
 
@@ -68,7 +70,7 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
     key = (va.spec, vb.spec)
     recipe = row.memo.get(key)
     if recipe is None:
-        recipe = row.memo[key] = elementwise_recipe(row, key)
+        recipe = remember(row.memo, key, elementwise_recipe(row, key))
     trace = local.trace
     if va.device is not trace.device:
         trace = trace_on(va.device)
@@ -88,16 +90,16 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
     if not recipe.plain:
         # The casts and expands of each operand come first, one node each.
         codes = trace.codes
-        left, right = recipe.steps
-        for number in left:
-            codes += (number, position - pa)
+        left, right = recipe.prologues
+        for step in left:
+            codes += (step, position - pa)
             pa = position
             position += 1
-        for number in right:
-            codes += (number, position - pb)
+        for step in right:
+            codes += (step, position - pb)
             pb = position
             position += 1
-    trace.codes += (recipe.number, position - pa, position - pb)
+    trace.codes += (recipe.signature, position - pa, position - pb)
     trace.count = position + 1
     out: Value = _new(Value)
     out.spec = recipe.out
@@ -115,7 +117,7 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
         tensor._record = link(recipe, (a, b), out)
     trace.room -= recipe.cost
     if trace.room < 0:
-        trace.overflow(recipe.number)
+        trace.overflow(recipe.signature)
     return tensor
 
 
@@ -124,7 +126,7 @@ def elementwise(row: Op, operands: tuple[Handle, ...]) -> Any:
     key = tuple([h._value.spec for h in operands])
     recipe = row.memo.get(key)
     if recipe is None:
-        recipe = row.memo[key] = elementwise_recipe(row, key)
+        recipe = remember(row.memo, key, elementwise_recipe(row, key))
     return recorded(recipe, operands)
 
 
@@ -140,12 +142,12 @@ def recorded(recipe: Recipe, operands: Sequence[Handle]) -> Any:
     codes = trace.codes
     position = trace.count
     if not recipe.plain:
-        for i, steps in enumerate(recipe.steps):
-            for number in steps:
-                codes += (number, position - positions[i])
+        for i, steps in enumerate(recipe.prologues):
+            for step in steps:
+                codes += (step, position - positions[i])
                 positions[i] = position
                 position += 1
-    codes.append(recipe.number)
+    codes.append(recipe.signature)
     for p in positions:
         codes.append(position - p)
     trace.count = position + 1
@@ -161,7 +163,7 @@ def recorded(recipe: Recipe, operands: Sequence[Handle]) -> Any:
                 break
     trace.room -= recipe.cost
     if trace.room < 0:
-        trace.overflow(recipe.number)
+        trace.overflow(recipe.signature)
     return tensor
 
 
@@ -225,12 +227,12 @@ def _source(recipe: Recipe) -> Any:
     if 0 <= trace.room < trace.small:
         trace.fall_due()
     position = trace.count
-    trace.codes.append(recipe.number)
+    trace.codes.append(recipe.signature)
     trace.count = position + 1
     tensor = wrap(pending(trace, recipe.out, position))
     trace.room -= recipe.cost
     if trace.room < 0:
-        trace.overflow(recipe.number)
+        trace.overflow(recipe.signature)
     return tensor
 
 
@@ -242,7 +244,7 @@ def _record_many(recipe: Recipe, operands: Sequence[Handle]) -> tuple[Any, ...]:
     position = trace.count
     outputs = recipe.signature.outputs
     # Distances are taken from the first output, as when the node has one.
-    trace.codes += (recipe.number, *[position - p for p in positions])
+    trace.codes += (recipe.signature, *[position - p for p in positions])
     trace.count = position + len(outputs)
     values = [pending(trace, s, position + i) for i, s in enumerate(outputs)]
     records: Sequence[Any] = [None] * len(values)
@@ -251,7 +253,7 @@ def _record_many(recipe: Recipe, operands: Sequence[Handle]) -> tuple[Any, ...]:
     tensors = tuple(wrap(v, r) for v, r in zip(values, records, strict=True))
     trace.room -= recipe.cost
     if trace.room < 0:
-        trace.overflow(recipe.number)
+        trace.overflow(recipe.signature)
     return tensors
 
 
@@ -303,10 +305,10 @@ class _NumberEntry:
         self.spec = spec((), wanted.dtype, x.weak)
         pair = (self.spec, x) if reverse else (x, self.spec)
         self.recipe = elementwise_recipe(row, pair)
-        self.leaf = traces.leaf_number(self.spec, True)
+        self.leaf = leaf(self.spec, True)
         prologues = self.recipe.prologues
         number, other = prologues if reverse else prologues[::-1]
-        self.expand = number[0].number if len(number) == 1 and not other else -1
+        self.expand = number[0] if len(number) == 1 and not other else None
 
 
 def binary_number(row: Op, x: Handle, number: Any, reverse: bool) -> Any:
@@ -318,11 +320,12 @@ def binary_number(row: Op, x: Handle, number: Any, reverse: bool) -> Any:
     key = (value.spec, type(number), reverse)
     entry = row.memo.get(key)
     if entry is None:
-        entry = row.memo[key] = _NumberEntry(row, value.spec, weak_spec(number), reverse)
+        made = _NumberEntry(row, value.spec, weak_spec(number), reverse)
+        entry = remember(row.memo, key, made)
     trace = local.trace
     if value.device is not trace.device:
         trace = trace_on(value.device)
-    if trace.jit or x._record is not None or entry.expand < 0:
+    if trace.jit or x._record is not None or entry.expand is None:
         other = host(_checked(number, entry.spec), entry.spec, value.device)
         return recorded(entry.recipe, (other, x) if reverse else (x, other))
     if type(number) is int:
@@ -332,14 +335,14 @@ def binary_number(row: Op, x: Handle, number: Any, reverse: bool) -> Any:
     recipe = entry.recipe
     trace.inputs.append(number)
     if reverse:
-        trace.codes += (entry.leaf, entry.expand, 1, recipe.number, 1, position + 2 - px)
+        trace.codes += (entry.leaf, entry.expand, 1, recipe.signature, 1, position + 2 - px)
     else:
-        trace.codes += (entry.leaf, entry.expand, 1, recipe.number, position + 2 - px, 1)
+        trace.codes += (entry.leaf, entry.expand, 1, recipe.signature, position + 2 - px, 1)
     trace.count = position + 3
     tensor = wrap(pending(trace, recipe.out, position + 2))
     trace.room -= recipe.cost
     if trace.room < 0:
-        trace.overflow(recipe.number)
+        trace.overflow(recipe.signature)
     return tensor
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from calor.config import config
 from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
+from calor.graph.codes import INPUT, decode, walk
 from calor.graph.graph import Builder
 from calor.graph.pending import compile_pending
-from calor.graph.trace import INPUT, Poison, Trace, Value, decode, walk
+from calor.graph.trace import Poison, Trace, Value
 from calor.ops.base import Signature
 
 
@@ -66,7 +67,7 @@ def _size(node: _Recorded) -> int:
     return sum(s.nbytes for s in node.signature.outputs)
 
 
-def _ancestors(codes: Sequence[int], position: int) -> list[_Recorded]:
+def _ancestors(codes: Sequence[Any], position: int) -> list[_Recorded]:
     nodes: list[_Recorded] = []
     for sig, at, distances in walk(codes):
         if at > position:

@@ -1,10 +1,9 @@
 """The pending trace: values, the list of codes that is a plan's key, and its flush.
 
-Requirements: nodes of one thread and device form one linear trace. A node is three or four
-integers: the number of its signature and the distance to each operand. The list of these integers,
-with the positions of the values that somebody still holds, is the key of the plan; Python numbers
-are inputs, never part of it. Which values are still held is read from reference counts when the
-trace is flushed, so recording an op costs no weak reference.
+Requirements: nodes of one thread and device form one linear trace. The list of its codes, with the
+positions of the values that somebody still holds, is the key of the plan. Which values are still
+held is read from reference counts when the trace is flushed, so recording an op costs no weak
+reference.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor.config import config
 from calor.errors import DeviceError, TraceError
-from calor.graph.graph import Builder, Graph, prune
-from calor.ops.base import SIGNATURES, Signature, op, signature
+from calor.graph.codes import decode, leaf, prefix
+from calor.ops.base import Signature
 from calor.specs import Spec
 
 if TYPE_CHECKING:
@@ -37,6 +35,8 @@ def _counts(values: list[Any]) -> list[int]:
 _ALONE: Final = _counts([object()])[0]
 # How many ops in a row make the place of a cut recognisable.
 _CONTEXT: Final = 4
+# And how many such places are remembered.
+_CUTS: Final = 64
 # After a cut within a turn of an outer loop, so small a part of a trace is cut where one begins.
 _EARLY: Final = 16
 
@@ -99,18 +99,6 @@ def wrap(value: Value, record: Any = None) -> Any:
     return tensor
 
 
-INPUT: Final = op("input", lambda *, spec, host: spec, None, no_gradient="an input is a leaf")
-_LEAVES: dict[tuple[Spec, bool], int] = {}
-
-
-def leaf_number(spec_: Spec, host: bool) -> int:
-    number = _LEAVES.get((spec_, host))
-    if number is None:
-        number = signature(INPUT, (), {"spec": spec_, "host": host}).number
-        _LEAVES[spec_, host] = number
-    return number
-
-
 class Trace:
     """The pending nodes of one thread on one device."""
 
@@ -136,17 +124,17 @@ class Trace:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.thread = threading.get_ident()
-        self.cuts: set[tuple[int, ...]] = set()
+        self.cuts: set[tuple[Signature, ...]] = set()
         self.reset()
 
     def reset(self) -> None:
         """Start empty; the lists are new, so that another thread's snapshot stays whole."""
-        self.codes: list[int] = []
+        self.codes: list[Any] = []
         self.inputs: list[Any] = []
         self.leaves: dict[Value, int] = {}
         self.values: list[Value] = []
         self.lines: dict[int, str] = {}
-        self.tail: list[int] = []
+        self.tail: list[Signature] = []
         self.count = 0
         self.due = False
         self.small = config.trace_nodes // 2
@@ -186,7 +174,7 @@ class Trace:
 
     def add_input(self, given: Any, spec_: Spec, host: bool) -> int:
         """Append an input node and return its position."""
-        self.codes.append(leaf_number(spec_, host))
+        self.codes.append(leaf(spec_, host))
         self.inputs.append(given)
         position = self.count
         self.count = position + 1
@@ -206,7 +194,7 @@ class Trace:
         self.due = True
         self.room = 0
 
-    def overflow(self, number: int) -> None:
+    def overflow(self, sig: Signature) -> None:
         """Called after each op once the room is used up: eager mode, debug lines, size limits.
 
         A flush by limit cuts where the same few ops stood at an earlier cut, so that a loop
@@ -225,11 +213,13 @@ class Trace:
             flush(self)
             return
         tail = self.tail
-        tail.append(number)
+        tail.append(sig)
         if len(tail) < _CONTEXT:
             return
         context = tuple(tail[-_CONTEXT:])
         if context in self.cuts or -self.room > config.trace_nodes:
+            if len(self.cuts) >= _CUTS:
+                self.cuts.clear()
             self.cuts.add(context)
             flush(self)
             # This place says nothing of an outer loop, so the next turn of that is met early.
@@ -304,57 +294,6 @@ def pending(trace: Trace, spec_: Spec, position: int) -> Value:
     value.buffer = None
     trace.values.append(value)
     return value
-
-
-def walk(codes: Sequence[int]) -> Iterator[tuple[Signature, int, Sequence[int]]]:
-    """Yield the nodes of a trace's codes: signature, position, distances to the operands."""
-    position = index = 0
-    while index < len(codes):
-        sig = SIGNATURES[codes[index]]
-        stop = index + 1 + len(sig.inputs)
-        yield sig, position, codes[index + 1 : stop]
-        index = stop
-        position += len(sig.outputs)
-
-
-def decode(
-    codes: Sequence[int], outputs: Sequence[int], quiet: Sequence[tuple[int, int]] = ()
-) -> Graph:
-    """Return the graph of a trace's codes, its outputs given by position.
-
-    What was made within the ``quiet`` spans of positions is used outside with its gradient stopped.
-    """
-    builder = Builder()
-    entries = list(walk(codes))
-    numbers = {
-        position: builder.input(sig.outputs[0], sig.attributes["host"])
-        for sig, position, _ in entries
-        if sig.op is INPUT
-    }
-    silent = {p for start, stop in quiet for p in range(start, stop) if p not in numbers}
-    stopped: dict[int, int] = {}
-
-    def seen(position: int) -> int:
-        """Return what a node that is not silent itself reads at a position."""
-        number = numbers[position]
-        if position not in silent or not builder.specs[number].dtype.is_inexact:
-            return number
-        if position not in stopped:
-            from calor.ops.gradient_rules import stop_gradient
-
-            stopped[position] = builder.add(stop_gradient, [number])[0]
-        return stopped[position]
-
-    for sig, position, distances in entries:
-        if sig.op is INPUT:
-            continue
-        if silent and position not in silent:
-            operands = [seen(position - d) for d in distances]
-        else:
-            operands = [numbers[position - d] for d in distances]
-        made = builder.add(sig.op, operands, sig.attributes, sig.outputs)
-        numbers.update(zip(range(position, position + len(made)), made, strict=True))
-    return prune(builder.build([seen(p) for p in outputs]))
 
 
 def flush(trace: Trace) -> None:
@@ -433,20 +372,10 @@ def _compute_elsewhere(trace: Trace, value: Value) -> None:
     # Read last: while the trace is the same, so is all of the above.
     if value.trace is not trace:
         return
-    graph = decode(_prefix(codes, position), [position])
+    graph = decode(prefix(codes, position), [position])
     given = [v.buffer if type(v) is Value else v for v in inputs[: len(graph.inputs)]]
     plan = value.device.plan(("elsewhere", graph.key), lambda: graph)
     value.buffer = plan(given)[0]
-
-
-def _prefix(codes: Sequence[int], last: int) -> list[int]:
-    """Return the codes of the nodes up to the one that makes position ``last``."""
-    length = 0
-    for _, position, distances in walk(codes):
-        if position > last:
-            break
-        length += 1 + len(distances)
-    return list(codes[:length])
 
 
 def flush_all(device: Device | None = None) -> None:

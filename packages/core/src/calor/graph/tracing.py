@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from calor.errors import TraceError
+from calor.graph.codes import INPUT, decode, leaf, walk
 from calor.graph.graph import Graph
 from calor.graph.lines import user_line
-from calor.graph.trace import INPUT, Handle, Trace, Value, decode, leaf_number, local, wrap
-from calor.ops.base import SIGNATURES
+from calor.graph.trace import Handle, Trace, Value, local, wrap
+from calor.ops.base import Signature
 from calor.specs import Spec
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class GraphTrace(Trace):
         value.position = self.count
         value.buffer = None
         self.values.append(value)
-        self.codes.append(leaf_number(spec_, host))
+        self.codes.append(leaf(spec_, host))
         self.inputs.append(given)
         self.count += 1
         return value
@@ -223,7 +224,7 @@ class GraphTrace(Trace):
         """Remember a tensor made from host data within the trace: it is a constant of the graph."""
         self.constants.add(handle._value)
 
-    def overflow(self, number: int) -> None:
+    def overflow(self, sig: Signature) -> None:
         """A graph has no limit."""
 
     def stood_for(self, value: Value) -> Value:
@@ -262,15 +263,7 @@ class GraphTrace(Trace):
 
     def input_positions(self) -> list[int]:
         """Return the positions of the inputs, in order."""
-        positions = []
-        index = position = 0
-        while index < len(self.codes):
-            sig = SIGNATURES[self.codes[index]]
-            if sig.op is INPUT:
-                positions.append(position)
-            index += 1 + len(sig.inputs)
-            position += len(sig.outputs)
-        return positions
+        return [position for sig, position, _ in walk(self.codes) if sig.op is INPUT]
 
     def graph(self, outputs: Sequence[Handle]) -> Graph:
         """Return the graph of what was recorded, with these outputs."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.interning import Interner
 from calor.ops.attributes import exact_items
 from calor.specs import Spec
 
@@ -233,10 +234,10 @@ class Scalar:
 class Signature:
     """An op with its attributes and operand specs: everything of a node but its operands.
 
-    Interned, so a trace refers to it by ``number``.
+    Interned, so it is part of a trace's key by identity.
     """
 
-    __slots__ = ("attributes", "cost", "inputs", "number", "op", "outputs")
+    __slots__ = ("__weakref__", "attributes", "cost", "inputs", "op", "outputs")
 
     def __init__(
         self,
@@ -244,21 +245,18 @@ class Signature:
         attributes: dict[str, Any],
         inputs: tuple[Spec, ...],
         outputs: tuple[Spec, ...],
-        number: int,
     ) -> None:
         self.op: Final = row
         self.attributes: Final = attributes
         self.inputs: Final = inputs
         self.outputs: Final = outputs
-        self.number: Final = number
         self.cost = 1
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.attributes} {self.inputs} -> {self.outputs}>"
 
 
-SIGNATURES: Final[list[Signature]] = []
-_BY_KEY: Final[dict[Any, Signature]] = {}
+SIGNATURES: Final[Interner[Any, Signature]] = Interner()
 
 
 def signature(row: Op, inputs: tuple[Spec, ...], attributes: dict[str, Any]) -> Signature:
@@ -267,15 +265,13 @@ def signature(row: Op, inputs: tuple[Spec, ...], attributes: dict[str, Any]) -> 
     What the rule refuses raises ShapeError, DTypeError or ArgumentError that name the op.
     """
     key = (row, inputs, exact_items(attributes))
-    found = _BY_KEY.get(key)
-    if found is None:
-        try:
-            result = row.rule(*inputs, **attributes)
-        except (ShapeError, DTypeError, ArgumentError) as error:
-            error.name_op(row.name)
-            raise
-        outputs = result if isinstance(result, tuple) else (result,)
-        found = Signature(row, attributes, inputs, outputs, len(SIGNATURES))
-        SIGNATURES.append(found)
-        found = _BY_KEY.setdefault(key, found)
-    return found
+    found = SIGNATURES.get(key)
+    if found is not None:
+        return found
+    try:
+        result = row.rule(*inputs, **attributes)
+    except (ShapeError, DTypeError, ArgumentError) as error:
+        error.name_op(row.name)
+        raise
+    outputs = result if isinstance(result, tuple) else (result,)
+    return SIGNATURES.add(key, lambda: Signature(row, attributes, inputs, outputs))

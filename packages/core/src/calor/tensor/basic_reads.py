@@ -11,9 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from calor.dtypes import int64
+from calor.graph.codes import leaf
 from calor.graph.recipes import cost_of
-from calor.graph.trace import leaf_number, local, pending, trace_on, wrap
-from calor.ops.base import signature
+from calor.graph.trace import local, pending, trace_on, wrap
+from calor.interning import remember
+from calor.ops.base import Signature, signature
 from calor.ops.movement import dynamic_slice, reshape
 from calor.specs import Spec, spec
 
@@ -87,14 +89,14 @@ class _Entry:
     def __init__(self, x: Spec, sizes: Shape, shape: Shape) -> None:
         starts = spec((x.ndim,), int64)
         cut = signature(dynamic_slice, (x, starts), {"sizes": sizes})
-        self.leaf = leaf_number(starts, True)
-        self.slice = cut.number
+        self.leaf = leaf(starts, True)
+        self.slice = cut
         self.out = cut.outputs[0]
         self.cost = cost_of(cut)
-        self.reshape = -1
+        self.reshape: Signature | None = None
         if shape != sizes:
             shaped = signature(reshape, cut.outputs, {"shape": shape})
-            self.reshape = shaped.number
+            self.reshape = shaped
             self.out = shaped.outputs[0]
             self.cost += 1
 
@@ -109,14 +111,14 @@ def read_block(x: Any, block: Block) -> Any:
     key = (value.spec, sizes, shape)
     entry = _ENTRIES.get(key)
     if entry is None:
-        entry = _ENTRIES[key] = _Entry(*key)
+        entry = remember(_ENTRIES, key, _Entry(*key))
     trace = local.trace
     if value.device is not trace.device:
         trace = trace_on(value.device)
     px = value.position if value.trace is trace else trace.attach(x)
     position = trace.count
     trace.inputs.append(np.array(starts, np.int64))
-    if entry.reshape < 0:
+    if entry.reshape is None:
         last = position + 1
         trace.codes += (entry.leaf, entry.slice, last - px, 1)
     else:
