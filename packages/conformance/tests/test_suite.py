@@ -9,7 +9,7 @@ import pytest
 
 import calor
 from calor.backends.protocol import FEATURES
-from calor.dtypes import ALL
+from calor.dtypes import ALL, bool_, int32
 from calor.ops.base import TABLE
 from calor_conformance import suite
 from calor_conformance.checks.base import TIERS, Check
@@ -19,6 +19,7 @@ from calor_conformance.rows.domains import normal
 from calor_conformance.rows.exemptions import NO_ROW
 from calor_conformance.rows.language import case, ulp
 from calor_conformance.rows.tables import CASES
+from calor_conformance.selection import PROFILES
 
 CHECKS = suite.checks()
 OWN = {name for name in TABLE if "." not in name} - set(NO_ROW)
@@ -110,3 +111,23 @@ CHANGES: list[dict[str, Any]] = [
 def test_the_digest_of_a_check_changes_with_its_row(changed: dict[str, Any]) -> None:
     assert made().digest == made().digest
     assert made(**changed).digest != made().digest
+
+
+def test_narrow_profiles_meet_their_ops_in_their_own_dtype() -> None:
+    """A device without float32 is asked for values and for the protocol in the basic tier."""
+    narrow = [p for p in PROFILES.values() if p.main is not None]
+    assert len(narrow) > 1
+    for profile in narrow:
+        basic = [
+            c for c in CHECKS.values() if c.tier == "basic" and c.op and profile.wants(c)
+            and set(c.dtypes) <= {profile.main, bool_, int32}
+        ]  # fmt: skip
+        for kind in ("values", "protocol"):
+            assert set(profile.required) <= {c.op for c in basic if c.kind == kind}
+
+
+def test_what_one_profile_asks_no_other_does() -> None:
+    own = [c for c in CHECKS.values() if c.profiles]
+    assert {c.kind for c in own} == {"protocol", "shapes", "views", "jit"}
+    for check in own:
+        assert {p.name for p in PROFILES.values() if p.wants(check)} <= set(check.profiles)

@@ -41,7 +41,10 @@ _INFERENCE = (
 
 @dataclass(frozen=True)
 class Profile:
-    """A promise: the tiers and dtypes it spans, the ops it needs and those that it must have."""
+    """A promise: the tiers and dtypes it spans, the ops it needs and those that it must have.
+
+    ``main`` is the dtype in which rows are met that others meet in float32.
+    """
 
     name: str
     about: str
@@ -49,10 +52,11 @@ class Profile:
     dtypes: tuple[DType, ...] = ALL
     ops: tuple[str, ...] | None = None
     required: tuple[str, ...] = REQUIRED
+    main: DType | None = None
 
     def wants(self, check: Check) -> bool:
         """Whether a check belongs to the profile."""
-        if check.tier not in self.tiers:
+        if check.tier not in self.tiers or (check.profiles and self.name not in check.profiles):
             return False
         if any(d not in self.dtypes for d in check.dtypes):
             return False
@@ -73,6 +77,7 @@ PROFILES = {
             (float16, float32, bool_, int8, int32, int64, uint8),
             _INFERENCE,
             ("add", "mul", "maximum", "dot_general", "conv"),
+            float16,
         ),
         Profile(
             "inference-int8",
@@ -81,6 +86,7 @@ PROFILES = {
             (int8, uint8, int32, bool_, float16, float32),
             _INFERENCE,
             ("add", "mul", "maximum", "dot_general", "conv", "cast"),
+            int8,
         ),
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,20 +14,24 @@ from .checks import (
     errors,
     features,
     gradients,
+    history,
     memory,
     modes,
     points,
     properties,
     protocol,
     random_bits,
+    sizes,
     state,
     threads,
     transfers,
     values,
 )
 from .checks.base import TIERS, Check
+from .checks.rows import main_dtype
 from .rows.language import Case
 from .rows.tables import CASES
+from .selection import PROFILES
 
 
 def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
@@ -44,19 +49,37 @@ def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
 
 
 def _contracts() -> Iterator[Check]:
-    for module in (features, transfers, memory, random_bits, errors, state, threads):
+    for module in (
+        features, transfers, memory, random_bits, errors, state, history, sizes, threads,
+    ):  # fmt: skip
         yield from module.CHECKS
     yield from points.refusals()
     yield from points.points()
+    yield from sizes.sizes()
     yield from protocol.protocol(CASES)
     yield from properties.elementwise(CASES)
     yield from properties.searches()
 
 
+def _narrow() -> Iterator[Check]:
+    """Yield the rows of narrow profiles in their own dtype, where others are met in float32."""
+    for profile in PROFILES.values():
+        main = profile.main
+        if main is None:
+            continue
+        own = [
+            replace(c, dtypes=(main,))
+            for c in CASES
+            if main in c.dtypes and main_dtype(c) is not main and c.op in (profile.ops or ())
+        ]
+        for family in (protocol.protocol, values.shapes, values.views, modes.modes):
+            yield from (replace(check, profiles=(profile.name,)) for check in family(own))
+
+
 @cache
 def checks() -> Mapping[str, Check]:
     """Return every check by its name, those of the basic tier first."""
-    found = [*_contracts(), *of_rows(CASES)]
+    found = [*_contracts(), *of_rows(CASES), *_narrow()]
     counts = Counter(c.name for c in found)
     twice = [name for name, n in counts.items() if n > 1]
     assert not twice, f"two checks have one name: {twice[:5]}"

@@ -87,7 +87,8 @@ class Check:
     ``features`` the features, ``contract`` what a failure breaks. The digest is taken of ``text``.
     ``looks`` says that it looks at pending work, for which a device must be interactive.
     ``provisional`` names the release that brought the check: it is reported, and decides from the
-    next minor release on. ``steps`` is where the check can share a graph.
+    next minor release on. ``profiles`` names the profiles that ask it, all when it is empty.
+    ``steps`` is where the check can share a graph.
     """
 
     kind: str
@@ -102,6 +103,7 @@ class Check:
     features: tuple[str, ...] = ()
     looks: bool = False
     provisional: str = ""
+    profiles: tuple[str, ...] = ()
     steps: Packable | None = field(default=None, repr=False)
     explain: Callable[[Place], str] | None = field(default=None, repr=False)
 
@@ -123,6 +125,7 @@ class Check:
             self.op,
             dtypes,
             *self.features,
+            *self.profiles,
             str(self.looks),
             self.provisional,
             self.text,

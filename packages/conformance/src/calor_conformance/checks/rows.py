@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import calor
-from calor.dtypes import DType, float32
+from calor.dtypes import DType, float16, float32, int8
 from calor.ops.base import TABLE
 
 from ..provisional import provisional
@@ -21,6 +21,8 @@ CONTRACT = (
 )
 
 
+# The types that inference devices compute in, some of them in no other.
+NARROW = (float16, int8)
 OF_A_FUNCTION = "a result agrees with the function's definition within the row's tolerance"
 
 
@@ -39,12 +41,16 @@ def needed(c: Case, dtype: DType) -> tuple[DType, ...]:
 
 
 def tier_of(c: Case, dtype: DType, seen: set[Any]) -> Tier:
-    """Return basic for an op's first row, full for new kinds of number, dtypes for the rest."""
-    first = c.op not in seen and dtype is main_dtype(c)
+    """Return basic for an op's first row, full for new kinds of number, dtypes for the rest.
+
+    The first row is basic in the types of narrow devices too, which have no other to be met in.
+    """
+    key = (c.op, dtype) if dtype in NARROW else c.op
+    first = key not in seen and (dtype in NARROW or dtype is main_dtype(c))
     new = (c.label, dtype.kind) not in seen
     seen.add((c.label, dtype.kind))
     if first:
-        seen.add(c.op)
+        seen.update((key, c.op) if dtype is main_dtype(c) else (key,))
         return "basic"
     return "full" if new else "dtypes"
 
