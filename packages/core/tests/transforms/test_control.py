@@ -392,3 +392,18 @@ def test_long_scans_keep_memory_in_bounds(in_use: Any) -> None:
     calor.eval(made)
     assert in_use() - start <= 800 + 64
     np.testing.assert_array_equal(made.numpy(), np.ones(100))
+
+
+def test_bounds_of_counted_loops_are_whole_numbers() -> None:
+    def total(lower: Any, upper: Any) -> Any:
+        return calor.fori_loop(lower, upper, lambda i, c: c + i, calor.asarray(0))
+
+    assert total(np.int32(1), calor.asarray(4, dtype="int32")).item() == 6
+    for bound in (3.0, None, "3", np.float32(3)):
+        with pytest.raises(DTypeError, match=r"the upper bound .* bounds are whole numbers: int"):
+            total(0, bound)
+    for tensor in (calor.asarray(3.0), calor.asarray([3]), calor.asarray(True)):
+        with pytest.raises(DTypeError, match="the lower bound is .* convert it first"):
+            total(tensor, 5)
+        with pytest.raises(DTypeError, match="the lower bound is"):
+            calor.jit(lambda t: total(t, 5))(tensor)

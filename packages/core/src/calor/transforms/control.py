@@ -7,12 +7,13 @@ and may be nested.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from calor import tree
 from calor.dtypes import bool_
-from calor.errors import ArgumentError, ShapeError, TraceError
+from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from calor.graph.trace import Handle
 from calor.ops import control as rows
 from calor.ops import elementwise as e
@@ -207,15 +208,36 @@ def scan(
     return tree.unflatten(carry_structure, made[:n]), tree.unflatten(out_structure, outputs)
 
 
+def _bound(value: Any, which: str) -> Any:
+    """Return a bound of a counted loop: a Python integer, or a 0-d tensor of an integer type."""
+    if isinstance(value, Handle):
+        known = value._value.spec
+        if known.dtype.is_integer and not known.shape:
+            return value
+        raise DTypeError(
+            f"fori_loop: the {which} bound is {known}; bounds are whole numbers, so convert it "
+            f"first: n.astype(calor.int64)"
+        )
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise DTypeError(
+            f"fori_loop: the {which} bound {value!r} is a {type(value).__name__}; bounds are whole "
+            f"numbers: int(...)"
+        ) from None
+
+
 def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any) -> Any:
     """Return the carry after ``carry = body(i, carry)`` for i from lower to upper − 1.
 
-    With Python bounds it is a scan and differentiable; with tensors as bounds a while_loop.
+    With Python bounds it is a scan and differentiable; with tensors as bounds a while_loop. Raises
+    DTypeError unless the bounds are whole numbers or 0-d integer tensors.
 
     >>> import calor
     >>> calor.fori_loop(0, 5, lambda i, total: total + i, calor.asarray(0)).item()
     10
     """
+    lower, upper = _bound(lower, "lower"), _bound(upper, "upper")
     if isinstance(lower, int) and isinstance(upper, int):
         from calor.ops.sources import iota
 
