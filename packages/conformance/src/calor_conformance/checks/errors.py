@@ -18,11 +18,14 @@ from calor.errors import (
     LinearAlgebraError,
     UnsupportedError,
 )
+from calor.ops.base import find
 
-from .base import Place, plain_array
+from .base import Place, plain_array, plain_type
 from .contract import Contracts
 
 contract = Contracts("errors")
+# Ops of floating numbers, of which many devices lack some.
+ONE_OPERAND = ("exp", "log", "sin", "atan", "tanh", "sqrt", "floor", "lgamma", "isnan", "abs")
 
 
 def raised(work: Callable[[], Any], *, refusals: bool = False) -> CalorError:
@@ -110,17 +113,24 @@ def _doubled(array: Any) -> Any:
 
 @contract(
     "an op that is ruled out raises UnsupportedError with the device's reason, and runs "
-    "nowhere else"
+    "nowhere else",
+    looks=False,
 )
 def ruled_out_ops(place: Place) -> None:
-    device = place.plain
+    device, info, kind = place.plain, place.plain.info, plain_type()
     before = device.fallbacks
-    for name, state in device.info.ops.items():
-        if isinstance(name, str) and name == "exp" and not state:
-            error = raised(lambda: calor.exp(_vector()).numpy(), refusals=True)
-            assert isinstance(error, UnsupportedError), repr(error)
-            assert state.reason in str(error), f"{error} does not say {state.reason!r}"
+    for name in ONE_OPERAND:
+        state = info.supports(name, kind)
+        if not info.dtypes.get(kind) or not kind.is_inexact or state:
+            continue
+        error = raised(partial(_called, place, name), refusals=True)
+        assert isinstance(error, UnsupportedError), f"{name}: {error!r}"
+        assert state.reason in str(error), f"{error} does not say {state.reason!r}"
     assert device.fallbacks == before or device.companions, "nodes ran on another device"
+
+
+def _called(place: Place, name: str) -> Any:
+    return place.call(find(name), _vector()).numpy()
 
 
 CHECKS = contract.checks
