@@ -37,6 +37,9 @@ def test_repr(value: Any, dtype: str | None, text: str) -> None:
 def test_large_tensors_are_summarised_like_arrays(shape: tuple[int, ...]) -> None:
     array = np.arange(np.prod(shape)).reshape(shape)
     expected = repr(array).replace("\n      ", "\n       ").replace("array(", "tensor(")
+    if "shape=" not in expected:
+        # NumPy says the shape of a summarised array from 2.2 on.
+        expected = f"{expected[:-1]}, shape={shape})"
     assert repr(calor.asarray(array)) == expected
 
 
