@@ -95,3 +95,16 @@ def test_tensors_of_a_container_are_on_one_device():
     with pytest.raises(calor.errors.DeviceError, match="on strict:numpy.* and numpy:0; move them"):
         total(_weights(b=elsewhere))
     assert total(dict.fromkeys("abc", elsewhere)).device is elsewhere.device
+
+
+def test_static_numbers_are_told_apart_by_their_bits() -> None:
+    f = calor.jit(lambda x, c: calor.copysign(x, c), static_argnames="c")
+    x = calor.asarray([1.0])
+    assert [f(x, c=c).tolist() for c in (0.0, -0.0, 0.0)] == [[1.0], [-1.0], [1.0]]
+    assert f.trace_count == 2
+    for _ in range(3):
+        f(x, c=float("nan"))
+    assert f.trace_count == 3
+    g = calor.jit(lambda x, pair: x * pair[0], static_argnames="pair")
+    assert [g(x, pair=p).dtype for p in ((2,), (2.0,), (True,))] == [calor.float32] * 3
+    assert g.trace_count == 3

@@ -15,6 +15,7 @@ import numpy as np
 from calor import tree
 from calor.errors import TraceError
 from calor.graph.trace import Handle
+from calor.ops.attributes import exact
 from calor.transforms.state import Stateful
 
 NUMBERS: Final = (float, int, complex)
@@ -124,10 +125,11 @@ class Arguments:
             raise TraceError("a tensor cannot be a static argument; static arguments are compared")
         name = self._name(path)
         held = self._hold(value)
-        self.lines.append(
-            f"    if {name} is not K{held} and (type({name}) is not type(K{held})"
-            f" or not ({name} == K{held})): return None"
-        )
+        differs = f"type({name}) is not type(K{held}) or not ({name} == K{held})"
+        if isinstance(value, float | complex | tuple | np.generic):
+            # 0.0 and −0.0 are equal and make two programs; NaN is not equal and makes one.
+            differs = f"exact({name}) != K{self._hold(exact(value))}"
+        self.lines.append(f"    if {name} is not K{held} and ({differs}): return None")
         return ("static", value)
 
     def _name(self, path: str) -> str:
@@ -156,7 +158,7 @@ class Arguments:
             ]
         )
         scope: dict[str, Any] = {f"K{i}": value for i, value in enumerate(self.statics)}
-        scope["flatten"] = tree.flatten
+        scope |= {"flatten": tree.flatten, "exact": exact}
         exec(compile(source, "<calor.jit arguments>", "exec"), scope)
         unpack: Unpack = scope["unpack"]
         return unpack
