@@ -10,20 +10,22 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 import calor
-from calor.backends.protocol import FEATURES, Info, State
+from calor.backends.protocol import FEATURES, Claim, Info, State
 from calor.dtypes import ALL
 from calor.errors import CalorError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.ops.base import TABLE
 from calor.specs import Spec, spec
 
-from .base import Place, compiled, plain_array, plain_type
+from .base import Array, Place, compiled, plain_array, plain_type
 from .contract import Contracts
 
 contract = Contracts("features")
@@ -76,6 +78,10 @@ def description(place: Place) -> None:
         assert type(limit) is int, f"limit {name} is {limit!r}"
     again = place.plain.backend.info(place.plain.index)
     assert again == info, "info said something else at the second call"
+    for _ in range(2):
+        count = place.plain.backend.enumerate()
+        assert type(count) is int, f"enumerate returned {count!r}"
+        assert count > place.plain.index, f"{place.plain.name} is in use, and {count} are counted"
 
 
 def _explained(what: str, state: State) -> None:
@@ -90,19 +96,10 @@ def _explained(what: str, state: State) -> None:
     looks=False,
 )
 def claims(place: Place) -> None:
-    from ..rows.tables import CASES
-    from .rows import main_dtype
-
-    device, seen = place.plain, set()
-    for c in CASES:
-        dtype = main_dtype(c)
-        if c.op in seen or not c.inputs or not isinstance(c.operation, str):
-            continue
-        seen.add(c.op)
-        with calor.device("numpy"):
-            tensors = [calor.asarray(a) for a in c.draw(dtype)]
-            graph = calor.trace(lambda *given, c=c, t=dtype: c.call(*given, dtype=t), *tensors)
+    device = place.plain
+    for graph in _one_of_each_op():
         claim = device.backend.claim(device.index, graph)
+        _consistent(graph, claim)
         taken = {i for part in claim.parts for i in part}
         for i, why in device.info.objections(graph).items():
             assert i not in taken, (
@@ -110,12 +107,39 @@ def claims(place: Place) -> None:
                 f"or claimed and not held; make info and claim agree"
             )
         for i, node in enumerate(graph.nodes):
-            assert i in taken or claim.reasons.get(i), f"{node.op.name} is refused without a reason"
             explicit = device.info.ops.get(node.op.name)
             assert i in taken or not explicit or explicit.level != "full", (
                 f"info.ops says {node.op.name} is full, and claim refuses it: "
                 f"{claim.reasons.get(i)}; a capability is claimed and not held"
             )
+
+
+@cache
+def _one_of_each_op() -> list[Graph]:
+    """Return a graph of the first row of each op."""
+    from ..rows.tables import CASES
+    from .rows import main_dtype
+
+    rows = {c.op: c for c in reversed(CASES) if c.inputs and isinstance(c.operation, str)}
+    graphs = []
+    with calor.device("numpy"):
+        for c in rows.values():
+            dtype = main_dtype(c)
+            tensors = [calor.asarray(a) for a in c.draw(dtype)]
+            graphs.append(calor.trace(partial(c.call, dtype=dtype), *tensors))
+    return graphs
+
+
+def _consistent(graph: Graph, claim: Claim) -> None:
+    """Raise AssertionError unless each node is in one part or refused with a reason."""
+    assert isinstance(claim, Claim), f"claim returned a {type(claim).__name__}"
+    counts = Counter(i for part in claim.parts for i in part)
+    assert all(claim.parts), f"a part of the claim is empty: {claim.parts}"
+    for i, node in enumerate(graph.nodes):
+        assert counts[i] < 2, f"{node.op.name} is claimed in two parts: {claim.parts}"
+        assert counts[i] or claim.reasons.get(i), f"{node.op.name} is refused without a reason"
+        both = counts[i] and i in claim.reasons
+        assert not both, f"{node.op.name} is claimed and refused: {claim.reasons.get(i)}"
 
 
 @contract("an executable writes into given buffers when in_place is declared", looks=False)
@@ -132,14 +156,32 @@ def in_place(place: Place) -> None:
 
     if device.info.feature("in_place"):
         work()
+        return
+    try:
+        work()
+    except (AssertionError, CalorError):
+        return
+    raise AssertionError("buffers are written in place: in_place is held back; declare it full")
 
 
 @contract(
-    "a download is a read-only view when host_views is full, and counts as exported", looks=False
+    "a download is a read-only view when host_views is full, and counts as exported; an adopted "
+    "array is shared",
+    looks=False,
 )
 def host_views(place: Place) -> None:
     device = place.plain
-    holds(place, "host_views", lambda: device.backend.adopt(device.index, _numbers()))
+
+    def work() -> None:
+        array = _numbers()
+        buffer = device.backend.adopt(device.index, array)
+        shared = buffer.exported
+        assert shared, "exported is False while the host has the memory"
+        array[0] = 7
+        got = np.array(device.backend.download(device.index, buffer, _known()))
+        assert got.tolist() == [7.0, 2.0, 3.0], f"the adopted array is not shared: {got}"
+
+    holds(place, "host_views", work)
     if device.info.feature("host_views").level != "full":
         return
     buffer = device.backend.upload(device.index, _numbers())
@@ -171,6 +213,8 @@ def memory_limit(place: Place) -> None:
         read = device.memory.limit
         device.backend.set_memory_limit(device.index, before)
         assert read == 1 << 40, f"the limit was set to {1 << 40} and reads {read}"
+        left = device.memory.limit
+        assert left == before, f"the limit was set back to {before} and reads {left}"
 
     holds(place, "memory_limit", work)
 
@@ -206,6 +250,7 @@ def serialize(place: Place) -> None:
         (made,) = backend.deserialize(index, stored[0])([backend.upload(index, _numbers())])
         got = np.array(backend.download(index, made, _known()))
         assert got.tolist() == [3.0, 5.0, 7.0], f"the loaded executable gives {got}"
+        _same_when_loaded(place)
 
     holds(place, "serialize", work)
     if stored and _installed(place):
@@ -215,6 +260,20 @@ def serialize(place: Place) -> None:
         assert done.stdout.strip() in (b"[3.0, 5.0, 7.0]", b"[3, 5, 7]"), done.stderr.decode()[
             -500:
         ]
+
+
+def _same_when_loaded(place: Place) -> None:
+    """Raise AssertionError unless a graph of several outputs is the same after it was stored."""
+    backend, index = place.plain.backend, place.plain.index
+    tensors = calor.asarray(_numbers()), calor.asarray(_numbers() * 2)
+    executable = compiled(place, calor.trace(lambda x, y: (x - y * 3, x + 2, y), *tensors))
+    loaded = backend.deserialize(index, backend.serialize(index, executable))
+    one, other = executable.required_bytes, loaded.required_bytes
+    assert one == other, f"loaded, {other} bytes are announced, {one} before"
+    given = [backend.upload(index, x) for x in (_numbers(), _numbers() * 2)]
+    for before, after in zip(executable(given), loaded(given), strict=True):
+        want, got = (np.array(backend.download(index, x, _known())) for x in (before, after))
+        assert got.tolist() == want.tolist(), f"loaded, it gives {got}, and {want} before"
 
 
 def _installed(place: Place) -> bool:
@@ -228,7 +287,7 @@ def _installed(place: Place) -> bool:
 def _forked(connection: Any, place: Place) -> None:
     try:
         with calor.device(place.plain):
-            connection.send((calor.asarray(_numbers()) * 2).tolist())
+            connection.send(place.call(lambda x: x * 2, calor.asarray(_numbers())).tolist())
     except CalorError as error:
         connection.send(f"{type(error).__name__}: {error}")
     finally:
@@ -237,13 +296,15 @@ def _forked(connection: Any, place: Place) -> None:
 
 
 @contract(
-    "a forked child computes when fork is declared, and gets a typed error when not", tier="full"
+    "a forked child computes when fork is declared, and gets a typed error when not",
+    tier="full",
+    looks=False,
 )
 def fork(place: Place) -> None:
     if "fork" not in multiprocessing.get_all_start_methods():
         return
     # The device has been used, which is when a fork goes wrong.
-    (calor.asarray(_numbers()) + 1).numpy()
+    place.call(lambda x: x + 1, calor.asarray(_numbers())).numpy()
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=_forked, args=(there, place))
     child.start()
@@ -263,20 +324,53 @@ def fork(place: Place) -> None:
 
 
 @contract(
-    "a rank above limits['max_rank'] is refused by a typed error, one below it works", tier="full"
+    "a rank above limits['max_rank'] is refused by a typed error, one below it works",
+    tier="full",
+    looks=False,
 )
 def max_rank(place: Place) -> None:
     limit = place.plain.info.limits.get("max_rank")
     most = min(limit or 8, 8)
-    x = calor.asarray(plain_array(np.ones((1,) * most)))
-    assert (x + 1).numpy().shape == (1,) * most
+    for number in range(len(_walks(1))):
+        _walk(place, number, most, limit)
     if limit is not None:
         beyond = plain_array(np.ones((1,) * (limit + 1)))
         try:
-            (calor.asarray(beyond) + 1).numpy()
+            place.call(lambda x: x + 1, calor.asarray(beyond)).numpy()
         except CalorError:
             return
         raise AssertionError(f"max_rank is {limit}, and rank {limit + 1} works: it is held back")
+
+
+def _walk(place: Place, number: int, rank: int, limit: int | None) -> None:
+    """Compute one of the walks at a rank; a device that has its op at all must have it there."""
+    run, array, want = _walks(rank)[number]
+    small, flat, _ = _walks(2)[number]
+    try:
+        place.call(small, calor.asarray(flat)).numpy()
+    except UnsupportedError:
+        return
+    try:
+        got = place.call(run, calor.asarray(array)).numpy()
+    except UnsupportedError as error:
+        raise AssertionError(f"rank {rank} is within the limit {limit}, yet: {error}") from error
+    assert got.tolist() == want.tolist(), f"at rank {rank}: {got}, not {want}"
+
+
+def _walks(rank: int) -> list[tuple[Callable[[Any], Any], Array, Array]]:
+    """Return ways to move, add and repeat along every axis of an array of a rank."""
+    shape = tuple(2 if i % 3 else 1 for i in range(rank))
+    array = plain_array(np.arange(np.prod(shape)) % 100).reshape(shape)
+    order = (*range(1, rank, 2), *range(0, rank, 2))
+    odd = tuple(range(1, rank, 2))
+    turned = tuple(slice(None, None, -1) for _ in shape)
+    return [
+        (lambda x: x + 1, array, array + 1),
+        (lambda x: calor.permute_dims(x, order), array, array.transpose(order)),
+        (lambda x: x[turned], array, array[turned]),
+        (lambda x: calor.max(x, axis=odd), array, array.max(odd)),
+        (lambda x: calor.broadcast_to(x, (2,) * rank), array, np.broadcast_to(array, (2,) * rank)),
+    ]
 
 
 @contract(
@@ -329,10 +423,10 @@ def quantized_only(place: Place) -> None:
     assert error is not None or not kind.is_inexact, f"{kind.name} computes: it is held back"
 
 
-@contract("synchronize waits and returns; so it does when nothing was submitted")
+@contract("synchronize waits and returns; so it does when nothing was submitted", looks=False)
 def synchronize(place: Place) -> None:
     calor.synchronize(place.device)
-    x = calor.asarray(_numbers()) * 2
+    x = place.call(lambda x: x * 2, calor.asarray(_numbers()))
     calor.synchronize(place.device)
     assert x.tolist() == [2.0, 4.0, 6.0]
     place.plain.backend.synchronize(place.plain.index)

@@ -53,6 +53,18 @@ def limited(place: Place, spare: int) -> Iterator[None]:
         backend.set_memory_limit(index, before)
 
 
+@contextmanager
+def at_the_peak(place: Place) -> Iterator[None]:
+    """Hold as many bytes as bring what is in use to the peak, so that more of them raise it."""
+    figures = place.plain.memory
+    spare = min(max(figures.peak - in_use(place), 0), 256 * KIB * KIB)
+    held = place.plain.backend.upload(place.plain.index, np.zeros(spare, np.uint8))
+    try:
+        yield
+    finally:
+        del held
+
+
 @contract(
     "memory figures count live buffers: up by their bytes, and down when they die", looks=False
 )
@@ -66,6 +78,8 @@ def figures(place: Place) -> None:
     del x
     after = in_use(place)
     assert after <= before, f"{after - before} bytes are still in use"
+    peak = place.plain.memory.peak
+    assert peak >= held, f"the peak fell from {held} to {peak} when memory was freed"
 
 
 @contract("an op leaves nothing behind but its result")
@@ -96,6 +110,17 @@ def no_leak_of_gradients(place: Place) -> None:
     x = calor.asarray(plain_array(np.ones((16, 16))))
     loss = calor.value_and_grad(lambda x: calor.sum(calor.tanh(x @ x)))
     _steady(place, lambda: [t.numpy() for t in loss(x)])
+
+
+@contract("a graph leaves nothing behind when its executable has died", looks=False)
+def no_leak_of_graphs(place: Place) -> None:
+    lengths = iter(range(1, 100))
+
+    def work() -> None:
+        x = calor.asarray(plain_array(np.ones(next(lengths))))
+        compiled(place, calor.trace(lambda x: x * 2 + x, x))
+
+    _steady(place, work)
 
 
 @contract("a failed call leaves nothing behind", tier="full", features=("memory_limit",))
@@ -188,12 +213,15 @@ def required_bytes(place: Place) -> None:
     required = executable.required_bytes
     assert isinstance(required, int), f"required_bytes is {required!r}"
     buffer = device.backend.upload(device.index, plain_array(np.ones((64, 64))))
-    before = in_use(place)
-    made = executable([buffer])
-    device.backend.synchronize(device.index)
-    grown = device.memory.in_use - before
-    assert x.nbytes <= grown <= required, f"{grown} bytes were allocated, {required} announced"
-    del made
+    with at_the_peak(place):
+        before = in_use(place)
+        made = executable([buffer])
+        device.backend.synchronize(device.index)
+        grown = device.memory.in_use - before
+        assert x.nbytes <= grown <= required, f"{grown} bytes were allocated, {required} announced"
+        most = device.memory.peak - before
+        assert most <= required, f"{most} bytes were allocated at once, {required} announced"
+        del made
 
 
 CHECKS = contract.checks

@@ -58,6 +58,9 @@ def check(
     want = np.asarray(want)
     assert got.dtype == dtype.numpy, f"{what}: dtype {got.dtype}, not {dtype.name}"
     assert got.shape == want.shape, f"{what}: shape {got.shape}, not {want.shape}"
+    if dtype.kind == "bool":
+        wrong = np.ascontiguousarray(got).view(np.uint8) > 1
+        assert not wrong.any(), f"{what}: true is a byte of 1, here are others"
     if dtype.is_integer or dtype.kind == "bool":
         target = want.astype(bool) if dtype.kind == "bool" else _wrapped(want, dtype.numpy)
         wrong = got != target

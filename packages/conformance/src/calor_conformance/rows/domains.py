@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType, bool_, int64
+from calor.dtypes import DType, bool_, int64, real_of
 
 from .language import Array, Domain, limits_of
 
 Shape = tuple[int, ...]
+# How many numbers of every size an op meets beside the special ones.
+SPREAD = 500
 
 
 def _converted(values: Any, dtype: DType) -> Array:
@@ -69,6 +72,18 @@ def away_from(point: float, *shape: int) -> Domain:
         return _converted(point + size * turn, dtype)
 
     return Domain(f"away_from({point})", shape, draw)
+
+
+def of_any_size(*shape: int) -> Domain:
+    """Numbers in any direction whose sizes span most of the range: squares of them overflow."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        reach = 0.8 * math.log2(float(limits_of(real_of(dtype).numpy).max))
+        size = 2.0 ** rng.uniform(-reach, reach, shape)
+        turn = np.exp(1j * rng.uniform(-3.0, 3.0, shape))
+        return _converted(size * (turn if dtype.is_complex else np.sign(turn.real)), dtype)
+
+    return Domain("of_any_size", shape, draw)
 
 
 def whole(low: int, high: int, *shape: int) -> Domain:
@@ -143,6 +158,16 @@ def extremes(*shape: int) -> Domain:
     return Domain("extremes", shape, draw)
 
 
+def ends(*shape: int) -> Domain:
+    """The least and the largest integer of the dtype."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        limits = np.iinfo(dtype.numpy)
+        return rng.choice(np.array([limits.min, limits.max], dtype.numpy), shape)
+
+    return Domain("ends", shape, draw)
+
+
 def special(dtype: DType) -> Array:
     """Return NaN, infinities, zeros, denormals, the largest, those next to 1; integer extremes."""
     if dtype is bool_:
@@ -167,10 +192,22 @@ def special(dtype: DType) -> Array:
 def grid(dtype: DType, count: int) -> list[Array]:
     """Return the special numbers in every combination of ``count`` operands, one axis each.
 
-    One operand of a 16-bit type has all its 65,536 bit patterns.
+    One operand of a 16-bit type has all its 65,536 bit patterns; other floats go on with numbers
+    of every size.
     """
     if count == 1 and dtype.itemsize == 2:
         return [np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)]
     values = special(dtype)
     made = np.meshgrid(*[np.arange(values.size)] * count, indexing="ij")
-    return [values[places.reshape(-1)] for places in made]
+    every = [values[places.reshape(-1)] for places in made]
+    if dtype.kind != "float":
+        return every
+    return [np.concatenate([v, of_every_size(dtype, seed)]) for seed, v in enumerate(every)]
+
+
+def of_every_size(dtype: DType, seed: int) -> Array:
+    """Return numbers of every exponent that a floating dtype has, and more of those below 100."""
+    rng = np.random.default_rng(seed)
+    patterns = any_bits().draw(rng, dtype, (SPREAD,))
+    near = rng.uniform(-100.0, 100.0, SPREAD).astype(dtype.numpy)
+    return np.concatenate([patterns, near])

@@ -188,8 +188,14 @@ def log_gamma(x: Array) -> Array:
     off = np.where(safe < 1.5, safe - 1, safe - 2)
     taylor = sum(c * off**k for k, c in enumerate(_LOG_GAMMA_AT_ONE, 1))
     taylor = np.where(safe < 1.5, taylor, taylor + np.log1p(np.maximum(off, -0.5)))
-    total = np.where(np.abs(off) < 1e-4, taylor, total)
+    total = np.where(np.abs(off) < 0.2, taylor, total)
     return np.where(np.isnan(wide), np.nan, np.where(usual, total, np.inf))
+
+
+def _zeta(k: int) -> Any:
+    """ζ(k) for k of 6 and more: its terms, and Euler and Maclaurin's for the rest of them."""
+    n, end = np.arange(1999, 0, -1).astype(np.longdouble), np.longdouble(2000)
+    return np.sum(n**-k) + end ** (1 - k) / (k - 1) + end**-k / 2
 
 
 # −γ and (−1)**k ζ(k) / k, to the digits that long double keeps.
@@ -202,7 +208,7 @@ _LOG_GAMMA_AT_ONE = [
         "0.27058080842778454787900092413529198",
         "-0.20738555102867398526627309729140683",
     )
-]
+] + [(-1) ** k * _zeta(k) / k for k in range(6, 30)]
 
 
 def log_gamma_size(x: Array) -> Array:

@@ -35,12 +35,15 @@ def attention(
     q: Array, k: Array, v: Array, *extras: Array, causal: bool = False, scale: float = 1.0
 ) -> tuple[Array, Array]:
     """Softmax row by row; a row that is hidden whole gives 0 and the logarithm −inf."""
-    powers = np.exp(_scores(q, k, extras, causal, scale))
+    scores = _scores(q, k, extras, causal, scale)
+    largest = scores.max(-1)
+    largest = np.where(np.isfinite(largest), largest, 0.0)
+    powers = np.exp(scores - largest[..., None])
     total = powers.sum(-1)
     weights = powers / np.where(total == 0, 1, total)[..., None]
     values = np.repeat(v, q.shape[1] // v.shape[1], 1)
     with np.errstate(divide="ignore"):
-        return np.einsum("nhls,nhsv->nhlv", weights, values), np.log(total)
+        return np.einsum("nhls,nhsv->nhlv", weights, values), np.log(total) + largest
 
 
 def _score_gradient(
@@ -102,6 +105,10 @@ CASES: list[Case] = [
              out=lambda d: (d, float32 if d.itemsize == 2 else d))
         for name, heads, keys, extras, causal in _FORMS
     ),
+    # Scores beyond what an exponential holds.
+    case("attention", *_qkv(2, 2), causal=False, scale=200.0, oracle=attention, dtypes=WIDE_FLOATS,
+         tol=ulp(64, scale=lambda *_, **__: 4000.0), name="large",
+         no_gradient="differences see the rounding of large numbers"),
     case("attention", *_qkv(2, 2), HIDDEN, causal=False, scale=0.5, oracle=attention,
          dtypes=WIDE_FLOATS, tol=NEAR, name="hidden",
          no_gradient="the logarithm of a hidden row is -inf"),

@@ -6,6 +6,7 @@ from calor import dtypes as t
 
 from .. import oracle_casts as o
 from ..domains import any_bits, chosen, extremes, normal
+from ..halfway import halfway
 from ..language import EVERY, STORAGE, Case, case
 
 
@@ -32,6 +33,19 @@ CASES: list[Case] = [
              dtypes=(*STORAGE, t.float16, t.bfloat16, t.float32, t.float64, t.int64, t.uint64),
              raw=True, name=f"bits-to-{target.name}", no_gradient="the numbers are not finite")
         for target in (t.float16, t.bfloat16, t.float32, t.float8_e4m3fn, t.float8_e5m2, t.int8)
+    ),
+    # On the way through a third type such numbers are rounded twice, and come out as the other one.
+    *(
+        case("cast", halfway(target, 40), dtype=target, oracle=o.cast, dtypes=sources, raw=True,
+             name=f"halfway-to-{target.name}", no_gradient="differences see its steps")
+        for target, sources in [
+            (t.float32, (t.float64, t.int32, t.uint32, t.int64, t.uint64)),
+            (t.float16, (t.float32, t.float64, t.int32)),
+            (t.bfloat16, (t.float32, t.float64, t.int32, t.int64, t.uint64)),
+            (t.float64, (t.int64, t.uint64)),
+            (t.float8_e4m3fn, (t.float32, t.float64)),
+            (t.float8_e5m2, (t.float32, t.float64)),
+        ]
     ),
     case("cast", chosen([2.5, 3.5, -2.5, 1e9, -1e9, 255.9, 256.0, -128.9, -129.0]), dtype=t.int8,
          oracle=o.cast, dtypes=(t.float32, t.float64), raw=True, name="saturates"),

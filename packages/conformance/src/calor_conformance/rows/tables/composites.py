@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType, float32
+from calor.dtypes import DType, bfloat16, float16, float32
 
-from ..domains import away_from, between, normal
-from ..language import REAL_FLOATS, REALS, Array, Case, case, ulp
+from ..domains import away_from, between, chosen, normal
+from ..language import REAL_FLOATS, REALS, WIDE_FLOATS, Array, Case, case, ulp
 from ..oracles import erf
 
 X = normal(3, 4)
@@ -58,12 +58,27 @@ def _rms_norm(x: Array, *, axes: Any, eps: float) -> tuple[Array, Array]:
 
 def _cross_entropy(x: Array, t: Array) -> Array:
     low = np.maximum(np.log(x), -100)
-    high = np.maximum(np.log(1 - x), -100)
+    high = np.maximum(np.log1p(0 - x), -100)
     return np.asarray(-(t * low + (1 - t) * high))
 
 
 def _size(x: Array, **_: Any) -> Any:
     return np.max(np.abs(x)) + 1
+
+
+def _gate_size(x: Array) -> Any:
+    """The error of a denormal gate times x: gates below the smallest normal number lose digits."""
+    wide = x.dtype == np.longdouble
+    return np.abs(x) * np.finfo(np.float64 if wide else np.float32).tiny
+
+
+def _offset(x: Array, **_: Any) -> Any:
+    """Digits of the size of x are lost where its mean is taken away."""
+    return np.max(np.abs(x)) * 16
+
+
+_LOGITS = [[1000.0, 999.0, 998.5, -1000.0], [-2000.0, -2001.0, -np.inf, -2000.5],
+           [90.0, -90.0, 89.5, 0.0]]  # fmt: skip
 
 
 def _wide(dtype: DType) -> DType:
@@ -74,7 +89,8 @@ def _wide(dtype: DType) -> DType:
 CASES: list[Case] = [
     case("relu", AWAY, oracle=_relu, dtypes=REALS),
     case("sigmoid", X, oracle=_sigmoid, dtypes=REAL_FLOATS, tol=NEAR),
-    case("silu", X, oracle=lambda x: x * _sigmoid(x), dtypes=REAL_FLOATS, tol=NEAR),
+    case("silu", X, oracle=lambda x: x * _sigmoid(x), dtypes=REAL_FLOATS,
+         tol=ulp(8, scale=_gate_size)),
     case("gelu", X, oracle=_gelu, dtypes=REAL_FLOATS, tol=ulp(8, scale=lambda x: np.abs(x))),
     case("gelu_tanh", X, oracle=_gelu_tanh, dtypes=REAL_FLOATS,
          tol=ulp(8, scale=lambda x: np.abs(x))),
@@ -101,6 +117,29 @@ CASES: list[Case] = [
             ((2, 3, 2, 2), (2, 3), 1e-3),
         ]
     ),
+    # Logits beyond what an exponential holds, some of them hidden; nothing overflows.
+    *(
+        case(op, chosen(_LOGITS), axis=1, oracle=oracle, dtypes=REAL_FLOATS, tol=tol, name="large",
+             no_gradient="differences see the rounding of large numbers")
+        for op, oracle, tol in [
+            ("softmax", _softmax, ulp(64)),
+            ("log_softmax", _log_softmax, ulp(8, scale=_size)),
+        ]
+    ),
+    # A mean that is large beside the deviation: the digits of a variance in one pass cancel.
+    case("standardize", between(1000.0, 1001.0, 3, 64), axes=(1,), eps=0.0, oracle=_standardize,
+         dtypes=WIDE_FLOATS, tol=ulp(16, scale=_offset), name="offset",
+         no_gradient="differences see the rounding of large numbers"),
+    # The squares of these are beyond float16.
+    *(
+        case(op, between(300.0, 700.0, 3, 8), axes=(1,), eps=0.0, oracle=oracle, out=out,
+             dtypes=(float16, bfloat16), tol=ulp(64, scale=lambda *_, **__: 4.0), name="squares")
+        for op, oracle, out in [
+            ("rms_norm", _rms_norm, lambda d: (d, float32)),
+        ]
+    ),
     case("binary_cross_entropy", between(0.1, 0.9, 3, 4), between(0.0, 1.0, 3, 4),
-         oracle=_cross_entropy, dtypes=REAL_FLOATS, tol=NEAR),
+         oracle=_cross_entropy, dtypes=REAL_FLOATS,
+         # The logarithm of 1 − x has the digits that 1 − x has.
+         tol=ulp(8, scale=lambda x, t: np.abs(1 - t))),
 ]  # fmt: skip

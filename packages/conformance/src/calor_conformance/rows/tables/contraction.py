@@ -9,7 +9,7 @@ import numpy as np
 
 from calor import dtypes as t
 
-from ..domains import any_bits, normal, whole
+from ..domains import any_bits, ends, normal, positive, whole
 from ..language import ARITHMETIC, BOOL, INTEGERS, NUMBERS, SAME, Array, Case, case, ulp
 
 TERMS = ulp(4, scale="terms")
@@ -67,6 +67,13 @@ CASES: list[Case] = [
          dtype=t.float64, oracle=dot, dtypes=(t.float32,), tol=TERMS, name="to-float64"),
     case("dot_general", any_bits(3, 4), any_bits(4, 2), contract=((1,), (0,)), batch=((), ()),
          dtype=t.int32, oracle=dot, dtypes=(t.int8, t.uint8), name="to-int32"),
+    # Sums that a narrow accumulator does not hold, and where it stands still.
+    case("dot_general", ends(4, 200), ends(200, 3), contract=((1,), (0,)),
+         batch=((), ()), dtype=t.int32, oracle=dot, dtypes=(t.int8, t.uint8),
+         name="to-int32-deep"),
+    case("dot_general", positive(2, 3000), positive(3000, 2), contract=((1,), (0,)),
+         batch=((), ()), dtype=SAME, oracle=dot, dtypes=(t.float16, t.bfloat16, t.float32),
+         tol=ulp(16, half=1), name="positive-deep", no_gradient="too large for differences"),
     case("dot_general", normal(20, 300), normal(300, 3), contract=((1,), (0,)), batch=((), ()),
          dtype=SAME, oracle=dot, dtypes=NUMBERS, tol=ulp(16, scale="terms"), name="deep",
          no_gradient="too large for differences"),

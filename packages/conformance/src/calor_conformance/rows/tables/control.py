@@ -9,7 +9,7 @@ import numpy as np
 import calor
 from calor.dtypes import bool_, float32, float64, int32, int64
 
-from ..domains import chosen, normal, unit
+from ..domains import chosen, normal, unit, whole
 from ..language import FLOATS, NUMBERS, Array, Case, Domain, case, ulp
 
 
@@ -41,6 +41,53 @@ def _while_loop(x: Array, limit: Array) -> tuple[Array, Array]:
 def _loop(name: str, dtypes: Any, x: Domain, limit: float) -> Case:
     return case(while_loop, x, chosen(np.array(limit)), oracle=_while_loop, dtypes=dtypes,
                 out=lambda d: (d, int64), name=name, covers="while_loop")  # fmt: skip
+
+
+def turning(a: Any, b: Any, count: Any) -> Any:
+    """Carries that change places: each step reads what the other was before it."""
+    made = calor.while_loop(
+        lambda state: state[2] < count,
+        lambda state: (state[1], state[0] + state[1], state[2] + 1),
+        (a, b, calor.asarray(0)),
+    )
+    return made[:2]
+
+
+def _turning(a: Array, b: Array, count: Array) -> tuple[Array, Array]:
+    for _ in range(int(count)):
+        a, b = b, a + b
+    return np.asarray(a), np.asarray(b)
+
+
+def counting(x: Any, count: Any) -> Any:
+    """As many steps as another number says, one at a time."""
+    made = calor.while_loop(
+        lambda state: state[1] < count,
+        lambda state: (state[0] + 1, state[1] + 1),
+        (x, calor.asarray(0)),
+    )
+    return made[0]
+
+
+def nested(x: Any, w: Any) -> Any:
+    """A loop in a scan, with a branch inside; each reads what is around it."""
+
+    def inner(carry: Any, row: Any) -> Any:
+        made = calor.fori_loop(0, 2, lambda _, c: c * w + row, carry)
+        made = calor.cond(calor.sum(row) > 0, lambda c: c + w, lambda c: c - row, made)
+        return made, made
+
+    return calor.scan(inner, w, x)
+
+
+def _nested(x: Array, w: Array) -> tuple[Array, Array]:
+    carry, outputs = w, []
+    for row in x:
+        for _ in range(2):
+            carry = carry * w + row
+        carry = carry + w if row.sum() > 0 else carry - row
+        outputs.append(carry)
+    return np.asarray(carry), np.array(outputs)
 
 
 def scan(carry: Any, xs: Any, w: Any, *, reverse: bool) -> Any:
@@ -81,6 +128,14 @@ CASES: list[Case] = [
     _loop("float32", (float32,), unit(3), 10.0),
     _loop("int32", (int32,), chosen(np.array([1, -3, 2])), 50),
     _loop("int64", (int64,), chosen(np.array([1, -3, 2])), 50),
+    # No step at all; and more than a byte counts.
+    _loop("no-step", (float32, float64, int32), chosen(np.array([4, 5])), 2.0),
+    case(counting, whole(0, 9, 2), chosen(np.array(300), int64), oracle=lambda x, n: x + n,
+         dtypes=(float32, int32, int64), name="long", covers="while_loop"),
+    case(turning, whole(1, 4, 2), whole(1, 4, 2), chosen(np.array(7), int64), oracle=_turning,
+         dtypes=(float32, float64, int32), name="turning", covers="while_loop"),
+    case(nested, unit(3, 2), unit(2), oracle=_nested, dtypes=(float32, float64),
+         tol=ulp(64, scale=lambda *_, **__: 8.0), name="nested", covers="scan"),
     *(
         case(scan, unit(2), unit(n, 2), normal(2), reverse=reverse, oracle=_scan, dtypes=FLOATS[2:],
              tol=ulp(32, scale=lambda c, xs, w, **_: np.max(np.abs(w) + 1.5) ** 4),

@@ -11,6 +11,7 @@ from ..domains import (
     between,
     extremes,
     normal,
+    of_any_size,
     positive,
     truth,
     unit,
@@ -38,6 +39,7 @@ from ..language import (
 
 X = normal(3, 4)
 AWAY = away_from(0, 3, 4)
+STEEP = "differences have steps of one size"
 NONZERO = whole(1, 9, 3, 4)
 
 TOTAL_QUOTIENT = o.by_element(lambda a, b: a // b if b else 0)
@@ -54,6 +56,8 @@ ARITHMETIC_ROWS = [
     case("mul", any_bits(3, 4), any_bits(3, 4), oracle=np.multiply, dtypes=INTEGERS, name="wraps"),
     case("div", X, AWAY, oracle=np.divide, dtypes=REAL_FLOATS, tol=ulp(0.5)),
     case("div", X, AWAY, oracle=np.divide, dtypes=COMPLEX, tol=ulp(4), name="complex"),
+    case("div", of_any_size(3, 4), of_any_size(3, 4), oracle=np.divide, dtypes=COMPLEX, tol=ulp(4),
+         name="any-size", no_gradient=STEEP),
     case(
         "floor_divide",
         X,
@@ -133,18 +137,31 @@ ROUNDING = [
     case("round", X, oracle=o.by_kind(integers=lambda x: x, floats=np.rint), dtypes=NUMBERS),
     case("sign", AWAY, oracle=o.sign, dtypes=NUMBERS, tol=ulp(2)),
     case("abs", AWAY, oracle=np.abs, dtypes=NUMBERS, tol=ulp(2)),
+    case(
+        "abs",
+        of_any_size(3, 4),
+        oracle=np.abs,
+        dtypes=COMPLEX,
+        tol=ulp(2),
+        name="any-size",
+        no_gradient=STEEP,
+    ),
 ]
 
 FOUR = ulp(4)
 EXPONENTIAL = [
     case("sqrt", positive(3, 4), oracle=np.sqrt, dtypes=REAL_FLOATS, tol=ulp(0.5)),
     case("sqrt", AWAY, oracle=np.sqrt, dtypes=COMPLEX, tol=FOUR, name="complex"),
+    case("sqrt", of_any_size(3, 4), oracle=np.sqrt, dtypes=COMPLEX, tol=FOUR, name="any-size",
+         no_gradient=STEEP),
     case("exp", X, oracle=np.exp, dtypes=FLOATS, tol=FOUR),
     case("exp2", X, oracle=np.exp2, dtypes=REAL_FLOATS, tol=FOUR),
     case("expm1", X, oracle=np.expm1, dtypes=FLOATS, tol=FOUR),
     case("expm1", between(-1e-3, 1e-3, 3, 4), oracle=np.expm1, dtypes=FLOATS, tol=FOUR,
          name="near-0"),
     case("log", AWAY, oracle=np.log, dtypes=COMPLEX, tol=FOUR, name="complex"),
+    case("log", of_any_size(3, 4), oracle=np.log, dtypes=COMPLEX, tol=FOUR, name="any-size",
+         no_gradient=STEEP),
     case("log", positive(3, 4), oracle=np.log, dtypes=REAL_FLOATS, tol=FOUR),
     case("log2", AWAY, oracle=np.log2, dtypes=COMPLEX, tol=FOUR, name="complex"),
     case("log2", positive(3, 4), oracle=np.log2, dtypes=REAL_FLOATS, tol=FOUR),

@@ -159,6 +159,10 @@ _special: Domain = chosen(
 )
 
 
+# What any and all say of a row hangs on whether NaN is true.
+_NAN: Domain = chosen([[np.nan, 0], [np.nan, 1], [0, -0.0], [np.nan, np.nan]])
+
+
 def _index(dtype: DType) -> tuple[DType, ...]:
     return (t.int64,)
 
@@ -186,6 +190,7 @@ def _truths(op: str, oracle: Any) -> list[Case]:
             for shape, axes in _AXES
         ),
         case(op, extremes(4, 5), axes=(1,), oracle=oracle, dtypes=ARITHMETIC, name="special"),
+        case(op, _NAN, axes=(1,), oracle=oracle, dtypes=(*REAL_FLOATS, *COMPLEX), name="nan"),
         case(op, whole(0, 2, 0, 3), axes=(0,), oracle=oracle, dtypes=ARITHMETIC, name="empty"),
         case(op, whole(0, 1, 2, 3), axes=(0,), oracle=oracle, dtypes=BOOL, name="false"),
     ]  # fmt: skip

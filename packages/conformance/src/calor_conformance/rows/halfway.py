@@ -1,0 +1,66 @@
+"""Numbers at which a conversion that rounds twice shows: halfway between two of the narrower dtype.
+
+What lies next to the middle is rounded onto it by a third dtype on the way, and then to the
+neighbour with an even last bit, which is the wrong one half of the time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calor.dtypes import DType
+
+from .domains import Shape
+from .language import Array, Domain, limits_of
+
+
+def halfway(target: DType, *shape: int) -> Domain:
+    """Numbers at the middle of two neighbours of a narrower dtype, and next to it on both sides."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        count = math.prod(shape)
+        make = _integers if dtype.is_integer else _floats
+        return make(rng, dtype, target, count, rng.integers(-1, 2, count)).reshape(shape)
+
+    return Domain(f"halfway({target.name})", shape, draw)
+
+
+def _exponent(number: Any) -> int:
+    return math.frexp(float(number))[1] - 1
+
+
+def _digits(dtype: DType) -> int:
+    """Return the bits after the point of a floating dtype."""
+    return -_exponent(limits_of(dtype.numpy).eps)
+
+
+def _odd(rng: np.random.Generator, target: DType, count: int) -> list[int]:
+    """Return odd numbers with one bit more than the target has."""
+    digits = _digits(target)
+    return [int(n) for n in 2 * rng.integers(1 << digits, 2 << digits, count) + 1]
+
+
+def _integers(
+    rng: np.random.Generator, dtype: DType, target: DType, count: int, sides: Array
+) -> Array:
+    first = _digits(target) + 2
+    width = 8 * dtype.itemsize - (1 if dtype.kind == "int" else 0)
+    last = min(width, _exponent(limits_of(target.numpy).max))
+    shifts = rng.integers(0, last - first + 1, count)
+    made = zip(_odd(rng, target, count), shifts, sides, strict=True)
+    # Where nothing was shifted in, the neighbour of the middle is a number of the target.
+    return np.array([(n << int(s)) + (int(side) if s else 0) for n, s, side in made], dtype.numpy)
+
+
+def _floats(
+    rng: np.random.Generator, dtype: DType, target: DType, count: int, sides: Array
+) -> Array:
+    low, high = (_exponent(getattr(limits_of(target.numpy), end)) for end in ("tiny", "max"))
+    exponents = rng.integers(low, high, count) - _digits(target) - 1
+    middle = np.ldexp(np.array(_odd(rng, target, count), np.float64), exponents)
+    there = middle.astype(dtype.numpy)
+    beside = np.nextafter(there, np.where(sides < 0, 0, np.inf).astype(dtype.numpy))
+    return np.where(sides == 0, there, beside)
