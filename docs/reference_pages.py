@@ -176,11 +176,12 @@ def module_page(name: str) -> str:
 
 def op_table() -> str:
     """The table of all rows: what a device implements, and what is decomposed for it."""
-    from calor.ops.base import TABLE
+    from calor.ops.base import table
 
+    rows = table()
     lines = [OP_TABLE_HEAD, "| op | attributes | gradient | kind |", "| --- | --- | --- | --- |"]
-    for name in sorted(n for n in TABLE if "." not in n and n != "input"):
-        row = TABLE[name]
+    for name in sorted(n for n in rows if "." not in n and n != "input"):
+        row = rows[name]
         given = inspect.signature(row.rule).parameters.values()
         attributes = [f"`{p.name}`" for p in given if p.kind is p.KEYWORD_ONLY]
         gradient = row.no_gradient or ("yes" if row.vjp or row.decompose else "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import ctypes
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,24 @@ SOUND: dict[str, Use] = {
 @pytest.mark.parametrize("case", SOUND)
 def test_the_reference_passes(case: str, backend: StrictBackend) -> None:
     SOUND[case](backend)
+
+
+LATE_OPS = """
+from calor.backends.numpy_backend import NumpyBackend
+from calor.backends.protocol import FULL, NOT_YET, Info
+from calor.backends.strict import StrictBackend
+
+class Device(NumpyBackend):
+    def info(self, index):
+        return Info("a device", ops={"attention": FULL, "solve": NOT_YET})
+
+StrictBackend(Device()).info(0)
+"""
+
+
+def test_info_may_name_ops_that_are_not_loaded_yet() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE_OPS], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_an_input_may_be_written_in_place(backend: StrictBackend) -> None:

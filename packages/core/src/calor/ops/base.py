@@ -185,15 +185,23 @@ def op(
     return row
 
 
+def table() -> Mapping[str, Op]:
+    """Return every row by its name, also those that are loaded when they are asked for.
+
+    >>> from calor.ops.base import table
+    >>> "add" in table(), "attention" in table()
+    (True, True)
+    """
+    # Imported when they are used, so that ``import calor`` stays quick.
+    import calor.ops.attention
+    import calor.ops.linalg_solutions  # noqa: F401
+
+    return TABLE
+
+
 def find(name: str) -> Op:
     """Return the row of that name; ArgumentError when the table has none."""
-    row = TABLE.get(name)
-    if row is None:
-        # Imported when it is used, so that ``import calor`` stays quick.
-        import calor.ops.attention
-        import calor.ops.linalg_solutions  # noqa: F401
-
-        row = TABLE.get(name)
+    row = TABLE.get(name) or table().get(name)
     if row is None:
         raise ArgumentError(
             f"no op {name!r} in the table; a package that adds it must be imported first"
