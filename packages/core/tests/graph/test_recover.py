@@ -1,5 +1,9 @@
 """What is left after a plan has failed: live tensors, other outputs, and errors that say where."""
 
+import gc
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -144,3 +148,89 @@ def test_a_refusal_poisons_what_needs_it_alone() -> None:
     assert fine.tolist()[0] == 1
     with pytest.raises(UnsupportedError, match="tanh: not in the device's op table"):
         refused.numpy()
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What dies here dies by its last reference."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_failure_keeps_no_memory(device: Device) -> None:
+    x = vector(device)
+    limit(device)
+    before = device.memory.in_use
+
+    def fail() -> Any:
+        others = [x + n for n in range(100)]
+        large = calor.exp(calor.expand_dims(x, 0) + calor.expand_dims(others[1], 1))
+        for _ in range(2):
+            with pytest.raises(OutOfMemoryError):
+                large.numpy()
+        return large
+
+    large = fail()
+    # The one that failed is still held, and holds nothing that it was to be computed from.
+    assert device.memory.in_use == before
+    with pytest.raises(OutOfMemoryError):
+        large.numpy()
+
+
+def test_looks_at_what_failed_gather_no_frames(device: Device) -> None:
+    x = vector(device)
+    limit(device)
+    large = calor.expand_dims(x, 0) * calor.expand_dims(x, 1)
+    depths, errors = [], []
+    for _ in range(3):
+        with pytest.raises(OutOfMemoryError) as caught:
+            large.numpy()
+        depths.append(len(caught.traceback))
+        errors.append(caught.value)
+    assert depths[1] == depths[2]
+    assert len({str(e) for e in errors}) == 1
+    assert errors[0] is not errors[1]
+
+
+class Clumsy(NumpyBackend):
+    """A backend with a defect in one op."""
+
+    def table(self, index: int) -> dict[str, Any]:
+        return {**super().table(index), "exp": self.confused}
+
+    def confused(self, x: Any) -> Any:
+        raise KeyError("no such kernel")
+
+
+def test_a_defect_of_a_backend_shows_its_lines() -> None:
+    y = calor.exp(vector(Device(Clumsy(), 0)))
+    with pytest.raises(DeviceError, match="failed: KeyError: 'no such kernel'; in op 'exp'") as e:
+        y.numpy()
+    assert isinstance(e.value.__cause__, KeyError)
+    (note,) = e.value.__cause__.__notes__
+    assert "in confused" in note
+    assert 'raise KeyError("no such kernel")' in note
+
+
+class OddError(RuntimeError):
+    """An error that cannot be made from its arguments alone."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+class Odd(Clumsy):
+    """A backend whose errors are its own."""
+
+    def failure(self, error: Exception, op: str) -> Exception:
+        return OddError(1, 2)
+
+
+def test_an_error_that_cannot_be_copied_is_raised_itself() -> None:
+    y = calor.exp(vector(Device(Odd(), 0)))
+    for _ in range(2):
+        with pytest.raises(OddError, match="1 and 2"):
+            y.numpy()

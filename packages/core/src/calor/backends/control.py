@@ -10,7 +10,8 @@ from calor.backends.device import Device, device_of
 from calor.backends.protocol import MemoryFigures
 from calor.backends.selection import as_device, current_device
 from calor.errors import ArgumentError, CalorError, UnsupportedError
-from calor.graph.trace import Poison, flush_all, local
+from calor.graph.poison import Poison
+from calor.graph.trace import flush_all, local
 
 
 def _device(device: Any) -> Device:
@@ -99,4 +100,4 @@ def synchronize(device: Any = None) -> None:
     for reference in pending:
         value = reference()
         if value is not None and type(value.trace) is Poison:
-            raise value.trace.error
+            raise value.trace.again()

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from calor.graph.codes import INPUT, walk
-from calor.graph.trace import Poison, Trace, Value, flush, local
+from calor.graph.poison import Poison, settle
+from calor.graph.trace import Trace, Value, flush, local
 from calor.ops.base import Signature
 
 Entry = tuple[Signature, int, Sequence[int]]
@@ -62,6 +63,7 @@ class Aside:
                     self.move(value, trace)
                 except Exception as error:
                     # It depends on one that has failed since.
+                    settle(error)
                     value.trace = Poison(error)
         flush(trace)
 

@@ -14,7 +14,8 @@ from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
 from calor.graph.codes import INPUT, decode, walk
 from calor.graph.graph import Builder
 from calor.graph.pending import compile_pending
-from calor.graph.trace import Poison, Trace, Value
+from calor.graph.poison import Poison, settle
+from calor.graph.trace import Trace, Value
 from calor.ops.base import Signature
 
 
@@ -22,6 +23,7 @@ def recover(trace: Trace, live: Sequence[Value], inputs: Sequence[Any], error: E
     """After a failed plan, compute its outputs one by one; those that fail alone are poisoned."""
     # A backend that breaks the protocol may only seem to succeed with one output.
     alone = len(live) == 1 or isinstance(error, ProtocolError)
+    settle(error)
     for value in live:
         failure = error
         if not alone:
@@ -30,6 +32,7 @@ def recover(trace: Trace, live: Sequence[Value], inputs: Sequence[Any], error: E
                 value.buffer = compile_pending(trace.device, graph)(inputs)[0]
             except Exception as found:
                 failure = found
+                settle(found)
             else:
                 value.trace = None
                 continue

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from calor.config import config
 from calor.errors import DeviceError, TraceError
 from calor.graph.codes import decode, leaf, prefix
+from calor.graph.poison import Poison
 from calor.ops.base import Signature
 from calor.specs import Spec
 
@@ -51,18 +52,6 @@ class Value:
     trace: Any
     position: int
     buffer: Any
-
-
-class Poison:
-    """Stands where a pending value's trace would be when the plan that should make it failed."""
-
-    __slots__ = ("error",)
-
-    aside = False
-    jit = False
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
 
 
 def ready(spec_: Spec, device: Device, buffer: Any) -> Value:
@@ -347,7 +336,7 @@ def materialize(value: Value) -> Any:
             # Another thread finished the flush between the two reads.
             return materialize(value)
         if type(trace) is Poison:
-            raise trace.error
+            raise trace.again()
         if trace.jit:
             return materialize(trace.stood_for(value))
         if trace.thread != threading.get_ident():
