@@ -198,6 +198,20 @@ def wheels(session: nox.Session) -> None:
         check = f"import {package}; assert 'site-packages' in {package}.__file__"
         session.run(together, "-c", check, external=True)
     session.run(together, "-m", "pytest", str(CORE / "tests"), *session.posargs, external=True)
+    new_backend(session, together, offline, house / "calor-sample")
+
+
+def new_backend(session: nox.Session, python: str, offline: list[str], folder: Path) -> None:
+    """Build what `python -m calor new-backend` writes, install it and look at its device."""
+    shutil.rmtree(folder, ignore_errors=True)
+    write = ["-m", "calor", "new-backend", "sample", "--directory", str(folder)]
+    session.run(python, *write, external=True)
+    session.run("python", "-m", "build", str(folder), silent=True)
+    links = ["--find-links", str(folder / "dist")]
+    session.run(python, *offline, *links, "calor-sample[test]", external=True)
+    session.run(python, "-m", "calor", "devices", "--features", "sample", external=True)
+    own = ["-m", "pytest", "-o", "addopts=", str(folder / "tests")]
+    session.run(python, *own, external=True)
 
 
 @nox.session
