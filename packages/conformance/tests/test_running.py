@@ -60,6 +60,12 @@ EXCUSES: list[tuple[str, dict[str, Any], str, str]] = [
         "impossible",
         "compiling takes minutes",
     ),
+    (
+        "sizes/add-1048579/float32",
+        {"limits": {"max_buffer_bytes": 1 << 20}},
+        "impossible",
+        "an array of 4194316 bytes is impossible (at most 1048576 fit)",
+    ),
 ]
 
 

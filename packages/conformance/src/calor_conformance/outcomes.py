@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import calor
-from calor.backends.protocol import Info, State
+from calor.backends.protocol import Info, State, impossible
 from calor.dtypes import DType
 from calor.errors import CalorError, UnsupportedError
 from calor.graph.trace import flush_all, local
@@ -36,6 +36,9 @@ def excused(check: Check, info: Info) -> Result | None:
     states += [(d.name, _dtype(info, d)) for d in check.dtypes]
     if check.op and check.dtype is not None:
         states.append((f"{check.op} in {check.dtype.name}", info.supports(check.op, check.dtype)))
+    most = info.limits.get("max_buffer_bytes")
+    if most is not None and check.nbytes > most:
+        states.append((f"an array of {check.nbytes} bytes", impossible(f"at most {most} fit")))
     if check.looks and info.feature("interactive").level == "impossible":
         states.append(("a look at pending work", info.feature("interactive")))
     missing = [(what, state) for what, state in states if not state]

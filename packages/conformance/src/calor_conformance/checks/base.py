@@ -85,10 +85,10 @@ class Check:
     ``kind`` names the family, ``subject`` the row or contract, ``op`` the op of the table that it
     is about ("" where it is about none). ``dtypes`` are those that the device must have,
     ``features`` the features, ``contract`` what a failure breaks. The digest is taken of ``text``.
-    ``looks`` says that it looks at pending work, for which a device must be interactive.
-    ``provisional`` names the release that brought the check: it is reported, and decides from the
-    next minor release on. ``profiles`` names the profiles that ask it, all when it is empty.
-    ``steps`` is where the check can share a graph.
+    ``nbytes`` is the size of its largest array where that is large. ``looks`` says that it looks at
+    pending work, for which a device must be interactive. ``provisional`` names the release that
+    brought the check: it is reported, and decides from the next minor release on. ``profiles``
+    names the profiles that ask it, all when it is empty. ``steps`` is where it can share a graph.
     """
 
     kind: str
@@ -101,6 +101,7 @@ class Check:
     dtype: DType | None = None
     dtypes: tuple[DType, ...] = ()
     features: tuple[str, ...] = ()
+    nbytes: int = 0
     looks: bool = False
     provisional: str = ""
     profiles: tuple[str, ...] = ()
@@ -126,7 +127,7 @@ class Check:
             dtypes,
             *self.features,
             *self.profiles,
-            str(self.looks),
+            f"{self.nbytes} {self.looks}",
             self.provisional,
             self.text,
         ]

@@ -43,6 +43,7 @@ def _check(row: Sized, n: int) -> Check:
         run=_at(row, n),
         text="\n".join([f"{row.bound}", *map(source_of, (row.draw, row.run, row.meaning))]),
         op=row.op,
+        nbytes=n * max(d.itemsize for d in kinds),
         dtype=kinds[0],
         dtypes=kinds,
     )
