@@ -11,7 +11,13 @@ import calor
 from calor.backends.device import Device
 from calor.backends.numpy_backend import NumpyBackend
 from calor.config import config
-from calor.errors import DeviceError, ElementIndexError, OutOfMemoryError, UnsupportedError
+from calor.errors import (
+    DeviceError,
+    DeviceLostError,
+    ElementIndexError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 
 BIG = (1000, 1000)
 
@@ -213,6 +219,31 @@ def test_a_defect_of_a_backend_shows_its_lines() -> None:
     (note,) = e.value.__cause__.__notes__
     assert "in confused" in note
     assert 'raise KeyError("no such kernel")' in note
+
+
+class Lost(Clumsy):
+    """A device that is lost at the first exp, and answers nothing from then on."""
+
+    lost = False
+
+    def confused(self, x: Any) -> Any:
+        self.lost = True
+        raise DeviceLostError("the device stopped answering")
+
+    def reserve(self, index: int, nbytes: int) -> None:
+        if self.lost:
+            raise DeviceLostError("the device was lost before")
+        super().reserve(index, nbytes)
+
+
+def test_a_lost_device_is_not_asked_again_and_the_op_is_named() -> None:
+    x = vector(Device(Lost(), 0))
+    one, lost, other = x + 1, calor.exp(x), x + 2
+    for tensor in (one, lost, other):
+        with pytest.raises(DeviceLostError, match="stopped answering; in op 'exp'"):
+            tensor.numpy()
+    with pytest.raises(DeviceLostError, match="was lost before"):
+        (x + 3).numpy()
 
 
 class OddError(RuntimeError):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calor.config import config
-from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
+from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError, ProtocolError
 from calor.graph.codes import INPUT, decode, walk
 from calor.graph.graph import Builder
 from calor.graph.pending import compile_pending
@@ -21,8 +21,9 @@ from calor.ops.base import Signature
 
 def recover(trace: Trace, live: Sequence[Value], inputs: Sequence[Any], error: Exception) -> None:
     """After a failed plan, compute its outputs one by one; those that fail alone are poisoned."""
-    # A backend that breaks the protocol may only seem to succeed with one output.
-    alone = len(live) == 1 or isinstance(error, ProtocolError)
+    # A backend that breaks the protocol may only seem to succeed with one output, and a device that
+    # is lost is asked no more: what it said at first names the op.
+    alone = len(live) == 1 or isinstance(error, ProtocolError | DeviceLostError)
     settle(error)
     for value in live:
         failure = error
