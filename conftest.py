@@ -6,6 +6,8 @@ It answers for its skips, and it computes on the reference unless the environmen
 import os
 import signal
 
+import pytest
+
 pytest_plugins = ["skip_reasons", "pytester"]
 
 # calor reads this when it is imported; without it the first tensor warns, which is an error here.
@@ -18,3 +20,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # These doors put another module in their place, which a collector of docstrings would undo.
 collect_ignore = ["packages/core/src/calor/nn.py", "packages/core/src/calor/train.py"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--full``: slow tests that look for what chance leaves out are run too."""
+    parser.addoption("--full", action="store_true", help="run the tests that are left out as slow")

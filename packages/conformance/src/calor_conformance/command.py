@@ -1,4 +1,4 @@
-"""The command line: run the suite on a device, verify a report, merge shards, list checks."""
+"""The command line: run the suite on a device, verify a report, merge shards, test the suite."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _verify(given[1:])
         if given[:1] == ["merge"]:
             return _merge(given[1:])
+        if given[:1] == ["self-test"]:
+            return _self_test(given[1:])
         return _run(given)
     except CalorError as error:
         print(f"calor-conformance: {error}", file=sys.stderr)
@@ -72,7 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="calor-conformance",
         description="Prove what a device of calor can do.",
-        epilog="Also: calor-conformance verify REPORT; calor-conformance merge REPORT...",
+        epilog="Also: calor-conformance verify REPORT; calor-conformance merge REPORT...; "
+        "calor-conformance self-test",
     )
     add = parser.add_argument
     add("--device", required=True, help="the device by name, such as numpy or acme:1")
@@ -194,3 +197,20 @@ def _merge(given: Sequence[str]) -> int:
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(given)
     return _finish(report.merge([verify.read(path) for path in options.reports]), options)
+
+
+def _self_test(given: Sequence[str]) -> int:
+    from . import self_test
+
+    parser = argparse.ArgumentParser(
+        prog="calor-conformance self-test",
+        description="Ask backends that are broken on purpose: the suite must catch each of them.",
+    )
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="draw numbers N times")
+    found = []
+    for finding in self_test.findings(parser.parse_args(given).seeds):
+        print(self_test.line(finding), flush=True)
+        found.append(finding)
+    missed = sum(bool(finding.unmet) for finding in found)
+    print(f"{len(found)} broken backends: {len(found) - missed} caught, {missed} not")
+    return 1 if missed else 0

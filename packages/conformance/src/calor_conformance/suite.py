@@ -14,6 +14,7 @@ from .checks import (
     errors,
     features,
     gradients,
+    graphs,
     history,
     memory,
     modes,
@@ -50,7 +51,8 @@ def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
 
 def _contracts() -> Iterator[Check]:
     for module in (
-        features, transfers, memory, random_bits, errors, state, history, sizes, threads,
+        features, transfers, memory, random_bits, errors, state, graphs, history,
+        sizes, threads,
     ):  # fmt: skip
         yield from module.CHECKS
     yield from points.refusals()

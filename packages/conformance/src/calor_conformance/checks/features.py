@@ -173,7 +173,8 @@ def host_views(place: Place) -> None:
     device = place.plain
 
     def work() -> None:
-        array = _numbers()
+        # It begins within another, as arrays may.
+        array = plain_array([0, 1, 2, 3])[1:]
         buffer = device.backend.adopt(device.index, array)
         shared = buffer.exported
         assert shared, "exported is False while the host has the memory"
@@ -191,7 +192,11 @@ def host_views(place: Place) -> None:
     assert not view.flags.writeable, "the view can be written"
     held = buffer.exported
     assert held, "exported is False while a view lives"
+    part = view[1:]
     del view
+    held = buffer.exported
+    assert held, "exported is False while a part of a view lives"
+    del part
     left = buffer.exported
     assert not left, "exported stays True after the view has died"
 

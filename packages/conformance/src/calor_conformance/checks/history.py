@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor.dtypes import bool_
+from calor.dtypes import DType, bool_, float64, int64, uint64
 from calor.transforms.state import Stateful
 
 from .base import Place, plain_array
@@ -46,6 +46,20 @@ def numbers(place: Place) -> None:
         got = step(_tensor(1, 2, 3), rate).tolist()
         assert got == [rate, 2 * rate, 3 * rate], f"with {rate}: {got}"
     assert step.trace_count == 1, f"{step.trace_count} traces for one structure"
+
+
+@contract(
+    "Python numbers arrive with the digits that they have",
+    tier="compiled",
+    of=(int64, uint64, float64),
+    looks=False,
+)
+def digits_of_numbers(place: Place, dtype: DType) -> None:
+    step = calor.jit(lambda x, number: x + number)
+    x = calor.asarray(np.array([0, 0], dtype.numpy))
+    digits = [0.1, 1 / 3, 1e300] if dtype is float64 else [(1 << 53) + 1, (1 << 62) + 3]
+    for number in digits:
+        assert step(x, number).tolist() == [number, number], f"{step(x, number)} for {number!r}"
 
 
 @contract("results stay as they are while their program goes on", tier="compiled", looks=False)
@@ -129,6 +143,20 @@ def updates_read_the_old_numbers(place: Place) -> None:
         v = v * 2 + 1
         w -= v
         assert (pair.a.tolist(), pair.b.tolist()) == ([w, w], [v, v]), f"after step {n + 1}"
+
+
+@contract("a state may be a single number, or have no elements", tier="compiled", looks=False)
+def small_states(place: Place) -> None:
+    @calor.jit
+    def step(pair: _Pair) -> None:
+        pair.a += 1
+        pair.b += 1
+
+    pair = _Pair(calor.reshape(_tensor(3), ()), calor.reshape(_tensor(1)[:0], (0, 2)))
+    for n in range(1, 4):
+        step(pair)
+        assert (pair.a.shape, pair.a.item()) == ((), 3 + n), f"after step {n}"
+        assert pair.b.shape == (0, 2), f"after step {n}"
 
 
 @contract("one program serves two states in turns", tier="compiled", looks=False)

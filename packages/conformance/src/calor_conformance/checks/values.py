@@ -94,14 +94,24 @@ def _body(
     def call(*tensors: Any) -> list[Any]:
         return outputs(c.call(*tensors, dtype=dtype))
 
+    def placed(arrays: Sequence[Array]) -> list[Any]:
+        assert place_by is not None
+        operands = [place_by(a) for a in arrays]
+        return [*operands, *call(*operands)]
+
     def record(place: Place) -> Sequence[Any]:
         arrays = c.draw(dtype, place.seed)
         if place_by is None:
             return list(place.call(call, *put(arrays)))
-        return list(place.call(lambda: call(*(place_by(a) for a in arrays))))
+        return list(place.call(lambda: placed(arrays)))
 
     def conclude(place: Place, got: Sequence[Array]) -> None:
-        judge(c, dtype, c.draw(dtype, place.seed), got)
+        arrays = c.draw(dtype, place.seed)
+        if place_by is not None:
+            operands, got = got[: len(arrays)], got[len(arrays) :]
+            for n, (a, b) in enumerate(zip(operands, arrays, strict=True)):
+                assert a.tobytes() == b.tobytes(), f"operand {n} changed: {a!r}\nnot\n{b!r}"
+        judge(c, dtype, arrays, got)
 
     run, steps = packed(record, conclude)
     return run, shared(c, steps)

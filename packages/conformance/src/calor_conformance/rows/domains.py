@@ -168,6 +168,21 @@ def ends(*shape: int) -> Domain:
     return Domain("ends", shape, draw)
 
 
+def neighbours(*shape: int) -> Domain:
+    """Numbers next to each other, in random order: any dtype but theirs takes some for equal."""
+
+    def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+        places = rng.permutation(math.prod(shape))
+        if dtype.is_integer:
+            most = int(np.iinfo(dtype.numpy).max)
+            return np.array([most - int(p) for p in places], dtype.numpy).reshape(shape)
+        bits = np.dtype(f"u{dtype.itemsize}")
+        one = int(np.ones((), dtype.numpy).view(bits))
+        return (one + places).astype(bits).view(dtype.numpy).reshape(shape)
+
+    return Domain("neighbours", shape, draw)
+
+
 def special(dtype: DType) -> Array:
     """Return NaN, infinities, zeros, denormals, the largest, those next to 1; integer extremes."""
     if dtype is bool_:

@@ -9,8 +9,19 @@ import numpy as np
 
 from calor import dtypes as t
 
-from ..domains import any_bits, ends, normal, positive, whole
-from ..language import ARITHMETIC, BOOL, INTEGERS, NUMBERS, SAME, Array, Case, case, ulp
+from ..domains import any_bits, chosen, ends, normal, positive, whole
+from ..language import (
+    ARITHMETIC,
+    BOOL,
+    INTEGERS,
+    NUMBERS,
+    REAL_FLOATS,
+    SAME,
+    Array,
+    Case,
+    case,
+    ulp,
+)
 
 TERMS = ulp(4, scale="terms")
 
@@ -37,6 +48,9 @@ def _dot(
     return case("dot_general", domain(*left), domain(*right), contract=contract, batch=batch,
                 dtype=SAME, oracle=dot, dtypes=ARITHMETIC, tol=TERMS, name=name)  # fmt: skip
 
+
+_SPECIAL = [[0.0, 1.0, 2.0], [np.inf, 0.0, 1.0], [np.nan, 0.0, 0.0], [0.0, 0.0, -np.inf],
+            [1.0, 0.0, 3.0]]  # fmt: skip
 
 CASES: list[Case] = [
     _dot("matrix", (3, 4), (4, 2), ((1,), (0,))),
@@ -67,6 +81,10 @@ CASES: list[Case] = [
          dtype=t.float64, oracle=dot, dtypes=(t.float32,), tol=TERMS, name="to-float64"),
     case("dot_general", any_bits(3, 4), any_bits(4, 2), contract=((1,), (0,)), batch=((), ()),
          dtype=t.int32, oracle=dot, dtypes=(t.int8, t.uint8), name="to-int32"),
+    # What is multiplied by 0 is there all the same: NaN and infinities.
+    case("dot_general", chosen(_SPECIAL), chosen(np.transpose(_SPECIAL)), contract=((1,), (0,)),
+         batch=((), ()), dtype=SAME, oracle=dot, dtypes=REAL_FLOATS, name="special",
+         no_gradient="the numbers are not finite"),
     # Sums that a narrow accumulator does not hold, and where it stands still.
     case("dot_general", ends(4, 200), ends(200, 3), contract=((1,), (0,)),
          batch=((), ()), dtype=t.int32, oracle=dot, dtypes=(t.int8, t.uint8),

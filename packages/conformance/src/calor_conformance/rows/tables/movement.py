@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import int32
+from calor.dtypes import int32, int64
 
 from ..domains import any_bits, chosen, indices, normal
 from ..language import EVERY, Array, Case, case, exact
@@ -144,6 +144,13 @@ CASES: list[Case] = [
     *_window("0d", (), (), np.zeros(0)),
     case("dynamic_slice", normal(6, 5), indices(4, 2), sizes=(2, 2), name="int64-starts",
          oracle=lambda x, s, *, sizes: x[_clamped(x, s, sizes)], dtypes=EVERY, raw=True, tol=exact),
+    # Starts that 32 bits do not hold, or hold as others.
+    case("dynamic_slice", normal(6, 5), chosen([(1 << 40) + 1, -(1 << 40) - 3], int64),
+         sizes=(2, 2), name="far", dtypes=EVERY, raw=True, tol=exact,
+         oracle=lambda x, s, *, sizes: x[_clamped(x, s, sizes)]),
+    case("dynamic_slice", normal(6, 5), chosen([2**31 - 1, -(2**31)], int32), sizes=(2, 2),
+         name="far-32", oracle=lambda x, s, *, sizes: x[_clamped(x, s, sizes)], dtypes=EVERY,
+         raw=True, tol=exact),
     case("stop_gradient", any_bits(3, 4), oracle=lambda x: x, dtypes=EVERY, raw=True),
     case("barrier", any_bits(3, 4), oracle=lambda x: x, dtypes=EVERY, raw=True,
          no_gradient="the bits may be NaN"),

@@ -14,6 +14,7 @@ from ..domains import (
     away_from,
     chosen,
     extremes,
+    neighbours,
     normal,
     positive,
     repeated,
@@ -177,6 +178,8 @@ def _places(op: str, oracle: Any) -> list[Case]:
         case(op, repeated(3, 8), axis=1, oracle=oracle, dtypes=ORDERED, out=_index, name="ties"),
         case(op, _special, axis=1, oracle=oracle, dtypes=REAL_FLOATS, out=_index, name="special"),
         case(op, any_bits(3, 9), axis=1, oracle=oracle, dtypes=INTEGERS, out=_index, name="bits"),
+        case(op, neighbours(3, 9), axis=1, oracle=oracle, dtypes=(*INTEGERS, *REAL_FLOATS),
+             out=_index, name="neighbours"),
         case(op, well_separated(0, 3), axis=1, oracle=oracle, dtypes=ORDERED, out=_index,
              name="none"),
     ]  # fmt: skip

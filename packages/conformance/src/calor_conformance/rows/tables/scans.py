@@ -102,6 +102,12 @@ CASES: list[Case] = [
              dtypes=FLOATS, name=f"zeros{'-reverse' * reverse}")
         for reverse in (False, True)
     ),
+    *(
+        case("cumsum", _SPECIAL, axis=1, reverse=reverse, oracle=_running(np.add),
+             dtypes=REAL_FLOATS, name=f"special{'-reverse' * reverse}",
+             no_gradient="the numbers are not finite")
+        for reverse in (False, True)
+    ),
     case("cumsum", any_bits(3, 4), axis=1, reverse=False, oracle=_running(np.add), dtypes=INTEGERS,
          name="wraps"),
     case("cumprod", any_bits(3, 4), axis=1, reverse=True, oracle=_running(np.multiply),

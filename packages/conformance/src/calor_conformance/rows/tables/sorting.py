@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..domains import any_bits, chosen, repeated, well_separated
+from ..domains import any_bits, chosen, neighbours, repeated, well_separated
 from ..language import ARITHMETIC, COMPLEX, INTEGERS, REAL_FLOATS, Array, Case, case
 
 
@@ -56,5 +56,6 @@ CASES: list[Case] = [
         ("special", _SPECIAL, 1, REAL_FLOATS, "the numbers are not finite"),
         ("complex", repeated(2, 12), 1, COMPLEX, "at ties there is no derivative"),
         ("bits", any_bits(2, 12), 1, INTEGERS, None),
+        ("neighbours", neighbours(2, 12), 1, (*INTEGERS, *REAL_FLOATS), "they are too close"),
     ]
 ]  # fmt: skip

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..domains import normal, repeated, well_separated
-from ..language import REALS, Array, Case, case, ulp
+from ..domains import chosen, normal, repeated, well_separated
+from ..language import REAL_FLOATS, REALS, Array, Case, case, ulp
 
 TERMS = ulp(4, scale="terms")
 
@@ -152,6 +152,19 @@ def _ties(kind: str) -> list[Case]:
     ]  # fmt: skip
 
 
+def _special() -> Iterator[Case]:
+    """Numbers that are none stay in the windows that see them."""
+    geometry: dict[str, Any] = {"window": (2,), "stride": (1,), "padding": ((1, 1),),
+                                "dilation": (1,)}  # fmt: skip
+    for kind in ("max", "min", "sum"):
+        yield case("window_reduce", chosen(_NONE), oracle=_wide_sum(reduced), kind=kind,
+                   dtypes=REAL_FLOATS, tol=TERMS, name=f"{kind}-special",
+                   no_gradient="the numbers are not finite", **geometry)  # fmt: skip
+
+
+_NONE = [[1.0, np.nan, 2.0, 3.0, 4.0, 5.0], [1.0, np.inf, 2.0, -np.inf, 3.0, 4.0],
+         [1e4, 1.0, -1e4, 2.0, 3.0, -2.0]]  # fmt: skip
+
 CASES: list[Case] = [
     *_rows("2d", (2, 4, 5), (2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1)),
     *_rows("1d", (2, 7), (3,), (2,), ((1, 1),), (1,)),
@@ -164,4 +177,5 @@ CASES: list[Case] = [
     *_rows("empty", (0, 4), (2,), (2,), ((0, 0),), (1,)),
     *_ties("max"),
     *_ties("min"),
+    *_special(),
 ]

@@ -1,0 +1,108 @@
+"""Graphs: every input and output counts, and no node is replaced by one that nearly does the same.
+
+What a compiler that optimizes gets wrong shows in graphs of several nodes, at numbers for which the
+laws of algebra do not hold: NaN, infinities, −0, and whatever is rounded on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.dtypes import DType, bfloat16, float16, float32, float64
+
+from ..rows.comparison import check
+from ..rows.domains import normal, special
+from ..rows.language import exact
+from .base import Array, Place, plain_array
+from .contract import Contracts
+
+contract = Contracts("graphs")
+
+
+def _tensor(*numbers: float) -> Any:
+    return calor.asarray(plain_array(numbers))
+
+
+@contract("inputs that no node reads are given all the same", tier="compiled", looks=False)
+def unused_inputs(place: Place) -> None:
+    step = calor.jit(lambda a, b, c, d: (d - b, b * 2))
+    for n in range(2):
+        rest, twice = step(_tensor(n, 9), _tensor(1, 2), _tensor(50, 60), _tensor(7, 8 + n))
+        assert (rest.tolist(), twice.tolist()) == ([6, 6 + n], [2, 4])
+    last = calor.jit(lambda a, rate, b, share: b * share)
+    assert last(_tensor(1, 2), 5, _tensor(3, 4), 2).tolist() == [6, 8]
+
+
+@contract(
+    "outputs come in their order, also the same one twice and inputs among them",
+    tier="compiled",
+    looks=False,
+)
+def order_of_outputs(place: Place) -> None:
+    step = calor.jit(lambda x, y: (y - x, x, x - y, y - x, y, x))
+    for n in (1, 4):
+        made = [t.tolist() for t in step(_tensor(1, 2), _tensor(n, 7))]
+        less, more = [1 - n, -5], [n - 1, 5]
+        assert made == [more, [1, 2], less, more, [n, 7], [1, 2]], f"{made}"
+
+
+@contract("results of every shape and dtype leave one graph", tier="compiled", looks=False)
+def outputs_of_every_form(place: Place) -> None:
+    step = calor.jit(lambda x: (calor.max(x), x[:0], calor.reshape(x, (2, 1, 2)), x > 2, x[3]))
+    most, none, square, more, last = step(_tensor(1, 2, 3, 4))
+    assert (most.shape, most.item()) == ((), 4)
+    assert (none.shape, none.tolist()) == ((0,), [])
+    assert square.tolist() == [[[1, 2]], [[3, 4]]]
+    assert more.tolist() == [False, False, True, True]
+    assert (last.shape, last.item()) == ((), 4)
+
+
+# Each is computed op by op in NumPy, in the dtype itself.
+_EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "x * 0": lambda x, y: x * 0,
+    "x - x": lambda x, y: x - x,
+    "x / x": lambda x, y: x / x,
+    "x + 0": lambda x, y: x + 0,
+    "0 - x": lambda x, y: 0 - x,
+    "-(0 - x)": lambda x, y: -(0 - x),
+    "(x + 1) - 1": lambda x, y: (x + 1) - 1,
+    "(x + y) - y": lambda x, y: (x + y) - y,
+    "(x * 3) / 3": lambda x, y: (x * 3) / 3,
+    "x * y + x": lambda x, y: x * y + x,
+    "x * y - y * x": lambda x, y: x * y - y * x,
+    "x * y / y": lambda x, y: x * y / y,
+    "(x + y) * (x - y)": lambda x, y: (x + y) * (x - y),
+    "x + x + x": lambda x, y: x + x + x,
+    "x / 3": lambda x, y: x / 3,
+}
+
+
+@contract(
+    "a graph of several ops rounds after each of them, and knows NaN, infinities and −0",
+    tier="compiled",
+    of=(float16, bfloat16, float32, float64),
+    looks=False,
+)
+def each_op_by_itself(place: Place, dtype: DType) -> None:
+    x, y = _operands(dtype, place.seed)
+    step = calor.jit(lambda a, b: [f(a, b) for f in _EXPRESSIONS.values()])
+    made = step(calor.asarray(x), calor.asarray(y))
+    with np.errstate(all="ignore"):
+        for (name, f), got in zip(_EXPRESSIONS.items(), made, strict=True):
+            check(got.numpy(), np.asarray(f(x, y), dtype.numpy), dtype, exact, what=name)
+
+
+def _operands(dtype: DType, seed: int) -> tuple[Array, Array]:
+    """Return ordinary numbers and special ones, with ordinary ones."""
+    rng = np.random.default_rng(seed)
+    ends = special(dtype)
+    draw = normal().draw
+    x = np.concatenate([ends, draw(rng, dtype, (200,))])
+    return x, draw(rng, dtype, x.shape)
+
+
+CHECKS = contract.checks

@@ -1,0 +1,46 @@
+"""The suite's self-test: backends that are broken on purpose, each of which it has to catch."""
+
+from __future__ import annotations
+
+from . import (
+    blocks,
+    buffers,
+    capabilities,
+    compilers,
+    composites,
+    control,
+    errors,
+    integers,
+    memory,
+    numbers,
+    places,
+    programs,
+    randomness,
+    reductions,
+    running_out,
+    shapes,
+    training,
+    views,
+)
+from .base import Fault
+
+FAULTS: tuple[Fault, ...] = (
+    *numbers.FAULTS,
+    *integers.FAULTS,
+    *shapes.FAULTS,
+    *places.FAULTS,
+    *blocks.FAULTS,
+    *reductions.FAULTS,
+    *composites.FAULTS,
+    *control.FAULTS,
+    *training.FAULTS,
+    *randomness.FAULTS,
+    *programs.FAULTS,
+    *compilers.FAULTS,
+    *buffers.FAULTS,
+    *views.FAULTS,
+    *memory.FAULTS,
+    *running_out.FAULTS,
+    *errors.FAULTS,
+    *capabilities.FAULTS,
+)

@@ -1,0 +1,224 @@
+"""Faults of memory: leaks, wrong figures, limits, and what running out does to others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calor.backends.numpy_backend import NumpyBuffer, NumpyExecutable
+from calor.backends.protocol import MemoryFigures
+from calor.errors import OutOfMemoryError
+from calor.graph.graph import Graph
+
+from .base import Array, Broken, Call, Fault, calling
+
+
+class Lasting(NumpyBuffer):
+    """A buffer whose end nobody counts."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        """Leave the count as it is."""
+
+
+def _leaks(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    Lasting(np.zeros(16), executable.backend._memory)
+    return run(inputs, into)
+
+
+def _leaks_when_it_fails(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    try:
+        return run(inputs, into)
+    except OutOfMemoryError:
+        Lasting(np.zeros(16), executable.backend._memory)
+        raise
+
+
+class LeaksUploads(Broken):
+    """Each upload leaves its staging buffer behind."""
+
+    def upload(self, index: int, array: Array) -> Any:
+        """Upload and leave 64 bytes behind."""
+        Lasting(np.zeros(8), self._memory)
+        return super().upload(index, array)
+
+
+class LeaksCompiles(Broken):
+    """Each compiled graph leaves its workspace behind, when it is freed too."""
+
+    def compile(self, index: int, graph: Graph) -> Any:
+        """Compile and leave 64 bytes behind."""
+        Lasting(np.zeros(8), self._memory)
+        return super().compile(index, graph)
+
+
+def _reading(change: Any) -> type[Broken]:
+    class Reads(Broken):
+        def memory(self, index: int) -> MemoryFigures:
+            return replace(super().memory(index), **change(super().memory(index)))
+
+    return Reads
+
+
+class NeverFalls(Broken):
+    """Freed memory still counts as in use."""
+
+    def memory(self, index: int) -> MemoryFigures:
+        """Return the peak as what is in use."""
+        figures = super().memory(index)
+        return replace(figures, in_use=figures.peak)
+
+
+class NoLimit(Broken):
+    """The limit can be set and is not kept."""
+
+    def reserve(self, index: int, nbytes: int) -> None:
+        """Count, and refuse nothing."""
+        self._memory.peak = max(self._memory.peak, self._memory.in_use + nbytes)
+
+
+class NoLimitForUploads(Broken):
+    """Uploads pass the limit."""
+
+    def upload(self, index: int, array: Array) -> Any:
+        """Upload without asking."""
+        made = NumpyBuffer(np.array(array, order="C"), self._memory)
+        self._memory.peak = max(self._memory.peak, self._memory.in_use)
+        return made
+
+
+class CountsRefusedUploads(Broken):
+    """An upload that is refused counts as in use."""
+
+    def upload(self, index: int, array: Array) -> Any:
+        """Count first."""
+        try:
+            return super().upload(index, array)
+        except OutOfMemoryError:
+            self._memory.in_use += array.nbytes
+            raise
+
+
+class KeepsTheLimit(Broken):
+    """A limit that was set cannot be taken away."""
+
+    def set_memory_limit(self, index: int, limit: int | None) -> None:
+        """Ignore None."""
+        if limit is not None:
+            super().set_memory_limit(index, limit)
+
+
+class Understates(Broken):
+    """The bytes that a call needs are told without its temporaries and half its outputs."""
+
+    class Calls(NumpyExecutable):
+        """Takes twice what it announces."""
+
+        def __init__(self, backend: Any, index: int, graph: Graph) -> None:
+            super().__init__(backend, index, graph)
+            self.taken, self.required_bytes = self.required_bytes, self.required_bytes // 2
+
+        def __call__(self, inputs: Sequence[Any], into: Any = None) -> Any:
+            """Reserve what is needed."""
+            self.backend.reserve(self.index, self.taken)
+            return super().__call__(inputs, into)
+
+    executable = Calls
+
+
+class LargeWorkspace(Broken):
+    """Every call asks for a workspace of a megabyte."""
+
+    def reserve(self, index: int, nbytes: int) -> None:
+        """Ask for more."""
+        super().reserve(index, nbytes + (1 << 20))
+
+
+def _lower(figures: MemoryFigures) -> dict[str, int]:
+    return {"in_use": figures.in_use // 2}
+
+
+FAULTS = [
+    Fault(
+        "leak",
+        "each call leaves a small buffer behind",
+        calling(_leaks),
+        ("memory/no_leak_of_ops", "memory/no_leak_of_jit", "memory/no_leak_of_gradients"),
+    ),
+    Fault(
+        "leak-on-failure",
+        "each call that runs out of memory leaves a small buffer behind",
+        calling(_leaks_when_it_fails),
+        ("memory/no_leak_of_failures",),
+    ),
+    Fault(
+        "leak-of-uploads",
+        "each upload leaves its staging buffer behind",
+        LeaksUploads,
+        ("memory/no_leak_of_transfers",),
+    ),
+    Fault(
+        "leak-of-compiles",
+        "each compiled graph leaves its workspace behind",
+        LeaksCompiles,
+        ("memory/no_leak_of_graphs",),
+    ),
+    Fault(
+        "in-use-halved",
+        "the memory in use is told as half",
+        _reading(_lower),
+        ("memory/figures",),
+    ),
+    Fault(
+        "in-use-never-falls",
+        "freed memory counts as in use",
+        NeverFalls,
+        ("memory/figures",),
+    ),
+    Fault(
+        "peak-falls",
+        "the peak is what is in use now",
+        _reading(lambda figures: {"peak": figures.in_use}),
+        ("memory/figures",),
+    ),
+    Fault(
+        "limit-ignored",
+        "the limit can be set and is not kept",
+        NoLimit,
+        ("memory/running_out", "memory/uploads_beyond_the_limit"),
+    ),
+    Fault(
+        "limit-ignored-by-uploads",
+        "uploads pass the limit",
+        NoLimitForUploads,
+        ("memory/uploads_beyond_the_limit",),
+    ),
+    Fault(
+        "limit-stays",
+        "a limit cannot be taken away again",
+        KeepsTheLimit,
+        ("features/memory_limit",),
+    ),
+    Fault(
+        "refused-uploads-count",
+        "an upload that is refused counts as in use",
+        CountsRefusedUploads,
+        ("memory/uploads_beyond_the_limit",),
+    ),
+    Fault(
+        "required-bytes-understated",
+        "an executable announces half of what it allocates",
+        Understates,
+        ("memory/required_bytes",),
+    ),
+    Fault(
+        "workspace-too-large",
+        "every call asks for a megabyte more than it needs",
+        LargeWorkspace,
+        ("memory/running_out",),
+    ),
+]

@@ -1,0 +1,145 @@
+"""Faults of places: indices that lose bits, and operands that are written over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calor.backends.op_table import Function
+
+from .base import Array, Fault, changing
+
+
+def _short_starts(right: Function) -> Function:
+    def dynamic_slice(x: Array, starts: Array, *, sizes: Any) -> Any:
+        return right(x, starts.astype(np.int32), sizes=sizes)
+
+    return dynamic_slice
+
+
+def _overflowing_ends(right: Function) -> Function:
+    """Look whether a window ends outside by adding its size in 32 bits."""
+
+    def dynamic_slice(x: Array, starts: Array, *, sizes: Any) -> Any:
+        if starts.dtype == np.int32:
+            ends = starts + np.array(sizes, np.int32)
+            starts = np.where((ends < 0) & (starts > 0), 0, starts)
+        return right(x, starts, sizes=sizes)
+
+    return dynamic_slice
+
+
+def _short_indices(right: Function) -> Function:
+    def gather(x: Array, indices: Array, *, axis: int) -> Any:
+        return right(x, indices.astype(np.int32), axis=axis)
+
+    return gather
+
+
+def _over_the_operand(right: Function) -> Function:
+    def update(x: Array, update: Array, starts: Array) -> Any:
+        made = right(x, update, starts)
+        if x.flags.writeable:
+            x[...] = made
+        return made
+
+    return update
+
+
+def _unclamped(right: Function) -> Function:
+    def dynamic_slice(x: Array, starts: Array, *, sizes: Any) -> Any:
+        rows = [np.arange(s, s + n) % max(m, 1)
+                for s, n, m in zip(starts.tolist(), sizes, x.shape, strict=True)]  # fmt: skip
+        return x[np.ix_(*rows)] if rows else right(x, starts, sizes=sizes)
+
+    return dynamic_slice
+
+
+def _from_the_start(right: Function) -> Function:
+    def gather(x: Array, indices: Array, *, axis: int) -> Any:
+        if indices.dtype.kind == "i" and np.all(indices < x.shape[axis]):
+            indices = np.maximum(indices, 0)
+        return right(x, indices, axis=axis)
+
+    return gather
+
+
+def _last_alone(right: Function) -> Function:
+    def scatter(x: Array, indices: Array, updates: Array, *, update: str) -> Any:
+        if update != "add" or indices.shape[-1] != 1:
+            return right(x, indices, updates, update=update)
+        made = x.copy()
+        made[indices[:, 0]] += updates
+        return made
+
+    return scatter
+
+
+def _first_assigned(right: Function) -> Function:
+    def scatter(x: Array, indices: Array, updates: Array, *, update: str) -> Any:
+        if update == "assign":
+            indices, updates = indices[::-1], updates[::-1]
+        return right(x, indices, updates, update=update)
+
+    return scatter
+
+
+FAULTS = [
+    Fault(
+        "slice-starts-wrap",
+        "a start outside of the array wraps instead of being clamped",
+        changing(dynamic_slice=_unclamped),
+        ("values/dynamic_slice-clamped/float32",),
+        ("dynamic_slice",),
+    ),
+    Fault(
+        "slice-starts-short",
+        "starts of 64 bits keep 32",
+        changing(dynamic_slice=_short_starts),
+        ("values/dynamic_slice-far/float32",),
+        ("dynamic_slice",),
+    ),
+    Fault(
+        "slice-ends-overflow",
+        "where a window ends is worked out in 32 bits, which overflow",
+        changing(dynamic_slice=_overflowing_ends),
+        ("values/dynamic_slice-far-32/float32",),
+        ("dynamic_slice",),
+    ),
+    Fault(
+        "indices-short",
+        "indices of 64 bits keep 32, so that some out of range are read",
+        changing(gather=_short_indices),
+        ("errors/index_out_of_range",),
+        ("gather",),
+    ),
+    Fault(
+        "operand-written-over",
+        "an update of a slice writes into its operand",
+        changing(dynamic_update_slice=_over_the_operand),
+        ("views/dynamic_update_slice-inside-stepped/float32",),
+        ("dynamic_update_slice",),
+    ),
+    Fault(
+        "negative-indices",
+        "a negative index reads the first element",
+        changing(gather=_from_the_start),
+        ("values/gather-negative/float32",),
+        ("gather",),
+    ),
+    Fault(
+        "scatter-loses-repeats",
+        "of several updates of one place only the last is added",
+        changing(scatter_nd=_last_alone),
+        ("values/scatter_nd-add-rows/float32",),
+        ("scatter_nd",),
+    ),
+    Fault(
+        "scatter-first-wins",
+        "of several numbers assigned to one place the first stays",
+        changing(scatter_nd=_first_assigned),
+        ("values/scatter_nd-assign-rows/float32",),
+        ("scatter_nd",),
+    ),
+]

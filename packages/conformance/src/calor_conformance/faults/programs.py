@@ -1,0 +1,260 @@
+"""Faults of executables: what is left over from an earlier call, cached, shared, or not waited for.
+
+A program that is right once may be wrong the second time, in another thread, or beside another.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calor.backends.numpy_backend import Memory, NumpyBuffer, NumpyExecutable
+from calor.errors import DeviceError
+from calor.graph.graph import Graph
+
+from .base import Array, Broken, Call, Fault, calling
+from .views import Unexported
+
+# How many calls a ring of descriptors holds.
+RING = 64
+
+
+def _first_inputs(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    """Run on the memory that was given at the first call, as a recorded plan does."""
+    if not hasattr(executable, "recorded"):
+        executable.recorded = list(inputs)
+    known = zip(executable.recorded, inputs, strict=True)
+    return run([a if isinstance(a, NumpyBuffer) else b for a, b in known], into)
+
+
+def _first_numbers(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    if not hasattr(executable, "recorded"):
+        executable.recorded = list(inputs)
+    known = zip(executable.recorded, inputs, strict=True)
+    return run([b if isinstance(a, NumpyBuffer) else a for a, b in known], into)
+
+
+def _wrong_later(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    executable.calls = getattr(executable, "calls", 0) + 1
+    made = run(inputs, into)
+    if executable.calls == 2:
+        _spoil(made)
+    return made
+
+
+def _ring(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    executable.calls = getattr(executable, "calls", 0) + 1
+    made = run(inputs, into)
+    if executable.calls > RING:
+        _spoil(made)
+    return made
+
+
+def _spoil(made: list[Any]) -> None:
+    for buffer in made:
+        buffer.array[...] = 0
+
+
+def _scratch(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    """Keep the operands of a call where every other thread keeps its own."""
+    if threading.active_count() == 1:
+        return run(inputs, into)
+    executable.scratch = list(inputs)
+    time.sleep(1e-4)
+    return run(executable.scratch, into)
+
+
+def _once(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    """Take a buffer that is given twice for a new, empty one the second time."""
+    seen: set[int] = set()
+    given = []
+    for x in inputs:
+        twice = isinstance(x, NumpyBuffer) and id(x) in seen
+        seen.add(id(x))
+        given.append(NumpyBuffer(np.zeros_like(x.array), Memory()) if twice else x)
+    return run(given, into)
+
+
+class ForgetsAttributes(Broken):
+    """Compiled graphs are kept by ops, shapes and dtypes, whatever the attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[Any, Any] = {}
+
+    def _key(self, graph: Graph) -> Any:
+        nodes = tuple((n.op.name, n.inputs, n.outputs) for n in graph.nodes)
+        return nodes, graph.specs, graph.outputs, graph.host
+
+    def compile(self, index: int, graph: Graph) -> Any:
+        """Return what was compiled before for a graph that looks the same."""
+        key = self._key(graph)
+        if key not in self.kept:
+            self.kept[key] = super().compile(index, graph)
+        return self.kept[key]
+
+
+class ForgetsLengths(ForgetsAttributes):
+    """Compiled graphs are kept whatever the length of the first axis."""
+
+    def _key(self, graph: Graph) -> Any:
+        specs = tuple((s.shape[1:], len(s.shape), s.dtype) for s in graph.specs)
+        nodes = tuple((n.op.name, n.inputs, n.outputs) for n in graph.nodes)
+        attributes = tuple(n.attributes.get("value") for n in graph.nodes)
+        return nodes, specs, graph.outputs, graph.host, attributes
+
+    def compile(self, index: int, graph: Graph) -> Any:
+        """Return what was compiled for the first length, which computes as many elements."""
+        first = super().compile(index, graph)
+        mine = Broken.compile(self, index, graph)
+        return mine if first.graph.specs == graph.specs else _Cut(mine, first.graph)
+
+
+class _Cut:
+    """Computes as many elements as another graph has."""
+
+    def __init__(self, run: NumpyExecutable, first: Graph) -> None:
+        self.run, self.first, self.graph = run, first, run.graph
+        self.required_bytes = run.required_bytes
+
+    def __call__(self, inputs: Sequence[Any], into: Any = None) -> list[Any]:
+        made: list[Any] = self.run(inputs, into)
+        for buffer, known in zip(made, self.first.output_specs, strict=True):
+            if known.shape:
+                buffer.array[known.shape[0] :] = 0
+        return made
+
+
+class OneThread(Broken):
+    """The device works in the thread that opened it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread = threading.get_ident()
+
+    def upload(self, index: int, array: Array) -> Any:
+        """Refuse other threads."""
+        if threading.get_ident() != self.thread:
+            raise DeviceError("broken: no context is current in this thread")
+        return super().upload(index, array)
+
+
+class NobodyWaits(Broken):
+    """A call returns before it has computed, and download does not wait."""
+
+    class Later(NumpyExecutable):
+        """Gives buffers of zeros that are filled a little later."""
+
+        def __call__(self, inputs: Sequence[Any], into: Any = None) -> Any:
+            """Start the work."""
+            made: list[Any] = super().__call__(inputs, into)
+            for buffer in made:
+                right = buffer.array.copy()
+                buffer.array[...] = 0
+                timer = threading.Timer(1e-3, np.copyto, (buffer.array, right))
+                timer.daemon = True
+                timer.start()
+            return made
+
+    executable = Later
+
+
+class HandsOutConstants(Broken):
+    """A constant is an output without a copy: who writes to the output changes the constant."""
+
+    class Constants(NumpyExecutable):
+        """Keeps the first outputs that no input has a part in."""
+
+        def __init__(self, backend: Any, index: int, graph: Graph) -> None:
+            super().__init__(backend, index, graph)
+            made = {v for n in graph.nodes if n.op.name in ("full", "constant") for v in n.outputs}
+            self.fixed = [i for i, v in enumerate(graph.outputs) if v in made]
+            self.held: dict[int, Array] = {}
+
+        def __call__(self, inputs: Sequence[Any], into: Any = None) -> Any:
+            """Return the constants themselves."""
+            made: list[Any] = super().__call__(inputs, into)
+            for i in self.fixed:
+                if into is None or into[i] is None:
+                    array = self.held.setdefault(i, made[i].array)
+                    made[i] = Unexported(array, self.backend._memory)  # type: ignore[attr-defined]
+            return made
+
+    executable = Constants
+
+
+FAULTS = [
+    Fault(
+        "plan-recorded",
+        "a plan reads the buffers of its first call ever after",
+        calling(_first_inputs),
+        ("history/many_calls", "state/state_is_never_stale"),
+    ),
+    Fault(
+        "numbers-recorded",
+        "a plan keeps the Python numbers of its first call",
+        calling(_first_numbers),
+        ("history/numbers",),
+    ),
+    Fault(
+        "second-call-wrong",
+        "the second call of an executable gives zeros",
+        calling(_wrong_later),
+        ("jit/add/float32", "state/state_is_never_stale"),
+        ("add",),
+    ),
+    Fault(
+        "descriptors-run-out",
+        "an executable gives zeros after its 64th call",
+        calling(_ring),
+        ("history/many_calls",),
+    ),
+    Fault(
+        "scratch-shared",
+        "an executable keeps its operands in one place for all threads",
+        calling(_scratch),
+        ("threads/one_executable_in_threads",),
+    ),
+    Fault(
+        "bound-to-a-thread",
+        "the device works in the thread that opened it alone",
+        OneThread,
+        ("threads/results_of_threads", "threads/one_executable_in_threads"),
+    ),
+    Fault(
+        "one-buffer-twice",
+        "a buffer that is given twice is zeros the second time",
+        calling(_once),
+        ("history/one_buffer_twice",),
+    ),
+    Fault(
+        "attributes-forgotten",
+        "plans are kept by ops, shapes and dtypes, without the attributes",
+        ForgetsAttributes,
+        ("values/flip-both/float32",),
+        ("flip",),
+    ),
+    Fault(
+        "lengths-forgotten",
+        "a plan computes as many elements as at its first length",
+        ForgetsLengths,
+        ("features/dynamic_shapes",),
+    ),
+    Fault(
+        "nobody-waits",
+        "a result can be downloaded before it is there",
+        NobodyWaits,
+        ("values/add/float32", "transfers/interleaved"),
+        ("add",),
+    ),
+    Fault(
+        "constants-handed-out",
+        "a result that is constant is the program's own memory",
+        HandsOutConstants,
+        ("history/constants",),
+    ),
+]

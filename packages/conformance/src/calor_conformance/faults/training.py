@@ -1,0 +1,101 @@
+"""Faults that only gradients see: ops of backward graphs, of second order and of forward mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calor.backends.op_table import Function
+
+from .base import Array, Fault, afterwards, changing
+
+
+def _more(y: Any, *_: Any) -> Any:
+    """One per cent more."""
+    if isinstance(y, tuple):
+        return tuple(_more(part) for part in y)
+    return (y * y.dtype.type(1.01)).astype(y.dtype) if y.dtype.kind in "fc" else y
+
+
+def _without_the_last_image(right: Function) -> Function:
+    """Leave out the last image of a batch."""
+
+    def conv_weight_gradient(x: Array, g: Array, **attributes: Any) -> Any:
+        return right(x[:-1], g[:-1], **attributes) if len(x) > 1 else right(x, g, **attributes)
+
+    return conv_weight_gradient
+
+
+def _all_in_ties(right: Function) -> Function:
+    """Give the gradient of a window to each of its largest elements."""
+
+    def window_gradient(g: Array, x: Array, *, kind: str, **attributes: Any) -> Any:
+        made = right(g, x, kind=kind, **attributes)
+        if kind != "max" or x.dtype != np.float32 or not x.size:
+            return made
+        turned = right(np.flip(g), np.flip(x), kind=kind, **attributes)
+        return (made + np.flip(turned)) / 2 if turned.shape == made.shape else made
+
+    return window_gradient
+
+
+FAULTS = [
+    Fault(
+        "weight-gradient-off",
+        "the gradient of a convolution by its weights is 1 % too large",
+        changing(conv_weight_gradient=afterwards(_more)),
+        ("gradient/conv-2d/float64", "values/conv_weight_gradient-2d/float32"),
+        ("conv", "conv_weight_gradient"),
+    ),
+    Fault(
+        "last-image-lost",
+        "the gradient of a convolution by its weights leaves out the last image",
+        changing(conv_weight_gradient=_without_the_last_image),
+        ("gradient/conv-2d/float64",),
+        ("conv",),
+    ),
+    Fault(
+        "window-gradient-off",
+        "the gradient of a reduction over windows is 1 % too large",
+        changing(window_gradient=afterwards(_more)),
+        ("gradient/window_reduce-max-2d/float64", "gradient/window_reduce-max-2d/float32"),
+        ("window_reduce",),
+    ),
+    Fault(
+        "window-ties-shared",
+        "the gradient of a window goes to each of its largest elements",
+        changing(window_gradient=_all_in_ties),
+        ("values/window_gradient-max-ties/float32",),
+        ("window_gradient",),
+    ),
+    Fault(
+        "second-order-off",
+        "the op that only gradients of gradients of windows have is 1 % off",
+        changing(window_pick=afterwards(_more)),
+        ("second-order/window_reduce-max-2d/float64",),
+        ("window_reduce",),
+    ),
+    Fault(
+        "attention-gradient-off",
+        "the gradient of attention is taken whole and 1 % too large",
+        changing(attention_gradient=lambda right: _attention_gradient),
+        ("gradient/attention-plain/float64", "values/attention_gradient-plain/float32"),
+        ("attention", "attention_gradient"),
+    ),
+    Fault(
+        "solution-gradient-off",
+        "the triangular systems that only gradients of factors need are 1 % off",
+        changing(triangular_solve=afterwards(_more)),
+        ("gradient/triangular_solve-*/float64",),
+        ("triangular_solve",),
+    ),
+]
+
+
+def _attention_gradient(*operands: Array, causal: bool, scale: float) -> Any:
+    from ..rows.tables.attention import _gradient
+
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in operands]
+    made = _gradient(*wide, causal=causal, scale=scale)
+    return tuple((y * 1.01).astype(x.dtype) for y, x in zip(made, operands[3:6], strict=True))

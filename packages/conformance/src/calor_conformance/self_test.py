@@ -1,0 +1,124 @@
+"""The self-test: every broken backend is caught, and by the checks that are about what is broken.
+
+Requirements: a fault is asked few checks, so that all of them take a minute: those of its ops and
+the contracts; what hypothesis finds counts for nothing, because it may find it or not.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
+
+from calor.backends.device import device_of, known_devices
+from calor.backends.protocol import Backend
+from calor.dtypes import ALL
+from calor.graph.trace import local
+
+from . import outcomes, suite
+from .checks.base import Check, Place
+from .faults import FAULTS
+from .faults.base import Fault
+from .outcomes import Result
+
+# Kinds of which every broken backend is asked what is about the device and no one op.
+CONTRACTS = (
+    "errors", "features", "graphs", "history", "memory", "random", "sizes", "state", "threads",
+    "transfers",
+)  # fmt: skip
+# Asked of no fault for its ops: what a search finds it may not find the next time.
+SEARCHES = ("properties",)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the suite found of a fault: the checks that failed, and the patterns that none fits."""
+
+    fault: Fault
+    seed: int
+    failed: tuple[str, ...]
+
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """The patterns of the fault that no failed check fits."""
+        return tuple(p for p in self.fault.caught_by if not any(_fits(n, p) for n in self.failed))
+
+    @property
+    def first(self) -> str:
+        """The first failed check that the fault names, else the first that failed."""
+        named = (n for n in self.failed if any(_fits(n, p) for p in self.fault.caught_by))
+        return next(named, self.failed[0] if self.failed else "")
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern)
+
+
+def asked(fault: Fault) -> list[Check]:
+    """Return the checks that a fault is asked: contracts, and those of its ops in its dtypes."""
+    tails = {pattern.rpartition("/")[2] for pattern in fault.caught_by}
+    dtypes = [None, *([d for d in ALL if d.name in tails] or ALL)]
+    about = [c for op in fault.ops for c in _by_op()[op] if c.dtype in dtypes]
+    return [*(c for c in _by_op()[""] if c.kind in CONTRACTS), *about]
+
+
+@cache
+def _by_op() -> Mapping[str, list[Check]]:
+    found: dict[str, list[Check]] = {}
+    for check in suite.checks().values():
+        if check.kind not in SEARCHES:
+            found.setdefault(check.op, []).append(check)
+    return found
+
+
+def results(backend: Backend, checks: Sequence[Check], seed: int = 0) -> list[Result]:
+    """Return what came of some checks on a backend that nobody else knows."""
+    with _known(backend) as place:
+        at = replace(place, seed=seed)
+        # No smaller case is looked for: only whether a check fails is asked.
+        return [outcomes.run(replace(c, explain=None), at) for c in checks]
+
+
+@contextmanager
+def _known(backend: Backend) -> Iterator[Place]:
+    device = device_of(backend, 0)
+    # What is there already need not be looked through each time that a check collects garbage.
+    gc.freeze()
+    try:
+        yield Place(device, device)
+    finally:
+        gc.unfreeze()
+        _forget(backend)
+
+
+def _forget(backend: Backend) -> None:
+    """Leave no device of a broken backend behind, nor of the proxy that checked it."""
+    for key, device in list(known_devices.items()):
+        if backend in (device.backend, getattr(device.backend, "inner", None)):
+            del known_devices[key]
+            local.traces.pop(device, None)
+
+
+def find(fault: Fault, seed: int = 0) -> Finding:
+    """Ask a broken backend."""
+    made = results(fault.make(), asked(fault), seed)
+    return Finding(fault, seed, tuple(r.name for r in made if r.outcome == "failed"))
+
+
+def findings(seeds: int = 1) -> Iterator[Finding]:
+    """Yield what is found of every fault with every seed."""
+    for fault in FAULTS:
+        for seed in range(seeds):
+            yield find(fault, seed)
+
+
+def line(finding: Finding) -> str:
+    """Return the fault, by how many checks it is caught, and the first; or that it is not."""
+    seed = f" (seed {finding.seed})" if finding.seed else ""
+    text = f"{finding.fault.name + seed:40} {len(finding.failed):4}  {finding.first}"
+    if finding.unmet:
+        text += f"\n  NOT CAUGHT by {', '.join(finding.unmet)}: {finding.fault.about}"
+    return text.rstrip()
