@@ -125,10 +125,12 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Which lines does no test reach?"""
+    """Which lines and branches of the core do its tests and the conformance suite not reach?"""
     install_projects(session, *group("coverage"))
-    session.run("coverage", "run", "-m", "pytest", *session.posargs)
-    session.run("coverage", "report")
+    measure = ["coverage", "run", "--branch", "--source", "calor"]
+    session.run(*measure, "-m", "pytest", str(CORE / "tests"), *session.posargs)
+    session.run(*measure, "-a", "-m", "calor_conformance", "--device", "strict:numpy", "--quiet")
+    session.run("coverage", "report", "--include", f"{CORE}/src/*", "--fail-under", "95")
 
 
 @nox.session(python="3.11")
