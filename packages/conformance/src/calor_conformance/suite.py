@@ -11,11 +11,13 @@ from pathlib import Path
 
 from .checks import (
     composites,
+    declarations,
     errors,
     features,
     gradients,
     graphs,
     history,
+    limits,
     memory,
     modes,
     points,
@@ -49,11 +51,24 @@ def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
     yield from gradients.forward_mode(cases)
 
 
+_CONTRACTS = (
+    declarations,
+    features,
+    limits,
+    transfers,
+    memory,
+    random_bits,
+    errors,
+    state,
+    graphs,
+    history,
+    sizes,
+    threads,
+)
+
+
 def _contracts() -> Iterator[Check]:
-    for module in (
-        features, transfers, memory, random_bits, errors, state, graphs, history,
-        sizes, threads,
-    ):  # fmt: skip
+    for module in _CONTRACTS:
         yield from module.CHECKS
     yield from points.refusals()
     yield from points.points()

@@ -10,22 +10,17 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
-from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 import calor
-from calor.backends.protocol import FEATURES, Claim, Info, State
-from calor.dtypes import ALL
 from calor.errors import CalorError, UnsupportedError
 from calor.graph.graph import Graph
-from calor.ops.base import TABLE
 from calor.specs import Spec, spec
 
-from .base import Array, Place, compiled, plain_array, plain_type
+from .base import Place, compiled, plain_array, plain_type
 from .contract import Contracts
 
 contract = Contracts("features")
@@ -57,89 +52,6 @@ def holds(place: Place, feature: str, work: Callable[[], Any]) -> None:
     assert state, (
         f"{feature} works, but info says {state}: a capability is held back; declare it full"
     )
-
-
-@contract("info speaks in the protocol's own terms, and does not change", dtypes=(), looks=False)
-def description(place: Place) -> None:
-    info = place.plain.backend.info(place.plain.index)
-    assert isinstance(info, Info), f"info returned a {type(info).__name__}"
-    assert info.description, "the description is empty"
-    for name, state in info.features.items():
-        assert name in FEATURES, f"{name!r} is no feature; there are {', '.join(FEATURES)}"
-        _explained(f"feature {name}", state)
-    for dtype, state in info.dtypes.items():
-        assert dtype in ALL, f"{dtype!r} is no dtype of calor"
-        _explained(f"dtype {dtype.name}", state)
-    for key, state in info.ops.items():
-        name = key[0] if isinstance(key, tuple) else key
-        assert name in TABLE, f"{name!r} is no op of the table"
-        _explained(f"op {key}", state)
-    for name, limit in info.limits.items():
-        assert type(limit) is int, f"limit {name} is {limit!r}"
-    again = place.plain.backend.info(place.plain.index)
-    assert again == info, "info said something else at the second call"
-    for _ in range(2):
-        count = place.plain.backend.enumerate()
-        assert type(count) is int, f"enumerate returned {count!r}"
-        assert count > place.plain.index, f"{place.plain.name} is in use, and {count} are counted"
-
-
-def _explained(what: str, state: State) -> None:
-    assert isinstance(state, State), f"the state of {what} is {state!r}"
-    if state.level in ("partial", "impossible"):
-        assert len(state.reason) > 3, f"{what} is {state.level} without a reason"
-
-
-@contract(
-    "claim and info agree: nothing is taken that info rules out, nothing refused unexplained",
-    tier="full",
-    looks=False,
-)
-def claims(place: Place) -> None:
-    device = place.plain
-    for graph in _one_of_each_op():
-        claim = device.backend.claim(device.index, graph)
-        _consistent(graph, claim)
-        taken = {i for part in claim.parts for i in part}
-        for i, why in device.info.objections(graph).items():
-            assert i not in taken, (
-                f"{graph.nodes[i].op.name} is claimed although {why}: a capability is held back, "
-                f"or claimed and not held; make info and claim agree"
-            )
-        for i, node in enumerate(graph.nodes):
-            explicit = device.info.ops.get(node.op.name)
-            assert i in taken or not explicit or explicit.level != "full", (
-                f"info.ops says {node.op.name} is full, and claim refuses it: "
-                f"{claim.reasons.get(i)}; a capability is claimed and not held"
-            )
-
-
-@cache
-def _one_of_each_op() -> list[Graph]:
-    """Return a graph of the first row of each op."""
-    from ..rows.tables import CASES
-    from .rows import main_dtype
-
-    rows = {c.op: c for c in reversed(CASES) if c.inputs and isinstance(c.operation, str)}
-    graphs = []
-    with calor.device("numpy"):
-        for c in rows.values():
-            dtype = main_dtype(c)
-            tensors = [calor.asarray(a) for a in c.draw(dtype)]
-            graphs.append(calor.trace(partial(c.call, dtype=dtype), *tensors))
-    return graphs
-
-
-def _consistent(graph: Graph, claim: Claim) -> None:
-    """Raise AssertionError unless each node is in one part or refused with a reason."""
-    assert isinstance(claim, Claim), f"claim returned a {type(claim).__name__}"
-    counts = Counter(i for part in claim.parts for i in part)
-    assert all(claim.parts), f"a part of the claim is empty: {claim.parts}"
-    for i, node in enumerate(graph.nodes):
-        assert counts[i] < 2, f"{node.op.name} is claimed in two parts: {claim.parts}"
-        assert counts[i] or claim.reasons.get(i), f"{node.op.name} is refused without a reason"
-        both = counts[i] and i in claim.reasons
-        assert not both, f"{node.op.name} is claimed and refused: {claim.reasons.get(i)}"
 
 
 @contract("an executable writes into given buffers when in_place is declared", looks=False)
@@ -326,56 +238,6 @@ def fork(place: Place) -> None:
     else:
         assert isinstance(said, str), f"a forked child works: fork is held back ({state})"
         assert "Error" in said, f"a forked child gets no typed error but {said}"
-
-
-@contract(
-    "a rank above limits['max_rank'] is refused by a typed error, one below it works",
-    tier="full",
-    looks=False,
-)
-def max_rank(place: Place) -> None:
-    limit = place.plain.info.limits.get("max_rank")
-    most = min(limit or 8, 8)
-    for number in range(len(_walks(1))):
-        _walk(place, number, most, limit)
-    if limit is not None:
-        beyond = plain_array(np.ones((1,) * (limit + 1)))
-        try:
-            place.call(lambda x: x + 1, calor.asarray(beyond)).numpy()
-        except CalorError:
-            return
-        raise AssertionError(f"max_rank is {limit}, and rank {limit + 1} works: it is held back")
-
-
-def _walk(place: Place, number: int, rank: int, limit: int | None) -> None:
-    """Compute one of the walks at a rank; a device that has its op at all must have it there."""
-    run, array, want = _walks(rank)[number]
-    small, flat, _ = _walks(2)[number]
-    try:
-        place.call(small, calor.asarray(flat)).numpy()
-    except UnsupportedError:
-        return
-    try:
-        got = place.call(run, calor.asarray(array)).numpy()
-    except UnsupportedError as error:
-        raise AssertionError(f"rank {rank} is within the limit {limit}, yet: {error}") from error
-    assert got.tolist() == want.tolist(), f"at rank {rank}: {got}, not {want}"
-
-
-def _walks(rank: int) -> list[tuple[Callable[[Any], Any], Array, Array]]:
-    """Return ways to move, add and repeat along every axis of an array of a rank."""
-    shape = tuple(2 if i % 3 else 1 for i in range(rank))
-    array = plain_array(np.arange(np.prod(shape)) % 100).reshape(shape)
-    order = (*range(1, rank, 2), *range(0, rank, 2))
-    odd = tuple(range(1, rank, 2))
-    turned = tuple(slice(None, None, -1) for _ in shape)
-    return [
-        (lambda x: x + 1, array, array + 1),
-        (lambda x: calor.permute_dims(x, order), array, array.transpose(order)),
-        (lambda x: x[turned], array, array[turned]),
-        (lambda x: calor.max(x, axis=odd), array, array.max(odd)),
-        (lambda x: calor.broadcast_to(x, (2,) * rank), array, np.broadcast_to(array, (2,) * rank)),
-    ]
 
 
 @contract(
