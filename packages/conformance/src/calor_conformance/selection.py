@@ -24,11 +24,8 @@ from calor.dtypes import (
 )
 from calor.errors import ArgumentError
 
-from .checks.base import TIERS, Check, Tier
+from .checks.base import REQUIRED, TIERS, Check, Tier
 
-# What every device computes, whatever else: the tier basic demands these of its widest dtype.
-REQUIRED = ("add", "sub", "mul", "maximum", "neg", "reshape", "permute", "expand", "slice", "sum",
-            "max", "dot_general", "cast", "where")  # fmt: skip
 _FORWARD: tuple[Tier, ...] = ("basic", "full", "dtypes", "compiled")
 _INFERENCE = (
     "add", "sub", "mul", "div", "maximum", "minimum", "neg", "exp", "tanh", "sqrt",

@@ -28,6 +28,11 @@ Tier = Literal["basic", "full", "dtypes", "compiled", "training"]
 TIERS: tuple[Tier, ...] = ("basic", "full", "dtypes", "compiled", "training")
 
 
+# What every device computes, whatever else: the tier basic demands these of its widest dtype.
+REQUIRED = ("add", "sub", "mul", "maximum", "neg", "reshape", "permute", "expand", "slice", "sum",
+            "max", "dot_general", "cast", "where")  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Place:
     """The device under test; ``plain`` is what it is without the proxy that checks the protocol."""

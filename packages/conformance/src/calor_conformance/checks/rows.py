@@ -12,7 +12,7 @@ from calor.ops.base import TABLE
 from ..provisional import provisional
 from ..rows.definitions import text_of
 from ..rows.language import Case
-from .base import Array, Check, Packable, Place, Run, Tier
+from .base import REQUIRED, Array, Check, Packable, Place, Run, Tier
 
 CONTRACT = (
     "a result agrees with the op's definition within the row's tolerance, in every dtype that the "
@@ -43,14 +43,17 @@ def needed(c: Case, dtype: DType) -> tuple[DType, ...]:
 def tier_of(c: Case, dtype: DType, seen: set[Any]) -> Tier:
     """Return basic for an op's first row, full for new kinds of number, dtypes for the rest.
 
-    The first row is basic in the types of narrow devices too, which have no other to be met in.
+    The first row is basic in the types of narrow devices too, which have no other to be met in. Of
+    the ops that every device has, every row is: a first row alone lets a maximum from 0 on pass.
     """
     key = (c.op, dtype) if dtype in NARROW else c.op
-    first = key not in seen and (dtype in NARROW or dtype is main_dtype(c))
+    main = dtype is main_dtype(c)
+    first = key not in seen and (dtype in NARROW or main)
     new = (c.label, dtype.kind) not in seen
     seen.add((c.label, dtype.kind))
     if first:
-        seen.update((key, c.op) if dtype is main_dtype(c) else (key,))
+        seen.update((key, c.op) if main else (key,))
+    if first or (main and c.op in REQUIRED):
         return "basic"
     return "full" if new else "dtypes"
 
