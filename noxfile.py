@@ -29,6 +29,8 @@ PROJECTS = sorted(
 CORE = Path("packages/core")
 # What the conformance suite runs on here; strict checks, besides, that core keeps to the protocol.
 DEVICES = ["numpy", "strict:numpy"]
+# Projects of devices as other people would write them; nothing else here installs them.
+THIRD_PARTY = "integration-tests/third_party"
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
 DIST = ROOT / "dist"
 
@@ -80,7 +82,7 @@ def existing(*paths: Path) -> list[str]:
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Is everything in order? Runs every check that a change has to pass."""
-    for name in ("lint", "types", "unit", "conformance", "wheels", "docs"):
+    for name in ("lint", "types", "unit", "conformance", "wheels", "third_party", "docs"):
         session.notify(name)
 
 
@@ -100,6 +102,8 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *existing(*map(Path, TOOLS)))
     # Apart from the others, as there are two modules named run.
     session.run("mypy", "integration-tests/array_api")
+    session.run("mypy", *sorted(map(str, ROOT.glob(f"{THIRD_PARTY}/*/src"))))
+    session.run("mypy", f"{THIRD_PARTY}/conftest.py", f"{THIRD_PARTY}/test_third_party.py")
 
 
 @nox.session
@@ -214,6 +218,13 @@ def new_backend(session: nox.Session, python: str, offline: list[str], folder: P
     session.run(python, "-m", "calor", "devices", "--features", "sample", external=True)
     own = ["-m", "pytest", "-o", "addopts=", str(folder / "tests")]
     session.run(python, *own, external=True)
+
+
+@nox.session
+def third_party(session: nox.Session) -> None:
+    """Do devices of others, built and installed apart, prove what they claim? `-- --full`"""
+    session.install(*group("third-party"))
+    session.run("pytest", THIRD_PARTY, *session.posargs)
 
 
 @nox.session

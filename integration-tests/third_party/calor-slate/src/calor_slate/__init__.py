@@ -1,0 +1,1 @@
+"""The device ``slate`` for calor: a table of functions over memory that belongs to the device."""

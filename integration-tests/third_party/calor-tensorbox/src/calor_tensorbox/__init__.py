@@ -1,0 +1,1 @@
+"""The device ``tensorbox`` for calor: programs of convolutions, products and elementwise ops."""

@@ -1,0 +1,3 @@
+"""The projects' own tests run where the projects are installed, and not from here."""
+
+collect_ignore_glob = ["calor-*"]
