@@ -152,7 +152,7 @@ def small_states(place: Place) -> None:
         pair.a += 1
         pair.b += 1
 
-    pair = _Pair(calor.reshape(_tensor(3), ()), calor.reshape(_tensor(1)[:0], (0, 2)))
+    pair = _Pair(calor.asarray(plain_array(3)), calor.asarray(plain_array(np.zeros((0, 2)))))
     for n in range(1, 4):
         step(pair)
         assert (pair.a.shape, pair.a.item()) == ((), 3 + n), f"after step {n}"
