@@ -128,6 +128,13 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
+def self_test(session: nox.Session) -> None:
+    """Does the suite catch every backend that is broken on purpose, whatever is drawn?"""
+    install_projects(session, extras=False)
+    session.run("calor-conformance", "self-test", *(session.posargs or ["--seeds", "10"]))
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """Which lines and branches of the core do its tests and the conformance suite not reach?"""
     install_projects(session, *group("coverage"))

@@ -6,7 +6,6 @@ the contracts; what hypothesis finds counts for nothing, because it may find it 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from calor.graph.trace import local
 
 from . import outcomes, suite
 from .checks.base import Check, Place
+from .collecting import quick_collections
 from .faults import FAULTS
 from .faults.base import Fault
 from .outcomes import Result
@@ -85,12 +85,10 @@ def results(backend: Backend, checks: Sequence[Check], seed: int = 0) -> list[Re
 @contextmanager
 def _known(backend: Backend) -> Iterator[Place]:
     device = device_of(backend, 0)
-    # What is there already need not be looked through each time that a check collects garbage.
-    gc.freeze()
     try:
-        yield Place(device, device)
+        with quick_collections():
+            yield Place(device, device)
     finally:
-        gc.unfreeze()
         _forget(backend)
 
 

@@ -66,6 +66,38 @@ def index_out_of_range(place: Place) -> None:
     assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
+def _reads_and_writes() -> dict[str, Callable[[Any, Any], Any]]:
+    """Return what reads or writes a vector at indices, one function for each op."""
+    return {
+        "take_along": lambda x, i: find("take_along")(x, i, axis=0),
+        "gather_nd": lambda x, i: find("gather_nd")(x, calor.reshape(i, (2, 1))),
+        "scatter_nd": lambda x, i: find("scatter_nd")(
+            x, calor.reshape(i, (2, 1)), x[:2], update="add"
+        ),
+        "scatter_along": lambda x, i: find("scatter_along")(x, i, x[:2], axis=0, update="add"),
+    }
+
+
+def _looked_at(work: Callable[..., Any], *operands: Any) -> Any:
+    return work(*operands).numpy()
+
+
+@contract(
+    "every op that reads or writes at indices refuses those out of range",
+    tier="full",
+    dtypes=(int64,),
+)
+def other_indices_out_of_range(place: Place) -> None:
+    x = _vector()
+    for name, work in _reads_and_writes().items():
+        if place.plain.info.supports(name, plain_type()):
+            for index in (4, -5, 1 << 32):
+                there = calor.asarray(np.array([0, index]))
+                error = raised(partial(_looked_at, work, x, there))
+                assert isinstance(error, ElementIndexError), f"{name} at {index}: {error!r}"
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
 @contract("a singular matrix is a LinearAlgebraError", tier="full", dtypes=(float64,), op="solve")
 def singular_matrix(place: Place) -> None:
     a = calor.asarray(np.zeros((2, 2)))

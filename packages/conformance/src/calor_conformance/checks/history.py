@@ -6,12 +6,13 @@ call. So calls are repeated here, with other numbers, other buffers and other pr
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import calor
-from calor.dtypes import DType, bool_, float64, int64, uint64
+from calor.dtypes import DType, bool_, complex128, float64, int64, uint64
 from calor.transforms.state import Stateful
 
 from .base import Place, plain_array
@@ -51,14 +52,14 @@ def numbers(place: Place) -> None:
 @contract(
     "Python numbers arrive with the digits that they have",
     tier="compiled",
-    of=(int64, uint64, float64),
+    of=(int64, uint64, float64, complex128),
     looks=False,
 )
 def digits_of_numbers(place: Place, dtype: DType) -> None:
     step = calor.jit(lambda x, number: x + number)
     x = calor.asarray(np.array([0, 0], dtype.numpy))
-    digits = [0.1, 1 / 3, 1e300] if dtype is float64 else [(1 << 53) + 1, (1 << 62) + 3]
-    for number in digits:
+    digits: dict[DType, list[Any]] = {float64: [0.1, 1 / 3, 1e300], complex128: [0.1 - 1j / 3]}
+    for number in digits.get(dtype, [(1 << 53) + 1, (1 << 62) + 3]):
         assert step(x, number).tolist() == [number, number], f"{step(x, number)} for {number!r}"
 
 
@@ -143,6 +144,33 @@ def updates_read_the_old_numbers(place: Place) -> None:
         v = v * 2 + 1
         w -= v
         assert (pair.a.tolist(), pair.b.tolist()) == ([w, w], [v, v]), f"after step {n + 1}"
+
+
+@contract(
+    "what is written in place may be its own numbers in another order",
+    tier="compiled",
+    looks=False,
+)
+def moves_in_place(place: Place) -> None:
+    moves: dict[str, tuple[Any, Any]] = {
+        "transposed": (lambda x: calor.permute_dims(x, (1, 0)), lambda x: x.T),
+        "turned": (lambda x: x[::-1] * 1, lambda x: x[::-1]),
+        "shifted": (lambda x: calor.concat([x[1:], x[:1]]), lambda x: np.roll(x, -1, 0)),
+        "multiplied": (lambda x: x @ x, lambda x: x @ x),
+        "summed": (lambda x: x + calor.sum(x, axis=0, keepdims=True), lambda x: x + x.sum(0)),
+    }
+    for name, (move, meaning) in moves.items():
+        want = plain_array([[1, 0, 2], [0, 1, -1], [1, 1, 0]])
+        pair = _Pair(calor.asarray(want), _tensor(0))
+        step = calor.jit(partial(_moved, move))
+        for n in range(3):
+            step(pair)
+            want = meaning(want)
+            assert pair.a.tolist() == want.tolist(), f"{name} {n + 1} times: {pair.a}"
+
+
+def _moved(move: Any, pair: _Pair) -> None:
+    pair.a = move(pair.a)
 
 
 @contract("a state may be a single number, or have no elements", tier="compiled", looks=False)

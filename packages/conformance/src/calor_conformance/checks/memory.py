@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 import calor
+from calor.dtypes import int64
 from calor.errors import OutOfMemoryError
 from calor.transforms.state import Stateful
 
+from ..collecting import quick_collections
 from .base import Place, compiled, plain_array
 from .contract import Contracts
+from .errors import raised
 
 contract = Contracts("memory")
 KIB = 1024
@@ -34,9 +37,10 @@ def _steady(place: Place, work: Callable[[], Any]) -> None:
     work()
     work()
     figures = []
-    for _ in range(ROUNDS):
-        work()
-        figures.append(in_use(place))
+    with quick_collections():
+        for _ in range(ROUNDS):
+            work()
+            figures.append(in_use(place))
     grown = figures[-1] - figures[0]
     assert grown <= 0, f"{grown} bytes more in use after {ROUNDS} rounds: {figures}"
 
@@ -132,6 +136,14 @@ def no_leak_of_failures(place: Place) -> None:
             _must_run_out(lambda: calor.exp(calor.concat([x, x, x])).numpy())
 
     _steady(place, work)
+
+
+@contract(
+    "a call that an index out of range ends leaves nothing behind", tier="full", dtypes=(int64,)
+)
+def no_leak_of_errors(place: Place) -> None:
+    x, there = calor.asarray(plain_array(np.ones(1000))), calor.asarray(np.array([0, 5000]))
+    _steady(place, lambda: raised(lambda: (calor.take(x, there, axis=0) + 1).numpy()))
 
 
 def _must_run_out(work: Callable[[], Any]) -> OutOfMemoryError:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor.dtypes import float32
+from calor.dtypes import float32, int64
 
 from .base import Place, compiled, plain_array
 from .contract import Contracts
+from .errors import raised
 
 contract = Contracts("threads")
 THREADS = 4
@@ -89,6 +90,19 @@ def compiling_in_threads(place: Place) -> None:
     def work(number: int) -> None:
         x = calor.asarray(plain_array(np.full(5 + number, number)))
         np.testing.assert_allclose(step(x).numpy(), np.tanh(float(number)) * 3 + 1, rtol=1e-6)
+
+    together(place, work)
+
+
+@contract("an error of one thread is raised in no other", tier="full", dtypes=(int64,))
+def errors_of_threads(place: Place) -> None:
+    def work(number: int) -> None:
+        x, there = calor.asarray(plain_array(np.arange(4))), calor.asarray(np.array([0, 9]))
+        for n in range(ROUNDS):
+            if number % 2:
+                raised(lambda: calor.take(x, there, axis=0).numpy())
+            else:
+                _same(x + n, [n + 0.0, n + 1.0, n + 2.0, n + 3.0])
 
     together(place, work)
 

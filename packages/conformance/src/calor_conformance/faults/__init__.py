@@ -19,6 +19,7 @@ from . import (
     reductions,
     running_out,
     shapes,
+    threads,
     training,
     views,
 )
@@ -36,6 +37,7 @@ FAULTS: tuple[Fault, ...] = (
     *training.FAULTS,
     *randomness.FAULTS,
     *programs.FAULTS,
+    *threads.FAULTS,
     *compilers.FAULTS,
     *buffers.FAULTS,
     *views.FAULTS,

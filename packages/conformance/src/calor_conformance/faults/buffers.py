@@ -111,6 +111,26 @@ def _scalars_kept(executable: Any, run: Call, inputs: Sequence[Any], into: Any) 
     return made
 
 
+def _element_by_element(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    """Move elements in place one after another, where a result has the memory of an input."""
+    graph = executable.graph
+    makers = {o: n for n in graph.nodes for o in n.outputs}
+    made = run(inputs, into if into is None else [None] * len(into))
+    for i, target in enumerate(into or ()):
+        if target is None:
+            continue
+        node = makers.get(graph.outputs[i])
+        if node is not None and node.op.name == "permute" and target in inputs:
+            flat, places = target.array.reshape(-1), np.arange(target.array.size)
+            sources = places.reshape(target.array.shape).transpose(node.attributes["axes"])
+            for at, source in zip(places, sources.reshape(-1), strict=True):
+                flat[at] = flat[source]
+        else:
+            target.array[...] = made[i].array
+        made[i] = target
+    return made
+
+
 FAULTS = [
     Fault(
         "outputs-share",
@@ -159,5 +179,11 @@ FAULTS = [
         "a single number is not written in place",
         calling(_scalars_kept),
         ("history/small_states",),
+    ),
+    Fault(
+        "moved-element-by-element",
+        "a state is transposed in place, each element read after others were written",
+        calling(_element_by_element),
+        ("history/moves_in_place",),
     ),
 ]

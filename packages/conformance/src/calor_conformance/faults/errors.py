@@ -132,6 +132,23 @@ def _takes_others_along(executable: Any, run: Call, inputs: Sequence[Any], into:
         raise
 
 
+def _without_pivots(right: Function) -> Function:
+    """Eliminate with the rows in the order in which they are given."""
+
+    def solve(a: Array, b: Array, **attributes: Any) -> Any:
+        if a.ndim != 2 or a.dtype != np.float32:
+            return right(a, b, **attributes)
+        a, b = a.copy(), b.copy()
+        for i in range(len(a)):
+            for j in range(i + 1, len(a)):
+                factor = a[j, i] / a[i, i]
+                a[j] -= factor * a[i]
+                b[j] -= factor * b[i]
+        return right(np.triu(a), b, **attributes)
+
+    return solve
+
+
 FAULTS = [
     Fault(
         "error-untyped",
@@ -194,5 +211,12 @@ FAULTS = [
         calling(_takes_others_along),
         ("errors/index_out_of_range",),
         ("gather",),
+    ),
+    Fault(
+        "no-pivots",
+        "a system is solved with its rows in the order in which they are given",
+        changing(solve=_without_pivots),
+        ("values/solve-pivoting/float32",),
+        ("solve",),
     ),
 ]

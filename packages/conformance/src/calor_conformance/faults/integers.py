@@ -85,6 +85,18 @@ def _narrow_sums(right: Function) -> Function:
     return dot
 
 
+def _in_float_where_aligned(right: Function) -> Function:
+    """Multiply matrices of int32 in float32 where a matrix unit can be used."""
+
+    def dot(a: Array, b: Array, **attributes: Any) -> Any:
+        aligned = all(n % 8 == 0 for n in (*a.shape, *b.shape))
+        if not aligned or a.ndim != 2 or a.dtype != np.int32 or attributes["contract"][0] != (1,):
+            return right(a, b, **attributes)
+        return (a.astype(np.float32) @ b.astype(np.float32)).astype(np.int64).astype(np.int32)
+
+    return dot
+
+
 I32 = np.int32
 FAULTS = [
     Fault(
@@ -176,6 +188,13 @@ FAULTS = [
         "products of int8 are added in pairs that saturate at 16 bits",
         changing(dot_general=_narrow_sums),
         ("values/dot_general-to-int32-deep/int8",),
+        ("dot_general",),
+    ),
+    Fault(
+        "integer-products-in-float",
+        "matrix products of int32 are float32 where all sides are multiples of 8",
+        changing(dot_general=_in_float_where_aligned),
+        ("values/dot_general-aligned-wraps/int32",),
         ("dot_general",),
     ),
 ]

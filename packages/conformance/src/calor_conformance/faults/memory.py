@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from calor.backends.numpy_backend import NumpyBuffer, NumpyExecutable
 from calor.backends.protocol import MemoryFigures
-from calor.errors import OutOfMemoryError
+from calor.errors import ElementIndexError, OutOfMemoryError
 from calor.graph.graph import Graph
 
 from .base import Array, Broken, Call, Fault, calling
@@ -28,6 +29,31 @@ class Lasting(NumpyBuffer):
 def _leaks(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
     Lasting(np.zeros(16), executable.backend._memory)
     return run(inputs, into)
+
+
+def _leaks_when_an_index_fails(
+    executable: Any, run: Call, inputs: Sequence[Any], into: Any
+) -> list[Any]:
+    try:
+        return run(inputs, into)
+    except ElementIndexError:
+        Lasting(np.zeros(16), executable.backend._memory)
+        raise
+
+
+class LeaksThreads(Broken):
+    """Each thread leaves its workspace behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.local = threading.local()
+
+    def upload(self, index: int, array: Array) -> Any:
+        """Make a workspace for a new thread."""
+        if not hasattr(self.local, "known"):
+            self.local.known = True
+            Lasting(np.zeros(16), self._memory)
+        return super().upload(index, array)
 
 
 def _leaks_when_it_fails(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
@@ -220,5 +246,17 @@ FAULTS = [
         "every call asks for a megabyte more than it needs",
         LargeWorkspace,
         ("memory/running_out",),
+    ),
+    Fault(
+        "leak-on-a-wrong-index",
+        "each call that an index out of range ends leaves a small buffer behind",
+        calling(_leaks_when_an_index_fails),
+        ("memory/no_leak_of_errors",),
+    ),
+    Fault(
+        "leak-of-threads",
+        "each thread leaves its workspace behind",
+        LeaksThreads,
+        ("threads/figures_of_threads",),
     ),
 ]

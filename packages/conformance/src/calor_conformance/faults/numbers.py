@@ -61,6 +61,17 @@ def _short_product(right: Function) -> Function:
     return dot
 
 
+def _short_where_aligned(right: Function) -> Function:
+    """Round factors where a matrix unit can be used: all sides are multiples of 8."""
+    short = _short_product(right)
+
+    def dot(a: Array, b: Array, **attributes: Any) -> Any:
+        aligned = all(n % 8 == 0 for n in (*a.shape, *b.shape))
+        return (short if aligned and a.ndim == 2 else right)(a, b, **attributes)
+
+    return dot
+
+
 def _half_product(right: Function) -> Function:
     def dot(a: Array, b: Array, *, contract: Any, batch: Any, dtype: Any) -> Any:
         plain = contract == ((1,), (0,)) and a.ndim == b.ndim == 2
@@ -234,5 +245,26 @@ FAULTS = [
         changing(less=afterwards(_truth_as_bytes)),
         ("values/less/float32",),
         ("less",),
+    ),
+    Fault(
+        "short-factors-where-aligned",
+        "matrix products round float32 factors to 10 bits where all sides are multiples of 8",
+        changing(dot_general=_short_where_aligned),
+        ("values/dot_general-aligned/float32",),
+        ("dot_general",),
+    ),
+    Fault(
+        "quotient-rounded-first",
+        "floor_divide is the floor of the rounded quotient, which may be a whole number too many",
+        changing(floor_divide=_of(F32, lambda a, b: np.floor(a / b))),
+        ("special/floor_divide/float32",),
+        ("floor_divide",),
+    ),
+    Fault(
+        "remainder-by-quotient",
+        "remainder is a − floor(a / b) · b, whose digits cancel",
+        changing(remainder=_of(F32, lambda a, b: a - np.floor(a / b) * b)),
+        ("special/remainder/float32",),
+        ("remainder",),
     ),
 ]

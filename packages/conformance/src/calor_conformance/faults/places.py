@@ -85,6 +85,41 @@ def _first_assigned(right: Function) -> Function:
     return scatter
 
 
+def _signed_bytes(right: Function) -> Function:
+    def gather(x: Array, indices: Array, *, axis: int) -> Any:
+        if indices.dtype == np.uint8:
+            indices = indices.view(np.int8)
+        return right(x, indices, axis=axis)
+
+    return gather
+
+
+def _numbers_alone(right: Function) -> Function:
+    """Take the larger number of two where one is none, as an atomic maximum of bits does."""
+
+    def scatter(x: Array, indices: Array, updates: Array, *, update: str) -> Any:
+        if update == "max" and x.dtype == np.float32 and indices.shape[-1] == 1:
+            made = x.copy()
+            np.fmax.at(made, indices[:, 0], updates)
+            return made
+        return right(x, indices, updates, update=update)
+
+    return scatter
+
+
+def _dropped(right: Function) -> Function:
+    """Leave updates out whose place is out of range."""
+
+    def scatter(x: Array, indices: Array, updates: Array, *, update: str) -> Any:
+        if indices.ndim == 2 and indices.shape[-1] == 1:
+            places = indices[:, 0]
+            kept = (places < x.shape[0]) & (places >= -x.shape[0])
+            indices, updates = indices[kept], updates[kept]
+        return right(x, indices, updates, update=update)
+
+    return scatter
+
+
 FAULTS = [
     Fault(
         "slice-starts-wrap",
@@ -140,6 +175,27 @@ FAULTS = [
         "of several numbers assigned to one place the first stays",
         changing(scatter_nd=_first_assigned),
         ("values/scatter_nd-assign-rows/float32",),
+        ("scatter_nd",),
+    ),
+    Fault(
+        "indices-signed",
+        "indices of uint8 are read as int8, so that those from 128 on count from the end",
+        changing(gather=_signed_bytes),
+        ("values/gather-uint8-beyond-int8/float32",),
+        ("gather",),
+    ),
+    Fault(
+        "scatter-drops",
+        "updates out of range are left out in silence",
+        changing(scatter_nd=_dropped),
+        ("errors/other_indices_out_of_range",),
+        ("scatter_nd",),
+    ),
+    Fault(
+        "scatter-beyond-nan",
+        "a maximum of updates passes over NaN",
+        changing(scatter_nd=_numbers_alone),
+        ("values/scatter_nd-max-special/float32",),
         ("scatter_nd",),
     ),
 ]

@@ -5,15 +5,12 @@ A program that is right once may be wrong the second time, in another thread, or
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from calor.backends.numpy_backend import Memory, NumpyBuffer, NumpyExecutable
-from calor.errors import DeviceError
 from calor.graph.graph import Graph
 
 from .base import Array, Broken, Call, Fault, calling
@@ -57,15 +54,6 @@ def _ring(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[
 def _spoil(made: list[Any]) -> None:
     for buffer in made:
         buffer.array[...] = 0
-
-
-def _scratch(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
-    """Keep the operands of a call where every other thread keeps its own."""
-    if threading.active_count() == 1:
-        return run(inputs, into)
-    executable.scratch = list(inputs)
-    time.sleep(1e-4)
-    return run(executable.scratch, into)
 
 
 def _once(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
@@ -129,35 +117,30 @@ class _Cut:
         return made
 
 
-class OneThread(Broken):
-    """The device works in the thread that opened it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.thread = threading.get_ident()
-
-    def upload(self, index: int, array: Array) -> Any:
-        """Refuse other threads."""
-        if threading.get_ident() != self.thread:
-            raise DeviceError("broken: no context is current in this thread")
-        return super().upload(index, array)
-
-
 class NobodyWaits(Broken):
     """A call returns before it has computed, and download does not wait."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.pending: list[tuple[Array, Array]] = []
+
+    def synchronize(self, index: int) -> None:
+        """Let what was started end."""
+        for buffer, right in self.pending:
+            buffer[...] = right
+        self.pending.clear()
+
     class Later(NumpyExecutable):
-        """Gives buffers of zeros that are filled a little later."""
+        """Gives buffers of zeros that are filled when the next call comes."""
 
         def __call__(self, inputs: Sequence[Any], into: Any = None) -> Any:
             """Start the work."""
+            backend: Any = self.backend
+            backend.synchronize(self.index)
             made: list[Any] = super().__call__(inputs, into)
             for buffer in made:
-                right = buffer.array.copy()
+                backend.pending.append((buffer.array, buffer.array.copy()))
                 buffer.array[...] = 0
-                timer = threading.Timer(1e-3, np.copyto, (buffer.array, right))
-                timer.daemon = True
-                timer.start()
             return made
 
     executable = Later
@@ -212,18 +195,6 @@ FAULTS = [
         "an executable gives zeros after its 64th call",
         calling(_ring),
         ("history/many_calls",),
-    ),
-    Fault(
-        "scratch-shared",
-        "an executable keeps its operands in one place for all threads",
-        calling(_scratch),
-        ("threads/one_executable_in_threads",),
-    ),
-    Fault(
-        "bound-to-a-thread",
-        "the device works in the thread that opened it alone",
-        OneThread,
-        ("threads/results_of_threads", "threads/one_executable_in_threads"),
     ),
     Fault(
         "one-buffer-twice",

@@ -18,6 +18,10 @@ def _last_lost(y: Array, x: Any, a: Any) -> Array:
     return np.asarray(np.sum(x[0][..., :-1], -1, dtype=np.float32))
 
 
+def _short_places(y: Array, *_: Any) -> Array:
+    return y.astype(np.int32)
+
+
 def _last_place(right: Function) -> Function:
     def argmax(x: Array, *, axis: int) -> Any:
         return x.shape[axis] - 1 - np.asarray(right(np.flip(x, axis), axis=axis))
@@ -218,5 +222,12 @@ FAULTS = [
         changing(window_reduce=_by_differences),
         ("values/window_reduce-sum-special/float32",),
         ("window_reduce",),
+    ),
+    Fault(
+        "places-of-32-bits",
+        "argmax gives int32 where int64 is due",
+        changing(argmax=afterwards(_short_places)),
+        ("values/argmax-ties/float32",),
+        ("argmax",),
     ),
 ]

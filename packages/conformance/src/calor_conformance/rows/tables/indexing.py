@@ -11,7 +11,19 @@ from calor.dtypes import int8, int32, int64, uint8
 
 from .. import oracles as o
 from ..domains import any_bits, away_from, chosen, indices, normal, well_separated, whole
-from ..language import EVERY, INTEGERS, NUMBERS, ORDERED, Array, Case, Domain, case, exact, ulp
+from ..language import (
+    EVERY,
+    INTEGERS,
+    NUMBERS,
+    ORDERED,
+    REAL_FLOATS,
+    Array,
+    Case,
+    Domain,
+    case,
+    exact,
+    ulp,
+)
 
 Place = tuple[int, ...]
 
@@ -154,6 +166,7 @@ def _shifted(offset: float) -> Any:
 
 between_even, between_odd = _shifted(0), _shifted(0.25)
 
+_NONE = [2.0, np.nan, np.inf, -1.0]
 _ZEROS = chosen([2.0, 0.0, 3.0, 4.0])
 _FACTORS = chosen([2.0, 0.0, 0.0, 0.0, 5.0, 7.0])
 _WHERE = chosen([[0], [1], [2], [2], [3], [3]], int64)
@@ -167,6 +180,7 @@ CASES: list[Case] = [
     _reads("none", (4, 2), indices(4, 0), 0),
     _reads("int8-indices", (4, 2), whole(0, 4, 3).of(int8), 0),
     _reads("uint8-indices", (4, 2), whole(0, 4, 3).of(uint8), 0),
+    _reads("uint8-beyond-int8", (300, 2), chosen([127, 128, 200, 255], uint8), 0),
     _along("rows", (3, 4), indices(3, 2, 4), 0),
     _along("columns", (3, 4), indices(4, 3, 6, low=-4), 1),
     _along("none", (3, 4), indices(3, 0, 4), 0),
@@ -178,6 +192,12 @@ CASES: list[Case] = [
     *(row for how in _UPDATES for row in _writes(*how)),
     *_apart("max"),
     *_apart("min"),
+    *(
+        case("scatter_nd", chosen(_NONE), chosen([[0], [0], [1], [2], [3], [3]], int64),
+             chosen([1.0, np.nan, 5.0, -np.inf, 2.0, 3.0]), update=update, oracle=_scatter_nd,
+             dtypes=REAL_FLOATS, name=f"{update}-special", no_gradient="the numbers are not finite")
+        for update in ("assign", "add", "max", "min")
+    ),
     case("scatter_nd", _ZEROS, _WHERE, _FACTORS, update="mul", oracle=_scatter_nd, dtypes=NUMBERS,
          name="mul-zeros"),
     case("scatter_nd", any_bits(4), _WHERE, any_bits(6), update="mul", oracle=_scatter_nd,

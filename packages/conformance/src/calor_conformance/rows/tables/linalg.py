@@ -51,6 +51,16 @@ def positive_definite(*shape: int) -> Domain:
     return _domain("positive_definite", shape, lambda x: x @ adjoint(x) + np.eye(shape[-1]))
 
 
+def pivoting(*shape: int) -> Domain:
+    """Matrices of which the diagonal is nearly 0, so that elimination has to change rows."""
+
+    def change(x: Array) -> Array:
+        large = np.flip(4.0 * np.eye(shape[-1]), -1)
+        return large + 0.5 * x * (1 - np.eye(shape[-1])) + 1e-14 * x
+
+    return _domain("pivoting", shape, change)
+
+
 def of_each_matrix(shape: tuple[int, ...], function: Callable[..., Any]) -> Any:
     """The results of a function of single matrices, stacked over a batch of this shape."""
     made = [function(*at) for at in np.ndindex(*shape)]
@@ -282,6 +292,14 @@ CASES: list[Case] = [
     ),
     _row("solve", regular(3, 3), normal(3, 2), oracle=_solve),
     _row("solve", regular(2, 2, 3, 3), normal(2, 2, 3, 1), oracle=_solve, name="batch"),
+    *(
+        _row(op, pivoting(4, 4), *more, oracle=oracle, name="pivoting", out=out)
+        for op, more, oracle, out in [
+            ("solve", (normal(4, 2),), _solve, None), ("inv", (), _inv, None),
+            ("det", (), _det, None), ("slogdet", (), _slogdet, None),
+            ("lu", (), _lu, lambda t: (t, int64)),
+        ]
+    ),
     _row("inv", regular(3, 3), oracle=_inv),
     _row("inv", regular(2, 4, 4), oracle=_inv, name="batch"),
     _row("det", regular(3, 3), oracle=_det),

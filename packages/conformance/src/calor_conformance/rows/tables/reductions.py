@@ -31,6 +31,7 @@ from ..language import (
     ORDERED,
     REAL_FLOATS,
     SAME,
+    WIDE_FLOATS,
     Array,
     Case,
     Domain,
@@ -207,8 +208,14 @@ CASES: list[Case] = [
          name="zeros"),
     case("sum", _special, axes=(1,), dtype=SAME, oracle=_sum, dtypes=REAL_FLOATS, name="special",
          no_gradient="the numbers are not finite"),
-    case("sum", positive(2, 3000), axes=(1,), dtype=SAME, oracle=_sum, dtypes=REAL_FLOATS,
-         tol=ulp(16), name="long", no_gradient="too long for differences"),
+    # Half types are summed in float32, in any order, and rounded once.
+    *(
+        case("sum", positive(2, 3000), axes=(1,), dtype=SAME, oracle=_sum, dtypes=dtypes,
+             tol=ulp(units), name=name, no_gradient="too long for differences")
+        for name, dtypes, units in [
+            ("long", WIDE_FLOATS, 64), ("long-half", (t.float16, t.bfloat16), 1),
+        ]
+    ),
     *_extremes("max", _extreme(np.max, None)),
     *_extremes("min", _extreme(np.min, None)),
     *_places("argmax", _first(lambda a, b: a > b)),
