@@ -172,6 +172,20 @@ def test_an_error_in_a_pack_leaves_the_others_their_answers() -> None:
     assert [r.outcome for r in results] == ["passed", "failed", "passed"]
 
 
+def test_an_error_that_is_none_of_calors_ends_no_run() -> None:
+    class Bare(Odd):
+        """Fails to compile exp with an error of Python's own."""
+
+        def compile(self, index: int, graph: Any) -> Any:
+            if any(n.op.name == "exp" for n in graph.nodes):
+                raise KeyError("exp")
+            return super().compile(index, graph)
+
+    results = packing.run(some(*VALUES), place(Bare()))
+    assert [r.outcome for r in results] == ["passed", "failed", "passed"]
+    assert "KeyError: 'exp'" in results[1].detail
+
+
 def test_a_budget_leaves_the_rest_as_not_run() -> None:
     results = list(running.run(get_device("numpy"), some(*VALUES), running.Options(budget=-1.0)))
     assert [r.outcome for r in results] == ["not_run"] * 3

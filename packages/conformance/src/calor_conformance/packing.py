@@ -70,7 +70,8 @@ def _together(asked: list[Check], place: Place) -> dict[str, str]:
             recorded = [(c, list(c.steps.record(place))) for c in asked if c.steps is not None]
             calor.eval([tensors for _, tensors in recorded])
             return _judged(recorded, place)
-        except (CalorError, AssertionError, ArithmeticError, ValueError, RuntimeError, TypeError):
+        except Exception:
+            # Whatever a backend raises: alone, each check says what it was.
             return dict.fromkeys((c.name for c in asked), "")
         finally:
             outcomes.clear()

@@ -64,9 +64,7 @@ PROFILES = {
     p.name: p
     for p in (
         Profile("complete", "everything that calor can ask of a device", TIERS),
-        Profile(
-            "array", "array computing, without gradients", ("basic", "full", "dtypes", "compiled")
-        ),
+        Profile("array", "array computing, without gradients", _FORWARD),
         Profile(
             "inference-f16",
             "inference in half precision with integer indices",

@@ -26,8 +26,6 @@ from calor.graph.partition import compile_graph
 Array = np.ndarray[Any, Any]
 Tier = Literal["basic", "full", "dtypes", "compiled", "training"]
 TIERS: tuple[Tier, ...] = ("basic", "full", "dtypes", "compiled", "training")
-
-
 # What every device computes, whatever else: the tier basic demands these of its widest dtype.
 REQUIRED = ("add", "sub", "mul", "maximum", "neg", "reshape", "permute", "expand", "slice", "sum",
             "max", "dot_general", "cast", "where")  # fmt: skip

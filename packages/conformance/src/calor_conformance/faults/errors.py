@@ -60,12 +60,16 @@ def _singular(right: Function) -> Function:
     return solve
 
 
-class Poisoned(Broken):
-    """After an error every call fails with it."""
+class _Remembering(Broken):
+    """Keeps an error from one call to the next."""
 
     def __init__(self) -> None:
         super().__init__()
         self.error: Exception | None = None
+
+
+class Poisoned(_Remembering):
+    """After an error every call fails with it."""
 
     class Calls(NumpyExecutable):
         """Raises the first error for ever."""
@@ -84,12 +88,8 @@ class Poisoned(Broken):
     executable = Calls
 
 
-class Late(Broken):
+class Late(_Remembering):
     """An error of a call is raised by the next call, which has no part in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: Exception | None = None
 
     class Calls(NumpyExecutable):
         """Keeps an error for the next call."""
