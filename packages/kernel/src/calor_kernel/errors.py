@@ -1,0 +1,31 @@
+"""Errors of the kernel language and of what runs kernels."""
+
+from __future__ import annotations
+
+from calor.errors import CalorError, CompileError
+
+
+class KernelSyntaxError(CalorError, SyntaxError):
+    """A construct that kernels do not have; ``filename`` and ``lineno`` say where it stands."""
+
+    def __init__(self, message: str, filename: str | None = None, line: int | None = None) -> None:
+        where = f"{filename}:{line}: " if filename is not None else ""
+        super().__init__(where + message)
+        self.filename = filename
+        self.lineno = line
+
+
+class KernelSourceError(CalorError, OSError):
+    """The source text of a kernel cannot be read, as for a function made by ``exec``."""
+
+
+class KernelTypeError(CalorError, TypeError):
+    """Types that do not fit in a kernel; the message says which and what to write instead."""
+
+
+class KernelCheckError(CalorError):
+    """A kernel broke a rule while it ran on lanes: out of bounds, a race, a missing barrier."""
+
+
+class VerificationError(CompileError):
+    """A kernel's intermediate form breaks a rule; a defect of the language or of a pass."""

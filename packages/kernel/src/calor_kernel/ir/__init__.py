@@ -1,0 +1,1 @@
+"""The form of a kernel between the language and the printers."""

@@ -1,0 +1,151 @@
+"""What is known at build time: numbers in their types, and operations that need not be made.
+
+Requirements: a folded number is bit for bit what the device would compute; where that is not sure
+(a float that a device may contract, a division by zero) nothing is folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor_kernel.ir.nodes import Value
+from calor_kernel.ir.types import Type
+
+
+def convert(number: Any, dtype: DType) -> Any:
+    """Return a Python number as the dtype holds it: wrapped, or rounded to nearest even."""
+    if dtype.kind == "bool":
+        return bool(number)
+    if dtype.kind in ("int", "uint"):
+        bits = dtype.itemsize * 8
+        number = int(number) & ((1 << bits) - 1)
+        return number - (1 << bits) if dtype.kind == "int" and number >> (bits - 1) else number
+    with np.errstate(all="ignore"):
+        return float(np.asarray(number, np.float64).astype(dtype.numpy))
+
+
+def bits(known: Any) -> Any:
+    """Return a key that tells 0.0 from −0.0 and holds for NaN."""
+    if isinstance(known, tuple):
+        return tuple(map(bits, known))
+    return np.float64(known).tobytes() if isinstance(known, float) else known
+
+
+def known(value: Value) -> Any:
+    """Return the number behind a value, a tuple for lanes, None where it is not known."""
+    return getattr(value, "known", None)
+
+
+def power_of_two(value: Value) -> int | None:
+    """Return n where the value is known to be 2**n."""
+    number = known(value)
+    if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+        return number.bit_length() - 1 if number & (number - 1) == 0 else None
+    return None
+
+
+def not_negative(*values: Value) -> bool:
+    """Return whether all values are marked as never negative, as positions and sizes are."""
+    return all(getattr(v, "nonnegative", False) for v in values)
+
+
+_INTEGERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "add": lambda a, b: a + b,
+        "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b,
+        "neg": lambda a: -a,
+        "and": lambda a, b: a & b,
+        "or": lambda a, b: a | b,
+        "xor": lambda a, b: a ^ b,
+        "min": min,
+        "max": max,
+        "abs": abs,
+        "eq": lambda a, b: a == b,
+        "ne": lambda a, b: a != b,
+        "lt": lambda a, b: a < b,
+        "le": lambda a, b: a <= b,
+        "gt": lambda a, b: a > b,
+        "ge": lambda a, b: a >= b,
+    }
+)
+
+
+def fold(
+    name: str, operands: Sequence[Value], types: Sequence[Type], attributes: Mapping[str, Any]
+) -> Any:
+    """Return a value or a number that stands for the operation, or None where it must be made."""
+    if not operands:
+        return None
+    if name == "select":
+        if operands[1] is operands[2]:
+            return operands[1]
+        condition = known(operands[0])
+        if isinstance(condition, bool):
+            return operands[1] if condition else operands[2]
+        return None
+    dtype = operands[0].type.dtype
+    numbers = [known(v) for v in operands]
+    if any(isinstance(n, tuple) for n in numbers) or operands[0].type.width > 1:
+        return None
+    whole = dtype.kind in ("int", "uint", "bool")
+    if all(n is not None for n in numbers):
+        if whole:
+            return _whole(name, numbers, dtype, types[0])
+        if name == "neg":
+            return -numbers[0]
+        if name == "cast" and types[0].dtype.kind == "float":
+            return numbers[0]
+        return None
+    return _identity(name, operands, numbers) if whole else None
+
+
+def _whole(name: str, numbers: Sequence[Any], dtype: DType, type: Type) -> Any:
+    function = _INTEGERS.get(name)
+    if function is not None:
+        return convert(function(*numbers), type.dtype)
+    if name == "not":
+        return not numbers[0] if dtype.kind == "bool" else convert(~numbers[0], dtype)
+    if name in ("quotient", "modulo") and numbers[1]:
+        sign = -1 if (numbers[0] < 0) != (numbers[1] < 0) else 1
+        quotient = sign * (abs(numbers[0]) // abs(numbers[1]))
+        return convert(
+            quotient if name == "quotient" else numbers[0] - quotient * numbers[1], dtype
+        )
+    if name in ("shl", "shr") and 0 <= numbers[1] < dtype.itemsize * 8:
+        shifted = numbers[0] << numbers[1] if name == "shl" else numbers[0] >> numbers[1]
+        return convert(shifted, dtype)
+    if name == "cast":
+        return convert(numbers[0], type.dtype)
+    return None
+
+
+def _identity(name: str, operands: Sequence[Value], numbers: Sequence[Any]) -> Any:
+    """Return the operand that is the result already: x + 0, x * 1, x & true."""
+    if len(operands) != 2:
+        return None
+    (a, b), (m, n) = operands, numbers
+    if isinstance(m, bool) or isinstance(n, bool):
+        if name == "and":
+            return (b if m else False) if m is not None else (a if n else False)
+        if name == "or":
+            return (True if m else b) if m is not None else (True if n else a)
+        return None
+    if name in ("add", "or", "xor", "sub", "shl", "shr") and n == 0:
+        return a
+    if name in ("add", "or", "xor") and m == 0:
+        return b
+    if name == "mul" and 0 in (m, n):
+        return 0
+    if name in ("mul", "quotient") and n == 1:
+        return a
+    if name == "mul" and m == 1:
+        return b
+    if name == "modulo" and n == 1:
+        return 0
+    return None

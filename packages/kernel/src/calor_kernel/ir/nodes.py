@@ -1,0 +1,129 @@
+"""A kernel as data: operations with operands, results and regions, in static single assignment.
+
+Requirements: what a printer needs is here and nothing else; control flow is structured (a region is
+a block with arguments and a yield), because C wants ``for`` and LLVM wants phis, and both follow
+from regions; every operation knows the line that made it; memory is reached by (memory, index),
+never by an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from calor_kernel.ir.types import Buffer, Scalar, Space, Type
+
+Position = tuple[str, int]  # file name and line
+
+
+class Value:
+    """What one operation or block argument stands for; used by identity."""
+
+    __slots__ = ("hint", "type")
+
+    def __init__(self, type: Type, hint: str = "") -> None:
+        self.type = type
+        self.hint = hint
+
+    def __repr__(self) -> str:
+        return f"<{self.hint or 'value'}: {self.type}>"
+
+
+@dataclass(eq=False, slots=True)
+class Memory:
+    """Memory that a kernel indexes by elements: a parameter's, a cube's or a unit's own.
+
+    ``size`` is the number of elements, None for a parameter's memory; ``align`` in bytes.
+    """
+
+    name: str
+    space: Space
+    type: Type
+    size: int | None = None
+    align: int = 0
+    writable: bool = True
+
+    def __repr__(self) -> str:
+        return f"<{self.space} {self.name}>"
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """One step. ``name`` is one of :data:`calor_kernel.ir.ops.OPS`, which says what is allowed."""
+
+    name: str
+    operands: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    regions: tuple[Block, ...] = ()
+    memory: Memory | None = None
+    position: Position | None = None
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """Operations in order. ``arguments`` are bound on entry, ``yields`` are what leaves."""
+
+    arguments: tuple[Value, ...] = ()
+    operations: list[Operation] = field(default_factory=list)
+    yields: tuple[Value, ...] = ()
+
+    def walk(self) -> Iterator[Operation]:
+        """Yield every operation of the block and of the regions in it, outer ones first."""
+        for operation in self.operations:
+            yield operation
+            for region in operation.regions:
+                yield from region.walk()
+
+
+@dataclass(eq=False, slots=True)
+class Parameter:
+    """A run-time argument: ``value`` for a number, ``memory`` for a buffer."""
+
+    name: str
+    declared: Buffer | Scalar
+    value: Value | None = None
+    memory: Memory | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """A built kernel.
+
+    Attributes: ``name``; ``parameters`` in the order of the launch; ``cube``, the units along x, y
+    and z; ``plane``, the units that run in lock step (1 where the device has none); ``memories``,
+    what the body allocates (shared and private); ``attributes``, what a launch asks of the device
+    beside (register budgets, cluster sizes).
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: Block
+    cube: tuple[int, int, int] = (1, 1, 1)
+    plane: int = 1
+    memories: tuple[Memory, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def units(self) -> int:
+        """The number of units in a cube."""
+        x, y, z = self.cube
+        return x * y * z
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory that a cube needs, in bytes."""
+        return sum(m.type.nbytes * (m.size or 0) for m in self.memories if m.space == "shared")
+
+    def text(self) -> str:
+        """Return the kernel as readable text."""
+        from calor_kernel.ir.text import kernel_text
+
+        return kernel_text(self)

@@ -1,0 +1,218 @@
+"""The operations of a kernel, one row each: what a printer must know and lanes must run.
+
+Requirements: a printer, the verifier and lanes read the same row; "pure" says that an operation may
+be moved, shared and dropped; "scope" says which units must reach it together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Shape = Literal["same", "bool", "given", "none"]
+Scope = Literal["", "plane", "cube", "warpgroup", "cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operation.
+
+    ``operands``: their number, −1 for any. ``result``: "same" as the first operand, "bool" with its
+    width, "given" by the maker, or "none". ``kinds``: the dtype kinds of the first operand
+    ("b" bool, "i" signed, "u" unsigned, "f" floating). ``alike``: the operands share one type.
+    ``pure``: without effects, and dependent on its operands only. ``scope``: the units that must
+    reach it together. ``attributes``: the names that it takes.
+    """
+
+    name: str
+    operands: int
+    result: Shape = "same"
+    kinds: str = "iuf"
+    alike: bool = True
+    pure: bool = True
+    scope: Scope = ""
+    attributes: tuple[str, ...] = ()
+    meaning: str = ""
+
+
+_FLAGS = ("flags",)  # any of "contract", "reassoc", "nsz": what a float operation may be turned to
+
+_ROWS = (
+    Row("constant", 0, "given", attributes=("value",), meaning="a number, or a tuple of lanes"),
+    # Arithmetic. Integers wrap around.
+    Row("add", 2, attributes=_FLAGS),
+    Row("sub", 2, attributes=_FLAGS),
+    Row("mul", 2, attributes=_FLAGS),
+    Row("div", 2, kinds="f", attributes=_FLAGS),
+    Row("neg", 1, attributes=_FLAGS),
+    Row("fma", 3, kinds="f", meaning="a * b + c, rounded once"),
+    Row("quotient", 2, kinds="iu", meaning="division that rounds toward zero"),
+    Row("modulo", 2, kinds="iu", meaning="what quotient leaves, with the sign of the dividend"),
+    Row("mulhi", 2, kinds="iu", meaning="the upper half of the product"),
+    Row("min", 2, meaning="of floats: NaN if one is NaN, and −0 below +0"),
+    Row("max", 2, meaning="of floats: NaN if one is NaN, and −0 below +0"),
+    Row("abs", 1),
+    Row("floor", 1, kinds="f"),
+    Row("ceil", 1, kinds="f"),
+    Row("trunc", 1, kinds="f"),
+    Row("rint", 1, kinds="f", meaning="to the nearest integer, ties to even"),
+    Row("sqrt", 1, kinds="f", meaning="correctly rounded"),
+    Row("copysign", 2, kinds="f"),
+    # Bits.
+    Row("and", 2, kinds="biu"),
+    Row("or", 2, kinds="biu"),
+    Row("xor", 2, kinds="biu"),
+    Row("not", 1, kinds="biu"),
+    Row("shl", 2, kinds="iu", meaning="by less than the width of the type"),
+    Row("shr", 2, kinds="iu", meaning="arithmetic for signed types, by less than the width"),
+    Row("popcount", 1, kinds="iu"),
+    Row("clz", 1, kinds="iu", meaning="leading zeros; the width for zero"),
+    Row("ctz", 1, kinds="iu", meaning="trailing zeros; the width for zero"),
+    # Comparison and choice. With NaN every comparison is false but "ne".
+    Row("eq", 2, "bool", "biuf"),
+    Row("ne", 2, "bool", "biuf"),
+    Row("lt", 2, "bool"),
+    Row("le", 2, "bool"),
+    Row("gt", 2, "bool"),
+    Row("ge", 2, "bool"),
+    Row("select", 3, "given", "b", alike=False, meaning="operand 1 where operand 0, else 2"),
+    # Conversion.
+    Row(
+        "cast",
+        1,
+        "given",
+        "biuf",
+        meaning="float to int truncates, saturates and makes NaN 0; int to int keeps the low bits; "
+        "to float rounds to nearest even; to bool tells nonzero",
+    ),
+    Row("bitcast", 1, "given", "biuf", meaning="the same bits; lanes may regroup"),
+    # Vectors.
+    Row("splat", 1, "given", "biuf", meaning="a scalar in every lane"),
+    Row("extract", 1, "given", "biuf", attributes=("lane",)),
+    Row("insert", 2, "given", "biuf", alike=False, attributes=("lane",)),
+    Row("shuffle", 2, "given", "biuf", attributes=("lanes",), meaning="lanes of both operands"),
+    Row("pack", -1, "given", "biuf", meaning="a vector of scalars"),
+    Row(
+        "vreduce",
+        1,
+        "given",
+        "biuf",
+        attributes=("kind", "flags"),
+        meaning="add, mul, min, max, and, or, xor over the lanes, halves first",
+    ),
+    Row(
+        "dot",
+        3,
+        "given",
+        "iuf",
+        alike=False,
+        meaning="operand 2 plus products of groups of lanes of 0 and 1, in the wider type of 2",
+    ),
+    # Memory. Operands of load: index, and mask and other with a mask; of store: index, value.
+    Row(
+        "load",
+        -1,
+        "given",
+        "iu",
+        alike=False,
+        pure=False,
+        attributes=("align", "order", "scope", "nontemporal", "masked"),
+        meaning="a vector of consecutive elements, or a gather where the index is a vector",
+    ),
+    Row(
+        "store",
+        -1,
+        "none",
+        "iu",
+        alike=False,
+        pure=False,
+        attributes=("align", "order", "scope", "nontemporal", "masked"),
+    ),
+    Row(
+        "atomic",
+        -1,
+        "given",
+        "iu",
+        alike=False,
+        pure=False,
+        attributes=("kind", "order", "scope"),
+        meaning="add min max and or xor exchange (index, value) or compare (index, expected, new); "
+        "the result is the old value",
+    ),
+    Row("prefetch", 1, "none", "iu", pure=False, attributes=("write", "locality")),
+    # Positions.
+    Row("cube_position", 0, "given", attributes=("axis",)),
+    Row("cube_count", 0, "given", attributes=("axis",)),
+    Row("unit_position", 0, "given", attributes=("axis",)),
+    Row("lane_position", 0, "given", meaning="the unit's place in its plane"),
+    Row("plane_position", 0, "given", meaning="the plane's place in its cube"),
+    # Units together.
+    Row("barrier", 0, "none", pure=False, scope="cube", attributes=("scope", "name", "count")),
+    Row("fence", 0, "none", pure=False, attributes=("scope", "order")),
+    Row(
+        "plane_shuffle",
+        2,
+        "given",
+        "biuf",
+        alike=False,
+        pure=False,
+        scope="plane",
+        attributes=("kind",),
+        meaning="the value of another lane: its index, an xor mask, or a distance up or down",
+    ),
+    Row("plane_reduce", 1, "same", "biuf", pure=False, scope="plane", attributes=("kind",)),
+    Row(
+        "plane_scan",
+        1,
+        "same",
+        "biuf",
+        pure=False,
+        scope="plane",
+        attributes=("kind", "exclusive"),
+    ),
+    Row("plane_ballot", 1, "given", "b", pure=False, scope="plane", meaning="a bit per lane"),
+    # Matrices and asynchronous copies.
+    Row(
+        "mma",
+        3,
+        "given",
+        "iuf",
+        alike=False,
+        pure=False,
+        scope="plane",
+        attributes=("shape", "fragments"),
+        meaning="c + a @ b on fragments, each a vector of the lane's elements",
+    ),
+    Row(
+        "copy_async",
+        -1,
+        "none",
+        "iu",
+        alike=False,
+        pure=False,
+        attributes=("source", "elements", "group"),
+        meaning="elements from source at operand 1 to memory at operand 0, visible after a wait",
+    ),
+    Row("commit_async", 0, "none", pure=False, attributes=("group",)),
+    Row("wait_async", 0, "none", pure=False, attributes=("group", "pending")),
+    # Control flow. Regions yield the carried values.
+    Row("for", -1, "given", "iu", alike=False, pure=False, attributes=("unroll",)),
+    Row("if", -1, "given", "b", alike=False, pure=False),
+    Row("while", -1, "given", "biuf", alike=False, pure=False),
+    Row("role", 0, "none", pure=False, attributes=("first", "count", "registers")),
+    # For people.
+    Row("print", -1, "none", "biuf", alike=False, pure=False, attributes=("text",)),
+    Row("assert", 1, "none", "b", pure=False, attributes=("text",)),
+    Row(
+        "inline",
+        -1,
+        "given",
+        "biuf",
+        alike=False,
+        pure=False,
+        attributes=("intrinsic",),
+        meaning="the text of an intrinsic in the printer's language",
+    ),
+)
+
+OPS: Final[dict[str, Row]] = {row.name: row for row in _ROWS}

@@ -1,0 +1,319 @@
+"""The builder: turns what a kernel's body does into operations.
+
+Requirements: it owns every state of a build (blocks, scopes, register arrays), so that a body may
+be run again; equal pure operations are made once and constants are folded while they are made, so
+that passes see small kernels; it checks types where the mistake stands, and says the line.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import numpy as np
+
+from calor.dtypes import DType, bool_, float32, int32, int64
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir import fold
+from calor_kernel.ir.nodes import Block, Memory, Operation, Position, Value
+from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.types import Space, Type
+from calor_kernel.language.values import Number
+
+if TYPE_CHECKING:
+    from calor_kernel.language.arrays import Registers
+
+_HERE = str(Path(__file__).parent)
+_CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
+_STATE = threading.local()
+# Integers do not overflow where they are indices; of values that may, nothing depends on this.
+_KEEP_SIGN = frozenset(("add", "mul", "quotient", "modulo", "min", "shr", "and", "splat", "cast"))
+
+
+def current() -> Builder:
+    """Return the builder of the kernel that is being built; KernelTypeError outside of one."""
+    builder: Builder | None = getattr(_STATE, "builder", None)
+    if builder is None:
+        raise KernelTypeError("this function makes a kernel's code; call it inside a @kernel")
+    return builder
+
+
+class Builder:
+    """Makes the operations of one kernel.
+
+    ``index`` is the dtype of positions and of Python integers that become device values: int64, or
+    int32 where every size is known to fit. ``cube`` and ``plane`` are the shape of a cube and the
+    number of units in lock step.
+    """
+
+    def __init__(
+        self,
+        index: DType = int64,
+        cube: tuple[int, int, int] = (1, 1, 1),
+        plane: int = 1,
+        features: frozenset[str] = frozenset(),
+    ) -> None:
+        if index not in (int32, int64):
+            raise KernelTypeError(f"the index type is int32 or int64, not {index}")
+        self.index = index
+        self.cube = cube
+        self.plane = plane
+        self.features = features
+        self.top = self.block = Block()
+        self.memories: list[Memory] = []
+        self.attributes: dict[str, Any] = {}
+        self.arrays: WeakSet[Registers] = WeakSet()
+        self.flags: tuple[str, ...] = ("contract",)
+        # Pure operations made so far, innermost scope last.
+        self._scopes: list[dict[Any, Value]] = [{}]
+
+    @contextmanager
+    def active(self) -> Iterator[Builder]:
+        """Make this the builder that the language's functions use."""
+        before = getattr(_STATE, "builder", None)
+        _STATE.builder = self
+        try:
+            yield self
+        finally:
+            _STATE.builder = before
+
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[Block]:
+        """Make operations go to the end of another block."""
+        before, self.block = self.block, block
+        self._scopes.append({})
+        try:
+            yield block
+        finally:
+            self.block = before
+            self._scopes.pop()
+
+    # Making operations.
+    def value(self, type: Type, hint: str = "") -> Number:
+        """Return a fresh value, a block's argument as a rule."""
+        return Number(self, type, hint)
+
+    def constant(self, number: Any, dtype: DType, width: int = 1) -> Number:
+        """Return a number, or a tuple of numbers as lanes, as a device value."""
+        if isinstance(number, tuple):
+            known: Any = tuple(fold.convert(n, dtype) for n in number)
+            width = len(known)
+        else:
+            known = fold.convert(number, dtype)
+            if width > 1:
+                return self.splat(self.constant(number, dtype), width)
+        type = Type(dtype, width)
+        key = ("constant", type, fold.bits(known))
+        made = self._scopes[0].get(key)
+        if made is None:
+            made = Number(self, type, "", known)
+            operation = Operation("constant", (), (made,), {"value": known})
+            # Constants stand at the top, where every region sees them.
+            self.top.operations.insert(0, operation)
+            self._scopes[0][key] = made
+        assert isinstance(made, Number)
+        return made
+
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Value] = (),
+        types: Sequence[Type] = (),
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        memory: Memory | None = None,
+        regions: Sequence[Block] = (),
+    ) -> tuple[Number, ...]:
+        """Add an operation and return its results; pure ones that exist are returned as they are.
+
+        This is the one place where operations are made; it checks the operands against the row.
+        """
+        row = OPS[name]
+        attributes = attributes or {}
+        self._check(row.name, operands)
+        if row.pure:
+            folded = fold.fold(name, operands, types, attributes)
+            if folded is not None:
+                return (folded if isinstance(folded, Number) else self._known(folded, types[0]),)
+            key = (name, *operands, *types, *attributes.items())
+            for scope in reversed(self._scopes):
+                made = scope.get(key)
+                if made is not None:
+                    assert isinstance(made, Number)
+                    return (made,)
+        results = tuple(Number(self, t) for t in types)
+        if name in _KEEP_SIGN and types[0].dtype.kind == "int":
+            results[0].nonnegative = fold.not_negative(*operands)
+        self.block.operations.append(
+            Operation(
+                name, tuple(operands), results, attributes, tuple(regions), memory, self.position()
+            )
+        )
+        if row.pure:
+            self._scopes[-1][key] = results[0]
+        return results
+
+    def _known(self, number: Any, type: Type) -> Number:
+        return self.constant(number, type.dtype, type.width)
+
+    def _check(self, name: str, operands: Sequence[Value]) -> None:
+        row = OPS[name]
+        if row.operands >= 0 and len(operands) != row.operands:
+            raise KernelTypeError(f"{name} takes {row.operands} operands, not {len(operands)}")
+        if not operands:
+            return
+        first = operands[0].type
+        if _CODES.get(first.dtype.kind, "?") not in row.kinds:
+            raise KernelTypeError(
+                f"{self._line()}{name} does not take {first}; convert it with .to(dtype) first"
+            )
+        if row.alike and any(v.type != first for v in operands):
+            types = ", ".join(str(v.type) for v in operands)
+            raise KernelTypeError(
+                f"{self._line()}{name} takes operands of one type, not {types}; convert one with "
+                f".to(dtype), or widen it with splat"
+            )
+
+    def position(self) -> Position | None:
+        """Return the file and line of the kernel's code that is running."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+            frame = frame.f_back
+        return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
+
+    def _line(self) -> str:
+        where = self.position()
+        return f"{where[0]}:{where[1]}: " if where is not None else ""
+
+    # Conversions between Python and the device.
+    def coerce(self, given: Any, like: Type | None = None) -> Number:
+        """Return a device value for a number of Python, of the type that it meets."""
+        if isinstance(given, Number):
+            return given
+        if isinstance(given, np.generic):
+            given = given.item()
+        if isinstance(given, bool):
+            return self.constant(given, bool_ if like is None else like.dtype)
+        if isinstance(given, int):
+            return self.constant(given, self.index if like is None else like.dtype)
+        if isinstance(given, float):
+            if like is not None and like.dtype.kind != "float":
+                raise KernelTypeError(
+                    f"{self._line()}the float {given} meets {like}; convert that with .to(float32)"
+                )
+            return self.constant(given, float32 if like is None else like.dtype)
+        raise KernelTypeError(f"{self._line()}{given!r} is no value that a device can hold")
+
+    def pair(self, a: Any, b: Any) -> tuple[Number, Number]:
+        """Return two operands of one type; a number of Python follows the other operand."""
+        if not isinstance(a, Number):
+            a = self.coerce(a, b.type if isinstance(b, Number) else None)
+        if not isinstance(b, Number):
+            b = self.coerce(b, a.type)
+        if a.width != b.width:
+            if a.width == 1:
+                a = self.splat(a, b.width)
+            elif b.width == 1:
+                b = self.splat(b, a.width)
+        return a, b
+
+    # What operators mean.
+    def binary(self, name: str, a: Any, b: Any) -> Number:
+        """Return an operation of two operands."""
+        a, b = self.pair(a, b)
+        row = OPS[name]
+        type = Type(bool_, a.width) if row.result == "bool" else a.type
+        floating = a.dtype.kind == "float" and "flags" in row.attributes
+        attributes = {"flags": self.flags} if floating and self.flags else None
+        return self.emit(name, (a, b), (type,), attributes)[0]
+
+    def unary(self, name: str, a: Any) -> Number:
+        """Return an operation of one operand, of the operand's type."""
+        a = self.coerce(a)
+        return self.emit(name, (a,), (a.type,))[0]
+
+    def floor_divide(self, a: Any, b: Any) -> Number:
+        """Return the quotient of integers, rounded down."""
+        a, b = self.pair(a, b)
+        if a.dtype.kind == "float":
+            raise KernelTypeError(f"{self._line()}// is for integers; write floor(a / b)")
+        power = fold.power_of_two(b)
+        if power is not None:
+            return self.binary("shr", a, power)
+        quotient = self.binary("quotient", a, b)
+        if a.dtype.kind == "uint" or fold.not_negative(a, b):
+            return quotient
+        rest = self.binary("modulo", a, b)
+        wrong = self.binary("and", rest != 0, self.binary("xor", rest, b) < 0)
+        return self.select(wrong, quotient - 1, quotient)
+
+    def floor_modulo(self, a: Any, b: Any) -> Number:
+        """Return what the quotient rounded down leaves, with the divisor's sign."""
+        a, b = self.pair(a, b)
+        if a.dtype.kind == "float":
+            raise KernelTypeError(f"{self._line()}% is for integers; write a - floor(a / b) * b")
+        if fold.power_of_two(b) is not None:
+            return self.binary("and", a, b - 1)
+        rest = self.binary("modulo", a, b)
+        if a.dtype.kind == "uint" or fold.not_negative(a, b):
+            return rest
+        wrong = self.binary("and", rest != 0, self.binary("xor", rest, b) < 0)
+        return self.select(wrong, rest + b, rest)
+
+    def select(self, condition: Any, a: Any, b: Any) -> Number:
+        """Return a where the condition holds, else b; both are computed."""
+        a, b = self.pair(a, b)
+        condition = self.coerce(condition)
+        if condition.width != a.width:
+            if condition.width == 1:
+                condition = self.splat(condition, a.width)
+            else:
+                a, b = self.splat(a, condition.width), self.splat(b, condition.width)
+        if a.type != b.type:
+            raise KernelTypeError(f"{self._line()}select chooses between {a.type} and {b.type}")
+        return self.emit("select", (condition, a, b), (a.type,))[0]
+
+    def cast(self, a: Any, dtype: DType) -> Number:
+        """Return a value converted to another element type."""
+        a = self.coerce(a)
+        return a if a.dtype is dtype else self.emit("cast", (a,), (Type(dtype, a.width),))[0]
+
+    def bitcast(self, a: Any, dtype: DType) -> Number:
+        """Return the same bits as another element type; the number of lanes follows."""
+        a = self.coerce(a)
+        width, rest = divmod(a.type.nbytes, dtype.itemsize)
+        if rest:
+            raise KernelTypeError(f"{self._line()}{a.type} has no whole number of {dtype}")
+        return a if a.dtype is dtype else self.emit("bitcast", (a,), (Type(dtype, width),))[0]
+
+    def splat(self, a: Any, width: int) -> Number:
+        """Return a vector with a scalar in every lane."""
+        value = self.coerce(a)
+        if width == 1 or value.width == width:
+            return value
+        return self.emit("splat", (value,), (value.type.wide(width),))[0]
+
+    def extract(self, a: Number, lane: int) -> Number:
+        """Return one lane of a vector."""
+        if not -a.width <= lane < a.width:
+            raise IndexError(f"{a.type} has no lane {lane}")
+        if a.width == 1:
+            return a
+        return self.emit("extract", (a,), (a.type.scalar,), {"lane": lane % a.width})[0]
+
+    # Memory.
+    def memory(self, name: str, space: Space, type: Type, size: int, align: int = 0) -> Memory:
+        """Return fresh memory of a cube ("shared") or of a unit ("private")."""
+        made = Memory(f"{name}{len(self.memories)}", space, type, size, align)
+        self.memories.append(made)
+        return made
+
+    def find_arrays(self) -> list[Registers]:
+        """Return the register arrays that are alive, in the order in which they were made."""
+        return sorted(self.arrays, key=lambda a: a.number)

@@ -1,0 +1,147 @@
+"""The decorators: a Python function as a kernel, or as a helper of kernels.
+
+Requirements: the text is rewritten once, at the first build; a build is a function of the
+signature and the keyword-only arguments alone, so that equal builds may share one compiled kernel.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
+from typing import Any, ParamSpec, TypeVar, cast
+
+from calor.dtypes import DType, int64
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Kernel, Memory, Parameter
+from calor_kernel.ir.types import Buffer, Scalar, Type
+from calor_kernel.language.builder import Builder
+from calor_kernel.language.functions import Pointer
+from calor_kernel.language.rewrite import rewrite
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class KernelFunction:
+    """A kernel as a person writes it; made by :func:`kernel`.
+
+    Positional parameters exist when it runs; keyword-only ones are known when it is built.
+    """
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        update_wrapper(self, function)
+        self.function = function
+        self.name = function.__name__
+        parameters = inspect.signature(function).parameters.values()
+        kinds = [p.kind for p in parameters]
+        if inspect.Parameter.VAR_KEYWORD in kinds:
+            raise KernelTypeError(f"kernel {self.name} names its build-time parameters; no **")
+        self._rewritten: Callable[..., None] | None = None
+
+    def __call__(self, *arguments: Any, **build: Any) -> None:
+        """Put the kernel's body into the kernel that is being built, as a helper."""
+        self.body(*arguments, **build)
+
+    @property
+    def body(self) -> Callable[..., None]:
+        """The rewritten function."""
+        if self._rewritten is None:
+            self._rewritten = rewrite(self.function)
+        return self._rewritten
+
+    def build(
+        self,
+        signature: Sequence[Buffer | Scalar],
+        /,
+        *,
+        cube: tuple[int, int, int] = (1, 1, 1),
+        plane: int = 1,
+        index: DType = int64,
+        features: frozenset[str] = frozenset(),
+        attributes: Mapping[str, Any] | None = None,
+        **build: Any,
+    ) -> Kernel:
+        """Return the kernel for a signature and build-time arguments.
+
+        ``signature`` says what each positional parameter is. KernelTypeError and KernelSyntaxError
+        name the line at fault.
+        """
+        builder = Builder(index, cube, plane, features)
+        parameters: list[Parameter] = []
+        arguments: list[Any] = []
+        names = _positional(self.function, len(signature))
+        for name, declared in zip(names, signature, strict=True):
+            if isinstance(declared, Buffer):
+                memory = Memory(
+                    name,
+                    "global",
+                    Type(declared.dtype),
+                    align=declared.align,
+                    writable=declared.writable,
+                )
+                parameters.append(Parameter(name, declared, memory=memory))
+                arguments.append(Pointer(builder, memory))
+            else:
+                value = builder.value(Type(declared.dtype), name)
+                value.nonnegative = declared.nonnegative
+                parameters.append(Parameter(name, declared, value=value))
+                arguments.append(value)
+        with builder.active():
+            self.body(*arguments, **build)
+        return Kernel(
+            self.name,
+            tuple(parameters),
+            builder.top,
+            cube,
+            plane,
+            tuple(builder.memories),
+            {**builder.attributes, **(attributes or {})},
+        )
+
+
+def _positional(function: Callable[..., Any], count: int) -> list[str]:
+    names: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
+        elif parameter.kind is not parameter.KEYWORD_ONLY:
+            names.append(parameter.name)
+    if len(names) != count:
+        raise KernelTypeError(
+            f"kernel {function.__name__} has {len(names)} run-time parameters "
+            f"({', '.join(names)}); the signature names {count}"
+        )
+    return names
+
+
+def kernel(function: Callable[..., None]) -> KernelFunction:
+    """Make a function a kernel.
+
+    >>> from calor.dtypes import float32, int64
+    >>> from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
+    >>> @kernel
+    ... def scale(x, y, n, *, factor):
+    ...     i = absolute_position()
+    ...     if i < n:
+    ...         y[i] = x[i] * factor
+    >>> floats = Buffer(float32)
+    >>> built = scale.build([floats, floats, Scalar(int64)], factor=2.0)  # doctest: +SKIP
+    """
+    return KernelFunction(function)
+
+
+def helper(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function one that kernels call, whose ``if`` and ``for`` work on device values.
+
+    Functions without ``if``, ``for``, ``while``, ``and`` or ``not`` on device values need no mark.
+    """
+    rewritten: list[Callable[..., Any]] = []
+
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        if not rewritten:
+            rewritten.append(rewrite(function))
+        return cast(R, rewritten[0](*arguments, **keywords))
+
+    update_wrapper(call, function)
+    return call

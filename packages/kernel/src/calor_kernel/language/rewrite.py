@@ -1,0 +1,382 @@
+"""Rewrites a kernel's syntax tree, once, into calls on the builder.
+
+Requirements: a kernel stays plain Python, and only what must differ at build time is rewritten:
+``if``, ``for``, ``while``, ``assert``, conditional expressions, ``and``/``or``/``not``, chained
+comparisons and a few built-in functions. What is not in ``ACCEPTED`` raises a KernelSyntaxError
+with file and line. The idea of calls on a builder is TileLang's; that of branches as functions
+over the names that they assign is AutoGraph's (Moldovan et al., 2019).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from calor_kernel.errors import KernelSourceError, KernelSyntaxError
+from calor_kernel.language import statements
+
+# The accepted syntax: node class to what it means in a kernel.
+ACCEPTED: Final[dict[type[ast.AST], str]] = {
+    ast.FunctionDef: "a helper inside the kernel",
+    ast.Return: "at the end of a helper, or under a condition that the build knows",
+    ast.Assign: "a name, a tuple of names, or an element",
+    ast.AnnAssign: "as Assign; the annotation is not read",
+    ast.AugAssign: "as the operator and an assignment",
+    ast.If: "decided at build time, or a branch on the device",
+    ast.For: "unrolled over what the build knows, a loop on the device over range(...)",
+    ast.While: "a loop on the device, or unrolled while the build knows that it goes on",
+    ast.Assert: "checked at build time, or on the device in debug builds",
+    ast.Expr: "a call, as a rule",
+    ast.Pass: "nothing",
+    ast.Break: "only in loops that are unrolled",
+    ast.Continue: "only in loops that are unrolled",
+    ast.Raise: "while the kernel is built",
+    ast.BoolOp: "and, or",
+    ast.BinOp: "arithmetic",
+    ast.UnaryOp: "signs, not, ~",
+    ast.Lambda: "a function of one expression",
+    ast.IfExp: "decided at build time, or a choice on the device",
+    ast.Dict: "at build time",
+    ast.Set: "at build time",
+    ast.ListComp: "at build time",
+    ast.SetComp: "at build time",
+    ast.DictComp: "at build time",
+    ast.GeneratorExp: "at build time",
+    ast.Compare: "comparison, also chained",
+    ast.Call: "a function of the language, a helper, or Python at build time",
+    ast.JoinedStr: "text at build time",
+    ast.FormattedValue: "text at build time",
+    ast.Constant: "a number or text",
+    ast.Attribute: "an attribute",
+    ast.Subscript: "an element",
+    ast.Starred: "unpacking at build time",
+    ast.Name: "a name",
+    ast.List: "at build time",
+    ast.Tuple: "at build time",
+    ast.Slice: "at build time",
+    ast.keyword: "an argument",
+    ast.arguments: "parameters",
+    ast.arg: "a parameter",
+    ast.comprehension: "at build time",
+}
+_NEUTRAL = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+# Built-in functions that mean something else on device values.
+_BUILTINS = frozenset(("range", "print", "min", "max", "abs"))
+_CALLS = "__kernel"
+
+
+def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with its syntax tree rewritten; KernelSyntaxError, KernelSourceError."""
+    code = function.__code__
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError) as error:
+        raise KernelSourceError(
+            f"the source of {function.__qualname__} cannot be read ({error}); kernels are "
+            f"rewritten from their text: write them in a file, not through exec"
+        ) from error
+    try:
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except SyntaxError as error:  # A lambda in the middle of a statement, as a rule.
+        raise KernelSyntaxError(
+            f"{function.__qualname__} is no function definition of its own; use def",
+            code.co_filename,
+            first,
+        ) from error
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        kind = type(definition).__name__
+        raise KernelSyntaxError(f"a kernel is a def, not {kind}", code.co_filename, first)
+    ast.increment_lineno(tree, first - 1)
+    definition.decorator_list = []
+    # Defaults were computed when the function was made, and are taken over from it.
+    _drop_defaults(definition.args)
+    rewriter = _Rewriter(function, code.co_filename)
+    rewriter.check(definition)
+    rewritten = rewriter.function(definition)
+    factory = _define(
+        "__factory",
+        _parameters([_CALLS, *code.co_freevars]),
+        [rewritten, ast.Return(ast.Name(definition.name, ast.Load()))],
+    )
+    module = ast.Module([ast.copy_location(factory, definition)], [])
+    ast.fix_missing_locations(module)
+    made = _inner(compile(module, code.co_filename, "exec"), "__factory")
+    body = _inner(made, definition.name)
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    cells[_CALLS] = _cell(statements)
+    result = FunctionType(
+        body,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        tuple(cells[name] for name in body.co_freevars),
+    )
+    result.__kwdefaults__ = function.__kwdefaults__
+    result.__qualname__ = function.__qualname__
+    return result
+
+
+def _inner(code: CodeType, name: str) -> CodeType:
+    return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
+
+
+def _cell(content: Any) -> Any:
+    return (lambda: content).__closure__[0]  # type: ignore[index]
+
+
+def _drop_defaults(arguments: ast.arguments) -> None:
+    arguments.defaults = []
+    arguments.kw_defaults = [None] * len(arguments.kwonlyargs)
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        argument.annotation = None
+
+
+def _define(name: str, parameters: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
+    # Python 3.12 added a field that it wants to be set.
+    fields: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
+    return ast.FunctionDef(name=name, args=parameters, body=body, decorator_list=[], **fields)
+
+
+def _parameters(names: Iterable[str]) -> ast.arguments:
+    return ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, function: Callable[..., Any], filename: str) -> None:
+        self.filename = filename
+        self.count = 0
+        shadowed = set(function.__globals__) | set(function.__code__.co_freevars)
+        self.builtins = {n for n in _BUILTINS if n not in shadowed and hasattr(builtins, n)}
+
+    # Checks.
+    def check(self, tree: ast.AST) -> None:
+        """Raise for the first construct that is not accepted."""
+        for node in ast.walk(tree):
+            if not isinstance(node, _NEUTRAL) and type(node) not in ACCEPTED:
+                self.refuse(node, f"{_spoken(node)} has no meaning in a kernel")
+            if isinstance(node, ast.For | ast.While) and node.orelse:
+                self.refuse(node, "a loop's else has no meaning in a kernel; test after the loop")
+
+    def refuse(self, node: ast.AST, message: str) -> None:
+        raise KernelSyntaxError(message, self.filename, getattr(node, "lineno", None))
+
+    # Functions.
+    def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        before = self.builtins
+        self.builtins = before - _assigned(node.body) - set(_names(node.args))
+        node.body = self.statements(node.body)
+        node.returns = None
+        self.builtins = before
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        return self.function(node)
+
+    def statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in body:
+            made = self.visit(statement)
+            result.extend(made if isinstance(made, list) else [made])
+        return result
+
+    # Statements.
+    def visit_If(self, node: ast.If) -> Any:
+        if _leaves([*node.body, *node.orelse]):
+            # A function cannot return for its caller, so the condition must be the build's.
+            node.test = self.at(node, self.call("host", self.visit(node.test)))
+            node.body = self.statements(node.body)
+            node.orelse = self.statements(node.orelse)
+            return node
+        names = sorted(_assigned(node.body) | _assigned(node.orelse))
+        then, otherwise = self.fresh("then"), self.fresh("otherwise")
+        made = [
+            self.branch(node, then, names, node.body),
+            self.branch(node, otherwise, names, node.orelse or [ast.Pass()]),
+        ]
+        call = self.call("branch", self.visit(node.test), self.name(then), self.name(otherwise))
+        return [*made, self.assign(node, names, call)]
+
+    def visit_For(self, node: ast.For) -> Any:
+        if _leaves(node.body):
+            node.iter = self.at(node, self.call("host_sequence", self.visit(node.iter)))
+            node.body = self.statements(node.body)
+            return node
+        targets = _assigned([ast.Assign([node.target], ast.Constant(None))])
+        names = sorted(_assigned(node.body) - targets)
+        body = self.fresh("body")
+        source = self.visit(node.iter)
+        if isinstance(node.target, ast.Name):
+            parameter = node.target.id
+            unpack: list[ast.stmt] = []
+        else:
+            parameter = self.fresh("item")
+            taken = ast.Assign([node.target], ast.Name(parameter, ast.Load()))
+            unpack = [ast.copy_location(taken, node)]
+        made = self.branch(node, body, names, node.body, parameter, unpack)
+        return [made, self.assign(node, names, self.call("loop", source, self.name(body)))]
+
+    def visit_While(self, node: ast.While) -> Any:
+        if _leaves(node.body):
+            node.test = self.at(node, self.call("host", self.visit(node.test)))
+            node.body = self.statements(node.body)
+            return node
+        names = sorted(_assigned(node.body))
+        test, body = self.fresh("test"), self.fresh("body")
+        question = _define(test, _parameters(names), [ast.Return(self.visit(node.test))])
+        made = [self.at(node, question), self.branch(node, body, names, node.body)]
+        call = self.call("repeat", self.name(test), self.name(body))
+        return [*made, self.assign(node, names, call)]
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        message = self.visit(node.msg) if node.msg is not None else ast.Constant("")
+        return self.at(node, ast.Expr(self.call("check", self.visit(node.test), message)))
+
+    # Expressions.
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        name = "both" if isinstance(node.op, ast.And) else "either"
+        values = [self.visit(v) for v in node.values]
+        made = values[-1]
+        for value in reversed(values[:-1]):
+            made = self.call(name, value, self.thunk(made))
+        return self.at(node, made)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not):
+            return self.at(node, self.call("opposite", node.operand))
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        test, a, b = (self.visit(part) for part in (node.test, node.body, node.orelse))
+        return self.at(node, self.call("choose", test, self.thunk(a), self.thunk(b)))
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        # a < b < c, with b computed once.
+        operands = [node.left, *node.comparators]
+        names = [self.fresh("operand") for _ in operands]
+        made: ast.expr | None = None
+        for i in reversed(range(len(node.ops))):
+            left, right = ast.Name(names[i], ast.Load()), ast.Name(names[i + 1], ast.Load())
+            one: ast.expr = ast.Compare(left, [node.ops[i]], [right])
+            made = one if made is None else self.call("both", one, self.thunk(made))
+        assert made is not None
+        return self.at(node, ast.Call(ast.Lambda(_parameters(names), made), operands, []))
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in self.builtins:
+            node.func = self.at(node, self.door(f"{node.func.id}_"))
+        return node
+
+    # Pieces of the result.
+    def fresh(self, what: str) -> str:
+        self.count += 1
+        return f"__{what}_{self.count}"
+
+    def name(self, name: str) -> ast.expr:
+        return ast.Name(name, ast.Load())
+
+    def door(self, name: str) -> ast.expr:
+        return ast.Attribute(ast.Name(_CALLS, ast.Load()), name, ast.Load())
+
+    def call(self, name: str, *arguments: ast.expr) -> ast.expr:
+        return ast.Call(self.door(name), list(arguments), [])
+
+    def thunk(self, value: ast.expr) -> ast.expr:
+        return ast.Lambda(_parameters(()), value)
+
+    def at(self, node: ast.AST, made: Any) -> Any:
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
+    def branch(
+        self,
+        node: ast.stmt,
+        name: str,
+        names: list[str],
+        body: list[ast.stmt],
+        parameter: str | None = None,
+        first: Sequence[ast.stmt] = (),
+    ) -> ast.stmt:
+        """Return a function of the names that the body assigns, which returns them."""
+        out = ast.Tuple([ast.Name(n, ast.Load()) for n in names], ast.Load())
+        made = _define(
+            name,
+            _parameters([*([parameter] if parameter else []), *names]),
+            [*first, *self.statements(body), ast.Return(out)],
+        )
+        made.body[-1] = self.at(node, made.body[-1])
+        return self.at(node, made)  # type: ignore[no-any-return]
+
+    def assign(self, node: ast.stmt, names: list[str], call: ast.expr) -> ast.stmt:
+        """Return ``names = call(…, current values, names)``."""
+        assert isinstance(call, ast.Call)
+        values = [self.call("peek", self.thunk(self.name(n)), ast.Constant(n)) for n in names]
+        call.args.append(ast.Tuple(list(values), ast.Load()))
+        call.args.append(ast.Tuple([ast.Constant(n) for n in names], ast.Load()))
+        if not names:
+            return self.at(node, ast.Expr(call))  # type: ignore[no-any-return]
+        target = ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())
+        return self.at(node, ast.Assign([target], call))  # type: ignore[no-any-return]
+
+
+def _spoken(node: ast.AST) -> str:
+    name = type(node).__name__
+    words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
+    return f"the construct {words!r} ({name})"
+
+
+def _names(arguments: ast.arguments) -> list[str]:
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    every += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
+    return [a.arg for a in every]
+
+
+def _assigned(body: Iterable[ast.stmt]) -> set[str]:
+    """Return the names that statements assign, without those local to functions and loops' own."""
+    found: set[str] = set()
+
+    def look(node: ast.AST) -> None:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+            return
+        if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp):
+            return
+        if isinstance(node, ast.GeneratorExp):
+            return
+        if isinstance(node, ast.For) and not _leaves(node.body):
+            inner: set[str] = _assigned([ast.Assign([node.target], ast.Constant(None))])
+            found.update(_assigned(node.body) - inner)
+            return
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        for child in ast.iter_child_nodes(node):
+            look(child)
+
+    for statement in body:
+        look(statement)
+    return found
+
+
+def _leaves(body: Iterable[ast.stmt]) -> bool:
+    """Return whether statements leave by return, or break or continue a loop around them."""
+
+    def look(node: ast.AST, inside: bool) -> bool:
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            return False
+        if isinstance(node, ast.Return):
+            return True
+        if isinstance(node, ast.Break | ast.Continue):
+            return not inside
+        inside = inside or isinstance(node, ast.For | ast.While)
+        return any(look(child, inside) for child in ast.iter_child_nodes(node))
+
+    return any(look(s, False) for s in body)

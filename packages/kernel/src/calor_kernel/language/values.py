@@ -1,0 +1,179 @@
+"""Values that exist when the kernel runs: what Python's operators mean on them.
+
+Requirements: a device value has no truth value and no Python number, so that a kernel cannot depend
+on it at build time by accident; numbers of Python take the type of the value that they meet; two
+device values of different types never meet silently.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from calor.dtypes import DType
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Value
+from calor_kernel.ir.types import Type
+
+if TYPE_CHECKING:
+    from calor_kernel.language.builder import Builder
+
+
+class Number(Value):
+    """A device value: a scalar, or a vector of lanes.
+
+    Operators follow Python: ``//`` and ``%`` round down, ``/`` is for floats, ``&``, ``|``, ``^``
+    and ``~`` work on bits, comparisons give bools. ``known`` is the number itself where the build
+    knows it, else None.
+    """
+
+    __slots__ = ("builder", "known", "nonnegative")
+
+    # NumPy scalars must leave the operators to this class.
+    __array_ufunc__ = None
+
+    def __init__(self, builder: Builder, type: Type, hint: str = "", known: Any = None) -> None:
+        super().__init__(type, hint)
+        self.builder = builder
+        self.known = known
+        # Whether the value is at least 0 for sure, which makes // and % cheap.
+        self.nonnegative = isinstance(known, int) and known >= 0
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.type.dtype
+
+    @property
+    def width(self) -> int:
+        """The number of lanes; 1 for a scalar."""
+        return self.type.width
+
+    def __bool__(self) -> NoReturn:
+        raise KernelTypeError(
+            f"{self!r} exists only when the kernel runs and has no truth value at build time; in a "
+            f"helper function write @helper above it, so that its if and while are rewritten"
+        )
+
+    def _no_number(self) -> NoReturn:
+        raise KernelTypeError(
+            f"{self!r} exists only when the kernel runs; an index of a register array, a range of "
+            f"build-time steps or a shape must be known at build time (a keyword-only parameter)"
+        )
+
+    def __index__(self) -> NoReturn:
+        self._no_number()
+
+    def __int__(self) -> NoReturn:
+        self._no_number()
+
+    def __float__(self) -> NoReturn:
+        self._no_number()
+
+    def __iter__(self) -> NoReturn:
+        raise KernelTypeError(f"{self!r} is no sequence; use v[i] with i known at build time")
+
+    __hash__ = Value.__hash__
+
+    # Arithmetic.
+    def __add__(self, other: Any) -> Number:
+        return self.builder.binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Number:
+        return self.builder.binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Number:
+        return self.builder.binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Number:
+        return self.builder.binary("sub", other, self)
+
+    def __mul__(self, other: Any) -> Number:
+        return self.builder.binary("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Number:
+        return self.builder.binary("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Number:
+        return self.builder.binary("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Number:
+        return self.builder.binary("div", other, self)
+
+    def __floordiv__(self, other: Any) -> Number:
+        return self.builder.floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Number:
+        return self.builder.floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> Number:
+        return self.builder.floor_modulo(self, other)
+
+    def __rmod__(self, other: Any) -> Number:
+        return self.builder.floor_modulo(other, self)
+
+    def __neg__(self) -> Number:
+        return self.builder.unary("neg", self)
+
+    def __pos__(self) -> Number:
+        return self
+
+    def __abs__(self) -> Number:
+        return self.builder.unary("abs", self)
+
+    # Bits.
+    def __and__(self, other: Any) -> Number:
+        return self.builder.binary("and", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Number:
+        return self.builder.binary("or", self, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Number:
+        return self.builder.binary("xor", self, other)
+
+    __rxor__ = __xor__
+
+    def __invert__(self) -> Number:
+        return self.builder.unary("not", self)
+
+    def __lshift__(self, other: Any) -> Number:
+        return self.builder.binary("shl", self, other)
+
+    def __rlshift__(self, other: Any) -> Number:
+        return self.builder.binary("shl", other, self)
+
+    def __rshift__(self, other: Any) -> Number:
+        return self.builder.binary("shr", self, other)
+
+    def __rrshift__(self, other: Any) -> Number:
+        return self.builder.binary("shr", other, self)
+
+    # Comparisons.
+    def __eq__(self, other: object) -> Number:  # type: ignore[override]
+        return self.builder.binary("eq", self, other)
+
+    def __ne__(self, other: object) -> Number:  # type: ignore[override]
+        return self.builder.binary("ne", self, other)
+
+    def __lt__(self, other: Any) -> Number:
+        return self.builder.binary("lt", self, other)
+
+    def __le__(self, other: Any) -> Number:
+        return self.builder.binary("le", self, other)
+
+    def __gt__(self, other: Any) -> Number:
+        return self.builder.binary("gt", self, other)
+
+    def __ge__(self, other: Any) -> Number:
+        return self.builder.binary("ge", self, other)
+
+    # Lanes.
+    def __getitem__(self, lane: int) -> Number:
+        return self.builder.extract(self, lane)
+
+    def to(self, dtype: DType) -> Number:
+        """Return the value converted to another element type, as the row ``cast`` says."""
+        return self.builder.cast(self, dtype)

@@ -1,0 +1,196 @@
+"""What the library says to the planner: which launches do an op, on which memory.
+
+Requirements: a family sees views (buffer, offset, shape, strides), so that movement costs nothing;
+a launch is data, and its kernel is named by what it is built from, so that equal kernels are
+compiled once and found on disk without being built; sizes are run-time arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from calor.dtypes import DType, int64
+from calor.specs import Spec
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.runtime.device import DeviceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Elements of a buffer; ``offset`` and ``strides`` are in elements, also 0 or negative."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    offset: int = 0
+
+    @staticmethod
+    def dense(spec: Spec) -> View:
+        """Return the row-major view of a whole buffer."""
+        return View(spec.shape, row_major(spec.shape), spec.dtype)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie one after another in row-major order (from any offset)."""
+        step = 1
+        for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if n != 1 and s != step:
+                return self.size == 0
+            step *= n
+        return True
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a dense array in elements."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What a kernel is built from; equal builds are one kernel, also in another process.
+
+    ``keywords`` are the build-time arguments: numbers, text, dtypes, tuples of those, functions of
+    modules and frozen dataclasses of all these; their ``repr`` is part of the key on disk.
+    """
+
+    function: KernelFunction
+    signature: tuple[Buffer | Scalar, ...]
+    keywords: tuple[tuple[str, Any], ...] = ()
+    cube: tuple[int, int, int] = (1, 1, 1)
+    plane: int = 1
+    index: DType = int64
+
+    def kernel(self, features: frozenset[str] = frozenset()) -> Kernel:
+        """Build the kernel's intermediate form."""
+        return self.function.build(
+            self.signature,
+            cube=self.cube,
+            plane=self.plane,
+            index=self.index,
+            features=features,
+            **dict(self.keywords),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A buffer argument: an operand's buffer, from an element on."""
+
+    number: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A buffer argument: a result's buffer, from an element on."""
+
+    number: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A buffer argument: memory of the op's own, from an element on."""
+
+    number: int
+    offset: int = 0
+
+
+Argument = Input | Output | Scratch | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch: a kernel, the cubes, and an argument per parameter.
+
+    ``flops`` and ``nbytes`` are what the launch computes and moves at least, for profiles and the
+    distance to the machine's ceilings. ``label`` names family and blueprint.
+    """
+
+    build: Build
+    cubes: tuple[int, int, int]
+    arguments: tuple[Argument, ...]
+    flops: int = 0
+    nbytes: int = 0
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The launches that do an op. ``scratch``: bytes of each piece of memory that they need.
+
+    Results are dense; launches run in order, and each sees what those before it wrote.
+    """
+
+    launches: tuple[Launch, ...]
+    scratch: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An op to do: its name and attributes, views of the operands, specs of the results.
+
+    ``deterministic``: whether the same input must give the same bits each time.
+    """
+
+    op: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[View, ...]
+    outputs: tuple[Spec, ...]
+    info: DeviceInfo
+    deterministic: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a family does not do an op on this device, in words for the user."""
+
+    reason: str
+
+
+Lowering = Callable[[Request], Sequence[Work] | Refusal]
+"""Returns candidates, the one that the cost model likes best first; or why there is none.
+
+A lowering may ask for dense operands by ``needs_dense``; the planner copies what is not.
+"""
+
+LOWERINGS: dict[str, Lowering] = {}
+DENSE: dict[str, frozenset[int] | None] = {}
+
+
+def lowering(
+    *names: str, dense: Sequence[int] | None = None, strided: bool = False
+) -> Callable[[Lowering], Lowering]:
+    """Register what lowers the named ops.
+
+    ``strided``: operands may be any view; else the planner hands over dense ones. ``dense`` names
+    the operands that must be dense where others need not.
+    """
+
+    def register(function: Lowering) -> Lowering:
+        for name in names:
+            if name in LOWERINGS:
+                raise ValueError(f"op {name!r} has a lowering already")
+            LOWERINGS[name] = function
+            if dense is not None:
+                DENSE[name] = frozenset(dense)
+            else:
+                DENSE[name] = frozenset() if strided else None
+        return function
+
+    return register

@@ -1,0 +1,175 @@
+"""The contract between calor-kernel and a device: memory, toolchain, queue and a description.
+
+Requirements: about 200 lines make a new device; every method is declared and typed, and nothing is
+found by ``hasattr``; printing and compiling are pure, so that they run in worker processes, are
+cached by hash and are tested without the hardware; what the base class can do itself is no duty of
+a device.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor_kernel.ir.nodes import Kernel
+
+# What a device may have beside the minimum; kernels ask for these by name.
+FEATURES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "barrier": "cubes of many units, with barriers and shared memory",
+        "planes": "units in lock step that shuffle, reduce and vote",
+        "atomics": "32-bit integer atomics in global and shared memory",
+        "atomics_64": "64-bit integer atomics",
+        "float_atomics": "atomic add of float32",
+        "fma": "a fused multiply-add that is one instruction",
+        "gather": "loads by a vector of indices that are one instruction",
+        "dot_8": "products of 8-bit integers summed in 32 bits, four a lane",
+        "dot_bfloat16": "products of bfloat16 summed in float32, two a lane",
+        "async_copy": "copies to shared memory that run beside the computation",
+        "matrix": "matrix instructions on fragments",
+        "forward_progress": "a cube that runs goes on while others spin",
+        "print": "prints from kernels",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What a device is, as far as kernels and their choice depend on it.
+
+    ``dtypes``: the element types that it computes with (others are stored, and converted).
+    ``vector_bytes``: the widest vector that is one access or one instruction. ``max_units``: units
+    in a cube at most; 1 for a device whose units do not meet. ``planes``: the possible numbers of
+    units in lock step. ``cores``: the cubes that run at the same time. ``caches``: bytes per level,
+    the nearest first, as far as a core has them alone. ``max_cubes``: cubes of a launch per axis.
+    """
+
+    description: str
+    dtypes: frozenset[DType]
+    features: frozenset[str] = frozenset()
+    vector_bytes: int = 16
+    max_units: int = 1
+    max_cube: tuple[int, int, int] = (1, 1, 1)
+    planes: tuple[int, ...] = (1,)
+    shared_bytes: int = 0
+    cores: int = 1
+    caches: tuple[int, ...] = ()
+    max_cubes: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    memory_bytes: int = 0
+    max_buffer_bytes: int = 2**63 - 1
+    align: int = 64
+    native: Mapping[str, Any] = field(default_factory=dict)
+
+    def has(self, feature: str) -> bool:
+        """Return whether the device has a feature of FEATURES; KeyError for a name that is none."""
+        if feature not in FEATURES:
+            raise KeyError(f"{feature!r} is no feature; there are {', '.join(FEATURES)}")
+        return feature in self.features
+
+
+class Memory(ABC):
+    """A device's memory. A handle is whatever the device knows a piece by; offsets are in bytes."""
+
+    @abstractmethod
+    def alloc(self, nbytes: int) -> Any:
+        """Return a piece of memory, aligned to ``info.align``; OutOfMemoryError where none is."""
+
+    @abstractmethod
+    def free(self, handle: Any) -> None:
+        """Give a piece back. What was queued before may still use it."""
+
+    @abstractmethod
+    def copy_in(self, handle: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Copy a contiguous host array into a piece; it may change when this returns."""
+
+    @abstractmethod
+    def copy_out(self, handle: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Copy from a piece into a contiguous host array; what was queued before is finished."""
+
+    @abstractmethod
+    def copy(self, target: Any, at: int, source: Any, offset: int, nbytes: int) -> None:
+        """Copy between pieces of this device, in the order of the queue."""
+
+    def address(self, handle: Any) -> int | None:
+        """Return the host's address of a piece where the host can read it, else None."""
+        return None
+
+
+class Toolchain(ABC):
+    """How a kernel becomes an image. Pure: the same kernel gives the same text and image.
+
+    ``target`` names everything that the image depends on beside the text: compiler and version,
+    processor, features. Instances are pickled to worker processes.
+    """
+
+    target: str
+
+    @abstractmethod
+    def source(self, kernel: Kernel) -> str:
+        """Return the kernel as text of the device's language; CompileError where it cannot be."""
+
+    @abstractmethod
+    def compile(self, source: str, name: str) -> bytes:
+        """Return the image of a text; CompileError with the compiler's message and the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A buffer argument of a recorded launch: a slot of the run, and an offset in bytes."""
+
+    number: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A launch: a loaded function, the cubes along x, y and z, and an argument per parameter.
+
+    A buffer argument is a Slot; a scalar is a Python number of the parameter's type.
+    """
+
+    function: Any
+    cubes: tuple[int, int, int]
+    arguments: tuple[Slot | int | float, ...]
+
+
+class Queue(ABC):
+    """Runs kernels in order."""
+
+    @abstractmethod
+    def load(self, image: bytes, kernel: Kernel | Any) -> Any:
+        """Return the function of an image; ``kernel`` has the name, parameters, cube and plane."""
+
+    @abstractmethod
+    def record(self, steps: Sequence[Step], slots: int) -> Any:
+        """Return a list of launches as the device runs it fastest; ``slots`` handles are given."""
+
+    @abstractmethod
+    def run(self, recorded: Any, handles: Sequence[Any]) -> None:
+        """Run a recorded list with a memory handle per slot; may return before it is finished."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until everything that was run is finished; a typed DeviceError if it failed."""
+
+    @abstractmethod
+    def seconds(self, recorded: Any, handles: Sequence[Any]) -> list[float]:
+        """Run a recorded list and return how long each step took on the device."""
+
+
+class Device(ABC):
+    """One device: what a plugin makes, and a KernelBackend runs."""
+
+    info: DeviceInfo
+    memory: Memory
+    toolchain: Toolchain
+    queue: Queue
+
+    def close(self) -> None:  # noqa: B027 - most devices hold nothing that needs closing
+        """Free everything; the device is not used afterwards."""

@@ -1,0 +1,1 @@
+"""calor on the CPU: kernels compiled by LLVM."""

@@ -1,0 +1,1 @@
+"""calor on OpenCL devices."""
