@@ -7,6 +7,7 @@ Requirements: a folded number is bit for bit what the device would compute; wher
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import gcd, prod
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,9 @@ import numpy as np
 from calor.dtypes import DType
 from calor_kernel.ir.nodes import Value
 from calor_kernel.ir.types import Type
+
+# What a number is known to divide by at most; widths of accesses are far below it.
+_MOST = 1 << 30
 
 
 def convert(number: Any, dtype: DType) -> Any:
@@ -52,6 +56,29 @@ def power_of_two(value: Value) -> int | None:
 def not_negative(*values: Value) -> bool:
     """Return whether all values are marked as never negative, as positions and sizes are."""
     return all(getattr(v, "nonnegative", False) for v in values)
+
+
+def divisor(name: str, *operands: Value) -> int:
+    """Return a number that the result of an integer operation is known to divide by."""
+    known_to = [getattr(v, "divisible", 1) for v in operands]
+    if name in ("add", "sub", "min", "max", "neg", "cast"):
+        return gcd(*known_to)
+    if name == "mul":
+        return _bounded(prod(known_to))
+    number = known(operands[1]) if len(operands) == 2 else None
+    if not isinstance(number, int) or number < 0:
+        return 1
+    if name == "shl":
+        return _bounded(known_to[0] << min(number, 30))
+    if name == "shr" and number < 31:
+        number, name = 1 << number, "quotient"
+    if name == "quotient" and number and known_to[0] % number == 0:
+        return int(known_to[0]) // number or 1
+    return gcd(known_to[0], number) if name == "modulo" else 1
+
+
+def _bounded(number: int) -> int:
+    return number if number <= _MOST else gcd(number, _MOST)
 
 
 _INTEGERS: Mapping[str, Callable[..., Any]] = MappingProxyType(

@@ -5,6 +5,14 @@ Positional parameters exist when a kernel runs, keyword-only ones when it is bui
 
 from calor_kernel.ir.types import Buffer, Scalar, Type
 from calor_kernel.language.arrays import Registers, registers
+from calor_kernel.language.division import (
+    FastDivmod,
+    assume_multiple,
+    divide,
+    index_dtype,
+    offset_of,
+    unravel,
+)
 from calor_kernel.language.functions import (
     Pointer,
     absolute_position,
@@ -54,6 +62,7 @@ from calor_kernel.language.values import Number
 
 __all__ = [
     "Buffer",
+    "FastDivmod",
     "KernelFunction",
     "Number",
     "Pointer",
@@ -61,6 +70,7 @@ __all__ = [
     "Scalar",
     "Type",
     "absolute_position",
+    "assume_multiple",
     "barrier",
     "bitcast",
     "cast",
@@ -72,17 +82,20 @@ __all__ = [
     "cube_count",
     "cube_position",
     "cube_size",
+    "divide",
     "dot",
     "fence",
     "floor",
     "fma",
     "helper",
+    "index_dtype",
     "insert",
     "kernel",
     "lane_position",
     "loop_range",
     "modulo",
     "mulhi",
+    "offset_of",
     "pack",
     "plane_ballot",
     "plane_position",
@@ -103,5 +116,6 @@ __all__ = [
     "trunc",
     "unit_index",
     "unit_position",
+    "unravel",
     "vreduce",
 ]

@@ -150,6 +150,8 @@ class Builder:
         results = tuple(Number(self, t) for t in types)
         if name in _KEEP_SIGN and types[0].dtype.kind == "int":
             results[0].nonnegative = fold.not_negative(*operands)
+        if row.pure and types[0].width == 1 and types[0].dtype.kind in ("int", "uint"):
+            results[0].divisible = fold.divisor(name, *operands)
         self.block.operations.append(
             Operation(
                 name, tuple(operands), results, attributes, tuple(regions), memory, self.position()

@@ -7,6 +7,7 @@ named in the call, so that a kernel for one unit and one for many read alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 from typing import Any, Literal
 
 from calor.dtypes import DType, bool_, uint64
@@ -57,6 +58,13 @@ class Pointer:
             made = builder.cast(made, offset.dtype)
         return builder.binary("add", offset, made)
 
+    def _align(self, place: Number, said: int, width: int) -> int:
+        """Return the bytes by which the address of a vector is known to divide."""
+        if said or width == 1 or place.width > 1 or not self.memory.align:
+            return said
+        known = gcd(self.memory.align, place.divisible * self.dtype.itemsize)
+        return known if known > self.dtype.itemsize else 0
+
     def __getitem__(self, index: Any) -> Number:
         return self.load(index)
 
@@ -78,8 +86,9 @@ class Pointer:
         """Return ``width`` elements from ``index`` on; with a vector of indices, one for each.
 
         ``mask``: lanes without it read nothing and are ``other``. ``align``: bytes by which the
-        address is known to divide, an element's own size if not said. ``order`` and ``scope`` are
-        for memory that other units write: "relaxed" or "acquire", in a cube or the whole device.
+        address is known to divide; if not said, what follows from the memory and the index.
+        ``order`` and ``scope`` are for memory that other units write: "relaxed" or "acquire", in a
+        cube or the whole device.
         """
         builder = self.builder
         place = self._index(index)
@@ -89,7 +98,9 @@ class Pointer:
         if mask is not None:
             mask = builder.splat(builder.coerce(mask), width)
             operands += [mask, builder.splat(builder.coerce(other, type), width)]
-        said = _access(align, order, scope, nontemporal, mask is not None)
+        said = _access(
+            self._align(place, align, width), order, scope, nontemporal, mask is not None
+        )
         return builder.emit("load", operands, (type,), said, memory=self.memory)[0]
 
     def store(
@@ -120,7 +131,9 @@ class Pointer:
         operands: list[Number] = [place, value]
         if mask is not None:
             operands.append(builder.splat(builder.coerce(mask), value.width))
-        said = _access(align, order, scope, nontemporal, mask is not None)
+        said = _access(
+            self._align(place, align, value.width), order, scope, nontemporal, mask is not None
+        )
         builder.emit("store", operands, (), said, memory=self.memory)
 
     def atomic(

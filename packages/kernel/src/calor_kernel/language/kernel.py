@@ -85,6 +85,7 @@ class KernelFunction:
             else:
                 value = builder.value(Type(declared.dtype), name)
                 value.nonnegative = declared.nonnegative
+                value.divisible = declared.divisible
                 parameters.append(Parameter(name, declared, value=value))
                 arguments.append(value)
         with builder.active():

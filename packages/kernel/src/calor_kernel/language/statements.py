@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 from calor.dtypes import bool_
@@ -148,6 +149,7 @@ def loop(source: Any, body: Body, values: Values, names: tuple[str, ...]) -> Val
         raise KernelTypeError(f"a range from {start.type} to {stop.type} is none of integers")
     position = builder.value(start.type, "i")
     position.nonnegative = start.nonnegative and step.nonnegative
+    position.divisible = gcd(start.divisible, step.divisible)
     traced = _trace(builder, values, names, [lambda *v: body(position, *v)], [position])
     operands = [start, stop, step, *traced.start]
     attributes = {"unroll": source.unroll} if source.unroll != 1 else {}

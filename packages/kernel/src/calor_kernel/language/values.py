@@ -26,7 +26,7 @@ class Number(Value):
     knows it, else None.
     """
 
-    __slots__ = ("builder", "known", "nonnegative")
+    __slots__ = ("builder", "divisible", "known", "nonnegative")
 
     # NumPy scalars must leave the operators to this class.
     __array_ufunc__ = None
@@ -37,6 +37,8 @@ class Number(Value):
         self.known = known
         # Whether the value is at least 0 for sure, which makes // and % cheap.
         self.nonnegative = isinstance(known, int) and known >= 0
+        # A number that the value is known to divide by, which widens accesses; 0 divides by all.
+        self.divisible = abs(known) if isinstance(known, int) else 1
 
     @property
     def dtype(self) -> DType:

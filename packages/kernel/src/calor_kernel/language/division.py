@@ -1,0 +1,188 @@
+"""Division of indices: by numbers that a launch brings, into coordinates, and what may be assumed.
+
+Requirements: a kernel turns a linear index into coordinates in its innermost code, and sizes are
+run-time arguments, so that a division costs a multiplication and a shift; results are exact for
+every index, not only for small ones; what is known of a number widens accesses without being said
+at each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+from calor.dtypes import DType, int32, int64, uint32, uint64
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir import fold
+from calor_kernel.ir.types import Scalar, Type
+from calor_kernel.language.builder import current
+from calor_kernel.language.values import Number
+
+_UNSIGNED = {int32: uint32, uint32: uint32, int64: uint64, uint64: uint64}
+# What an index may run over its limit: the rounding up to whole cubes of whole vectors.
+_SLACK = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class FastDivmod:
+    """A divisor that does not change in a launch, with the numbers that divide by it quickly.
+
+    The host computes the numbers, a launch passes three scalars, and ``divide`` is a multiplication
+    and a shift. Exact for every nonnegative dividend of a signed type (31 or 63 bits), and for
+    every dividend of an unsigned one. (Granlund and Montgomery, "Division by invariant integers
+    using multiplication", 1994; for signed types the spare bit saves the correction.)
+
+    >>> FastDivmod.arguments(7, int32)
+    (7, 2454267027, 3)
+    """
+
+    divisor: Number
+    multiplier: Number
+    shift: Number
+
+    @staticmethod
+    def declared(dtype: DType = int64) -> tuple[Scalar, Scalar, Scalar]:
+        """Return the three parameters that a signature has for a divisor of indices of a dtype."""
+        bits = Scalar(_unsigned(dtype), nonnegative=True)
+        return Scalar(dtype, nonnegative=True), bits, bits
+
+    @staticmethod
+    def arguments(divisor: int, dtype: DType = int64) -> tuple[int, int, int]:
+        """Return the three scalars of a launch; ValueError for a divisor that the dtype has not."""
+        bits = 8 * _unsigned(dtype).itemsize
+        if dtype.kind == "int":
+            bits -= 1
+        if not 0 < divisor < 1 << bits:
+            raise ValueError(f"{divisor} is no divisor of indices of type {dtype}")
+        shift = (divisor - 1).bit_length()
+        if dtype.kind == "int":
+            return divisor, -((-1 << (bits + shift)) // divisor), shift
+        return divisor, ((1 << bits) * ((1 << shift) - divisor)) // divisor + 1, shift
+
+    @staticmethod
+    def groups(numbers: Sequence[Any]) -> tuple[FastDivmod, ...]:
+        """Return a divisor for each three of a kernel's ``*numbers``."""
+        if len(numbers) % 3:
+            raise KernelTypeError(
+                f"a FastDivmod is three numbers each, and {len(numbers)} are not some threes"
+            )
+        return tuple(FastDivmod(*numbers[i : i + 3]) for i in range(0, len(numbers), 3))
+
+    def divide(self, dividend: Any) -> Number:
+        """Return the quotient of a nonnegative dividend, a scalar or a vector."""
+        builder = current()
+        dividend = builder.coerce(dividend, self.divisor.type)
+        if dividend.dtype is not self.divisor.dtype:
+            raise KernelTypeError(
+                f"a divisor of {self.divisor.type} does not divide {dividend.type}; convert with "
+                f".to({self.divisor.dtype})"
+            )
+        bits = builder.cast(dividend, _unsigned(dividend.dtype))
+        if dividend.dtype.kind == "int":
+            made = builder.binary("mulhi", bits + bits, self.multiplier) >> self.shift
+        else:
+            high = builder.binary("mulhi", bits, self.multiplier)
+            first = builder.binary("min", self.shift, 1)
+            made = (high + ((bits - high) >> first)) >> (self.shift - first)
+        result = builder.cast(made, dividend.dtype)
+        result.nonnegative = True
+        return result
+
+    def divmod(self, dividend: Any) -> tuple[Number, Number]:
+        """Return the quotient and the rest of a nonnegative dividend."""
+        made = self.divide(dividend)
+        rest = current().binary("sub", dividend, made * self.divisor)
+        rest.nonnegative = True
+        return made, rest
+
+
+def _unsigned(dtype: DType) -> DType:
+    if dtype not in _UNSIGNED:
+        raise KernelTypeError(f"indices are of 32 or 64 bits, not {dtype}")
+    return _UNSIGNED[dtype]
+
+
+def divide(dividend: Any, divisor: Any) -> tuple[Any, Any]:
+    """Return quotient and rest of nonnegative integers.
+
+    The divisor is a number of the device, a FastDivmod, or known; what the build knows is computed
+    there.
+    """
+    if isinstance(divisor, FastDivmod):
+        return divisor.divmod(dividend)
+    if not isinstance(dividend, Number) and not isinstance(divisor, Number):
+        return dividend // divisor, dividend % divisor
+    builder = current()
+    a, b = builder.pair(dividend, divisor)
+    power = fold.power_of_two(divisor) if isinstance(divisor, Number) else _power(divisor)
+    if power is not None:
+        quotient, rest = builder.binary("shr", a, power), builder.binary("and", a, (1 << power) - 1)
+    else:
+        quotient = builder.binary("quotient", a, b)
+        rest = builder.binary("sub", a, builder.binary("mul", quotient, b))
+    quotient.nonnegative = rest.nonnegative = True
+    return quotient, rest
+
+
+def _power(number: int) -> int | None:
+    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
+
+
+def unravel(index: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the coordinates of a nonnegative index into an array, the last axis fastest.
+
+    ``sizes`` are numbers of Python, of the device or FastDivmods; the first is not looked at, as
+    the index is known to lie inside. The index may be a vector.
+
+    >>> unravel(23, (2, 3, 4))
+    (1, 2, 3)
+    """
+    found: list[Any] = []
+    for size in reversed(sizes[1:]):
+        index, rest = divide(index, size)
+        found.append(rest)
+    return (index, *reversed(found)) if len(sizes) else ()
+
+
+def offset_of(position: Sequence[Any], strides: Sequence[Any]) -> Any:
+    """Return the sum of coordinates times strides, both of Python or of the device.
+
+    >>> offset_of((1, 2, 3), (12, 4, 1))
+    23
+    """
+    total: Any = 0
+    for place, stride in zip(position, strides, strict=True):
+        total = total + place * stride
+    return total
+
+
+def index_dtype(*sizes: int) -> DType:
+    """Return the dtype of indices that reach these numbers of elements, and a little over them.
+
+    >>> index_dtype(10**6).name, index_dtype(2**31).name
+    ('int32', 'int64')
+    """
+    return int32 if max(sizes, default=0) < (1 << 31) - _SLACK else int64
+
+
+def assume_multiple(value: Any, divisor: int) -> Any:
+    """Return the value, which from here on is known to be a multiple of ``divisor``.
+
+    Accesses at it are as wide as that allows. Debug builds check it; others are wrong where it
+    does not hold. For an argument, ``Scalar(…, divisible=…)`` says the same.
+    """
+    if not isinstance(value, Number):
+        if value % divisor:
+            raise KernelTypeError(f"{value} is no multiple of {divisor}")
+        return value
+    builder = current()
+    if "debug" in builder.features:
+        rest = builder.binary("modulo", value, divisor)
+        builder.emit("assert", (rest == 0,), (), {"text": f"a multiple of {divisor}"})
+    # A value of its own: under a condition the assumption holds nowhere else.
+    made = builder.emit("cast", (value,), (Type(value.dtype, value.width),))[0]
+    made.nonnegative = value.nonnegative
+    made.divisible = lcm(value.divisible, divisor)
+    return made
