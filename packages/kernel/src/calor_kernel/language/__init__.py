@@ -57,6 +57,7 @@ from calor_kernel.language.functions import (
     vreduce,
 )
 from calor_kernel.language.kernel import KernelFunction, helper, kernel
+from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 from calor_kernel.language.statements import loop_range
 from calor_kernel.language.values import Number
 
@@ -64,10 +65,13 @@ __all__ = [
     "Buffer",
     "FastDivmod",
     "KernelFunction",
+    "Layout",
     "Number",
     "Pointer",
     "Registers",
     "Scalar",
+    "Swizzle",
+    "Swizzled",
     "Type",
     "absolute_position",
     "assume_multiple",

@@ -116,6 +116,8 @@ def divide(dividend: Any, divisor: Any) -> tuple[Any, Any]:
         return dividend // divisor, dividend % divisor
     builder = current()
     a, b = builder.pair(dividend, divisor)
+    if isinstance(divisor, int) and divisor == 1:
+        return dividend, 0
     power = fold.power_of_two(divisor) if isinstance(divisor, Number) else _power(divisor)
     if power is not None:
         quotient, rest = builder.binary("shr", a, power), builder.binary("and", a, (1 << power) - 1)
