@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType, int64
+from calor.errors import DeviceError
 from calor.specs import Spec
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer, Scalar
@@ -88,7 +89,10 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A buffer argument: an operand's buffer, from an element on."""
+    """A buffer argument: an operand's buffer, from an element of it on.
+
+    The operand itself begins at its view's offset, which is often not 0.
+    """
 
     number: int
     offset: int = 0
@@ -110,7 +114,17 @@ class Scratch:
     offset: int = 0
 
 
-Argument = Input | Output | Scratch | int | float
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A buffer argument: one int32, which is 0 before the launch.
+
+    A kernel that meets what it cannot do stores there which of its work's ``failures`` it is,
+    counted from 1. Cubes may do so at the same time; one of the numbers stays.
+    """
+
+
+Argument = Input | Output | Scratch | Status | int | float
+Failure = tuple[type[DeviceError], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +132,9 @@ class Launch:
     """One launch: a kernel, the cubes, and an argument per parameter.
 
     ``flops`` and ``nbytes`` are what the launch computes and moves at least, for profiles and the
-    distance to the machine's ceilings. ``label`` names family and blueprint.
+    distance to the machine's ceilings. ``label`` names family and blueprint. ``copies``: the
+    number of an operand that the launch only copies to the result; it is left out where the work
+    is done in place of that operand.
     """
 
     build: Build
@@ -127,17 +143,24 @@ class Launch:
     flops: int = 0
     nbytes: int = 0
     label: str = ""
+    copies: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """The launches that do an op. ``scratch``: bytes of each piece of memory that they need.
 
-    Results are dense; launches run in order, and each sees what those before it wrote.
+    Results are dense, and begin at element 0 of their buffers; launches run in order, and each
+    sees what those before it wrote. ``in_place``: pairs (operand, result) of the same size that may
+    be one memory, because each element of the operand is read before the result's element is
+    written there, and by nobody else; it holds where the operand is dense. ``failures``: the errors
+    that Status stands for, with what they say.
     """
 
     launches: tuple[Launch, ...]
     scratch: tuple[int, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

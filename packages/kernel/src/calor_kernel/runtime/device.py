@@ -35,6 +35,7 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "matrix": "matrix instructions on fragments",
         "forward_progress": "a cube that runs goes on while others spin",
         "print": "prints from kernels",
+        "fork": "works on in a forked child process, once it was restarted",
     }
 )
 
@@ -86,7 +87,10 @@ class Memory(ABC):
 
     @abstractmethod
     def copy_in(self, handle: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Copy a contiguous host array into a piece; it may change when this returns."""
+        """Copy a contiguous host array into a piece, in the order of the queue.
+
+        The array may change when this returns.
+        """
 
     @abstractmethod
     def copy_out(self, handle: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
@@ -97,7 +101,26 @@ class Memory(ABC):
         """Copy between pieces of this device, in the order of the queue."""
 
     def address(self, handle: Any) -> int | None:
-        """Return the host's address of a piece where the host can read it, else None."""
+        """Return the host's address of a piece where the host can read it, else None.
+
+        A device that has addresses runs the copies above at once, so that what the host reads
+        after ``Queue.synchronize`` is what was computed.
+        """
+        return None
+
+    def part(self, handle: Any, offset: int, nbytes: int) -> Any | None:
+        """Return a handle of a part of a piece, None where the device has no such handles.
+
+        ``offset`` divides by ``info.align``. The part is never freed by itself. A pool splits
+        pieces where parts exist, and so needs less memory.
+        """
+        return None
+
+    def adopt(self, address: int, nbytes: int) -> Any | None:
+        """Return a handle of host memory that somebody else owns, None where kernels cannot use it.
+
+        The address divides by ``info.align``. The handle is never freed.
+        """
         return None
 
 
@@ -173,3 +196,6 @@ class Device(ABC):
 
     def close(self) -> None:  # noqa: B027 - most devices hold nothing that needs closing
         """Free everything; the device is not used afterwards."""
+
+    def restart(self) -> None:  # noqa: B027 - asked only of devices with the feature "fork"
+        """Work on in a forked child, whose only thread calls this: start threads and locks anew."""
