@@ -40,14 +40,9 @@ def bits(known: Any) -> Any:
     return np.float64(known).tobytes() if isinstance(known, float) else known
 
 
-def known(value: Value) -> Any:
-    """Return the number behind a value, a tuple for lanes, None where it is not known."""
-    return getattr(value, "known", None)
-
-
 def power_of_two(value: Value) -> int | None:
     """Return n where the value is known to be 2**n."""
-    number = known(value)
+    number = value.known
     if isinstance(number, int) and not isinstance(number, bool) and number > 0:
         return number.bit_length() - 1 if number & (number - 1) == 0 else None
     return None
@@ -55,17 +50,17 @@ def power_of_two(value: Value) -> int | None:
 
 def not_negative(*values: Value) -> bool:
     """Return whether all values are marked as never negative, as positions and sizes are."""
-    return all(getattr(v, "nonnegative", False) for v in values)
+    return all(v.nonnegative for v in values)
 
 
 def divisor(name: str, *operands: Value) -> int:
     """Return a number that the result of an integer operation is known to divide by."""
-    known_to = [getattr(v, "divisible", 1) for v in operands]
+    known_to = [v.divisible for v in operands]
     if name in ("add", "sub", "min", "max", "neg", "cast"):
         return gcd(*known_to)
     if name == "mul":
         return _bounded(prod(known_to))
-    number = known(operands[1]) if len(operands) == 2 else None
+    number = operands[1].known if len(operands) == 2 else None
     if not isinstance(number, int) or number < 0:
         return 1
     if name == "shl":
@@ -112,12 +107,12 @@ def fold(
     if name == "select":
         if operands[1] is operands[2]:
             return operands[1]
-        condition = known(operands[0])
+        condition = operands[0].known
         if isinstance(condition, bool):
             return operands[1] if condition else operands[2]
         return None
     dtype = operands[0].type.dtype
-    numbers = [known(v) for v in operands]
+    numbers = [v.known for v in operands]
     if any(isinstance(n, tuple) for n in numbers) or operands[0].type.width > 1:
         return None
     whole = dtype.kind in ("int", "uint", "bool")

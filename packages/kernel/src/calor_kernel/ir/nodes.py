@@ -18,13 +18,24 @@ Position = tuple[str, int]  # file name and line
 
 
 class Value:
-    """What one operation or block argument stands for; used by identity."""
+    """What one operation or block argument stands for; used by identity.
 
-    __slots__ = ("hint", "type")
+    ``known`` is the number itself where the build knows it (a tuple for lanes), else None;
+    ``nonnegative`` says that it is at least 0 for sure, which makes ``//`` and ``%`` cheap;
+    ``divisible`` is a number that it is known to divide by, which widens accesses (0 divides by
+    all).
+    """
 
-    def __init__(self, type: Type, hint: str = "") -> None:
+    __slots__ = ("divisible", "hint", "known", "nonnegative", "type")
+
+    def __init__(
+        self, type: Type, hint: str = "", known: Any = None, nonnegative: bool = False
+    ) -> None:
         self.type = type
         self.hint = hint
+        self.known = known
+        self.nonnegative = nonnegative or (isinstance(known, int) and known >= 0)
+        self.divisible = abs(known) if isinstance(known, int) else 1
 
     def __repr__(self) -> str:
         return f"<{self.hint or 'value'}: {self.type}>"

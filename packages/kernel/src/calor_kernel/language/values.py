@@ -22,23 +22,17 @@ class Number(Value):
     """A device value: a scalar, or a vector of lanes.
 
     Operators follow Python: ``//`` and ``%`` round down, ``/`` is for floats, ``&``, ``|``, ``^``
-    and ``~`` work on bits, comparisons give bools. ``known`` is the number itself where the build
-    knows it, else None.
+    and ``~`` work on bits, comparisons give bools.
     """
 
-    __slots__ = ("builder", "divisible", "known", "nonnegative")
+    __slots__ = ("builder",)
 
     # NumPy scalars must leave the operators to this class.
     __array_ufunc__ = None
 
     def __init__(self, builder: Builder, type: Type, hint: str = "", known: Any = None) -> None:
-        super().__init__(type, hint)
+        super().__init__(type, hint, known)
         self.builder = builder
-        self.known = known
-        # Whether the value is at least 0 for sure, which makes // and % cheap.
-        self.nonnegative = isinstance(known, int) and known >= 0
-        # A number that the value is known to divide by, which widens accesses; 0 divides by all.
-        self.divisible = abs(known) if isinstance(known, int) else 1
 
     @property
     def dtype(self) -> DType:
