@@ -24,7 +24,32 @@ class KernelTypeError(CalorError, TypeError):
 
 
 class KernelCheckError(CalorError):
-    """A kernel broke a rule while it ran on lanes: out of bounds, a race, a missing barrier."""
+    """A kernel broke a rule while it ran on lanes: out of bounds, a race, a missing barrier.
+
+    ``rule`` names the rule: "bounds", "uninitialized", "race", "barrier", "pending", "align",
+    "division", "shift", "plane", "assert" or "endless". ``memory`` and ``index`` say what was
+    reached, ``cube`` and ``unit`` who did it, ``position`` the kernel's file and line; what does
+    not apply is None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rule: str = "",
+        memory: str | None = None,
+        index: int | None = None,
+        cube: tuple[int, int, int] | None = None,
+        unit: tuple[int, int, int] | None = None,
+        position: tuple[str, int] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.memory = memory
+        self.index = index
+        self.cube = cube
+        self.unit = unit
+        self.position = position
 
 
 class VerificationError(CompileError):

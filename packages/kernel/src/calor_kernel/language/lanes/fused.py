@@ -1,0 +1,92 @@
+"""a * b + c rounded once, on NumPy arrays.
+
+Requirements: exact for every input, as a device's instruction is; float64 arithmetic alone is not
+enough, because rounding to float64 and then to float32 is two roundings. Rounding to odd in between
+makes the second one right (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums",
+IEEE Transactions on Computers 57(4), 2008).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# Outside of these magnitudes the error terms of float64 may underflow or overflow.
+_SMALL, _LARGE = 2.0**-480, 2.0**480
+_SPLIT = 2.0**27 + 1
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """Return a * b + c of one floating dtype, rounded once to nearest even."""
+    if a.dtype == np.float64:
+        return _fma_64(a, b, c)
+    # A product of two 24-bit significands is exact in float64.
+    product = a.astype(np.float64) * b.astype(np.float64)
+    return odd_sum(product, c.astype(np.float64)).astype(a.dtype)
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return a + b and what its rounding left (Knuth)."""
+    total = a + b
+    shadow = total - a
+    return total, (a - (total - shadow)) + (b - shadow)
+
+
+def odd_sum(a: Array, b: Array) -> Array:
+    """Return a + b of float64 rounded to odd: an inexact sum gets an odd last bit."""
+    total, rest = two_sum(a, b)
+    # A sum that is exact, infinite or NaN stays; an odd one lies on the right side already.
+    even = (np.ascontiguousarray(total).view(np.int64) & 1) == 0
+    change = even & (rest != 0) & np.isfinite(total) & np.isfinite(rest)
+    if not change.any():
+        return total
+    toward = np.where(rest > 0, np.inf, -np.inf)
+    return np.where(change, np.nextafter(total, toward), total)
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return a * b and what its rounding left (Dekker)."""
+
+    def halves(x: Array) -> tuple[Array, Array]:
+        scaled = x * _SPLIT
+        high = scaled - (scaled - x)
+        return high, x - high
+
+    product = a * b
+    (ah, al), (bh, bl) = halves(a), halves(b)
+    return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
+
+
+def _fma_64(a: Array, b: Array, c: Array) -> Array:
+    a, b, c = np.broadcast_arrays(a, b, c)
+    high, low = _two_product(a, b)
+    upper, lower = two_sum(c, low)
+    total, rest = two_sum(high, upper)
+    result = np.asarray(total + odd_sum(rest, lower))
+    safe = np.ones(a.shape, np.bool_)
+    for x in (a, b, c):
+        size = np.abs(x)
+        safe &= (size > _SMALL) & (size < _LARGE)
+    plain = ~safe
+    if plain.any():
+        result[plain] = [_exact(*map(float, v)) for v in zip(a[plain], b[plain], c[plain])]  # noqa: B905
+    return result
+
+
+def _exact(a: float, b: float, c: float) -> float:
+    if not (isfinite(a) and isfinite(b) and isfinite(c)):
+        # The product of two finite numbers is finite here, however large it is.
+        return c if isfinite(a) and isfinite(b) else a * b + c
+    total = Fraction(a) * Fraction(b) + Fraction(c)
+    if total == 0:
+        # The sign of an exact zero is that of the sum of two signed zeros.
+        return a * b + c if 0.0 in (a, b) else 0.0
+    try:
+        return float(total)
+    except OverflowError:
+        return float("inf") if total > 0 else float("-inf")

@@ -1,0 +1,133 @@
+"""Running a kernel on lanes: arguments to memories, cubes to batches.
+
+Requirements: arguments are what a device takes, an array per buffer or an array and an element
+offset, and are checked against the signature; a batch is small enough for the processor's caches
+and large enough to hide Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Kernel, Memory, Parameter
+from calor_kernel.ir.types import Scalar
+from calor_kernel.language.lanes.machine import Batch, Launch, run_steps
+from calor_kernel.language.lanes.memory import State
+from calor_kernel.language.lanes.program import Program
+
+Array = np.ndarray[Any, Any]
+Argument = Array | tuple[Array, int] | int | float
+
+# Units that run together where nobody says.
+LANES = 16384
+
+
+def run_on_lanes(
+    kernel: Kernel | Program,
+    cubes: tuple[int, int, int],
+    arguments: Sequence[Argument],
+    *,
+    checks: bool = True,
+    batch: int | None = None,
+    output: Callable[[str], object] = print,
+) -> None:
+    """Run a kernel over NumPy arrays; results are written in place.
+
+    ``arguments``: per parameter a contiguous array of its dtype, an (array, element offset), or a
+    number. ``checks``: look for races, unset memory and the other broken rules, each of which is a
+    KernelCheckError; bounds are checked in any case. ``batch``: the cubes that run in lock step;
+    one after another where a kernel waits for other cubes. ``output`` gets what kernels print.
+
+    >>> import numpy as np
+    >>> from calor.dtypes import float32, int64
+    >>> from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
+    >>> @kernel
+    ... def double(x, n):
+    ...     i = absolute_position()
+    ...     if i < n:
+    ...         x[i] = x[i] * 2.0
+    >>> x = np.arange(3, dtype=np.float32)
+    >>> built = double.build([Buffer(float32), Scalar(int64)])  # doctest: +SKIP
+    >>> run_on_lanes(built, (3, 1, 1), [x, 3])  # doctest: +SKIP
+    >>> x  # doctest: +SKIP
+    array([0., 2., 4.], dtype=float32)
+    """
+    program = kernel if isinstance(kernel, Program) else Program(kernel)
+    launch = Launch(program.kernel, cubes, checks, output)
+    values = list(program.values)
+    states = _bind(program, arguments, values)
+    count, units = prod(cubes), program.kernel.units
+    if batch is None:
+        batch = 1 if program.in_order else max(1, LANES // units)
+    with np.errstate(all="ignore"):
+        for first in range(0, count, batch):
+            size = min(batch, count - first)
+            run = Batch(launch, first, size, list(values), _own(program, states, size))
+            run_steps(program.steps, run)
+
+
+def _bind(program: Program, arguments: Sequence[Argument], values: list[Any]) -> list[State]:
+    parameters = program.kernel.parameters
+    if len(arguments) != len(parameters):
+        raise KernelTypeError(
+            f"kernel {program.kernel.name} takes {len(parameters)} arguments, not {len(arguments)}"
+        )
+    states = []
+    for parameter, slot, given in zip(parameters, program.parameters, arguments, strict=True):
+        if parameter.memory is None:
+            values[slot] = _number(parameter, given)
+        else:
+            states.append(_state(program, parameter, parameter.memory, given))
+    return states
+
+
+def _number(parameter: Parameter, given: Any) -> Array:
+    declared = parameter.declared
+    assert isinstance(declared, Scalar)
+    made = np.array([given], declared.dtype.numpy)
+    if declared.divisible > 1 and given % declared.divisible:
+        raise KernelTypeError(
+            f"{parameter.name} is declared to divide by {declared.divisible}, and is {given}"
+        )
+    if declared.nonnegative and given < 0:
+        raise KernelTypeError(f"{parameter.name} is declared as never negative, and is {given}")
+    return made
+
+
+def _state(program: Program, parameter: Parameter, memory: Memory, given: Any) -> State:
+    array, offset = given if isinstance(given, tuple) else (given, 0)
+    wanted = memory.type.dtype.numpy
+    if not isinstance(array, np.ndarray) or array.dtype != wanted:
+        found = getattr(array, "dtype", type(array).__name__)
+        raise KernelTypeError(f"{parameter.name} takes an array of {wanted}, not {found}")
+    if not array.flags.c_contiguous:
+        raise KernelTypeError(f"{parameter.name} takes a contiguous array; copy it first")
+    if memory.name in program.written and not array.flags.writeable:
+        raise KernelTypeError(f"{parameter.name} is written, and its array is read-only")
+    align = getattr(parameter.declared, "align", 0)
+    if align and offset * wanted.itemsize % align:
+        raise KernelTypeError(
+            f"{parameter.name} is declared as aligned to {align} bytes, and starts "
+            f"{offset * wanted.itemsize} bytes into its memory"
+        )
+    return State(memory, array.reshape(-1), int(offset), -int(offset), array.size - int(offset))
+
+
+def _own(program: Program, states: list[State], cubes: int) -> list[State]:
+    """Return the states of the parameters' memories, and fresh ones of the kernel's own."""
+    made = list(states)
+    units = program.kernel.units
+    for memory in program.kernel.memories:
+        size = memory.size or 0
+        copies = cubes if memory.space == "shared" else cubes * units
+        base = np.arange(copies) * size
+        if memory.space == "shared" and units > 1:
+            base = np.repeat(base, units)
+        data = np.zeros(copies * size, memory.type.dtype.numpy)
+        made.append(State(memory, data, 0 if copies == 1 else base, 0, size))
+    return made

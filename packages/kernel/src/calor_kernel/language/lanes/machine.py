@@ -1,0 +1,154 @@
+"""The state of a launch on lanes: who runs, what values they hold, and what to say when one fails.
+
+Requirements: the units of a batch of cubes run in lock step, each operation once for all of them;
+a value is an array of one row per unit, or of one row where the units surely agree, so that
+uniform work costs one unit's; a mask is None while all units are active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from calor_kernel.errors import KernelCheckError
+from calor_kernel.ir.nodes import Kernel, Operation
+
+if TYPE_CHECKING:
+    from calor_kernel.language.lanes.memory import State
+
+Array = np.ndarray[Any, Any]
+Step = Callable[["Batch"], None]
+
+
+class Launch:
+    """What the batches of one launch share.
+
+    ``clock`` counts the points at which units met or published what they wrote; ``released`` and
+    ``acquired`` hold its reading at each cube's last release and acquire in the whole device.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        cubes: tuple[int, int, int],
+        checks: bool,
+        output: Callable[[str], object],
+    ) -> None:
+        self.kernel = kernel
+        self.cubes = cubes
+        self.checks = checks
+        self.output = output
+        self.clock = 1
+        count = cubes[0] * cubes[1] * cubes[2]
+        self.released = np.zeros(count, np.int64)
+        self.acquired = np.zeros(count, np.int64)
+
+
+class Batch:
+    """The units of some cubes that follow each other, and their values by slot.
+
+    Attributes: ``values``, by the slot that the program gave a value; ``mask``, the active units;
+    ``states``, the memories by number; ``last_barrier`` and ``last_meeting``, the clock at each
+    unit's last barrier of its cube, and of its plane or cube.
+    """
+
+    __slots__ = (
+        "count",
+        "first",
+        "lanes",
+        "last_barrier",
+        "last_meeting",
+        "launch",
+        "mask",
+        "states",
+        "units",
+        "values",
+    )
+
+    def __init__(
+        self, launch: Launch, first: int, count: int, values: list[Any], states: list[State]
+    ) -> None:
+        self.launch = launch
+        self.first = first
+        self.count = count
+        self.units = launch.kernel.units
+        self.lanes = count * self.units
+        self.values = values
+        self.states = states
+        self.mask: Array | None = None
+        self.last_barrier = np.zeros(self.lanes, np.int64)
+        self.last_meeting = self.last_barrier
+
+    def active(self) -> Array:
+        """Return the active units as an array of bools."""
+        return np.ones(self.lanes, np.bool_) if self.mask is None else self.mask
+
+    def full(self, value: Array) -> Array:
+        """Return a value with one row per unit."""
+        if len(value) == self.lanes:
+            return value
+        return np.broadcast_to(value, (self.lanes, *value.shape[1:]))
+
+    def cube_position(self, axis: int) -> Array:
+        """Return which cube of the launch each unit is in, along an axis."""
+        x, y, _ = self.launch.cubes
+        linear = np.arange(self.first, self.first + self.count)
+        along = (linear % x, linear // x % y, linear // (x * y))[axis]
+        return along if self.units == 1 else np.repeat(along, self.units)
+
+    def unit_position(self, axis: int) -> Array:
+        """Return which unit of its cube each is, along an axis."""
+        x, y, _ = self.launch.kernel.cube
+        linear = np.arange(self.units)
+        along = (linear % x, linear // x % y, linear // (x * y))[axis]
+        return np.tile(along, self.count)
+
+    def linear_position(self) -> Array:
+        """Return which unit of its cube each is, x fastest."""
+        return np.tile(np.arange(self.units), self.count)
+
+    def fail(
+        self,
+        operation: Operation,
+        rule: str,
+        lane: int | None,
+        message: str,
+        *,
+        memory: str | None = None,
+        index: int | None = None,
+    ) -> NoReturn:
+        """Raise the KernelCheckError of an operation for one of the batch's units."""
+        where = operation.position
+        cube = unit = None
+        who = ""
+        if lane is not None:
+            cube, unit = self.name(self.first * self.units + int(lane))
+            who = f" by unit {unit} of cube {cube}"
+        line = f"{where[0]}:{where[1]}: " if where is not None else ""
+        what = operation.name if memory is None else f"{operation.name} of {memory}[{index}]"
+        raise KernelCheckError(
+            f"{line}{what}{who} in kernel {self.launch.kernel.name}: {message}",
+            rule=rule,
+            memory=memory,
+            index=index,
+            cube=cube,
+            unit=unit,
+            position=where,
+        )
+
+    def name(self, unit: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Return the positions of the cube and of the unit in it, by the unit's number."""
+        cube, linear = divmod(unit, self.units)
+        return _place(cube, self.launch.cubes), _place(linear, self.launch.kernel.cube)
+
+
+def _place(linear: int, size: Sequence[int]) -> tuple[int, int, int]:
+    return linear % size[0], linear // size[0] % size[1], linear // (size[0] * size[1])
+
+
+def run_steps(steps: Sequence[Step], batch: Batch) -> None:
+    """Run the steps of a block in order."""
+    for step in steps:
+        step(batch)

@@ -1,0 +1,163 @@
+"""Loads, stores and atomics on NumPy memory, with bounds.
+
+Requirements: one call of NumPy serves all units of a batch; every access is checked against the
+memory's bounds, because an index that NumPy wraps around would hide a defect; only what active
+units reach is checked and written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor_kernel.ir.nodes import Memory, Operation
+from calor_kernel.language.lanes.arithmetic import COMBINE
+from calor_kernel.language.lanes.machine import Batch, Step
+
+if TYPE_CHECKING:
+    from calor_kernel.language.lanes.program import Compiler
+
+Array = np.ndarray[Any, Any]
+
+
+class State:
+    """A memory as a batch sees it: ``data`` and where each unit's index 0 lies in it.
+
+    Indices from ``low`` to ``high`` − 1 exist; ``base`` is a number, or one per unit.
+    """
+
+    __slots__ = ("base", "data", "high", "low", "memory")
+
+    def __init__(self, memory: Memory, data: Array, base: int | Array, low: int, high: int) -> None:
+        self.memory = memory
+        self.data = data
+        self.base = base
+        self.low = low
+        self.high = high
+
+    def places(self, index: Array) -> Array:
+        """Return where elements lie in ``data``."""
+        if isinstance(self.base, int):
+            return index + self.base if self.base else index
+        return index + (self.base if index.ndim == 1 else self.base[:, None])
+
+
+def _reach(
+    batch: Batch, operation: Operation, state: State, index: Array, wanted: Array | None
+) -> tuple[Array, Array | None]:
+    """Return the places of an access in its memory, and which of them it reaches (None: all).
+
+    ``index`` has the shape (lanes,) or (lanes, width), ``wanted`` is an access's own mask.
+    """
+    needed = wanted
+    if batch.mask is not None:
+        mask = batch.mask if index.ndim == 1 else batch.mask[:, None]
+        needed = mask if wanted is None else mask & wanted
+    if index.size and (int(index.min()) < state.low or int(index.max()) >= state.high):
+        outside = (index < state.low) | (index >= state.high)
+        bad = outside if needed is None else outside & needed
+        if bad.any():
+            bad = np.broadcast_to(bad, np.broadcast_shapes(bad.shape, (batch.lanes, 1)[: bad.ndim]))
+            lane, *rest = (int(i) for i in np.argwhere(bad)[0])
+            at = int(np.broadcast_to(index, bad.shape)[(lane, *rest)])
+            batch.fail(
+                operation,
+                "bounds",
+                lane,
+                f"outside of its elements {state.low} to {state.high - 1}"
+                if state.low
+                else f"outside of its {state.high} elements",
+                memory=state.memory.name,
+                index=at,
+            )
+        index = np.where(outside, state.low, index)
+    return state.places(index), needed
+
+
+def load_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step of a load."""
+    number = compiler.number(operation.memory)
+    place, *given = compiler.slots(operation.operands)
+    result, width = compiler.slot(operation.result), operation.result.type.width
+    spread = np.arange(width) if operation.operands[0].type.width < width else None
+    masked = bool(given)
+    mask, other = given or (0, 0)
+
+    def step(batch: Batch) -> None:
+        values, state = batch.values, batch.states[number]
+        index = values[place]
+        wanted = values[mask] if masked else None
+        if spread is not None:
+            index = index[:, None] + spread
+        places, _ = _reach(batch, operation, state, index, wanted)
+        if state.data.size:
+            loaded = state.data.take(places)
+        else:
+            loaded = np.zeros(places.shape, state.data.dtype)
+        values[result] = loaded if wanted is None else np.where(wanted, loaded, values[other])
+
+    return step
+
+
+def store_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step of a store."""
+    number = compiler.number(operation.memory)
+    place, given, *masks = compiler.slots(operation.operands)
+    width = operation.operands[1].type.width
+    spread = np.arange(width) if operation.operands[0].type.width < width else None
+
+    def step(batch: Batch) -> None:
+        values, state = batch.values, batch.states[number]
+        index, value = values[place], values[given]
+        wanted = values[masks[0]] if masks else None
+        if spread is not None:
+            index = index[:, None] + spread
+        places, needed = _reach(batch, operation, state, index, wanted)
+        if needed is None:
+            if len(places) < len(value):
+                places = batch.full(places)
+            state.data[places] = value
+            return
+        shape = np.broadcast_shapes(places.shape, needed.shape, value.shape)
+        chosen = np.broadcast_to(needed, shape)
+        where = np.broadcast_to(places, shape)[chosen]
+        state.data[where] = np.broadcast_to(value, shape)[chosen]
+
+    return step
+
+
+def atomic_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step of an atomic, done by one unit after another."""
+    number = compiler.number(operation.memory)
+    place, *given = compiler.slots(operation.operands)
+    result, kind = compiler.slot(operation.result), operation.attributes["kind"]
+
+    def step(batch: Batch) -> None:
+        values, state = batch.values, batch.states[number]
+        places, needed = _reach(batch, operation, state, values[place], None)
+        places = batch.full(places)
+        operands = [batch.full(values[s]) for s in given]
+        old = np.zeros(batch.lanes, state.data.dtype)
+        lanes = np.arange(batch.lanes) if needed is None else np.flatnonzero(needed)
+        # Round after round, the first unit of those that wait for an element changes it.
+        while lanes.size:
+            _, turn = np.unique(places[lanes], return_index=True)
+            now = lanes[turn]
+            where = places[now]
+            found = state.data[where]
+            old[now] = found
+            state.data[where] = _changed(kind, found, *(v[now] for v in operands))
+            lanes = np.delete(lanes, turn)
+        values[result] = old
+
+    return step
+
+
+def _changed(kind: str, found: Array, value: Array, new: Array | None = None) -> Array:
+    if kind == "exchange":
+        return value
+    if kind == "compare":
+        assert new is not None
+        return np.where(found == value, new, found)
+    return COMBINE[kind](found, value)

@@ -1,0 +1,194 @@
+"""A kernel as a list of Python functions, each of which runs one operation for all units.
+
+Requirements: a kernel is looked at once and run many times, so that an operation costs its NumPy
+call and little beside; values live in numbered slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
+from calor_kernel.language.lanes import control, memory
+from calor_kernel.language.lanes.arithmetic import ARITHMETIC
+from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.vectors import VECTORS
+
+Array = np.ndarray[Any, Any]
+
+
+class Program:
+    """A kernel that is ready to run: ``steps``, and the slots of its parameters.
+
+    ``values`` is what a batch starts with: constants in their slots. ``memories`` are numbered:
+    parameters' first, then the kernel's own.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        compiler = Compiler(kernel)
+        self.parameters = [
+            compiler.slot(p.value) if p.value is not None else compiler.number(p.memory)
+            for p in kernel.parameters
+        ]
+        self.steps = compiler.block(kernel.body)
+        self.values = compiler.values
+        self.memories = list(compiler.memories)
+        self.written = frozenset(
+            op.memory.name
+            for op in kernel.body.walk()
+            if op.memory is not None and op.name in ("store", "atomic", "copy_async")
+        )
+        self.in_order = any(_waits(op) for op in kernel.body.walk() if op.name == "while")
+
+
+def _waits(loop: Operation) -> bool:
+    """Return whether a loop may wait for what another cube does."""
+    return any(
+        op.name == "atomic" or (op.name == "load" and op.attributes.get("order"))
+        for region in loop.regions
+        for op in region.walk()
+    )
+
+
+class Compiler:
+    """Makes the steps of a kernel's blocks."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.values: list[Any] = []
+        self._slots: dict[Value, int] = {}
+        of_parameters = [p.memory for p in kernel.parameters if p.memory is not None]
+        self.memories: dict[Memory, int] = {}
+        for one in (*of_parameters, *kernel.memories):
+            self.memories[one] = len(self.memories)
+
+    def slot(self, value: Value) -> int:
+        """Return where a value lives."""
+        found = self._slots.get(value)
+        if found is None:
+            found = self._slots[value] = len(self.values)
+            self.values.append(None)
+        return found
+
+    def slots(self, values: Iterable[Value]) -> list[int]:
+        """Return where values live."""
+        return [self.slot(v) for v in values]
+
+    def number(self, memory: Memory | None) -> int:
+        """Return a memory's number."""
+        assert memory is not None
+        return self.memories[memory]
+
+    def block(self, block: Block) -> Sequence[Step]:
+        """Return the steps of a block."""
+        steps = []
+        for operation in block.operations:
+            if operation.name == "constant":
+                self.values[self.slot(operation.result)] = _constant(operation)
+            else:
+                steps.append(self.step(operation))
+        return steps
+
+    def step(self, operation: Operation) -> Step:
+        """Return the step of an operation."""
+        name = operation.name
+        if name in ARITHMETIC:
+            return self.apply(operation, ARITHMETIC[name])
+        if name in VECTORS:
+            return self.apply(operation, VECTORS[name](operation))
+        maker = MAKERS.get(name)
+        if maker is None:
+            raise KernelTypeError(f"lanes cannot run the operation {name!r}")
+        return maker(self, operation)
+
+    def apply(self, operation: Operation, function: Callable[..., Array]) -> Step:
+        """Return the step of an operation that is a function of its operands."""
+        result = self.slot(operation.result)
+        operands = self.slots(operation.operands)
+        if len(operands) == 1:
+            (only,) = operands
+
+            def unary(batch: Batch) -> None:
+                values = batch.values
+                values[result] = function(values[only])
+
+            return unary
+        if len(operands) == 2:
+            a, b = operands
+
+            def binary(batch: Batch) -> None:
+                values = batch.values
+                values[result] = function(values[a], values[b])
+
+            return binary
+
+        def step(batch: Batch) -> None:
+            values = batch.values
+            values[result] = function(*[values[s] for s in operands])
+
+        return step
+
+
+def _constant(operation: Operation) -> Array:
+    type = operation.result.type
+    value = operation.attributes["value"]
+    made = np.array([value], type.dtype.numpy)
+    return made if type.width == 1 else np.broadcast_to(made.reshape(1, -1), (1, type.width))
+
+
+def _cube_position(compiler: Compiler, operation: Operation) -> Step:
+    result, axis = compiler.slot(operation.result), operation.attributes["axis"]
+    host = operation.result.type.dtype.numpy
+    return lambda batch: _set(batch, result, batch.cube_position(axis).astype(host))
+
+
+def _cube_count(compiler: Compiler, operation: Operation) -> Step:
+    result, axis = compiler.slot(operation.result), operation.attributes["axis"]
+    host = operation.result.type.dtype.numpy
+    return lambda batch: _set(batch, result, np.array([batch.launch.cubes[axis]], host))
+
+
+def _unit_position(compiler: Compiler, operation: Operation) -> Step:
+    result, axis = compiler.slot(operation.result), operation.attributes["axis"]
+    host = operation.result.type.dtype.numpy
+    return lambda batch: _set(batch, result, batch.unit_position(axis).astype(host))
+
+
+def _in_plane(compiler: Compiler, operation: Operation) -> Step:
+    result, plane = compiler.slot(operation.result), compiler.kernel.plane
+    host = operation.result.type.dtype.numpy
+    place = np.mod if operation.name == "lane_position" else np.floor_divide
+
+    def step(batch: Batch) -> None:
+        batch.values[result] = place(batch.linear_position(), plane).astype(host)
+
+    return step
+
+
+def _set(batch: Batch, slot: int, value: Array) -> None:
+    batch.values[slot] = value
+
+
+def _nothing(compiler: Compiler, operation: Operation) -> Step:
+    return lambda batch: None
+
+
+MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
+    "cube_position": _cube_position,
+    "cube_count": _cube_count,
+    "unit_position": _unit_position,
+    "lane_position": _in_plane,
+    "plane_position": _in_plane,
+    "prefetch": _nothing,
+    "if": control.if_step,
+    "for": control.for_step,
+    "while": control.while_step,
+    "load": memory.load_step,
+    "store": memory.store_step,
+    "atomic": memory.atomic_step,
+}
