@@ -1,0 +1,31 @@
+"""LLVM, imported when it is first needed and made ready once."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from calor.errors import CompileError
+
+
+@cache
+def binding() -> Any:
+    """Return llvmlite's binding with the host's code generator ready; CompileError without it."""
+    try:
+        import llvmlite.binding as llvm
+    except (ImportError, OSError) as error:
+        raise CompileError(
+            f"LLVM does not load ({error}); pip install --force-reinstall llvmlite"
+        ) from error
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@cache
+def all_targets() -> Any:
+    """Return llvmlite's binding with the code generators of all architectures ready."""
+    llvm = binding()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm

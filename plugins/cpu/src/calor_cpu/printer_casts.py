@@ -1,0 +1,135 @@
+"""How conversions are printed.
+
+Requirements: float to int saturates and makes NaN 0; bfloat16 is rounded by integer instructions,
+because vcvtneps2bf16 flushes subnormals and other processors would call a function that a process
+does not have; float64 becomes float16 in one rounding.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from calor.dtypes import DType, bfloat16, float16, float32, float64
+from calor_cpu.printer_values import letter, prints, zero
+from calor_cpu.writer import Writer, element, llvm, suffix, vector
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.ir.types import Type
+
+_HALF: Final = (float16, bfloat16)
+
+
+@prints("cast")
+def _cast(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    w.names[operation.result] = convert(w, a.type, w.use(a), operation.result.type.dtype)
+
+
+@prints("bitcast")
+def _bitcast(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    type, name = operation.result.type, w.use(a)
+    source = a.type
+    if source.dtype.kind == "bool":
+        byte = vector("i8", source.width)
+        name = w.let(f"zext {llvm(source)} {name} to {byte}")
+        w.names[operation.result] = w.let(f"bitcast {byte} {name} to {llvm(type)}")
+    elif type.dtype.kind == "bool":
+        byte = vector("i8", type.width)
+        bits = w.let(f"bitcast {llvm(source)} {name} to {byte}")
+        w.result(operation, f"icmp ne {byte} {bits}, {zero_bytes(type.width)}")
+    else:
+        w.result(operation, f"bitcast {llvm(source)} {name} to {llvm(type)}")
+
+
+def zero_bytes(width: int) -> str:
+    """Return a constant of zero bytes."""
+    return "0" if width == 1 else "zeroinitializer"
+
+
+def convert(w: Writer, type: Type, name: str, to: DType) -> str:
+    """Return a value of a type converted to another element type."""
+    source, width = type.dtype, type.width
+    if source is to:
+        return name
+    if source in _HALF:
+        return convert(w, Type(float32, width), _widen(w, type, name), to)
+    if to in _HALF:
+        return _to_half(w, type, name, to)
+    result = Type(to, width)
+    of, into = llvm(type), llvm(result)
+    if to.kind == "bool":
+        test = "fcmp une" if source.kind == "float" else "icmp ne"
+        return w.let(f"{test} {of} {name}, {zero(type)}")
+    if source.kind == "bool":
+        ones = "1" if to.kind != "float" else "0x3FF0000000000000"
+        every = w.splat(element(to), width, ones)
+        return w.let(f"select {of} {name}, {into} {every}, {into} {zero(result)}")
+    if source.kind == "float" and to.kind == "float":
+        return w.let(
+            f"{'fpext' if to.itemsize > source.itemsize else 'fptrunc'} {of} {name} to {into}"
+        )
+    if source.kind == "float":
+        call = f"llvm.fpto{letter(to)}i.sat.{suffix(element(to), width)}"
+        return w.call(into, f"{call}.{suffix(element(source), width)}", (of, name))
+    if to.kind == "float":
+        return w.let(f"{letter(source)}itofp {of} {name} to {into}")
+    if to.itemsize == source.itemsize:
+        return name
+    if to.itemsize < source.itemsize:
+        return w.let(f"trunc {of} {name} to {into}")
+    return w.let(f"{letter(source).replace('u', 'z')}ext {of} {name} to {into}")
+
+
+def _widen(w: Writer, type: Type, name: str) -> str:
+    """Return a half type as float32, exactly."""
+    width = type.width
+    floats = vector("float", width)
+    if type.dtype is float16:
+        half = vector("half", width)
+        return w.let(f"fpext {half} {w.let(f'bitcast {llvm(type)} {name} to {half}')} to {floats}")
+    words = vector("i32", width)
+    wide = w.let(f"zext {llvm(type)} {name} to {words}")
+    shifted = w.let(f"shl {words} {wide}, {w.splat('i32', width, '16')}")
+    return w.let(f"bitcast {words} {shifted} to {floats}")
+
+
+def _to_half(w: Writer, type: Type, name: str, to: DType) -> str:
+    width = type.width
+    if type.dtype is float64 and to is float16:
+        name = _round_to_odd(w, width, name)
+    else:
+        name = convert(w, type, name, float32)
+    floats, words, bits = vector("float", width), vector("i32", width), vector("i16", width)
+    if to is float16:
+        half = vector("half", width)
+        return w.let(f"bitcast {half} {w.let(f'fptrunc {floats} {name} to {half}')} to {bits}")
+    # To nearest even: half of the last kept bit, less one where that bit is even.
+    word = w.let(f"bitcast {floats} {name} to {words}")
+    sixteen = w.splat("i32", width, "16")
+    last = w.let(f"lshr {words} {word}, {sixteen}")
+    odd = w.let(f"and {words} {last}, {w.splat('i32', width, '1')}")
+    bias = w.let(f"add {words} {odd}, {w.splat('i32', width, '32767')}")
+    rounded = w.let(f"lshr {words} {w.let(f'add {words} {word}, {bias}')}, {sixteen}")
+    quiet = w.let(f"or {words} {last}, {w.splat('i32', width, '64')}")
+    lost = w.let(f"fcmp uno {floats} {name}, {name}")
+    chosen = w.let(f"select {vector('i1', width)} {lost}, {words} {quiet}, {words} {rounded}")
+    return w.let(f"trunc {words} {chosen} to {bits}")
+
+
+def _round_to_odd(w: Writer, width: int, name: str) -> str:
+    """Return float64 as float32 of which a second rounding gives what one rounding would.
+
+    Truncate, and set the last bit where something was lost (Boldo and Melquiond, 2008).
+    """
+    doubles, floats, words = vector("double", width), vector("float", width), vector("i32", width)
+    near = w.let(f"fptrunc {doubles} {name} to {floats}")
+    back = w.let(f"fpext {floats} {near} to {doubles}")
+    sizes = [
+        w.call(doubles, f"llvm.fabs.{suffix('double', width)}", (doubles, x)) for x in (back, name)
+    ]
+    mask = vector("i1", width)
+    above = w.let(f"zext {mask} {w.let(f'fcmp ogt {doubles} {sizes[0]}, {sizes[1]}')} to {words}")
+    lost = w.let(f"zext {mask} {w.let(f'fcmp one {doubles} {back}, {name}')} to {words}")
+    bits = w.let(f"bitcast {floats} {near} to {words}")
+    odd = w.let(f"or {words} {w.let(f'sub {words} {bits}, {above}')}, {lost}")
+    return w.let(f"bitcast {words} {odd} to {floats}")

@@ -1,0 +1,336 @@
+"""How arithmetic, comparisons and lanes are printed.
+
+Requirements: the meaning of every row, to the bit, on every processor: min and max return NaN and
+order −0 below +0, a division by zero or of the smallest integer by −1 does not trap, lanes are
+reduced halves first; flags of fast mathematics only where the operation has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from calor.dtypes import DType
+from calor_cpu.writer import Writer, element, llvm, number, suffix, vector
+from calor_kernel.ir.nodes import Operation, Value
+from calor_kernel.ir.types import Type
+
+Print = Callable[[Writer, Operation], None]
+PRINTS: Final[dict[str, Print]] = {}
+
+
+def prints(*names: str) -> Callable[[Print], Print]:
+    """Register what prints the named operations."""
+
+    def register(function: Print) -> Print:
+        for name in names:
+            PRINTS[name] = function
+        return function
+
+    return register
+
+
+def flags(operation: Operation) -> str:
+    """Return the flags of fast mathematics that an operation allows, with a space behind each."""
+    return "".join(f"{flag} " for flag in operation.attributes.get("flags") or ())
+
+
+def letter(dtype: DType) -> str:
+    """Return "f", "s" or "u": how arithmetic on the type is called."""
+    return {"float": "f", "int": "s"}.get(dtype.kind, "u")
+
+
+def intrinsic(w: Writer, name: str, type: Type, *operands: str) -> str:
+    """Call an intrinsic that takes operands of one type and returns it."""
+    of = llvm(type)
+    full = f"llvm.{name}.{suffix(element(type.dtype), type.width)}"
+    return w.call(of, full, *((of, o) for o in operands))
+
+
+def zero(type: Type) -> str:
+    """Return a constant of zeros."""
+    return number(0, type.dtype) if type.width == 1 else "zeroinitializer"
+
+
+def computes(w: Writer, operation: Operation, dtype: DType) -> None:
+    """Raise CompileError where the operation computes with half types."""
+    if dtype.kind == "float" and dtype.itemsize == 2:
+        raise w.refuse(operation, f"{dtype} is stored here; compute in float32: x.to(float32)")
+
+
+@prints("constant")
+def _constant(w: Writer, operation: Operation) -> None:
+    type, known = operation.result.type, operation.attributes["value"]
+    if isinstance(known, tuple):
+        of = element(type.dtype)
+        lanes = ", ".join(f"{of} {number(n, type.dtype)}" for n in known)
+        w.names[operation.result] = f"<{lanes}>" if type.width > 1 else number(known[0], type.dtype)
+    else:
+        text = number(known, type.dtype)
+        w.names[operation.result] = w.splat(element(type.dtype), type.width, text)
+
+
+_ARITHMETIC: Final = {"add": "add", "sub": "sub", "mul": "mul", "div": "div"}
+_BITS: Final = {"and": "and", "or": "or", "xor": "xor", "shl": "shl"}
+
+
+def combine(w: Writer, kind: str, type: Type, a: str, b: str, said: str = "") -> str:
+    """Return a and b combined by add, sub, mul, div, min, max, and, or, xor."""
+    of = llvm(type)
+    if kind in ("min", "max"):
+        if type.dtype.kind == "float":
+            return intrinsic(w, "minimum" if kind == "min" else "maximum", type, a, b)
+        return intrinsic(w, f"{letter(type.dtype)}{kind}", type, a, b)
+    if kind in _ARITHMETIC and type.dtype.kind == "float":
+        return w.let(f"f{kind} {said}{of} {a}, {b}")
+    return w.let(f"{kind} {of} {a}, {b}")
+
+
+@prints("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "shl")
+def _binary(w: Writer, operation: Operation) -> None:
+    a, b = operation.operands
+    computes(w, operation, a.type.dtype)
+    said = flags(operation)
+    w.names[operation.result] = combine(w, operation.name, a.type, w.use(a), w.use(b), said)
+
+
+@prints("shr")
+def _shift_right(w: Writer, operation: Operation) -> None:
+    a, b = operation.operands
+    name = "ashr" if a.type.dtype.kind == "int" else "lshr"
+    w.result(operation, f"{name} {w.typed(a)}, {w.use(b)}")
+
+
+@prints("neg")
+def _negative(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    computes(w, operation, a.type.dtype)
+    if a.type.dtype.kind == "float":
+        w.result(operation, f"fneg {flags(operation)}{w.typed(a)}")
+    else:
+        w.result(operation, f"sub {llvm(a.type)} {zero(a.type)}, {w.use(a)}")
+
+
+@prints("not")
+def _not(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    ones = "true" if a.type.dtype.kind == "bool" else "-1"
+    every = w.splat(element(a.type.dtype), a.type.width, ones)
+    w.result(operation, f"xor {w.typed(a)}, {every}")
+
+
+_FLOAT_INTRINSICS: Final = {
+    "fma": "fma",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "rint": "rint",
+    "sqrt": "sqrt",
+    "copysign": "copysign",
+}
+
+
+@prints(*_FLOAT_INTRINSICS)
+def _float_intrinsic(w: Writer, operation: Operation) -> None:
+    type = operation.operands[0].type
+    computes(w, operation, type.dtype)
+    name = _FLOAT_INTRINSICS[operation.name]
+    w.names[operation.result] = intrinsic(w, name, type, *map(w.use, operation.operands))
+
+
+@prints("abs")
+def _absolute(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    computes(w, operation, a.type.dtype)
+    if a.type.dtype.kind == "uint":
+        w.names[operation.result] = w.use(a)
+    elif a.type.dtype.kind == "float":
+        w.names[operation.result] = intrinsic(w, "fabs", a.type, w.use(a))
+    else:
+        of = llvm(a.type)
+        name = f"llvm.abs.{suffix(element(a.type.dtype), a.type.width)}"
+        w.names[operation.result] = w.call(of, name, (of, w.use(a)), ("i1", "false"))
+
+
+@prints("popcount")
+def _popcount(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    w.names[operation.result] = intrinsic(w, "ctpop", a.type, w.use(a))
+
+
+@prints("clz", "ctz")
+def _count_zeros(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    of = llvm(a.type)
+    kind = "ctlz" if operation.name == "clz" else "cttz"
+    name = f"llvm.{kind}.{suffix(element(a.type.dtype), a.type.width)}"
+    w.names[operation.result] = w.call(of, name, (of, w.use(a)), ("i1", "false"))
+
+
+@prints("mulhi")
+def _upper_half(w: Writer, operation: Operation) -> None:
+    a, b = operation.operands
+    bits = a.type.dtype.itemsize * 8
+    wide, of = vector(f"i{bits * 2}", a.type.width), llvm(a.type)
+    extend = "sext" if a.type.dtype.kind == "int" else "zext"
+    x, y = (w.let(f"{extend} {of} {w.use(v)} to {wide}") for v in (a, b))
+    product = w.let(f"mul {wide} {x}, {y}")
+    shift = w.splat(f"i{bits * 2}", a.type.width, str(bits))
+    w.result(operation, f"trunc {wide} {w.let(f'lshr {wide} {product}, {shift}')} to {of}")
+
+
+@prints("quotient", "modulo")
+def _division(w: Writer, operation: Operation) -> None:
+    """Divide without a trap: what divides by zero divides by one, and n / −1 is −n."""
+    a, b = operation.operands
+    type, of = a.type, llvm(a.type)
+    signed = type.dtype.kind == "int"
+    name = f"{'s' if signed else 'u'}{'div' if operation.name == 'quotient' else 'rem'}"
+    known = getattr(b, "known", None)
+    if isinstance(known, int) and known not in (0, -1):
+        w.result(operation, f"{name} {of} {w.use(a)}, {w.use(b)}")
+        return
+    ones = w.splat(element(type.dtype), type.width, "1")
+    mask = vector("i1", type.width)
+    whole = w.let(f"icmp eq {of} {w.use(b)}, {zero(type)}")
+    risky = signed and not getattr(b, "nonnegative", False)
+    if not risky:
+        divisor = w.let(f"select {mask} {whole}, {of} {ones}, {of} {w.use(b)}")
+        w.result(operation, f"{name} {of} {w.use(a)}, {divisor}")
+        return
+    minus = w.let(f"icmp eq {of} {w.use(b)}, {w.splat(element(type.dtype), type.width, '-1')}")
+    either = w.let(f"or {mask} {whole}, {minus}")
+    divisor = w.let(f"select {mask} {either}, {of} {ones}, {of} {w.use(b)}")
+    plain = w.let(f"{name} {of} {w.use(a)}, {divisor}")
+    if operation.name == "modulo":
+        w.names[operation.result] = plain
+        return
+    negative = w.let(f"sub {of} {zero(type)}, {w.use(a)}")
+    w.result(operation, f"select {mask} {minus}, {of} {negative}, {of} {plain}")
+
+
+_FLOAT_TESTS: Final = {
+    "eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge",
+}  # fmt: skip
+
+
+@prints(*_FLOAT_TESTS)
+def _comparison(w: Writer, operation: Operation) -> None:
+    a, b = operation.operands
+    computes(w, operation, a.type.dtype)
+    if a.type.dtype.kind == "float":
+        test = f"fcmp {_FLOAT_TESTS[operation.name]}"
+    elif operation.name in ("eq", "ne"):
+        test = f"icmp {operation.name}"
+    else:
+        test = f"icmp {letter(a.type.dtype)}{operation.name}"
+    w.result(operation, f"{test} {w.typed(a)}, {w.use(b)}")
+
+
+@prints("select")
+def _select(w: Writer, operation: Operation) -> None:
+    condition, a, b = operation.operands
+    w.result(operation, f"select {w.typed(condition)}, {w.typed(a)}, {w.typed(b)}")
+
+
+# Lanes.
+@prints("splat")
+def _splat(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    name = w.splat(element(a.type.dtype), operation.result.type.width, w.use(a))
+    w.names[operation.result] = name
+
+
+@prints("extract")
+def _extract(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    if a.type.width == 1:
+        w.names[operation.result] = w.use(a)
+        return
+    w.result(operation, f"extractelement {w.typed(a)}, i64 {operation.attributes['lane']}")
+
+
+@prints("insert")
+def _insert(w: Writer, operation: Operation) -> None:
+    a, b = operation.operands
+    if a.type.width == 1:
+        w.names[operation.result] = w.use(b)
+        return
+    lane = operation.attributes["lane"]
+    w.result(operation, f"insertelement {w.typed(a)}, {w.typed(b)}, i64 {lane}")
+
+
+@prints("pack")
+def _pack(w: Writer, operation: Operation) -> None:
+    type = operation.result.type
+    if type.width == 1:
+        w.names[operation.result] = w.use(operation.operands[0])
+        return
+    name = "poison"
+    for lane, value in enumerate(operation.operands):
+        name = w.let(f"insertelement {llvm(type)} {name}, {w.typed(value)}, i64 {lane}")
+    w.names[operation.result] = name
+
+
+@prints("shuffle")
+def _shuffle(w: Writer, operation: Operation) -> None:
+    a, b = operation.operands
+    lanes = operation.attributes["lanes"]
+    if a.type.width == 1:
+        parts = [a if lane == 0 else b for lane in lanes]
+        type = operation.result.type
+        name = "poison" if len(parts) > 1 else w.use(parts[0])
+        for lane, value in enumerate(parts if len(parts) > 1 else ()):
+            name = w.let(f"insertelement {llvm(type)} {name}, {w.typed(value)}, i64 {lane}")
+        w.names[operation.result] = name
+    elif len(lanes) == 1:
+        source = a if lanes[0] < a.type.width else b
+        w.result(operation, f"extractelement {w.typed(source)}, i64 {lanes[0] % a.type.width}")
+    else:
+        other = "poison" if b is a and max(lanes) < a.type.width else w.use(b)
+        w.names[operation.result] = w.shuffle(a.type, w.use(a), lanes, other)
+
+
+@prints("vreduce")
+def _reduce(w: Writer, operation: Operation) -> None:
+    (a,) = operation.operands
+    computes(w, operation, a.type.dtype)
+    kind = operation.attributes["kind"]
+    if a.type.dtype.kind != "float" and a.type.width > 1:
+        # Of integers every order gives the same bits.
+        call = f"{letter(a.type.dtype)}{kind}" if kind in ("min", "max") else kind
+        name = f"llvm.vector.reduce.{call}.{suffix(element(a.type.dtype), a.type.width)}"
+        w.names[operation.result] = w.call(element(a.type.dtype), name, w.pair(a))
+        return
+    w.names[operation.result] = halves(w, kind, a, flags(operation))
+
+
+def halves(w: Writer, kind: str, a: Value, said: str = "") -> str:
+    """Return the lanes of a vector combined: the upper half onto the lower until one is left.
+
+    Of an odd number the middle lane waits for the next round.
+    """
+    type, name = a.type, w.use(a)
+    while type.width > 1:
+        half, odd = divmod(type.width, 2)
+        low = _lanes(w, type, name, range(half))
+        high = _lanes(w, type, name, range(half + odd, type.width))
+        combined = combine(w, kind, type.wide(half), low, high, said)
+        if odd:
+            rest = w.let(f"extractelement {llvm(type)} {name}, i64 {half}")
+            lanes = [*range(half), half]
+            of = llvm(type.wide(half + 1))
+            grown = combined if half == 1 else w.shuffle(type.wide(half), combined, lanes)
+            if half == 1:
+                one = f"{element(type.dtype)} {combined}"
+                grown = w.let(f"insertelement {of} poison, {one}, i64 0")
+            one = f"{element(type.dtype)} {rest}"
+            combined = w.let(f"insertelement {of} {grown}, {one}, i64 {half}")
+        type, name = type.wide(half + odd), combined
+    return name
+
+
+def _lanes(w: Writer, type: Type, name: str, lanes: range) -> str:
+    if len(lanes) == 1:
+        return w.let(f"extractelement {llvm(type)} {name}, i64 {lanes[0]}")
+    return w.shuffle(type, name, list(lanes))

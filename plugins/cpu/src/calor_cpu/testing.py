@@ -1,0 +1,73 @@
+"""Running one kernel on NumPy arrays, for tests of kernels and for people who try one.
+
+>>> import numpy as np
+>>> from calor.dtypes import float32, int64
+>>> from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor_cpu.loader import LoadedImage
+from calor_cpu.toolchain import LlvmToolchain
+from calor_kernel.errors import KernelCheckError
+from calor_kernel.ir.nodes import Kernel
+
+_FORMATS: Final = {"bool": "?", "int": "bhiq", "uint": "BHIQ"}
+
+
+def slot(value: float, dtype: DType) -> bytes:
+    """Return a number as a kernel's argument: in the low bytes of eight."""
+    if dtype.kind == "bool":
+        return struct.pack("<?7x", value)
+    if dtype.kind in ("int", "uint"):
+        code = _FORMATS[dtype.kind][dtype.itemsize.bit_length() - 1]
+        return struct.pack(f"<{code}", int(value)).ljust(8, b"\0")
+    return np.asarray(value, dtype.numpy).tobytes().ljust(8, b"\0")
+
+
+def run(
+    kernel: Kernel,
+    cubes: int | Sequence[int],
+    arguments: Sequence[Any],
+    *,
+    target: str | None = None,
+    toolchain: LlvmToolchain | None = None,
+) -> None:
+    """Compile a kernel and run all cubes in this thread.
+
+    ``cubes``: along x, or along x, y and z. ``arguments``: for each parameter a contiguous NumPy
+    array, which is written in place, an (array, element offset), or a number. ``target``: as
+    CALOR_CPU_TARGET. A failed assertion raises KernelCheckError.
+    """
+    toolchain = toolchain or LlvmToolchain(target)
+    image = LoadedImage(toolchain.compile(toolchain.source(kernel), kernel.name), kernel.name)
+    counts = (cubes, 1, 1) if isinstance(cubes, int) else (*cubes, 1, 1)[:3]
+    block = b"".join(_slots(kernel, arguments)) + struct.pack("<3q", *counts)
+    image.call(ctypes.create_string_buffer(block, len(block)), 0, counts[0] * counts[1] * counts[2])
+    message = image.failure()
+    if message is not None:
+        raise KernelCheckError(message)
+
+
+def _slots(kernel: Kernel, arguments: Sequence[Any]) -> list[bytes]:
+    slots = []
+    for parameter, given in zip(kernel.parameters, arguments, strict=True):
+        dtype = parameter.declared.dtype
+        if parameter.memory is None:
+            slots.append(slot(given, dtype))
+            continue
+        array, offset = given if isinstance(given, tuple) else (given, 0)
+        if array.dtype != dtype.numpy or not array.flags.c_contiguous:
+            raise TypeError(
+                f"{parameter.name!r} is a contiguous array of {dtype}, not {array.dtype}"
+            )
+        slots.append(struct.pack("<q", array.ctypes.data + offset * dtype.itemsize))
+    return slots

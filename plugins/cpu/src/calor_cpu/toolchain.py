@@ -1,0 +1,73 @@
+"""From a kernel to an object file in memory, by LLVM.
+
+Requirements: pure and picklable (compile workers), so LLVM's objects are made where they are used;
+no pass pipeline runs, because what is printed is vectorised already; a foreign target is compiled
+for, never run.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from calor.errors import CompileError
+from calor_cpu.llvm import all_targets, binding
+from calor_cpu.printer import VERSION, print_kernel
+from calor_cpu.target import Target, target_of
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.device import Toolchain
+
+LEVEL: Final = 2  # of LLVM's code generator
+
+
+class LlvmToolchain(Toolchain):
+    """Kernels as LLVM text, and that as object files of a target, of this processor if not said."""
+
+    def __init__(self, target: Target | str | None = None) -> None:
+        self.processor = target if isinstance(target, Target) else target_of(target)
+        self.target = f"llvm-{_llvm_version()} printer-{VERSION} {self.processor}"
+
+    def source(self, kernel: Kernel) -> str:
+        """Return the kernel as LLVM text; CompileError where a CPU has not what it asks for."""
+        return print_kernel(kernel, self.processor)
+
+    def compile(self, source: str, name: str) -> bytes:
+        """Return the object file of a text; CompileError with LLVM's message and the text."""
+        machine = _machine(self.processor)
+        return bytes(machine.emit_object(_module(source, name, machine)))
+
+    def assembly(self, source: str, name: str) -> str:
+        """Return the assembly of a text, for people."""
+        machine = _machine(self.processor)
+        return str(machine.emit_assembly(_module(source, name, machine)))
+
+
+def _llvm_version() -> str:
+    return ".".join(map(str, binding().llvm_version_info))
+
+
+def _module(source: str, name: str, machine: Any) -> Any:
+    try:
+        module = binding().parse_assembly(source)
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"LLVM refuses kernel {name!r}: {error}\n{source}") from error
+    return module
+
+
+@cache
+def _machine(target: Target) -> Any:
+    """Return LLVM's code generator for a target, one for each in a process."""
+    llvm = binding() if target.runs else all_targets()
+    try:
+        found = llvm.Target.from_triple(target.triple)
+    except RuntimeError as error:
+        raise CompileError(f"this LLVM makes no code for {target.triple}: {error}") from error
+    return found.create_target_machine(
+        cpu=target.cpu,
+        features=target.features,
+        opt=LEVEL,
+        reloc="pic",
+        codemodel="jitdefault" if target.runs else "default",
+    )
