@@ -40,6 +40,16 @@ class Value:
     def __repr__(self) -> str:
         return f"<{self.hint or 'value'}: {self.type}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A kernel goes to other processes without the builder that made its values.
+        return _value, (self.type, self.hint, self.known, self.nonnegative, self.divisible)
+
+
+def _value(type: Type, hint: str, known: Any, nonnegative: bool, divisible: int) -> Value:
+    made = Value(type, hint, known, nonnegative)
+    made.divisible = divisible
+    return made
+
 
 @dataclass(eq=False, slots=True)
 class Memory:
