@@ -53,13 +53,57 @@ def not_negative(*values: Value) -> bool:
     return all(v.nonnegative for v in values)
 
 
+def mark(name: str, operands: Sequence[Value], result: Value) -> None:
+    """Note on the result of a pure operation what follows from its operands: sign and divisor."""
+    dtype = result.type.dtype
+    if dtype.kind not in ("int", "uint"):
+        return
+    if dtype.kind == "int":
+        result.nonnegative = _stays_nonnegative(name, operands, dtype)
+    if result.type.width == 1:
+        result.divisible = divisor(name, *operands)
+        if name == "cast" and operands[0].type.dtype.itemsize > dtype.itemsize:
+            # Of the low bits only divisors that are powers of two stay.
+            result.divisible = gcd(result.divisible, _MOST)
+
+
+# Integers do not overflow where they are indices, and only of those is the sign of the start known.
+_ALL = frozenset(("add", "mul", "quotient", "min", "or", "xor", "shuffle", "pack", "insert"))
+_FIRST = frozenset(("shl", "shr", "modulo", "splat", "extract"))
+_ALWAYS = frozenset(("popcount", "clz", "ctz"))
+
+
+def _stays_nonnegative(name: str, operands: Sequence[Value], dtype: DType) -> bool:
+    """Return whether a signed result is at least 0 for sure."""
+    if name in _ALL:
+        return not_negative(*operands)
+    if name in _FIRST:
+        return operands[0].nonnegative
+    if name in ("and", "max"):
+        return operands[0].nonnegative or operands[1].nonnegative
+    if name == "select":
+        return not_negative(*operands[1:])
+    if name == "cast":
+        source = operands[0].type.dtype
+        if source.kind == "bool":
+            return True
+        # The low bits of a wider number may be negative.
+        fits = source.itemsize < dtype.itemsize + (source.kind == "int")
+        return fits and (source.kind == "uint" or operands[0].nonnegative)
+    return name in _ALWAYS
+
+
 def divisor(name: str, *operands: Value) -> int:
     """Return a number that the result of an integer operation is known to divide by."""
     known_to = [v.divisible for v in operands]
     if name in ("add", "sub", "min", "max", "neg", "cast"):
         return gcd(*known_to)
+    if name == "select":
+        return gcd(*known_to[1:])
     if name == "mul":
         return _bounded(prod(known_to))
+    if name == "and":
+        return max(number & -number for number in known_to)
     number = operands[1].known if len(operands) == 2 else None
     if not isinstance(number, int) or number < 0:
         return 1

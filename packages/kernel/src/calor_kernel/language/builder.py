@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _HERE = str(Path(__file__).parent)
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
 _STATE = threading.local()
-# Integers do not overflow where they are indices; of values that may, nothing depends on this.
-_KEEP_SIGN = frozenset(("add", "mul", "quotient", "modulo", "min", "shr", "and", "splat", "cast"))
 
 
 def current() -> Builder:
@@ -148,10 +146,8 @@ class Builder:
                     assert isinstance(made, Number)
                     return (made,)
         results = tuple(Number(self, t) for t in types)
-        if name in _KEEP_SIGN and types[0].dtype.kind == "int":
-            results[0].nonnegative = fold.not_negative(*operands)
-        if row.pure and types[0].width == 1 and types[0].dtype.kind in ("int", "uint"):
-            results[0].divisible = fold.divisor(name, *operands)
+        if row.pure:
+            fold.mark(name, operands, results[0])
         self.block.operations.append(
             Operation(
                 name, tuple(operands), results, attributes, tuple(regions), memory, self.position()

@@ -1,0 +1,32 @@
+"""Passes: each takes a kernel and returns another that does the same."""
+
+from __future__ import annotations
+
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.passes.dead import eliminate_dead, sweep
+from calor_kernel.ir.passes.hoist import hoist, hoist_invariants
+from calor_kernel.ir.passes.rewriting import Rewriter, clone
+from calor_kernel.ir.passes.simplify import simplify
+
+__all__ = [
+    "Rewriter",
+    "clone",
+    "eliminate_dead",
+    "hoist_invariants",
+    "optimize",
+    "simplify",
+]
+
+
+def optimize(kernel: Kernel) -> Kernel:
+    """Return the kernel with nothing in it that need not be, and loops that do what must be.
+
+    What every printer is given; what only some devices need is a pass of its own.
+    """
+    made = simplify(kernel)
+    sweep(made)
+    hoist(made)
+    # Two loops may have had the same operation, which now stands twice before them.
+    made = simplify(made)
+    sweep(made)
+    return made

@@ -1,0 +1,171 @@
+"""Removing what nobody reads: operations, results of loops and branches, values that loops carry.
+
+Requirements: an operation stays where it changes memory, orders, waits or prints, or where one that
+stays reads it; a value that a loop carries stays only if it is read after the loop or on the way to
+something that is, so that an accumulator that reads itself alone goes.
+"""
+
+from __future__ import annotations
+
+from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
+from calor_kernel.ir.passes.rewriting import clone
+
+# What an operation does beside giving its results. Loads with an order synchronise.
+EFFECTS = frozenset(
+    (
+        "store",
+        "atomic",
+        "prefetch",
+        "barrier",
+        "fence",
+        "copy_async",
+        "commit_async",
+        "wait_async",
+        "role",
+        "print",
+        "assert",
+        "inline",
+    )
+)
+
+
+def has_effect(operation: Operation) -> bool:
+    """Return whether an operation must stay although nobody reads its results."""
+    if operation.name in EFFECTS:
+        return True
+    if operation.name == "load" and operation.attributes.get("order"):
+        return True
+    return any(has_effect(inner) for region in operation.regions for inner in region.operations)
+
+
+def eliminate_dead(kernel: Kernel) -> Kernel:
+    """Return the kernel without what nobody reads."""
+    made = clone(kernel)
+    sweep(made)
+    return made
+
+
+def sweep(kernel: Kernel) -> None:
+    """Remove what nobody reads from a kernel that nobody else holds."""
+    marks = _Marks()
+    marks.block(kernel.body, None)
+    marks.run()
+    _drop(kernel.body, marks)
+
+
+class _Marks:
+    """The operations and values that are read on the way to an effect."""
+
+    def __init__(self) -> None:
+        self.live: set[Operation] = set()
+        self.values: set[Value] = set()
+        # What a value needs when it is read: an operation, and other values.
+        self.makers: dict[Value, Operation] = {}
+        self.ties: dict[Value, tuple[Value, ...]] = {}
+        self.parents: dict[Operation, Operation | None] = {}
+        self.todo: list[Value] = []
+        self.effects: list[Operation] = []
+
+    def block(self, block: Block, parent: Operation | None) -> None:
+        """Learn a block: who makes which value, and where the effects are."""
+        for operation in block.operations:
+            self.parents[operation] = parent
+            if (not operation.regions and has_effect(operation)) or operation.name == "role":
+                self.effects.append(operation)
+            for result in operation.results:
+                self.makers[result] = operation
+            for region in operation.regions:
+                self.block(region, operation)
+            self._tie(operation)
+
+    def _tie(self, operation: Operation) -> None:
+        """Learn which values are read where a result or an argument of a region is."""
+        for place, result in enumerate(operation.results):
+            if operation.name == "if":
+                self.ties[result] = tuple(r.yields[place] for r in operation.regions)
+            elif operation.name in ("for", "while"):
+                first = carried_from(operation)
+                body = operation.regions[-1]
+                tied = (operation.operands[first + place], body.yields[place])
+                self.ties[result] = tied
+                for region in operation.regions:
+                    argument = region.arguments[place + (operation.name == "for")]
+                    self.ties[argument] = (*tied, result)
+                    self.makers[argument] = operation
+        if operation.name == "for":
+            self.makers[operation.regions[0].arguments[0]] = operation
+
+    def run(self) -> None:
+        """Mark everything on the way to an effect."""
+        for operation in self.effects:
+            self._operation(operation)
+        while self.todo:
+            value = self.todo.pop()
+            maker = self.makers.get(value)
+            if maker is not None:
+                self._operation(maker)
+            for tied in self.ties.get(value, ()):
+                self._value(tied)
+
+    def _operation(self, operation: Operation | None) -> None:
+        while operation is not None and operation not in self.live:
+            self.live.add(operation)
+            for value in operation.operands[: _read_always(operation)]:
+                self._value(value)
+            if operation.name == "while":
+                for value in operation.regions[0].yields:
+                    self._value(value)
+            operation = self.parents[operation]
+
+    def _value(self, value: Value) -> None:
+        if value not in self.values:
+            self.values.add(value)
+            self.todo.append(value)
+
+
+def carried_from(operation: Operation) -> int:
+    """Return the place of a loop's first carried operand."""
+    return 3 if operation.name == "for" else 0
+
+
+def _read_always(operation: Operation) -> int:
+    if operation.name in ("for", "while"):
+        return carried_from(operation)
+    return len(operation.operands)
+
+
+def _drop(block: Block, marks: _Marks) -> None:
+    block.operations = [o for o in block.operations if o in marks.live]
+    for operation in block.operations:
+        if operation.name in ("for", "while", "if"):
+            _narrow(operation, marks.values)
+        for region in operation.regions:
+            _drop(region, marks)
+
+
+def _narrow(operation: Operation, values: set[Value]) -> None:
+    """Remove the results that nobody reads, and what is carried for them."""
+    body = operation.regions[-1]
+    lead = int(operation.name == "for")
+
+    def needed(place: int, result: Value) -> bool:
+        if result in values:
+            return True
+        loop = operation.name != "if"
+        return loop and any(r.arguments[place + lead] in values for r in operation.regions)
+
+    kept = [i for i, result in enumerate(operation.results) if needed(i, result)]
+    if len(kept) == len(operation.results):
+        return
+    operation.results = tuple(operation.results[i] for i in kept)
+    if operation.name == "if":
+        for region in operation.regions:
+            region.yields = tuple(region.yields[i] for i in kept)
+        return
+    first = carried_from(operation)
+    operands = operation.operands
+    operation.operands = (*operands[:first], *(operands[first + i] for i in kept))
+    body.yields = tuple(body.yields[i] for i in kept)
+    for region in operation.regions:
+        arguments = region.arguments
+        region.arguments = (*arguments[:lead], *(arguments[lead + i] for i in kept))

@@ -1,0 +1,83 @@
+"""Moving what does not change in a loop to the place before it.
+
+Requirements: only what is without effects and cannot fail is moved, as the loop may run no round; a
+load of memory that nothing writes is moved where the loop surely runs; what stands under a
+condition inside a loop stays there.
+"""
+
+from __future__ import annotations
+
+from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
+from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.passes.rewriting import clone, reads_constant
+
+
+def hoist_invariants(kernel: Kernel) -> Kernel:
+    """Return the kernel with loop-invariant operations before their loops."""
+    made = clone(kernel)
+    hoist(made)
+    return made
+
+
+def hoist(kernel: Kernel) -> None:
+    """Move loop-invariant operations of a kernel that nobody else holds."""
+    _block(kernel.body)
+
+
+def may_fail(operation: Operation) -> bool:
+    """Return whether a pure operation may stop the program: an integer division."""
+    if operation.name not in ("quotient", "modulo"):
+        return False
+    divisor = operation.operands[1].known
+    # The least number divided by −1 does not fit.
+    return not isinstance(divisor, int) or divisor in (0, -1)
+
+
+def surely_runs(operation: Operation) -> bool:
+    """Return whether a loop is known to run at least once."""
+    if operation.name != "for":
+        return False
+    start, stop, step = (v.known for v in operation.operands[:3])
+    if start is None or stop is None or step is None:
+        return False
+    return bool(start < stop) if step > 0 else bool(start > stop)
+
+
+def _block(block: Block) -> None:
+    result: list[Operation] = []
+    for operation in block.operations:
+        for region in operation.regions:
+            _block(region)
+        if operation.name in ("for", "while"):
+            result += _invariants(operation)
+        result.append(operation)
+    block.operations = result
+
+
+def _invariants(loop: Operation) -> list[Operation]:
+    """Take the operations out of a loop's regions that depend on nothing in it."""
+    inside: set[Value] = set()
+    for region in loop.regions:
+        inside.update(region.arguments)
+        for operation in region.walk():
+            inside.update(operation.results)
+            for inner in operation.regions:
+                inside.update(inner.arguments)
+    moved: list[Operation] = []
+    runs = surely_runs(loop)
+    for region in loop.regions:
+        stay: list[Operation] = []
+        for operation in region.operations:
+            if _movable(operation, runs) and inside.isdisjoint(operation.operands):
+                moved.append(operation)
+                inside.difference_update(operation.results)
+            else:
+                stay.append(operation)
+        region.operations = stay
+    return moved
+
+
+def _movable(operation: Operation, runs: bool) -> bool:
+    if OPS[operation.name].pure:
+        return runs or not may_fail(operation)
+    return runs and reads_constant(operation.name, operation.memory, operation.attributes)

@@ -1,0 +1,307 @@
+"""Making a kernel from a kernel: what every pass does between the operations that it changes.
+
+Requirements: the kernel that a pass is given stays as it is; a value may become several (the pieces
+of a vector that a device has not) or one of another type, and the control flow around it follows by
+itself; what a pass makes is folded and shared as the builder's operations are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from calor.dtypes import DType, bool_
+from calor_kernel.ir import fold
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Parameter, Position, Value
+from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.types import Type
+
+Parts = tuple[Value, ...]
+CONTROL = frozenset(("for", "if", "while", "role"))
+
+
+class Rewriter:
+    """Copies a kernel operation by operation.
+
+    A pass overrides :meth:`types`, what a type becomes; :meth:`memory_of`; and :meth:`operation`,
+    which makes what stands for an operation and returns the parts of each result, or None for a
+    copy.
+    """
+
+    def __init__(self) -> None:
+        self.block = Block()
+        self.position: Position | None = None
+        self._constants: list[Operation] = []
+        self._parts: dict[Value, Parts] = {}
+        self._memories: dict[Memory, Memory] = {}
+        # Pure operations made so far, innermost scope last; constants are in the first.
+        self._scopes: list[dict[Any, Value]] = [{}]
+
+    # What a pass overrides.
+    def types(self, type: Type) -> tuple[Type, ...]:
+        """Return the types of the parts that stand for a value of a type."""
+        return (type,)
+
+    def memory_of(self, memory: Memory) -> Memory:
+        """Return what a memory becomes; asked once for each."""
+        return memory
+
+    def operation(self, operation: Operation) -> Sequence[Parts] | None:
+        """Make what stands for an operation; None asks for a copy."""
+        return None
+
+    # The walk.
+    def run(self, kernel: Kernel) -> Kernel:
+        """Return the kernel made anew."""
+        parameters = tuple(self._parameter(p) for p in kernel.parameters)
+        memories = tuple(self.memory(m) for m in kernel.memories)
+        body, self.block = self.block, Block()
+        self._visit(kernel.body, body)
+        body.operations[:0] = self._constants
+        return replace(kernel, parameters=parameters, memories=memories, body=body)
+
+    def _parameter(self, parameter: Parameter) -> Parameter:
+        declared, value, memory = parameter.declared, None, None
+        if parameter.value is not None:
+            (value,) = self.bind(parameter.value)
+            declared = replace(declared, dtype=value.type.dtype)
+        if parameter.memory is not None:
+            memory = self.memory(parameter.memory)
+            declared = replace(declared, dtype=memory.type.dtype)
+        return Parameter(parameter.name, declared, value, memory)
+
+    def memory(self, memory: Memory) -> Memory:
+        """Return what stands for a memory."""
+        found = self._memories.get(memory)
+        if found is None:
+            found = self._memories[memory] = self.memory_of(memory)
+        return found
+
+    def bind(self, value: Value) -> Parts:
+        """Return fresh values for a parameter or a block's argument."""
+        types = self.types(value.type)
+        if types == (value.type,):
+            made: Parts = (like(value),)
+        else:
+            made = tuple(Value(t, value.hint) for t in types)
+        self._parts[value] = made
+        return made
+
+    def parts(self, value: Value) -> Parts:
+        """Return what stands for a value."""
+        return self._parts[value]
+
+    def get(self, value: Value) -> Value:
+        """Return the one value that stands for a value."""
+        (made,) = self._parts[value]
+        return made
+
+    def flat(self, values: Sequence[Value]) -> list[Value]:
+        """Return what stands for values, one after another."""
+        return [part for value in values for part in self._parts[value]]
+
+    def put(self, operation: Operation, results: Sequence[Parts]) -> None:
+        """Say what stands for the results of an operation."""
+        for result, parts in zip(operation.results, results, strict=True):
+            self._parts[result] = parts
+
+    def inline(self, block: Block) -> list[Parts]:
+        """Put a block's operations here, and return what stands for each value that it yields.
+
+        What stands for its arguments has been said with :meth:`stand`.
+        """
+        for operation in block.operations:
+            self._step(operation)
+        return [self._parts[v] for v in block.yields]
+
+    def stand(self, value: Value, parts: Parts) -> None:
+        """Say what stands for a value."""
+        self._parts[value] = parts
+
+    def region(self, block: Block) -> Block:
+        """Return a block made anew, with what stands for its arguments and yields."""
+        arguments = tuple(part for value in block.arguments for part in self.bind(value))
+        with self.inside(Block(arguments)) as made:
+            for operation in block.operations:
+                self._step(operation)
+            made.yields = tuple(self.flat(block.yields))
+        return made
+
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[Block]:
+        """Make operations go to the end of another block."""
+        before, self.block = self.block, block
+        self._scopes.append({})
+        try:
+            yield block
+        finally:
+            self.block = before
+            self._scopes.pop()
+
+    def _visit(self, source: Block, target: Block) -> None:
+        self.block = target
+        for operation in source.operations:
+            self._step(operation)
+        target.yields = tuple(self.flat(source.yields))
+
+    def _step(self, operation: Operation) -> None:
+        self.position = operation.position
+        made = self.operation(operation)
+        self.put(operation, made if made is not None else self.copy(operation))
+
+    def copy(self, operation: Operation) -> list[Parts]:
+        """Make an operation again, of what stands for its operands; regions are made anew."""
+        if operation.name == "constant":
+            result = operation.result
+            value = operation.attributes["value"]
+            return [(self.constant(value, result.type.dtype, result.type.width),)]
+        regions = [self.region(r) for r in operation.regions]
+        self.position = operation.position
+        counts = [self.types(r.type) for r in operation.results]
+        attributes = operation.attributes
+        if isinstance(attributes.get("source"), Memory):
+            attributes = {**attributes, "source": self.memory(attributes["source"])}
+        made = self.emit(
+            operation.name,
+            self.flat(operation.operands),
+            [t for types in counts for t in types],
+            attributes,
+            memory=None if operation.memory is None else self.memory(operation.memory),
+            regions=regions,
+        )
+        results: list[Parts] = []
+        for result, types in zip(operation.results, counts, strict=True):
+            parts, made = made[: len(types)], made[len(types) :]
+            if types == (result.type,):
+                keep(parts[0], result)
+            results.append(parts)
+        return results
+
+    # Making operations.
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Value] = (),
+        types: Sequence[Type] = (),
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        memory: Memory | None = None,
+        regions: Sequence[Block] = (),
+    ) -> tuple[Value, ...]:
+        """Add an operation and return its results; what is known, or exists, is not made again."""
+        attributes = attributes or {}
+        key: Any = None
+        if OPS[name].pure:
+            folded = fold.fold(name, operands, types, attributes)
+            if folded is not None:
+                if isinstance(folded, Value):
+                    return (folded,)
+                return (self.constant(folded, types[0].dtype, types[0].width),)
+        if OPS[name].pure or reads_constant(name, memory, attributes):
+            key = (name, memory, *operands, *types, *attributes.items())
+            for scope in reversed(self._scopes):
+                made = scope.get(key)
+                if made is not None:
+                    return (made,)
+        results = tuple(Value(t) for t in types)
+        if len(results) == 1 and OPS[name].pure:
+            fold.mark(name, operands, results[0])
+        self.block.operations.append(
+            Operation(
+                name, tuple(operands), results, attributes, tuple(regions), memory, self.position
+            )
+        )
+        if key is not None:
+            self._scopes[-1][key] = results[0]
+        return results
+
+    def constant(self, number: Any, dtype: DType, width: int = 1) -> Value:
+        """Return a number, or a tuple of numbers as lanes; constants stand before all else."""
+        if isinstance(number, tuple):
+            known: Any = tuple(fold.convert(n, dtype) for n in number)
+            width = len(known)
+        else:
+            known = fold.convert(number, dtype)
+            if width > 1:
+                return self.splat(self.constant(number, dtype), width)
+        type = Type(dtype, width)
+        key = ("constant", type, fold.bits(known))
+        made = self._scopes[0].get(key)
+        if made is None:
+            made = self._scopes[0][key] = Value(type, known=known)
+            self._constants.append(Operation("constant", (), (made,), {"value": known}))
+        return made
+
+    # Short forms for passes.
+    def like(self, number: Any, value: Value) -> Value:
+        """Return a number as a value of another value's type."""
+        return self.constant(number, value.type.dtype, value.type.width)
+
+    def make(self, name: str, *operands: Value, **attributes: Any) -> Value:
+        """Return an operation whose result has the type of the first operand, or its bool."""
+        type = operands[0].type
+        if OPS[name].result == "bool":
+            type = Type(bool_, type.width)
+        return self.emit(name, operands, (type,), attributes)[0]
+
+    def convert(self, value: Value, dtype: DType, name: str = "cast") -> Value:
+        """Return a value cast, or with its bits taken as another dtype of the same size."""
+        if value.type.dtype is dtype:
+            return value
+        return self.emit(name, (value,), (Type(dtype, value.type.width),))[0]
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        """Return a where the condition holds, else b."""
+        return self.emit("select", (condition, a, b), (a.type,))[0]
+
+    def splat(self, value: Value, width: int) -> Value:
+        """Return a vector with a scalar in every lane."""
+        if width == value.type.width:
+            return value
+        return self.emit("splat", (value,), (value.type.wide(width),))[0]
+
+    def extract(self, value: Value, lane: int) -> Value:
+        """Return one lane."""
+        if value.type.width == 1:
+            return value
+        return self.emit("extract", (value,), (value.type.scalar,), {"lane": lane})[0]
+
+    def pack(self, lanes: Sequence[Value]) -> Value:
+        """Return a vector of scalars."""
+        if len(lanes) == 1:
+            return lanes[0]
+        return self.emit("pack", lanes, (lanes[0].type.wide(len(lanes)),))[0]
+
+
+def like(value: Value) -> Value:
+    """Return a fresh value of which the same is known."""
+    made = Value(value.type, value.hint, value.known, value.nonnegative)
+    made.divisible = value.divisible
+    return made
+
+
+def keep(made: Value, value: Value) -> None:
+    """Note on a new value what was known of the one that it stands for."""
+    if made.known is None:
+        made.hint = made.hint or value.hint
+        made.nonnegative = made.nonnegative or value.nonnegative
+        if made.divisible == 1:
+            made.divisible = value.divisible
+
+
+def clone(kernel: Kernel) -> Kernel:
+    """Return a kernel with blocks, operations and values of its own."""
+    return Rewriter().run(kernel)
+
+
+def reads_constant(name: str, memory: Memory | None, attributes: Mapping[str, Any]) -> bool:
+    """Return whether an operation loads what nothing writes while the kernel runs."""
+    return (
+        name == "load"
+        and memory is not None
+        and not memory.writable
+        and not attributes.get("order")
+        and not attributes.get("nontemporal")
+    )

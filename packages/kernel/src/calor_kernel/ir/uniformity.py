@@ -1,0 +1,160 @@
+"""For which units a value is the same: data flow over a kernel, through its loops.
+
+Requirements: a barrier that some units do not reach hangs or is undefined, so that what stands
+under a condition must know whether all units of a scope decide alike; the answer errs to the side
+of "differs".
+
+What is decided: memory that several units may write is read without a race, that is, between
+barriers nobody writes what another reads, so that a load gives units of one index one value; a load
+with an order watches other units and gives each its own. A unit's private memory, atomics and scans
+differ. Planes are full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+
+from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
+from calor_kernel.ir.ops import OPS
+
+
+class Level(IntEnum):
+    """The largest group of units for which a value is the same."""
+
+    UNIT = 0
+    PLANE = 1
+    WARPGROUP = 2
+    CUBE = 3
+    CLUSTER = 4
+    LAUNCH = 5
+
+
+_POSITIONS = {
+    "cube_count": Level.LAUNCH,
+    "cube_position": Level.CUBE,
+    "plane_position": Level.PLANE,
+    "unit_position": Level.UNIT,
+    "lane_position": Level.UNIT,
+}
+_SHARED_RESULTS = frozenset(("plane_reduce", "plane_ballot"))
+
+
+class Uniformity:
+    """The levels of a kernel's values.
+
+    ``level(value)`` is for the units that reach it; ``within[block]`` is the level of the
+    conditions under which a block runs.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.within: dict[Block, Level] = {}
+        self._levels: dict[Value, Level] = {}
+        self._alone = kernel.units == 1
+        self._one_plane = kernel.units <= kernel.plane
+        for parameter in kernel.parameters:
+            if parameter.value is not None:
+                self._levels[parameter.value] = Level.LAUNCH
+        # Levels only sink, and a loop's arguments start high: the first stable state is the answer.
+        self._changed = True
+        while self._changed:
+            self._changed = False
+            self._block(kernel.body, Level.LAUNCH)
+
+    def level(self, value: Value) -> Level:
+        """Return the level of a value."""
+        return self._levels.get(value, Level.LAUNCH)
+
+    def meet(self, values: Sequence[Value]) -> Level:
+        """Return the level of all values together."""
+        return min(map(self.level, values), default=Level.LAUNCH)
+
+    def _set(self, value: Value, level: Level) -> None:
+        if self._alone:
+            level = max(level, Level.CUBE)
+        elif self._one_plane and level == Level.PLANE:
+            level = Level.CUBE
+        before = self.level(value)
+        if level < before:
+            self._changed = True
+            self._levels[value] = level
+
+    def _block(self, block: Block, control: Level) -> None:
+        self.within[block] = control
+        for operation in block.operations:
+            self._operation(operation, control)
+
+    def _operation(self, operation: Operation, control: Level) -> None:
+        if operation.name == "for":
+            self._for(operation, control)
+        elif operation.name == "if":
+            inner = min(control, self.level(operation.operands[0]))
+            for region in operation.regions:
+                self._block(region, inner)
+            condition = self.level(operation.operands[0])
+            for place, result in enumerate(operation.results):
+                sides = [region.yields[place] for region in operation.regions]
+                self._set(result, min(condition, self.meet(sides)))
+        elif operation.name == "while":
+            self._while(operation, control)
+        elif operation.name == "role":
+            self._block(operation.regions[0], min(control, Level.WARPGROUP))
+        else:
+            level = self._simple(operation)
+            for result in operation.results:
+                self._set(result, level)
+
+    def _for(self, operation: Operation, control: Level) -> None:
+        start, _, step, *carried = operation.operands
+        (body,) = operation.regions
+        rounds = self.meet(operation.operands[:3])
+        self._set(body.arguments[0], self.meet((start, step)))
+        for place, argument in enumerate(body.arguments[1:]):
+            self._set(argument, self.meet((carried[place], body.yields[place])))
+        self._block(body, min(control, rounds))
+        for result, argument in zip(operation.results, body.arguments[1:], strict=True):
+            self._set(result, min(rounds, self.level(argument)))
+
+    def _while(self, operation: Operation, control: Level) -> None:
+        question, body = operation.regions
+        for place, start in enumerate(operation.operands):
+            level = self.meet((start, body.yields[place]))
+            self._set(question.arguments[place], level)
+            self._set(body.arguments[place], level)
+        rounds = self.meet(question.yields)
+        # The question is asked again of those alone that went on.
+        self._block(question, min(control, rounds))
+        self._block(body, min(control, rounds))
+        for result, argument in zip(operation.results, question.arguments, strict=True):
+            self._set(result, min(rounds, self.level(argument)))
+
+    def _simple(self, operation: Operation) -> Level:
+        name = operation.name
+        if name in _POSITIONS:
+            return _POSITIONS[name]
+        among = self.meet(operation.operands)
+        if name == "load":
+            memory = operation.memory
+            private = memory is not None and memory.space == "private"
+            return Level.UNIT if private or operation.attributes.get("order") else among
+        if name in _SHARED_RESULTS:
+            return max(Level.PLANE, among)
+        if name == "plane_shuffle":
+            value, lane = map(self.level, operation.operands)
+            to_all = operation.attributes.get("kind") == "index" and lane >= Level.PLANE
+            return max(Level.PLANE, value) if to_all else value if value >= Level.PLANE else among
+        return among if OPS[name].pure else Level.UNIT
+
+
+def scope_level(scope: str) -> Level:
+    """Return the level of conditions that a scope's operations may stand under."""
+    return Level[scope.upper()]
+
+
+def conditions(uniformity: Uniformity, block: Block) -> Iterator[tuple[Operation, Level]]:
+    """Yield each operation with the level of the conditions that it stands under."""
+    for operation in block.operations:
+        yield operation, uniformity.within[block]
+        for region in operation.regions:
+            yield from conditions(uniformity, region)

@@ -1,0 +1,147 @@
+"""The grammar of kernels: what every kernel obeys, after it is built and after every pass.
+
+Requirements: rules are data, each a name and a function that says what is wrong; an error names the
+operation, the line that made it and the rule; printers and lanes rely on them and check none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from calor_kernel.errors import VerificationError
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
+from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.rules import OPERATION_RULES, Complaints, Found
+from calor_kernel.ir.uniformity import Level, Uniformity, conditions, scope_level
+
+
+def verify(kernel: Kernel) -> Kernel:
+    """Return the kernel if it obeys every rule; VerificationError names the first that it breaks.
+
+    The error says the operation, the file and line that made it, and the rule.
+    """
+    for rule in RULES:
+        for operation, complaint in rule.check(kernel):
+            raise VerificationError(_message(kernel, rule.name, operation, complaint))
+    return kernel
+
+
+def _message(kernel: Kernel, rule: str, operation: Operation | None, complaint: str) -> str:
+    where = f"kernel {kernel.name}"
+    if operation is not None:
+        place = operation.position
+        line = f"{place[0]}:{place[1]}: " if place is not None else ""
+        where = f"{line}{operation.name} in kernel {kernel.name}"
+    return f"{where} breaks the rule {rule!r}: {complaint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: its name, and what yields (operation, what is wrong) for a kernel."""
+
+    name: str
+    check: Callable[[Kernel], Iterator[tuple[Operation | None, str]]]
+
+
+def _each(check: Callable[[Operation], Complaints]) -> Callable[[Kernel], Iterator[Found]]:
+    def run(kernel: Kernel) -> Iterator[Found]:
+        for operation in kernel.body.walk():
+            for complaint in check(operation):
+                yield operation, complaint
+
+    return run
+
+
+def _frame(kernel: Kernel) -> Iterator[Found]:
+    """The cube, the plane, parameters and memories are what they say."""
+    if min(kernel.cube) < 1 or kernel.plane < 1:
+        yield None, f"a cube of {kernel.cube} units in planes of {kernel.plane}"
+    names = [p.name for p in kernel.parameters] + [m.name for m in kernel.memories]
+    for name in {n for n in names if names.count(n) > 1}:
+        yield None, f"the name {name!r} stands for two things"
+    for parameter in kernel.parameters:
+        of = parameter.memory if parameter.value is None else parameter.value
+        if (parameter.value is None) == (parameter.memory is None) or of is None:
+            yield None, f"parameter {parameter.name!r} is a number or a buffer, one of them"
+        elif of.type.width != 1 or of.type.dtype is not parameter.declared.dtype:
+            yield None, f"parameter {parameter.name!r}, {parameter.declared}, is {of.type}"
+    for memory in kernel.memories:
+        if memory.space == "global" or not memory.size or memory.size < 1:
+            yield None, f"memory {memory.name!r} of a kernel's own is {memory.space}, {memory.size}"
+    if kernel.body.arguments or kernel.body.yields:
+        yield None, "the body takes and yields nothing"
+
+
+def _definitions(kernel: Kernel) -> Iterator[Found]:
+    """Every operand is made before, in the same block or around it, and once."""
+    defined = {p.value for p in kernel.parameters if p.value is not None}
+    visible = set(defined)
+
+    def define(values: tuple[Value, ...], operation: Operation | None) -> Iterator[Found]:
+        for value in values:
+            if value in defined:
+                yield operation, f"{value!r} is made twice"
+            defined.add(value)
+            visible.add(value)
+
+    def block(inside: Block, owner: Operation | None) -> Iterator[Found]:
+        made: list[Value] = list(inside.arguments)
+        yield from define(inside.arguments, owner)
+        for operation in inside.operations:
+            for place, value in enumerate(operation.operands):
+                if value not in visible:
+                    yield operation, f"operand {place}, {value!r}, has no value here"
+            for region in operation.regions:
+                yield from block(region, operation)
+            yield from define(operation.results, operation)
+            made += operation.results
+        for value in inside.yields:
+            if value not in visible:
+                yield owner, f"a region yields {value!r}, which has no value there"
+        visible.difference_update(made)
+
+    yield from block(kernel.body, None)
+
+
+def _memories(kernel: Kernel) -> Iterator[Found]:
+    """Memory is a parameter's or the kernel's own."""
+    own: set[Memory | None] = {p.memory for p in kernel.parameters}
+    own.update(kernel.memories)
+    for operation in kernel.body.walk():
+        for memory in (operation.memory, operation.attributes.get("source")):
+            if memory is not None and memory not in own:
+                yield operation, f"{memory!r} belongs to another kernel"
+
+
+_DIVERGES = (
+    "it stands under a condition that differs between the units of a {scope}; move it out of the "
+    "if or the loop, or make the condition the same for all of them"
+)
+
+
+def _together(kernel: Kernel) -> Iterator[Found]:
+    """What the units of a scope do together stands under no condition in which they differ."""
+    if kernel.units == 1 or not any(OPS[o.name].scope for o in kernel.body.walk()):
+        return
+    uniformity = Uniformity(kernel)
+    for operation, level in conditions(uniformity, kernel.body):
+        scope = operation.attributes.get("scope") or OPS[operation.name].scope
+        if not OPS[operation.name].scope or scope == "unit":
+            continue
+        # A named barrier says how many units reach it.
+        needed = Level.PLANE if operation.attributes.get("count") else scope_level(scope)
+        if kernel.units <= kernel.plane and level == Level.PLANE:
+            level = Level.CUBE
+        if level < needed:
+            yield operation, _DIVERGES.format(scope=scope)
+
+
+RULES: Final = (
+    Rule("frame", _frame),
+    *(Rule(name, _each(check)) for name, check in OPERATION_RULES.items()),
+    Rule("definitions", _definitions),
+    Rule("memories", _memories),
+    Rule("together", _together),
+)
