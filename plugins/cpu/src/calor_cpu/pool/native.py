@@ -1,0 +1,70 @@
+"""The runtime as functions that Python calls: compiled once a process, never unloaded.
+
+Requirements: threads may still be inside when the interpreter goes down, so the code outlives it;
+who has a compiler and a disk cache hands in ``compile``; Python's own functions are linked by
+address, so nothing depends on how the interpreter was built.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from calor_cpu.llvm import binding
+from calor_cpu.pool.system import System, symbol_address, system
+from calor_cpu.pool.text import text
+from calor_cpu.target import native
+from calor_cpu.toolchain import LlvmToolchain
+
+Compile = Callable[[str], bytes]
+"""Makes an object file of this machine from LLVM text."""
+
+_PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
+_EXPORTS = ("prepare", "worker", "halt", "run", "now")
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """The runtime's functions.
+
+    ``worker(pool)`` is called without the interpreter's lock, ``run(plan, bases, times)`` with it.
+    """
+
+    prepare: Callable[[int], None]
+    worker: Callable[[int], int]
+    halt: Callable[[int], None]
+    run: Callable[[int, Any, int | None], int]
+    now: Callable[[], int]
+
+
+def compile_plainly(source: str) -> bytes:
+    """Compile LLVM text for this machine, without a store on disk."""
+    return LlvmToolchain(native()).compile(source, "pool")
+
+
+def load(compile: Compile = compile_plainly, target: System | None = None) -> Native:
+    """Return the runtime, compiled and linked; ``target`` is another system's way to sleep."""
+    chosen = target or system()
+    builder = binding().JITLibraryBuilder().add_object_img(compile(text(chosen)))
+    for name in chosen.symbols:
+        builder.import_symbol(name, symbol_address(name))
+    for name in _PYTHON:
+        function = getattr(ctypes.pythonapi, name)
+        builder.import_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+    for name in _EXPORTS:
+        builder.export_symbol(name)
+    linker = binding().create_lljit_compiler()
+    library = builder.link(linker, f"calor-cpu-pool-{id(builder)}")
+    for immortal in (linker, library):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    outside, inside = ctypes.CFUNCTYPE, ctypes.PYFUNCTYPE
+    return Native(
+        prepare=inside(None, pointer)(library["prepare"]),
+        worker=outside(number, pointer)(library["worker"]),
+        halt=inside(None, pointer)(library["halt"]),
+        run=inside(number, pointer, ctypes.c_char_p, pointer)(library["run"]),
+        now=inside(number)(library["now"]),
+    )

@@ -1,0 +1,130 @@
+"""The memory that Python and the native code share: pool, plan, records, and the status of a run.
+
+Requirements: one description serves both sides, so the native text takes its offsets from these
+structures; what different threads write lies on different cache lines (two lines apart, as
+processors fetch lines in pairs), and what a worker reads to begin a job lies on one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import Structure, c_byte, c_int32, c_int64, c_uint64, c_void_p
+from enum import IntEnum
+
+LINE = 128
+
+
+class PoolState(Structure):
+    """A pool. ``ticket`` holds the job's number in its high half, the chunks left in its low half.
+
+    ``function``, ``args``, ``cubes``, ``size`` (cubes a chunk) and ``chunks`` describe the job.
+    ``pending`` counts chunks that are not finished, ``joining`` says that the caller sleeps until
+    none is. Workers sleep on ``signal``; ``sleepers`` counts them. ``lock`` is held by the caller
+    whose job it is, ``running`` counts runs without the interpreter's lock. ``spin`` is how many
+    nanoseconds a thread looks for work before it sleeps. ``stop`` sends the workers home,
+    ``cancel`` ends every run at its next record.
+    """
+
+    _fields_ = (
+        ("ticket", c_uint64),
+        ("function", c_void_p),
+        ("args", c_void_p),
+        ("cubes", c_int64),
+        ("size", c_int64),
+        ("chunks", c_int64),
+        ("_job", c_byte * (LINE - 48)),
+        ("pending", c_int32),
+        ("joining", c_int32),
+        ("_pending", c_byte * (LINE - 8)),
+        ("signal", c_int32),
+        ("sleepers", c_int32),
+        ("_signal", c_byte * (LINE - 8)),
+        ("lock", c_int32),
+        ("running", c_int32),
+        ("_lock", c_byte * (LINE - 8)),
+        ("threads", c_int64),
+        ("spin", c_int64),
+        ("stop", c_int32),
+        ("started", c_int32),
+        ("cancel", c_int32),
+        ("_config", c_byte * (LINE - 28)),
+        # POSIX has no size for these; the largest known is 64 bytes.
+        ("mutex", c_byte * LINE),
+        ("condition", c_byte * LINE),
+    )
+
+
+class RecordState(Structure):
+    """A launch: ``function(args, begin, end)`` over the cubes, ``grain`` cubes a chunk.
+
+    A grain of 0 keeps all cubes in the calling thread.
+    """
+
+    _fields_ = (
+        ("function", c_void_p),
+        ("args", c_void_p),
+        ("cubes", c_int64),
+        ("grain", c_int64),
+    )
+
+
+class RelocationState(Structure):
+    """What a run writes before its records: ``*(i64*)slot = bases[number] + offset``."""
+
+    _fields_ = (("slot", c_void_p), ("number", c_int64), ("offset", c_int64))
+
+
+class PlanState(Structure):
+    """A plan. ``busy`` is set while it runs.
+
+    ``parallel``: whether a record is worth more than one thread. ``release``: whether the
+    interpreter's lock is given up while it runs. ``checks``, unless null, holds for each record the
+    address of a word that its kernel sets where an assertion fails, or null.
+    """
+
+    _fields_ = (
+        ("pool", c_void_p),
+        ("records", c_void_p),
+        ("count", c_int64),
+        ("relocations", c_void_p),
+        ("relocation_count", c_int64),
+        ("checks", c_void_p),
+        ("parallel", c_int32),
+        ("release", c_int32),
+        ("busy", c_int32),
+        ("_end", c_int32),
+    )
+
+
+class Status(IntEnum):
+    """How a run ended: the low byte of what it returns.
+
+    After FAILED the bytes above are the record's number. START: nothing ran, as the workers are
+    not started. BUSY: nothing ran, as another thread runs the plan. SIGNAL: a signal's handler
+    raised, and the exception is set.
+    """
+
+    DONE = 0
+    START = 1
+    BUSY = 2
+    FAILED = 3
+    CANCELLED = 4
+    SIGNAL = 5
+
+
+def offsets() -> dict[str, int]:
+    """Return what the native text knows: ``pool_ticket`` and the like, in bytes, and statuses."""
+    named: dict[str, type[Structure]] = {
+        "pool": PoolState,
+        "record": RecordState,
+        "move": RelocationState,
+        "plan": PlanState,
+    }
+    known = {
+        f"{name}_{field}": getattr(structure, field).offset
+        for name, structure in named.items()
+        for field, *_ in structure._fields_
+        if not field.startswith("_")
+    }
+    known |= {f"sizeof_{name}": ctypes.sizeof(structure) for name, structure in named.items()}
+    return known | {status.name: int(status) for status in Status}

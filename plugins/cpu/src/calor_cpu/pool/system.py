@@ -1,0 +1,230 @@
+"""What the native text needs of an operating system and a processor: sleep, wake, clock, pause.
+
+Requirements: the same four functions everywhere, so that the pool's text is one; a wait returns
+when the word is not what was expected, when it is woken, and at times for no reason, so callers
+look again. Linux sleeps on a futex (Drepper, "Futexes Are Tricky", 2011), Windows on an address,
+every other POSIX system on a condition variable in the pool.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Only those whose number is known sleep on a futex; on other processors Linux is any POSIX.
+_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98, "s390x": 238}
+
+_LINUX = """
+declare i64 @syscall(i64, ...)
+
+define void @prepare(ptr %pool) {
+  ret void
+}
+
+; 128 = FUTEX_WAIT, 129 = FUTEX_WAKE, both of this process alone.
+define internal void @wait(ptr %pool, ptr %word, i32 %expected) {
+  %value = zext i32 %expected to i64
+  call i64 (i64, ...) @syscall(i64 $futex, ptr %word, i64 128, i64 %value, ptr null)
+  ret void
+}
+
+define internal void @wake(ptr %pool, ptr %word, i32 %count) {
+  %most = zext i32 %count to i64
+  call i64 (i64, ...) @syscall(i64 $futex, ptr %word, i64 129, i64 %most)
+  ret void
+}
+"""
+
+_POSIX = """
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+
+define void @prepare(ptr %pool) {
+  %mutex = getelementptr i8, ptr %pool, i64 $pool_mutex
+  %condition = getelementptr i8, ptr %pool, i64 $pool_condition
+  call i32 @pthread_mutex_init(ptr %mutex, ptr null)
+  call i32 @pthread_cond_init(ptr %condition, ptr null)
+  ret void
+}
+
+define internal void @wait(ptr %pool, ptr %word, i32 %expected) {
+entry:
+  %mutex = getelementptr i8, ptr %pool, i64 $pool_mutex
+  %condition = getelementptr i8, ptr %pool, i64 $pool_condition
+  call i32 @pthread_mutex_lock(ptr %mutex)
+  %value = load atomic i32, ptr %word seq_cst, align 4
+  %same = icmp eq i32 %value, %expected
+  br i1 %same, label %sleep, label %leave
+sleep:
+  call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
+  br label %leave
+leave:
+  call i32 @pthread_mutex_unlock(ptr %mutex)
+  ret void
+}
+
+; Workers and callers share the condition, so all are woken and look at their words.
+define internal void @wake(ptr %pool, ptr %word, i32 %count) {
+  %mutex = getelementptr i8, ptr %pool, i64 $pool_mutex
+  %condition = getelementptr i8, ptr %pool, i64 $pool_condition
+  call i32 @pthread_mutex_lock(ptr %mutex)
+  call i32 @pthread_cond_broadcast(ptr %condition)
+  call i32 @pthread_mutex_unlock(ptr %mutex)
+  ret void
+}
+"""
+
+_WINDOWS = """
+declare i32 @WaitOnAddress(ptr, ptr, i64, i32)
+declare void @WakeByAddressSingle(ptr)
+declare void @WakeByAddressAll(ptr)
+
+define void @prepare(ptr %pool) {
+  ret void
+}
+
+; -1 = INFINITE.
+define internal void @wait(ptr %pool, ptr %word, i32 %expected) {
+  %compare = alloca i32
+  store i32 %expected, ptr %compare
+  call i32 @WaitOnAddress(ptr %word, ptr %compare, i64 4, i32 -1)
+  ret void
+}
+
+define internal void @wake(ptr %pool, ptr %word, i32 %count) {
+entry:
+  %one = icmp eq i32 %count, 1
+  br i1 %one, label %single, label %all
+single:
+  call void @WakeByAddressSingle(ptr %word)
+  ret void
+all:
+  call void @WakeByAddressAll(ptr %word)
+  ret void
+}
+"""
+
+_POSIX_CLOCK = """
+declare i32 @clock_gettime(i32, ptr)
+
+define i64 @now() {
+  %time = alloca [2 x i64]
+  call i32 @clock_gettime(i32 $clock, ptr %time)
+  %seconds = load i64, ptr %time
+  %fraction.at = getelementptr i8, ptr %time, i64 8
+  %fraction = load i64, ptr %fraction.at
+  %whole = mul i64 %seconds, 1000000000
+  %total = add i64 %whole, %fraction
+  ret i64 %total
+}
+"""
+
+# The product of ticks and 1e9 would not fit 64 bits after some minutes; a double holds it to the
+# nanosecond for a hundred days.
+_WINDOWS_CLOCK = """
+declare i32 @QueryPerformanceCounter(ptr)
+
+define i64 @now() {
+  %count = alloca i64
+  call i32 @QueryPerformanceCounter(ptr %count)
+  %ticks = load i64, ptr %count
+  %real = sitofp i64 %ticks to double
+  %scaled = fmul double %real, $tick
+  %total = fptosi double %scaled to i64
+  ret i64 %total
+}
+"""
+
+_PAUSE = {
+    "x86_64": """
+declare void @llvm.x86.sse2.pause()
+
+define internal void @pause() {
+  call void @llvm.x86.sse2.pause()
+  ret void
+}
+""",
+    # `yield` does nothing on most Arm processors; an instruction barrier waits some ten cycles.
+    "aarch64": """
+declare void @llvm.aarch64.isb(i32)
+
+define internal void @pause() {
+  call void @llvm.aarch64.isb(i32 15)
+  ret void
+}
+""",
+}
+
+_NO_PAUSE = """
+define internal void @pause() {
+  ret void
+}
+"""
+
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The text of the four functions with its constants, and the symbols that it imports."""
+
+    text: str
+    constants: Mapping[str, str]
+    symbols: tuple[str, ...]
+
+
+def system(name: str = sys.platform, machine: str | None = None) -> System:
+    """Return what a system needs; ``name`` is as sys.platform has it, ``machine`` as uname.
+
+    >>> "futex" in system("linux", "x86_64").constants
+    True
+    """
+    kind = (machine or platform.machine()).lower()
+    kind = _MACHINES.get(kind, kind)
+    pause = _PAUSE.get(kind, _NO_PAUSE)
+    if name == "win32":
+        tick = f"0x{_double_bits(_windows_tick()):016X}"
+        wakes = ("WakeByAddressSingle", "WakeByAddressAll")
+        symbols = ("WaitOnAddress", *wakes, "QueryPerformanceCounter")
+        return System(_WINDOWS + _WINDOWS_CLOCK + pause, {"tick": tick}, symbols)
+    constants = {"clock": str(_monotonic())}
+    if name == "linux" and kind in _FUTEX:
+        constants["futex"] = str(_FUTEX[kind])
+        return System(_LINUX + _POSIX_CLOCK + pause, constants, ("syscall", "clock_gettime"))
+    calls = ("mutex_init", "mutex_lock", "mutex_unlock", "cond_init", "cond_wait", "cond_broadcast")
+    threads = (f"pthread_{call}" for call in calls)
+    return System(_POSIX + _POSIX_CLOCK + pause, constants, (*threads, "clock_gettime"))
+
+
+def symbol_address(name: str) -> int:
+    """Return the address of a function of the operating system in this process."""
+    names = (None,) if sys.platform != "win32" else ("api-ms-win-core-synch-l1-2-0", "kernel32")
+    for library in map(ctypes.CDLL, names):
+        if hasattr(library, name):
+            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+    raise OSError(f"this system has no function {name}")
+
+
+def _monotonic() -> int:
+    return int(getattr(time, "CLOCK_MONOTONIC", 1))
+
+
+def _windows_tick() -> float:
+    """Nanoseconds a tick of the performance counter; 100 where another system asks."""
+    if platform.system() != "Windows":
+        return 100.0
+    frequency = ctypes.c_int64()
+    ctypes.CDLL("kernel32").QueryPerformanceFrequency(ctypes.byref(frequency))
+    return 1e9 / frequency.value
+
+
+def _double_bits(value: float) -> int:
+    return ctypes.c_uint64.from_buffer(ctypes.c_double(value)).value

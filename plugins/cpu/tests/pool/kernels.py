@@ -1,0 +1,105 @@
+"""Kernels for the tests, as text: the pool asks only for an address."""
+
+import ctypes
+from functools import cache
+
+from calor_cpu.loader import LoadedImage
+from calor_cpu.pool.native import compile_plainly
+
+# out[i] += i for each cube i, so that a cube left out or run twice shows.
+ADD = """
+define void @add(ptr %args, i64 %begin, i64 %end) {
+entry:
+  %out = load ptr, ptr %args
+  br label %next
+next:
+  %i = phi i64 [ %begin, %entry ], [ %i.next, %body ]
+  %more = icmp slt i64 %i, %end
+  br i1 %more, label %body, label %leave
+body:
+  %at = getelementptr i64, ptr %out, i64 %i
+  %old = load i64, ptr %at
+  %new = add i64 %old, %i
+  store i64 %new, ptr %at
+  %i.next = add i64 %i, 1
+  br label %next
+leave:
+  ret void
+}
+"""
+
+# out[0] = max(out[0], end - begin) and out[1] += 1: how the cubes were divided.
+CHUNKS = """
+define void @chunks(ptr %args, i64 %begin, i64 %end) {
+  %out = load ptr, ptr %args
+  %size = sub i64 %end, %begin
+  %largest = atomicrmw max ptr %out, i64 %size seq_cst
+  %count.at = getelementptr i64, ptr %out, i64 1
+  %count = atomicrmw add ptr %count.at, i64 1 seq_cst
+  ret void
+}
+"""
+
+# Reads a slot whose value is a scalar, and the counts of cubes behind it: out[0..3].
+ARGUMENTS = """
+define void @arguments(ptr %args, i64 %begin, i64 %end) {
+  %out = load ptr, ptr %args
+  %scalar.at = getelementptr i64, ptr %args, i64 1
+  %scalars = load <4 x i64>, ptr %scalar.at, align 8
+  store <4 x i64> %scalars, ptr %out, align 8
+  ret void
+}
+"""
+
+# Spins until 2^20 x the cubes are counted: a launch that takes a while.
+SLOW = """
+define void @slow(ptr %args, i64 %begin, i64 %end) {
+entry:
+  %cubes = sub i64 %end, %begin
+  %turns = shl i64 %cubes, 20
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %next ]
+  %i.next = add i64 %i, 1
+  fence seq_cst
+  %more = icmp slt i64 %i.next, %turns
+  br i1 %more, label %next, label %leave
+leave:
+  ret void
+}
+"""
+
+# Fails as a kernel with an assertion does, if out[0] is not zero.
+FAILING = """
+@failing.failed = global ptr null
+@text = private constant [10 x i8] c"too small\\00"
+define void @failing(ptr %args, i64 %begin, i64 %end) {
+  %out = load ptr, ptr %args
+  %value = load i64, ptr %out
+  %bad = icmp ne i64 %value, 0
+  br i1 %bad, label %fail, label %leave
+fail:
+  store atomic ptr @text, ptr @failing.failed monotonic, align 8
+  br label %leave
+leave:
+  ret void
+}
+"""
+
+
+@cache
+def image(text: str) -> LoadedImage:
+    """Return a kernel's code, loaded."""
+    name = text.partition("define void @")[2].partition("(")[0]
+    return LoadedImage(compile_plainly(text), name)
+
+
+def function(text: str) -> int:
+    """Return a kernel's address."""
+    return image(text).address
+
+
+def memory(count: int) -> tuple[ctypes.Array[ctypes.c_int64], int]:
+    """Return zeroed 64-bit integers, and their address."""
+    block = (ctypes.c_int64 * count)()
+    return block, ctypes.addressof(block)

@@ -1,0 +1,126 @@
+"""Plans: what runs, with which arguments, divided how, and what a failed one says."""
+
+import threading
+
+import pytest
+
+from calor.dtypes import bfloat16, bool_, float32, float64, int8, int64, uint64
+from calor_cpu.pool import Plan, Pool, Record, bits
+from calor_cpu.pool.system import system
+from calor_kernel.errors import KernelCheckError
+from calor_kernel.runtime.device import Slot
+
+from .kernels import ADD, ARGUMENTS, CHUNKS, FAILING, SLOW, function, image, memory
+
+SHORT = 1e-9
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3, 8])
+def pool(request):
+    pool = Pool(request.param)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def pair():
+    pool = Pool(2)
+    yield pool
+    pool.close()
+
+
+@pytest.mark.parametrize("grain", [0, 1, 7, 64, 1000])
+@pytest.mark.parametrize("cubes", [0, 1, 2, 63, 64, 65, 1000, 40001])
+@pytest.mark.parametrize("seconds", [SHORT, None])
+def test_each_cube_runs_once(pool, cubes, grain, seconds):
+    plan = Plan(pool, [Record(function(ADD), (Slot(0),), (cubes, 1, 1), grain)], 1, seconds=seconds)
+    out, address = memory(cubes + 1)
+    for _ in range(3):
+        plan([address])
+    assert list(out) == [3 * i for i in range(cubes)] + [0]
+
+
+@pytest.mark.parametrize("spin", [0, 1_000_000])
+@pytest.mark.parametrize("how", ["linux", "freebsd"])
+def test_each_cube_runs_once_however_threads_sleep(how, spin):
+    pool = Pool(4, spin=spin, target=system(how))
+    plan = Plan(pool, [Record(function(ADD), (Slot(0),), (100, 1, 1), 1)] * 5, 1)
+    out, address = memory(100)
+    for _ in range(300):
+        plan([address])
+    pool.close()
+    assert list(out) == [1500 * i for i in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("cubes", "grain", "largest"), [(320, 10, 10), (330, 10, 20), (31, 30, 30), (10**6, 1, 31250)]
+)
+def test_chunks_are_whole_grains_and_at_most_sixteen_a_thread(pair, cubes, grain, largest):
+    out, address = memory(2)
+    Plan(pair, [Record(function(CHUNKS), (Slot(0),), (cubes, 1, 1), grain)], 1)([address])
+    assert list(out) == [largest, -(-cubes // largest)]
+
+
+def test_arguments_are_addresses_with_offsets_scalars_and_counts(pair):
+    out, address = memory(8)
+    arguments = (Slot(1, 16), bits(-3, int64))
+    plan = Plan(pair, [Record(function(ARGUMENTS), arguments, (5, 6, 7))], 2)
+    plan([0, address])
+    assert list(out) == [0, 0, -3, 5, 6, 7, 0, 0]
+    plan([0, address + 16])
+    assert list(out) == [0, 0, -3, 5, -3, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (1.0, float32, 0x3F800000),
+        (-2.0, float64, 0xC000000000000000),
+        (1.0, bfloat16, 0x3F80),
+        (-1, int8, 0xFF),
+        (2**64 - 1, uint64, 2**64 - 1),
+        (True, bool_, 1),
+    ],
+)
+def test_bits_are_low_in_the_slot(value, dtype, expected):
+    assert bits(value, dtype) == expected
+
+
+def test_records_run_in_order_and_are_timed(pair):
+    slow = Record(function(SLOW), (), (4, 1, 1))
+    fast = Record(function(SLOW), (), (0, 1, 1))
+    seconds = Plan(pair, [slow, fast, slow], 0).seconds([])
+    assert len(seconds) == 3
+    assert seconds[0] > seconds[1] < seconds[2]
+
+
+@pytest.mark.parametrize("seconds", [SHORT, None])
+def test_a_failed_assertion_ends_the_run_after_its_launch(pair, seconds):
+    add = Record(function(ADD), (Slot(0),), (2, 1, 1))
+    fails = Record(function(FAILING), (Slot(1),), failed=image(FAILING).failed)
+    plan = Plan(pair, [add, fails, add], 2, seconds=seconds)
+    (out, a), (flag, b) = memory(2), memory(1)
+    flag[0] = 1
+    with pytest.raises(KernelCheckError, match="launch 1: too small"):
+        plan([a, b])
+    assert list(out) == [0, 1]
+    flag[0] = 0
+    plan([a, b])
+    assert list(out) == [0, 3]
+
+
+def test_threads_run_one_plan_at_once_each_with_its_addresses(pair):
+    plan = Plan(pair, [Record(function(ADD), (Slot(0),), (64, 1, 1), 4)] * 2, 1)
+    blocks = [memory(64) for _ in range(3)]
+
+    def run(address):
+        for _ in range(3334):
+            plan([address])
+
+    threads = [threading.Thread(target=run, args=(address,)) for _, address in blocks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for block, _ in blocks:
+        assert list(block) == [6668 * i for i in range(64)]
