@@ -25,18 +25,15 @@ def _linker() -> Any:
 
 
 class LoadedImage:
-    """A kernel's object file in memory: ``address`` and ``call(arguments, begin, end)``.
-
-    ``failed`` is the address of a pointer to the message of a failed assertion, 0 without any.
-    """
+    """A kernel's object file in memory: its ``address``, and ``call(arguments, begin, end)``."""
 
     def __init__(self, image: bytes, name: str) -> None:
-        marker = f"{name}.failed"
+        messages = f"{name}.messages"
         builder = binding().JITLibraryBuilder().add_object_img(image).add_current_process()
         builder.export_symbol(name)
-        checks = marker.encode() in image
+        checks = messages.encode() in image
         if checks:
-            builder.export_symbol(marker)
+            builder.export_symbol(messages)
         try:
             self._library = builder.link(_linker(), f"{name}.{next(_NUMBERS)}")
         except RuntimeError as error:
@@ -44,14 +41,11 @@ class LoadedImage:
         self.name = name
         self.address: int = self._library[name]
         self.call = _PROTOTYPE(self.address)
-        self.failed: int = self._library[marker] if checks else 0
+        self._messages: int = self._library[messages] if checks else 0
 
-    def failure(self) -> str | None:
-        """Return the message of an assertion that failed since the last call, if one did."""
-        if not self.failed:
-            return None
-        place = ctypes.c_void_p.from_address(self.failed)
-        if not place.value:
-            return None
-        message, place.value = ctypes.string_at(place.value).decode(), None
-        return message
+    def message(self, code: int) -> str:
+        """Return the text of the assertion that left a number in the error word."""
+        if not self._messages:
+            return f"kernel {self.name!r} failed with code {code}"
+        place = ctypes.c_char_p.from_address(self._messages + 8 * (code - 1))
+        return (place.value or b"").decode()

@@ -95,10 +95,7 @@ def _widen(w: Writer, type: Type, name: str) -> str:
 
 def _to_half(w: Writer, type: Type, name: str, to: DType) -> str:
     width = type.width
-    if type.dtype is float64 and to is float16:
-        name = _round_to_odd(w, width, name)
-    else:
-        name = convert(w, type, name, float32)
+    name = _nearly(w, type, name, to)
     floats, words, bits = vector("float", width), vector("i32", width), vector("i16", width)
     if to is float16:
         half = vector("half", width)
@@ -114,6 +111,36 @@ def _to_half(w: Writer, type: Type, name: str, to: DType) -> str:
     lost = w.let(f"fcmp uno {floats} {name}, {name}")
     chosen = w.let(f"select {vector('i1', width)} {lost}, {words} {quiet}, {words} {rounded}")
     return w.let(f"trunc {words} {chosen} to {bits}")
+
+
+def _nearly(w: Writer, type: Type, name: str, to: DType) -> str:
+    """Return a number as a float32 of which rounding to a half type is one rounding of it."""
+    source, width = type.dtype, type.width
+    if source.itemsize == 8 and source.kind != "float":
+        if to is float16:  # what float32 does not hold is infinite in float16
+            return convert(w, type, name, float32)
+        type, name = Type(float64, width), convert(w, type, _sticky(w, type, name), float64)
+    elif source.kind in ("int", "uint") and source.itemsize == 4 and to is bfloat16:
+        type, name = Type(float64, width), convert(w, type, name, float64)
+    if type.dtype is float64:
+        return _round_to_odd(w, width, name)
+    return convert(w, type, name, float32)
+
+
+def _sticky(w: Writer, type: Type, name: str) -> str:
+    """Return 64-bit integers that float64 holds and that round to few bits as the given ones do."""
+    of, width = llvm(type), type.width
+    signed = type.dtype.kind == "int"
+    moved, limit = name, 2**53
+    if signed:
+        moved, limit = w.let(f"add {of} {name}, {w.splat('i64', width, str(2**53))}"), 2**54
+    small = w.let(f"icmp ule {of} {moved}, {w.splat('i64', width, str(limit))}")
+    low = w.let(f"and {of} {name}, {w.splat('i64', width, '2047')}")
+    lost = w.let(f"icmp ne {of} {low}, {zero(type)}")
+    bit = w.let(f"zext {vector('i1', width)} {lost} to {of}")
+    sticky = w.let(f"shl {of} {bit}, {w.splat('i64', width, '11')}")
+    kept = w.let(f"or {of} {w.let(f'sub {of} {name}, {low}')}, {sticky}")
+    return w.let(f"select {vector('i1', width)} {small}, {of} {name}, {of} {kept}")
 
 
 def _round_to_odd(w: Writer, width: int, name: str) -> str:

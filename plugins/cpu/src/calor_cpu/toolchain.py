@@ -69,5 +69,5 @@ def _machine(target: Target) -> Any:
         features=target.features,
         opt=LEVEL,
         reloc="pic",
-        codemodel="jitdefault" if target.runs else "default",
+        codemodel="small",
     )
