@@ -1,0 +1,151 @@
+"""Where intermediates and scratch memory lie: one range, each place used again when it is free.
+
+Requirements: what a plan needs is known before it runs; a value that is written over the operand
+that dies with it stays in the cache. Places are found in the order of time, each in the smallest
+gap that fits.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from calor_kernel.library.work import Work
+from calor_kernel.planning.values import Piece, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Offsets in bytes of what lies in the arena, and what is done in place.
+
+    ``merged``: for a piece that shares the memory of another, that other one. ``in_place``: for
+    each task, the operands whose memory its results take over. ``scratch``: for each task, its
+    pieces of scratch memory.
+    """
+
+    offsets: dict[Piece, int]
+    nbytes: int
+    merged: dict[Piece, Piece]
+    in_place: list[frozenset[int]]
+    scratch: list[list[Piece]]
+
+
+@dataclass(slots=True)
+class _Range:
+    """A range of bytes with gaps, which grows at its end."""
+
+    end: int = 0
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # (bytes, start), the smallest first
+
+    def take(self, nbytes: int) -> int:
+        for place, (size, start) in enumerate(self.gaps):
+            if size >= nbytes:
+                del self.gaps[place]
+                if size > nbytes:
+                    insort(self.gaps, (size - nbytes, start + nbytes))
+                return start
+        # The gap at the end grows.
+        for place, (size, start) in enumerate(self.gaps):
+            if start + size == self.end:
+                del self.gaps[place]
+                self.end = start + nbytes
+                return start
+        self.end += nbytes
+        return self.end - nbytes
+
+    def give(self, start: int, nbytes: int) -> None:
+        for other in [g for g in self.gaps if g[1] + g[0] == start or g[1] == start + nbytes]:
+            self.gaps.remove(other)
+            start, nbytes = min(start, other[1]), nbytes + other[0]
+        insort(self.gaps, (nbytes, start))
+
+
+def lay_out(
+    tasks: Sequence[Task], works: Sequence[Work], outputs: Sequence[Piece], align: int
+) -> Layout:
+    """Return where each made piece lies that is no output, and each piece of scratch memory."""
+    last: dict[Piece, int] = {}
+    for number, task in enumerate(tasks):
+        for value in task.inputs:
+            last[value.piece] = number
+        for piece in task.outputs:
+            last.setdefault(piece, number)
+    kept = set(outputs)
+    merged, in_place = _merge(tasks, works, last, kept)
+    # A group of pieces in one memory ends with its last use, or never where one is an output.
+    ends: dict[Piece, int] = {}
+    for piece, end in last.items():
+        root = _root(piece, merged)
+        ends[root] = max(ends.get(root, 0), end)
+        if piece in kept:
+            kept.add(root)
+    space = _Range()
+    offsets: dict[Piece, int] = {}
+    scratch: list[list[Piece]] = []
+    dying: list[list[Piece]] = [[] for _ in tasks]
+    for root, end in ends.items():
+        if root.kind == "made" and root not in kept:
+            dying[end].append(root)
+
+    def room(piece: Piece) -> int:
+        return -(-max(piece.nbytes, 1) // align) * align
+
+    for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
+        own = [Piece("made", nbytes) for nbytes in work.scratch]
+        scratch.append(own)
+        roots = [_root(p, merged) for p in task.outputs]
+        for piece in (*(r for r in roots if r not in kept), *own):
+            if piece not in offsets:
+                offsets[piece] = space.take(room(piece))
+        for piece in (*own, *dying[number]):
+            space.give(offsets[piece], room(piece))
+    return Layout(offsets, space.end, merged, in_place, scratch)
+
+
+def _root(piece: Piece, merged: dict[Piece, Piece]) -> Piece:
+    while piece in merged:
+        piece = merged[piece]
+    return piece
+
+
+def _merge(
+    tasks: Sequence[Task],
+    works: Sequence[Work],
+    last: dict[Piece, int],
+    kept: set[Piece],
+) -> tuple[dict[Piece, Piece], list[frozenset[int]]]:
+    """Return which results take over the memory of an operand that dies with them."""
+    merged: dict[Piece, Piece] = {}
+    in_place: list[frozenset[int]] = []
+    for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
+        taken: set[int] = set()
+        given: set[Piece] = set()
+        for operand, result in work.in_place:
+            value, made = task.inputs[operand], task.outputs[result]
+            piece = value.piece
+            if made in merged or piece in given or piece.kind != "made" or piece in kept:
+                continue
+            if last[piece] != number or made.nbytes != piece.nbytes:
+                continue
+            if not may_overwrite(task, work, piece, result):
+                continue
+            merged[made] = piece
+            if made in kept:
+                # The memory is the output's, whatever it was before.
+                del merged[made]
+                root = _root(piece, merged)
+                merged[root] = made
+            given.add(piece)
+            taken.update(i for i, v in enumerate(task.inputs) if v.piece is piece)
+        in_place.append(frozenset(taken))
+    return merged, in_place
+
+
+def may_overwrite(task: Task, work: Work, piece: Piece, result: int) -> bool:
+    """Return whether a result may be written to a piece that the task reads."""
+    return all(
+        value.whole and (i, result) in work.in_place
+        for i, value in enumerate(task.inputs)
+        if value.piece is piece
+    )

@@ -1,0 +1,180 @@
+"""The planner: a graph as tasks on views of memory.
+
+Requirements: movement and sources launch nothing where strides and constants can say them; each
+other op is work of its family; results leave the graph dense, each in memory of its own. Costs a
+few microseconds a node, for a graph at a new size is planned anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor.errors import CompileError
+from calor.graph.graph import Graph, Node
+from calor.specs import Spec, spec
+from calor_kernel.library.work import Refusal, View, Work
+from calor_kernel.planning.lowering import Lowerings
+from calor_kernel.planning.values import Draft, Piece, Task, Value
+from calor_kernel.planning.views import view_of
+
+# Ramps up to this many bytes are constants; longer ones are computed at each call.
+_SHORT: Final = 1 << 16
+SOURCES: Final = frozenset(("full", "constant", "iota"))
+
+
+class Planner:
+    """Plans one graph."""
+
+    def __init__(self, lowerings: Lowerings, graph: Graph, deterministic: bool = False) -> None:
+        self.lowerings = lowerings
+        self.graph = graph
+        self.deterministic = deterministic
+        self.align = lowerings.info.align
+        self.tasks: list[Task] = []
+        self.values: dict[int, Value] = {}
+        self.constants = bytearray()
+        self._known: dict[tuple[DType, bytes], Value] = {}
+        self._copies: dict[Value, Value] = {}
+
+    def draft(self) -> Draft:
+        """Return the graph as tasks; CompileError where a family refuses what it claimed."""
+        graph = self.graph
+        hosts = self._inputs()
+        for node in graph.nodes:
+            self._node(node)
+        outputs = self._outputs()
+        end = hosts[-1][2] + self._aligned(hosts[-1][1].nbytes) if hosts else 0
+        return Draft(graph, self.tasks, outputs, bytes(self.constants), hosts, end)
+
+    def _aligned(self, nbytes: int) -> int:
+        return -(-max(nbytes, 1) // self.align) * self.align
+
+    def _inputs(self) -> list[tuple[int, Spec, int]]:
+        hosts: list[tuple[int, Spec, int]] = []
+        end = 0
+        for number in self.graph.inputs:
+            known = self.graph.specs[number]
+            if number in self.graph.host:
+                piece = Piece("host", known.nbytes, end)
+                hosts.append((number, known, end))
+                end += self._aligned(known.nbytes)
+            else:
+                piece = Piece("input", known.nbytes, number)
+            self.values[number] = Value(piece, View.dense(known))
+        return hosts
+
+    def _node(self, node: Node) -> None:
+        name, specs = node.op.name, self.graph.specs
+        results = tuple(specs[o] for o in node.outputs)
+        if name in SOURCES and self._source(node, results[0]):
+            return
+        inputs = tuple(self.values[v] for v in node.inputs)
+        if len(inputs) == 1:
+            moved = self._moved(node, inputs[0], results[0])
+            if moved is not None:
+                self.values[node.outputs[0]] = moved
+                return
+        made = self.emit(name, node.attributes, inputs, results)
+        for number, value in zip(node.outputs, made, strict=True):
+            self.values[number] = value
+
+    def _moved(self, node: Node, value: Value, result: Spec) -> Value | None:
+        """Return the result as a view of the operand, or of a dense copy of it."""
+        name, attributes = node.op.name, node.attributes
+        view = view_of(name, value.view, attributes, result)
+        if view is not None:
+            return Value(value.piece, view)
+        if not value.view.is_dense or value.view.offset:
+            dense = View.dense(self._spec(value))
+            view = view_of(name, dense, attributes, result)
+            if view is not None:
+                return Value(self.dense(value).piece, view)
+        return None
+
+    @staticmethod
+    def _spec(value: Value) -> Spec:
+        return spec(value.view.shape, value.view.dtype)
+
+    # Sources.
+    def _source(self, node: Node, result: Spec) -> bool:
+        attributes = node.attributes
+        number = node.outputs[0]
+        if node.op.name == "full":
+            one = self.constant(np.frombuffer(attributes["value"].bits, result.dtype.numpy)[:1])
+            strides = (0,) * result.ndim
+            view = View(result.shape, strides, result.dtype, one.view.offset)
+            self.values[number] = Value(one.piece, view)
+            return True
+        if node.op.name == "iota":
+            if result.nbytes > _SHORT and "iota" in self.lowerings:
+                return False
+            array = np.arange(result.size).astype(result.dtype.numpy)
+        else:
+            array = attributes["array"].array
+        self.values[number] = self.constant(array)
+        return True
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+        """Return a value that is uploaded once, when the plan is made; equal ones are one."""
+        from calor.dtypes import as_dtype
+
+        dtype = as_dtype(array.dtype)
+        key = (dtype, array.tobytes())
+        found = self._known.get(key)
+        if found is None:
+            start = len(self.constants)
+            self.constants += key[1].ljust(self._aligned(len(key[1])), b"\0")
+            piece = Piece("constant", array.nbytes, start)
+            found = Value(piece, View.dense(spec((array.size,), dtype)))
+            self._known[key] = found
+        return Value(found.piece, View.dense(spec(array.shape, dtype)))
+
+    # Work.
+    def emit(
+        self, op: str, attributes: Any, inputs: Sequence[Value], results: Sequence[Spec]
+    ) -> list[Value]:
+        """Add a task and return its results; operands that must be dense are copied first."""
+        outputs = tuple(results)
+        given = tuple(
+            self.dense(v) if self.lowerings.dense(op, i) else v for i, v in enumerate(inputs)
+        )
+        works = self._ask(op, attributes, given, outputs)
+        if isinstance(works, Refusal):
+            # What a family does not do on these views it may do on dense memory.
+            given = tuple(self.dense(v) for v in inputs) if op != "copy" else given
+            works = self._ask(op, attributes, given, outputs)
+            if isinstance(works, Refusal):
+                raise CompileError(f"{op} is refused after it was claimed: {works.reason}", op=op)
+        pieces = tuple(Piece("made", s.nbytes) for s in outputs)
+        self.tasks.append(Task(op, works, given, pieces, attributes, outputs))
+        return [Value(p, View.dense(s)) for p, s in zip(pieces, outputs, strict=True)]
+
+    def _ask(
+        self, op: str, attributes: Any, given: tuple[Value, ...], outputs: tuple[Spec, ...]
+    ) -> Sequence[Work] | Refusal:
+        views = tuple(v.view for v in given)
+        return self.lowerings.ask(op, attributes, views, outputs, self.deterministic)
+
+    def dense(self, value: Value) -> Value:
+        """Return the value as dense memory that begins where devices like it, copied if need be."""
+        view = value.view
+        if view.is_dense and view.offset * view.dtype.itemsize % self.align == 0:
+            return value
+        found = self._copies.get(value)
+        if found is None:
+            (found,) = self.emit("copy", {}, (value,), (self._spec(value),))
+            self._copies[value] = found
+        return found
+
+    def _outputs(self) -> list[Piece]:
+        taken: list[Piece] = []
+        for number in self.graph.outputs:
+            value = self.values[number]
+            if value.piece.kind != "made" or not value.whole or value.piece in taken:
+                (value,) = self.emit("copy", {}, (value,), (self._spec(value),))
+            taken.append(value.piece)
+        return taken

@@ -1,0 +1,70 @@
+"""What a plan is made of: pieces of memory, values as views of them, and tasks in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from calor.graph.graph import Graph
+from calor.specs import Spec
+from calor_kernel.library.work import View, Work
+
+Kind = Literal["input", "host", "constant", "made"]
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """Memory that holds values of a plan; used by identity.
+
+    ``number``: which input of the graph it is, or where it begins in the block of host numbers or
+    of constants, in bytes. A made piece is the result of a task, or its scratch memory.
+    """
+
+    kind: Kind
+    nbytes: int
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value: a view of a piece of memory."""
+
+    piece: Piece
+    view: View
+
+    @property
+    def whole(self) -> bool:
+        """Whether the value is all of its piece, in order."""
+        view = self.view
+        size = view.size * view.dtype.itemsize
+        return view.offset == 0 and view.is_dense and size == self.piece.nbytes
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """Work to do: candidates of one op, the values it reads, the pieces it makes."""
+
+    op: str
+    works: Sequence[Work]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Piece, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    results: tuple[Spec, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """A graph as tasks in order, before memory is laid out.
+
+    ``constants``: the bytes of all constants. ``hosts``: for each host number of the graph, its
+    input, spec and place in the block of host numbers. ``outputs``: the made pieces that are the
+    graph's results, each whole.
+    """
+
+    graph: Graph
+    tasks: list[Task]
+    outputs: list[Piece]
+    constants: bytes
+    hosts: list[tuple[int, Spec, int]]
+    host_bytes: int

@@ -1,0 +1,163 @@
+"""KernelBackend: what core sees of every device that runs calor's kernels.
+
+Requirements: a device plugin gives a name and devices, and nothing here knows which it is; what a
+device can do follows from its info and from what the kernel families have, so that claims and
+declarations cannot disagree.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
+from calor.graph.graph import Graph
+from calor.specs import Spec
+from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.planner import Planner
+from calor_kernel.runtime.buffers import AdoptedBuffer, KernelBuffer, ShadowedBuffer
+from calor_kernel.runtime.claims import describe, refusal
+from calor_kernel.runtime.device import Device
+from calor_kernel.runtime.engine import Engine
+
+Array = np.ndarray[Any, Any]
+
+
+class KernelBackend(Backend):
+    """Devices of one name; ``open_device(index)`` opens one of them, the first time it is used."""
+
+    def __init__(
+        self, name: str, open_device: Callable[[int], Device], count: Callable[[], int] = lambda: 1
+    ) -> None:
+        self.name = name
+        self._open = open_device
+        self._count = count
+        self._engines: dict[int, Engine] = {}
+        self._infos: dict[int, Info] = {}
+        _BACKENDS.add(self)
+
+    def engine(self, index: int) -> Engine:
+        """Return what belongs to a device, which is opened the first time."""
+        found = self._engines.get(index)
+        if found is None:
+            found = self._engines.setdefault(index, Engine(self._open(index)))
+        return found
+
+    def enumerate(self) -> int:
+        """Return how many devices there are."""
+        return self._count()
+
+    def info(self, index: int) -> Info:
+        """Return what follows from the device's description and the kernel families."""
+        found = self._infos.get(index)
+        if found is None:
+            found = self._infos[index] = describe(self.engine(index))
+        return found
+
+    # Memory.
+    def upload(self, index: int, array: Array) -> KernelBuffer:
+        """Copy a host array."""
+        pool = self.engine(index).pool
+        buffer = pool.take(array.nbytes)
+        pool.memory.copy_in(buffer.handle, 0, array)
+        return buffer
+
+    def download(self, index: int, buffer: Any, spec: Spec) -> Array:
+        """Return a view of the memory where the host reads it, else a copy."""
+        engine = self.engine(index)
+        if engine.host_memory:
+            engine.device.queue.synchronize()
+            view: Array = buffer.view(spec)
+            return view
+        array = np.empty(spec.shape, spec.dtype.numpy)
+        engine.pool.memory.copy_out(buffer.handle, 0, array)
+        return array
+
+    def copy(self, index: int, buffer: Any, spec: Spec, target: int) -> KernelBuffer:
+        """Copy on the device, or over the host to another one."""
+        if target != index:
+            return self.upload(target, self.download(index, buffer, spec))
+        pool = self.engine(index).pool
+        made = pool.take(buffer.nbytes)
+        pool.memory.copy(made.handle, 0, buffer.handle, 0, buffer.nbytes)
+        return made
+
+    def adopt(self, index: int, array: Array) -> KernelBuffer:
+        """Share a host array's memory."""
+        engine = self.engine(index)
+        if not engine.host_memory:
+            return super().adopt(index, array)  # type: ignore[return-value]
+        address = array.__array_interface__["data"][0]
+        handle = None
+        if address % engine.device.info.align == 0:
+            handle = engine.device.memory.adopt(address, array.nbytes)
+        if handle is None:
+            return ShadowedBuffer(engine.pool, array)
+        return AdoptedBuffer(engine.pool, handle, array)
+
+    def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
+        """Return NumPy's capsule of the memory, read-only where the consumer can be told so."""
+        if not self.engine(index).host_memory:
+            return super().dlpack(index, buffer, spec, **options)
+        version = options.get("max_version")
+        tells = version is not None and version[0] >= 1
+        self.engine(index).device.queue.synchronize()
+        return buffer.view(spec, writable=not tells).__dlpack__(**options)
+
+    def memory(self, index: int) -> MemoryFigures:
+        """Return the pool's counts."""
+        figures = self.engine(index).pool.figures()
+        return MemoryFigures(figures.in_use, figures.peak, figures.limit)
+
+    def set_memory_limit(self, index: int, limit: int | None) -> None:
+        """Set the most bytes in use."""
+        self.engine(index).pool.set_limit(limit)
+
+    # Graphs.
+    def claim(self, index: int, graph: Graph) -> Claim:
+        """Take what a kernel family does, and what needs no kernel."""
+        engine = self.engine(index)
+        reasons = self.info(index).objections(graph)
+        for number, node in enumerate(graph.nodes):
+            if number not in reasons:
+                reason = refusal(engine, graph, node)
+                if reason:
+                    reasons[number] = reason
+        taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
+        return Claim((taken,) if taken else (), reasons)
+
+    def compile(self, index: int, graph: Graph) -> Executable:
+        """Plan a graph, compile its kernels and record its launches."""
+        engine = self.engine(index)
+        return Plan(engine, Planner(engine.lowerings, graph).draft())
+
+    def synchronize(self, index: int) -> None:
+        """Wait for the queue."""
+        self.engine(index).device.queue.synchronize()
+
+    def close(self) -> None:
+        """Close every device that was opened."""
+        for engine in self._engines.values():
+            engine.device.close()
+        self._engines.clear()
+
+    def restart(self) -> None:
+        """Work on in a forked child."""
+        for engine in self._engines.values():
+            if engine.device.info.has("fork"):
+                engine.restart()
+
+
+_BACKENDS: weakref.WeakSet[KernelBackend] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for backend in _BACKENDS:
+        backend.restart()
+
+
+os.register_at_fork(after_in_child=_after_fork)

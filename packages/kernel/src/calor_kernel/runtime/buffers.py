@@ -1,0 +1,120 @@
+"""Buffers: the pieces of device memory that core holds for tensors.
+
+Requirements: making one and dropping one is on the path of every call, so it does no more than take
+from and give to the pool; who sees the memory from outside keeps the buffer alive and marks it as
+exported, for as long as a view lives.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor.specs import Spec
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.pool import Pool
+
+Array = np.ndarray[Any, Any]
+
+
+class _Window:
+    """What a view of a buffer's memory holds: the buffer, for as long as the view lives."""
+
+    def __init__(self, buffer: KernelBuffer, address: int) -> None:
+        self.buffer = buffer
+        self.address = address
+        self.writable = False
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {
+            "data": (self.address, not self.writable),
+            "shape": (self.buffer.nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+
+class KernelBuffer:
+    """A piece of a device's memory that holds one value.
+
+    Attributes: ``handle``, what the device knows it by; ``nbytes``; ``room``, the size of the piece
+    in the pool, which is larger as a rule.
+    """
+
+    __slots__ = ("__weakref__", "_window", "handle", "nbytes", "pool", "room")
+
+    def __init__(self, pool: Pool, handle: Any, room: int, nbytes: int) -> None:
+        self.pool = pool
+        self.handle = handle
+        self.room = room
+        self.nbytes = nbytes
+        self._window: weakref.ref[_Window] | None = None
+
+    def __del__(self) -> None:
+        self.pool.give(self.handle, self.room, self.nbytes)
+
+    @property
+    def exported(self) -> bool:
+        """True while a NumPy view or a DLPack consumer sees the memory."""
+        return self._window is not None and self._window() is not None
+
+    def view(self, spec: Spec, *, writable: bool = False) -> Array | None:
+        """Return an array on the buffer's memory; None where the host has no address."""
+        address = self.pool.memory.address(self.handle)
+        if address is None:
+            return None
+        window = None if self._window is None else self._window()
+        if window is None:
+            window = _Window(self, address)
+            self._window = weakref.ref(window)
+        window.writable = writable
+        return np.asarray(window).view(spec.dtype.numpy).reshape(spec.shape)
+
+
+class AdoptedBuffer(KernelBuffer):
+    """Host memory that somebody else owns, and may look at or write to at any time."""
+
+    __slots__ = ("array",)
+
+    exported = True
+
+    def __init__(self, pool: Pool, handle: Any, array: Array) -> None:
+        super().__init__(pool, handle, 0, array.nbytes)
+        self.array = array
+
+    def __del__(self) -> None:
+        """Leave the memory to its owner."""
+
+    def view(self, spec: Spec, *, writable: bool = False) -> Array:
+        """Return a view of the array."""
+        made = self.array.view()
+        made.flags.writeable = writable and made.flags.writeable
+        return made
+
+
+class ShadowedBuffer(AdoptedBuffer):
+    """An adopted array at an address that kernels cannot use: each use reads it anew."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, pool: Pool, array: Array) -> None:
+        super().__init__(pool, None, array)
+        self._copy = pool.raw(array.nbytes)
+
+    def __del__(self) -> None:
+        """Give back the copy's memory."""
+        self.pool.give(*self._copy, 0)
+
+    @property
+    def handle(self) -> Any:
+        """A copy of the array as it is now."""
+        self.pool.memory.copy_in(self._copy[0], 0, self.array)
+        return self._copy[0]
+
+    @handle.setter
+    def handle(self, none: None) -> None:
+        """There is nothing to set; the base class does."""

@@ -1,0 +1,98 @@
+"""What a device with the kernel families can do: core's Info, and which nodes it takes.
+
+Requirements: nothing is declared by hand; what is missing has a reason that a user understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible
+from calor.dtypes import (
+    ALL,
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    uint8,
+    uint16,
+)
+from calor.graph.graph import Graph, Node
+from calor.ops.base import TABLE
+from calor_kernel.library.work import LOWERINGS, Refusal, View
+from calor_kernel.planning.planner import SOURCES
+from calor_kernel.planning.views import ALWAYS_OF_DENSE, view_of
+from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.runtime.engine import Engine
+
+# What the library computes with where a device does not compute in a dtype itself.
+_STANDS_FOR: Final[Mapping[DType, tuple[DType, ...]]] = {
+    float16: (float32, uint16),
+    bfloat16: (float32, uint16),
+    complex64: (float32,),
+    complex128: (float64,),
+    float8_e4m3fn: (float32, uint8),
+    float8_e5m2: (float32, uint8),
+}
+# Node kinds that never reach a family: they say where elements are, or what they are.
+STRUCTURAL: Final = SOURCES | ALWAYS_OF_DENSE
+
+
+def describe(engine: Engine) -> Info:
+    """Return what core is told of a device."""
+    info = engine.device.info
+    host = FULL if engine.host_memory else impossible("the device has memory of its own")
+    return Info(
+        description=info.description,
+        dtypes={d: _dtype(d, info) for d in ALL},
+        features={
+            "interactive": FULL,
+            "dynamic_shapes": FULL,
+            "in_place": FULL,
+            "host_views": host,
+            "dlpack": host,
+            "memory_limit": FULL,
+            "fork": FULL if info.has("fork") else impossible("its driver does not survive a fork"),
+            "quantized_only": impossible("it runs graphs of every dtype that it has"),
+        },
+        ops={name: NOT_YET for name in TABLE if not _known(name)},
+        limits={"max_buffer_bytes": info.max_buffer_bytes},
+    )
+
+
+def _dtype(dtype: DType, info: DeviceInfo) -> State:
+    if dtype in info.dtypes:
+        return FULL
+    parts = _STANDS_FOR.get(dtype)
+    if parts is not None and all(d in info.dtypes for d in parts):
+        return FULL
+    missing = dtype if parts is None else next(d for d in parts if d not in info.dtypes)
+    return impossible(f"the device does not compute with {missing.name}")
+
+
+def _known(name: str) -> bool:
+    return name in STRUCTURAL or name in LOWERINGS or TABLE[name].decompose is not None
+
+
+def refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
+    """Return why a node is not taken, None where it is."""
+    name = node.op.name
+    if name in STRUCTURAL:
+        return None
+    specs = graph.specs
+    views = tuple(View.dense(specs[v]) for v in node.inputs)
+    if len(views) == 1:
+        moved = view_of(name, views[0], node.attributes, specs[node.outputs[0]])
+        if moved is not None:
+            return None
+    if name not in engine.lowerings:
+        return "no kernel family does it"
+    outputs = tuple(specs[o] for o in node.outputs)
+    found = engine.lowerings.ask(name, node.attributes, views, outputs)
+    return found.reason if isinstance(found, Refusal) else None

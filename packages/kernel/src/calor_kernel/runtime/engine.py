@@ -1,0 +1,34 @@
+"""What belongs to one open device: its pool, its kernels, and what families answered for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calor_kernel.planning.lowering import Lowerings, load_families
+from calor_kernel.runtime.device import Device
+from calor_kernel.runtime.kernels import Kernels
+from calor_kernel.runtime.pool import Pool
+
+
+class Engine:
+    """A device with everything that running graphs on it needs."""
+
+    def __init__(self, device: Device) -> None:
+        load_families()
+        self.device = device
+        self.pool = Pool(device.memory)
+        self.kernels = Kernels(device)
+        self.lowerings = Lowerings(device.info)
+        probe, room = self.pool.raw(1)
+        # Whether the host reads the device's memory.
+        self.host_memory = device.memory.address(probe) is not None
+        self.pool.give(probe, room, 0)
+
+    def restart(self) -> None:
+        """Work on in a forked child."""
+        self.device.restart()
+        for part in self._locked():
+            part.unlock()
+
+    def _locked(self) -> Sequence[Pool | Kernels]:
+        return (self.pool, self.kernels)
