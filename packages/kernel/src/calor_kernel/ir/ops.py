@@ -148,6 +148,14 @@ _ROWS = (
     Row("plane_position", 0, "given", meaning="the plane's place in its cube"),
     # Units together.
     Row("barrier", 0, "none", pure=False, scope="cube", attributes=("scope", "name", "count")),
+    Row(
+        "arrive",
+        0,
+        "none",
+        pure=False,
+        attributes=("name", "count"),
+        meaning="counts at a named barrier without waiting",
+    ),
     Row("fence", 0, "none", pure=False, attributes=("scope", "order")),
     Row(
         "plane_shuffle",
@@ -199,7 +207,14 @@ _ROWS = (
     Row("for", -1, "given", "iu", alike=False, pure=False, attributes=("unroll",)),
     Row("if", -1, "given", "b", alike=False, pure=False),
     Row("while", -1, "given", "biuf", alike=False, pure=False),
-    Row("role", 0, "none", pure=False, attributes=("first", "count", "registers")),
+    Row(
+        "role",
+        0,
+        "none",
+        pure=False,
+        attributes=("first", "count", "registers"),
+        meaning="what units first to first + count − 1 of the cube do, beside the others",
+    ),
     # For people.
     Row("print", -1, "none", "biuf", alike=False, pure=False, attributes=("text",)),
     Row("assert", 1, "none", "b", pure=False, attributes=("text",)),

@@ -56,14 +56,17 @@ from calor_kernel.language.functions import (
     unit_position,
     vreduce,
 )
+from calor_kernel.language.intrinsics import Intrinsic, intrinsic
 from calor_kernel.language.kernel import KernelFunction, helper, kernel
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
+from calor_kernel.language.roles import arrive, has, launch_attributes, role
 from calor_kernel.language.statements import loop_range
 from calor_kernel.language.values import Number
 
 __all__ = [
     "Buffer",
     "FastDivmod",
+    "Intrinsic",
     "KernelFunction",
     "Layout",
     "Number",
@@ -74,6 +77,7 @@ __all__ = [
     "Swizzled",
     "Type",
     "absolute_position",
+    "arrive",
     "assume_multiple",
     "barrier",
     "bitcast",
@@ -91,11 +95,14 @@ __all__ = [
     "fence",
     "floor",
     "fma",
+    "has",
     "helper",
     "index_dtype",
     "insert",
+    "intrinsic",
     "kernel",
     "lane_position",
+    "launch_attributes",
     "loop_range",
     "modulo",
     "mulhi",
@@ -112,6 +119,7 @@ __all__ = [
     "quotient",
     "registers",
     "rint",
+    "role",
     "select",
     "shared",
     "shuffle",

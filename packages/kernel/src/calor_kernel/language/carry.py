@@ -7,6 +7,7 @@ than they need; a type that changes on the way is an error that names the variab
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,16 @@ from calor_kernel.ir.types import Type
 from calor_kernel.language.arrays import Registers
 from calor_kernel.language.builder import Builder
 from calor_kernel.language.values import Number
+
+
+class Region(ABC):
+    """What ``with`` makes a region of the device by; any other context is one of the build."""
+
+    @abstractmethod
+    def make(
+        self, body: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], names: tuple[str, ...]
+    ) -> tuple[Any, ...]:
+        """Make the region of a body over values of names; return what the names are after it."""
 
 
 class Undefined:

@@ -30,6 +30,8 @@ ACCEPTED: Final[dict[type[ast.AST], str]] = {
     ast.If: "decided at build time, or a branch on the device",
     ast.For: "unrolled over what the build knows, a loop on the device over range(...)",
     ast.While: "a loop on the device, or unrolled while the build knows that it goes on",
+    ast.With: "a region such as a role; one context, without as",
+    ast.withitem: "the context of a with",
     ast.Assert: "checked at build time, or on the device in debug builds",
     ast.Expr: "a call, as a rule",
     ast.Pass: "nothing",
@@ -232,6 +234,17 @@ class _Rewriter(ast.NodeTransformer):
         made = [self.at(node, question), self.branch(node, body, names, node.body)]
         call = self.call("repeat", self.name(test), self.name(body))
         return [*made, self.assign(node, names, call)]
+
+    def visit_With(self, node: ast.With) -> Any:
+        if len(node.items) != 1 or node.items[0].optional_vars is not None:
+            self.refuse(node, "a with takes one context, without as; nest them")
+        if _leaves(node.body):
+            self.refuse(node, "return, break and continue do not leave a with")
+        names = sorted(_assigned(node.body))
+        body = self.fresh("region")
+        context = self.visit(node.items[0].context_expr)
+        made = self.branch(node, body, names, node.body)
+        return [made, self.assign(node, names, self.call("within", context, self.name(body)))]
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message = self.visit(node.msg) if node.msg is not None else ast.Constant("")

@@ -19,7 +19,16 @@ from calor_kernel.ir.nodes import Block, Value
 from calor_kernel.ir.substitute import substitute
 from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import Builder, current
-from calor_kernel.language.carry import Frame, Undefined, is_number, leaves, merged, same, shape
+from calor_kernel.language.carry import (
+    Frame,
+    Region,
+    Undefined,
+    is_number,
+    leaves,
+    merged,
+    same,
+    shape,
+)
 from calor_kernel.language.values import Number
 
 Values = tuple[Any, ...]
@@ -34,6 +43,12 @@ class DeviceRange:
     stop: Any
     step: Any
     unroll: int = 1
+
+    def __iter__(self) -> Iterator[Any]:
+        raise KernelTypeError(
+            "a loop on the device needs its function rewritten; in a helper function write @helper "
+            "above it"
+        )
 
 
 def peek(read: Callable[[], Any], name: str) -> Any:
@@ -354,6 +369,14 @@ def _used(block: Block) -> set[Value]:
         for region in operation.regions:
             used.update(region.yields)
     return used
+
+
+def within(context: Any, body: Body, values: Values, names: tuple[str, ...]) -> Values:
+    """Run a body in a region of the device, or in a context of the build."""
+    if isinstance(context, Region):
+        return context.make(body, values, names)
+    with context:
+        return body(*values)
 
 
 # Conditions.

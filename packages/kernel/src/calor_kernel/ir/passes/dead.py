@@ -17,6 +17,7 @@ EFFECTS = frozenset(
         "atomic",
         "prefetch",
         "barrier",
+        "arrive",
         "fence",
         "copy_async",
         "commit_async",

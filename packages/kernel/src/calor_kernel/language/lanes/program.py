@@ -13,7 +13,7 @@ import numpy as np
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
-from calor_kernel.language.lanes import control, memory
+from calor_kernel.language.lanes import control, inline, memory
 from calor_kernel.language.lanes.arithmetic import ARITHMETIC
 from calor_kernel.language.lanes.machine import Batch, Step
 from calor_kernel.language.lanes.vectors import VECTORS
@@ -185,6 +185,7 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "lane_position": _in_plane,
     "plane_position": _in_plane,
     "prefetch": _nothing,
+    "inline": inline.inline_step,
     "if": control.if_step,
     "for": control.for_step,
     "while": control.while_step,

@@ -1,0 +1,133 @@
+"""Roles: what some units of a cube do while others do something else, and what a launch asks for.
+
+Requirements: a kernel says ``with role(0):`` and then what those units do, so that a copying and a
+computing part stand beside each other; what a role changes is its own, because the other units have
+no such values; a device without many units refuses them when the kernel is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Block
+from calor_kernel.language.builder import Builder, current
+from calor_kernel.language.carry import Frame, Region, Undefined, leaves, same, shape
+from calor_kernel.runtime.device import FEATURES
+
+# The planes that matrix instructions and register budgets take together.
+_WARPGROUP = 4
+
+
+def has(feature: str) -> bool:
+    """Return whether the device that the kernel is built for has a feature; the build decides.
+
+    ``feature`` is one of ``calor_kernel.runtime.device.FEATURES``, or "debug" for builds that
+    check assertions; KeyError for another name.
+    """
+    if feature != "debug" and feature not in FEATURES:
+        raise KeyError(f"{feature!r} is no feature; there are {', '.join(FEATURES)}, debug")
+    return feature in current().features
+
+
+class role(Region):
+    """``with role(first, count):`` some of a cube's units do this, the others go past it.
+
+    ``first`` and ``count`` are in warpgroups (four planes), or in planes with ``scope="plane"``.
+    ``registers``: the registers that each unit of them needs, of which a device may take from the
+    others. Roles next to each other run at the same time, and meet at named barriers or pipelines;
+    a barrier of the cube inside a role is an error. What a role assigns exists only in it.
+    """
+
+    def __init__(
+        self,
+        first: int,
+        count: int = 1,
+        *,
+        scope: Literal["plane", "warpgroup"] = "warpgroup",
+        registers: int = 0,
+    ) -> None:
+        builder = current()
+        step = builder.plane * (_WARPGROUP if scope == "warpgroup" else 1)
+        self.builder = builder
+        self.first, self.count = first * step, count * step
+        self.registers = registers
+        units = units_of(builder)
+        if first < 0 or count < 1 or self.first + self.count > units:
+            raise KernelTypeError(
+                f"{builder._line()}a role of units {self.first} to {self.first + self.count - 1} "
+                f"needs a cube that has them, and this one has {units}; choose a blueprint without "
+                f"roles for devices of few units"
+            )
+
+    def make(
+        self, body: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], names: tuple[str, ...]
+    ) -> tuple[Any, ...]:
+        """Make the region, and return what the names are after it."""
+        builder = self.builder
+        frame = Frame(builder, values, names)
+        with builder.inside(Block()) as block:
+            end = body(*values)
+            items: list[list[Any]] = [list(a.items) for a in frame.arrays]
+        frame.restore()
+        said = {"first": self.first, "count": self.count}
+        if self.registers:
+            said["registers"] = self.registers
+        builder.emit("role", (), (), said, regions=[block])
+        for array, after in zip(frame.arrays, items, strict=True):
+            kept: list[Any] = [
+                a if same(a, b) else Undefined("a register array that a role changes")
+                for a, b in zip(array.items, after, strict=True)
+            ]
+            array.items = kept
+        return tuple(
+            a if _same(a, b) else Undefined(name)
+            for a, b, name in zip(values, end, names, strict=True)
+        )
+
+
+def _same(a: Any, b: Any) -> bool:
+    return shape(a) == shape(b) and all(map(same, leaves(a), leaves(b)))
+
+
+def units_of(builder: Builder) -> int:
+    """Return how many units a cube has."""
+    x, y, z = builder.cube
+    return x * y * z
+
+
+def arrive(name: int, count: int) -> None:
+    """Count at one of the device's named barriers without waiting for its other units.
+
+    ``barrier(name=…, count=…)`` waits until ``count`` units have arrived or wait.
+    """
+    builder = current()
+    if units_of(builder) > 1:
+        builder.emit("arrive", (), (), {"name": name, "count": count})
+
+
+def launch_attributes(
+    *,
+    cluster: tuple[int, int, int] | None = None,
+    registers: int | None = None,
+    cubes_per_core: int | None = None,
+    dynamic_shared: bool | None = None,
+) -> None:
+    """Say what a launch of this kernel asks of the device, beside cubes and arguments.
+
+    ``cluster``: cubes along x, y and z that run together and reach each other's shared memory.
+    ``registers``: a unit's at most. ``cubes_per_core``: how many shall fit at the same time.
+    ``dynamic_shared``: whether shared memory is reserved by the launch instead of the kernel, which
+    devices ask for above a size (48 KiB on NVIDIA's); each piece keeps its ``align``.
+    """
+    builder = current()
+    given = {
+        "cluster": cluster,
+        "registers": registers,
+        "cubes_per_core": cubes_per_core,
+        "dynamic_shared": dynamic_shared,
+    }
+    if cluster is not None and cluster != (1, 1, 1) and "clusters" not in builder.features:
+        raise KernelTypeError(f"the device has no clusters, and the kernel asks for {cluster}")
+    builder.attributes.update({k: v for k, v in given.items() if v is not None})
