@@ -158,12 +158,16 @@ class Slot:
 class Step:
     """A launch: a loaded function, the cubes along x, y and z, and an argument per parameter.
 
-    A buffer argument is a Slot; a scalar is a Python number of the parameter's type.
+    A buffer argument is a Slot; a scalar is a Python number of the parameter's type. ``flops`` and
+    ``nbytes`` are what the launch computes and moves, 0 where nobody says: a device that divides a
+    launch among threads needs them.
     """
 
     function: Any
     cubes: tuple[int, int, int]
     arguments: tuple[Slot | int | float, ...]
+    flops: int = 0
+    nbytes: int = 0
 
 
 class Queue(ABC):
