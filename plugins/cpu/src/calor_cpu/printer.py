@@ -6,9 +6,8 @@ call does many and threads share a launch; vectors keep the width that they have
 where registers are narrower.
 
 The function is ``void name(ptr args, i64 begin, i64 end)``: ``args`` has a slot of 8 bytes for each
-parameter, then the cube counts along x, y and z; the slot before it points to a 32-bit error word.
-``name.messages``, where a kernel has assertions, is a table of their texts: number n in the error
-word means the text n − 1.
+parameter, then the cube counts along x, y and z. Where a kernel has assertions, the pointer
+``name.failed`` is null until one fails, then it points to its text.
 """
 
 from __future__ import annotations
@@ -123,12 +122,10 @@ def _next_places(w: Writer, last_axis: int) -> list[str]:
 def _module(w: Writer) -> str:
     name = w.kernel.name
     lines = [f'source_filename = "{name}"', f'target triple = "{w.target.triple}"', ""]
-    if w.messages:
-        texts = ", ".join(f"ptr {w.string(text)}" for text in w.messages)
-        count = len(w.messages)
-        w.globals.append(f"@{name}.messages = constant [{count} x ptr] [{texts}]")
+    if w.asserts:
+        lines.append(f"@{name}.failed = global ptr null")
     lines += w.globals
-    if w.globals:
+    if w.globals or w.asserts:
         lines.append("")
     lines.append(f"define void @{name}(ptr noalias readonly %args, i64 %begin, i64 %end) #0 {{")
     lines += ["entry:", *w.allocations, *w.lines, "}", ""]

@@ -1,8 +1,7 @@
 """How loops, branches and what units say are printed: regions become blocks with phis.
 
 Requirements: a loop tests at its end, behind a test that it runs at all, because code generation
-without passes keeps the shape that is printed; a failed assertion stores its number in the error
-word and leaves.
+without passes keeps the shape that is printed; a failed assertion stores its message and leaves.
 """
 
 from __future__ import annotations
@@ -202,12 +201,11 @@ def _assert(w: Writer, operation: Operation) -> None:
     where = operation.position
     at = f"{where[0]}:{where[1]}: " if where is not None else ""
     text = operation.attributes.get("text") or "an assertion failed"
-    w.messages.append(f"{at}kernel {w.kernel.name!r}: {text}")
+    message = w.string(f"{at}kernel {w.kernel.name!r}: {text}")
+    w.asserts = True
     w.choose(w.use(operation.operands[0]), holds, failed)
     w.block(failed)
-    slot = w.let("getelementptr i8, ptr %args, i64 -8")
-    word = w.let(f"load ptr, ptr {slot}, align 8")
-    w.line(f"store atomic i32 {len(w.messages)}, ptr {word} monotonic, align 4")
+    w.line(f"store atomic ptr {message}, ptr @{w.kernel.name}.failed monotonic, align 8")
     w.line("ret void")
     w.block(holds)
 

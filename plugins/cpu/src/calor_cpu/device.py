@@ -1,0 +1,41 @@
+"""The CPU as a device: one for all cores that the process may use.
+
+Requirements: opening it starts no thread and compiles nothing but the pool's runtime.
+"""
+
+from __future__ import annotations
+
+from calor.errors import DeviceError
+from calor_cpu.host import describe
+from calor_cpu.memory import CpuMemory
+from calor_cpu.pool import Pool
+from calor_cpu.queue import CpuQueue
+from calor_cpu.target import Target
+from calor_cpu.toolchain import LlvmToolchain
+from calor_kernel.runtime.device import Device
+
+
+class CpuDevice(Device):
+    """This machine's processor.
+
+    ``target``: as CALOR_CPU_TARGET, which says it where this does not. ``threads``: as
+    CALOR_CPU_THREADS.
+    """
+
+    toolchain: LlvmToolchain
+    queue: CpuQueue
+
+    def __init__(self, target: Target | str | None = None, *, threads: int | None = None) -> None:
+        self.toolchain = LlvmToolchain(target)
+        if not self.toolchain.processor.runs:
+            raise DeviceError(
+                f"code for {self.toolchain.processor} does not run here; compile for it with "
+                f"LlvmToolchain, and open the device with target='native'"
+            )
+        self.info = describe(self.toolchain.processor)
+        self.memory = CpuMemory()
+        self.queue = CpuQueue(Pool(threads))
+
+    def close(self) -> None:
+        """Send the pool's threads home."""
+        self.queue.pool.close()

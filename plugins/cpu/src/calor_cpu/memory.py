@@ -1,0 +1,91 @@
+"""The host's memory as a device's: addresses.
+
+Requirements: a handle is an address, so that a run converts nothing; large pieces begin at a page
+of 2 MiB and ask for such pages where the system has them, because a page fault for every 4 KiB
+costs more than the arithmetic; memory that is not there is a typed error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import threading
+from typing import Any, Final
+
+import numpy as np
+
+from calor.errors import OutOfMemoryError
+from calor_kernel.runtime.device import Memory
+
+ALIGN: Final = 64
+_HUGE: Final = 2 << 20
+_ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
+
+
+class CpuMemory(Memory):
+    """Memory of this process; a handle is an address, a part of a piece an address in it."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def alloc(self, nbytes: int) -> int:
+        """Return the address of a piece, aligned to 64 bytes; large pieces are zero."""
+        try:
+            address, piece = _mapped(nbytes) if nbytes >= _HUGE else _small(nbytes)
+        except (MemoryError, OSError, ValueError, OverflowError) as error:
+            raise OutOfMemoryError(
+                f"the host has no {nbytes} bytes; free tensors, or compute in smaller parts"
+            ) from error
+        self._pieces[address] = piece
+        return address
+
+    def free(self, handle: int) -> None:
+        """Give a piece back to the system."""
+        del self._pieces[handle]
+
+    def copy_in(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Copy a contiguous host array into a piece."""
+        ctypes.memmove(handle + offset, _address(array), array.nbytes)
+
+    def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Copy from a piece into a contiguous host array."""
+        ctypes.memmove(_address(array), handle + offset, array.nbytes)
+
+    def copy(self, target: int, at: int, source: int, offset: int, nbytes: int) -> None:
+        """Copy between pieces, which may be one and overlap."""
+        ctypes.memmove(target + at, source + offset, nbytes)
+
+    def address(self, handle: int) -> int:
+        """Return the handle."""
+        return handle
+
+    def part(self, handle: int, offset: int, nbytes: int) -> int:
+        """Return the address in the piece."""
+        return handle + offset
+
+    def adopt(self, address: int, nbytes: int) -> int:
+        """Return the address: kernels use any memory of the process."""
+        return address
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _small(nbytes: int) -> tuple[int, Any]:
+    raw = np.empty(nbytes + ALIGN, np.uint8)
+    start = _address(raw)
+    return start + -start % ALIGN, raw
+
+
+def _mapped(nbytes: int) -> tuple[int, Any]:
+    """Return memory of its own pages; the view keeps the mapping, which ends with it."""
+    pages = mmap.mmap(-1, nbytes + _HUGE)
+    raw = np.frombuffer(pages, np.uint8)
+    start = _address(raw)
+    shift = -start % _HUGE
+    if _ADVICE is not None:
+        whole = nbytes // _HUGE * _HUGE
+        pages.madvise(_ADVICE, shift, whole)
+    return start + shift, raw

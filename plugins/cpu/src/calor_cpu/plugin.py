@@ -1,0 +1,24 @@
+"""What the entry point names: the device "cpu". It imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from calor.plugins import hookimpl
+
+if TYPE_CHECKING:
+    from calor.backends.protocol import Backend
+
+
+def _open() -> Backend:
+    from calor_cpu.device import CpuDevice
+    from calor_kernel.runtime.backend import KernelBackend
+
+    return KernelBackend("cpu", lambda index: CpuDevice())
+
+
+@hookimpl
+def calor_backends() -> Mapping[str, Callable[[], Backend]]:
+    """``cpu``: all cores of this machine."""
+    return {"cpu": _open}

@@ -1,0 +1,106 @@
+"""Recorded launches, run by the native pool in the calling thread and its workers.
+
+Requirements: a run is one native call that ends when everything is done, so there is nothing to
+wait for afterwards; a launch is divided among threads only where its work is worth their waking,
+which its figures of work say; an assertion that failed in a kernel is an error with its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from calor.dtypes import DType
+from calor_cpu.loader import LoadedImage
+from calor_cpu.pool import Plan, Pool, Record, bits
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.device import Queue, Slot, Step
+
+# What a core does in a second at least, of arithmetic and of memory: work is not overestimated so.
+_FLOPS: Final = 20e9
+_BYTES: Final = 10e9
+_CHUNK_S: Final = 4e-6  # the work that is worth handing to a thread
+
+
+class Function:
+    """A loaded kernel: its image, and the dtype of each number among its parameters."""
+
+    def __init__(self, image: bytes, kernel: Kernel | Any) -> None:
+        self.image = LoadedImage(image, kernel.name)
+        self.name: str = kernel.name
+        self.numbers: tuple[DType | None, ...] = tuple(
+            None if p.memory is not None else p.declared.dtype for p in kernel.parameters
+        )
+
+    def arguments(self, step: Step) -> tuple[Slot | int, ...]:
+        """Return a step's arguments as slots and the bits of numbers."""
+        if len(self.numbers) != len(step.arguments):
+            raise KernelTypeError(
+                f"kernel {self.name!r} takes {len(self.numbers)} arguments, "
+                f"not {len(step.arguments)}"
+            )
+        made: list[Slot | int] = []
+        for dtype, given in zip(self.numbers, step.arguments, strict=True):
+            if isinstance(given, Slot) != (dtype is None):
+                wanted = "a slot" if dtype is None else f"a number of {dtype}"
+                raise KernelTypeError(f"kernel {self.name!r} takes {wanted}, not {given!r}")
+            made.append(given if isinstance(given, Slot) else bits(given, dtype))  # type: ignore[arg-type]
+        return tuple(made)
+
+
+def seconds_of(step: Step) -> float | None:
+    """Return how long a launch takes one core at most, None where its work is not said."""
+    if not step.flops and not step.nbytes:
+        return None
+    return max(step.flops / _FLOPS, step.nbytes / _BYTES)
+
+
+def grain_of(step: Step) -> int:
+    """Return the fewest cubes that are worth a chunk; 0 for a launch that stays in one thread."""
+    x, y, z = step.cubes
+    count = x * y * z
+    seconds = seconds_of(step)
+    if count < 2 or (seconds is not None and seconds < 2 * _CHUNK_S):
+        return 0
+    return 1 if seconds is None else min(max(1, round(_CHUNK_S * count / seconds)), count)
+
+
+class CpuQueue(Queue):
+    """Runs recorded launches at once."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+
+    def load(self, image: bytes, kernel: Kernel | Any) -> Function:
+        """Return the function of an object file."""
+        return Function(image, kernel)
+
+    def record(self, steps: Sequence[Step], slots: int) -> Plan:
+        """Return the launches as one plan of the pool."""
+        functions: list[Function] = [step.function for step in steps]
+        records = [
+            Record(
+                f.image.address,
+                f.arguments(step),
+                step.cubes,
+                grain_of(step),
+                f.image.failed,
+            )
+            for f, step in zip(functions, steps, strict=True)
+        ]
+        estimates = [seconds_of(step) for step in steps]
+        known = [e for e in estimates if e is not None]
+        total = sum(known) if len(known) == len(estimates) else None
+        return Plan(self.pool, records, slots, seconds=total, keep=functions)
+
+    def run(self, recorded: Plan, handles: Sequence[int]) -> None:
+        """Run a plan with an address for each slot; it is finished when this returns."""
+        recorded(handles)
+
+    def synchronize(self) -> None:
+        """Return; everything that was run is finished."""
+
+    def seconds(self, recorded: Plan, handles: Sequence[int]) -> list[float]:
+        """Run a plan and return how long each launch took."""
+        return recorded.seconds(handles)
