@@ -5,12 +5,11 @@ import threading
 import pytest
 
 from calor.dtypes import bfloat16, bool_, float32, float64, int8, int64, uint64
-from calor_cpu.pool import Plan, Pool, Record, bits
+from calor_cpu.pool import KernelFailure, Plan, Pool, Record, bits
 from calor_cpu.pool.system import system
-from calor_kernel.errors import KernelCheckError
 from calor_kernel.runtime.device import Slot
 
-from .kernels import ADD, ARGUMENTS, CHUNKS, FAILING, SLOW, function, image, memory
+from .kernels import ADD, ARGUMENTS, CHUNKS, FAIL, SLOW, function, memory
 
 SHORT = 1e-9
 
@@ -94,17 +93,19 @@ def test_records_run_in_order_and_are_timed(pair):
     assert seconds[0] > seconds[1] < seconds[2]
 
 
+@pytest.mark.parametrize("cubes", [1, 100])
 @pytest.mark.parametrize("seconds", [SHORT, None])
-def test_a_failed_assertion_ends_the_run_after_its_launch(pair, seconds):
+def test_a_failed_kernel_ends_the_run_after_its_launch(pair, seconds, cubes):
     add = Record(function(ADD), (Slot(0),), (2, 1, 1))
-    fails = Record(function(FAILING), (Slot(1),), failed=image(FAILING).failed)
-    plan = Plan(pair, [add, fails, add], 2, seconds=seconds)
-    (out, a), (flag, b) = memory(2), memory(1)
-    flag[0] = 1
-    with pytest.raises(KernelCheckError, match="launch 1: too small"):
+    fail = Record(function(FAIL), (Slot(1),), (cubes, 1, 1), 1)
+    plan = Plan(pair, [add, fail, add], 2, seconds=seconds)
+    (out, a), (code, b) = memory(2), memory(1)
+    code[0] = 7
+    with pytest.raises(KernelFailure, match="launch 1 of a plan failed with code 7") as caught:
         plan([a, b])
+    assert (caught.value.record, caught.value.code) == (1, 7)
     assert list(out) == [0, 1]
-    flag[0] = 0
+    code[0] = 0
     plan([a, b])
     assert list(out) == [0, 3]
 

@@ -21,8 +21,30 @@ from calor_cpu.toolchain import LlvmToolchain
 Compile = Callable[[str], bytes]
 """Makes an object file of this machine from LLVM text."""
 
-_PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
-_EXPORTS = ("prepare", "worker", "halt", "run", "now")
+_PYTHON = (
+    "PyErr_CheckSignals",
+    "PyErr_Occurred",
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyLong_AsVoidPtr",
+    "PyObject_CallFunction",
+    "PyTuple_New",
+    "PyTuple_SetItem",
+    "Py_IncRef",
+)
+_EXPORTS = ("prepare", "worker", "halt", "run", "now", "call")
+_METH_FASTCALL = 0x80
+
+
+class _Definition(ctypes.Structure):
+    """CPython's PyMethodDef: what a function object says of itself."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +52,7 @@ class Native:
     """The runtime's functions.
 
     ``worker(pool)`` is called without the interpreter's lock, ``run(plan, bases, times)`` with it.
+    ``now()`` is the clock in nanoseconds.
     """
 
     prepare: Callable[[int], None]
@@ -37,6 +60,15 @@ class Native:
     halt: Callable[[int], None]
     run: Callable[[int, Any, int | None], int]
     now: Callable[[], int]
+    _call: _Definition
+
+    def function(self, plan: int, owner: object) -> Callable[..., None]:
+        """Return a built-in function that runs a plan with its arguments, and owns ``owner``."""
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+        make.restype = ctypes.py_object
+        made: Callable[..., None] = make(ctypes.addressof(self._call), plan, owner)
+        return made
 
 
 def compile_plainly(source: str) -> bytes:
@@ -53,11 +85,13 @@ def load(compile: Compile = compile_plainly, target: System | None = None) -> Na
     for name in _PYTHON:
         function = getattr(ctypes.pythonapi, name)
         builder.import_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+    builder.import_symbol("_Py_NoneStruct", id(None))
     for name in _EXPORTS:
         builder.export_symbol(name)
     linker = binding().create_lljit_compiler()
     library = builder.link(linker, f"calor-cpu-pool-{id(builder)}")
-    for immortal in (linker, library):
+    definition = _Definition(b"run", library["call"], _METH_FASTCALL, None)
+    for immortal in (linker, library, definition):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     outside, inside = ctypes.CFUNCTYPE, ctypes.PYFUNCTYPE
@@ -67,4 +101,5 @@ def load(compile: Compile = compile_plainly, target: System | None = None) -> Na
         halt=inside(None, pointer)(library["halt"]),
         run=inside(number, pointer, ctypes.c_char_p, pointer)(library["run"]),
         now=inside(number)(library["now"]),
+        _call=definition,
     )

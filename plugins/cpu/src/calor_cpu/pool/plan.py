@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from calor.dtypes import DType
-from calor.errors import DeviceError
+from calor.errors import ArgumentError, DeviceError
 from calor_cpu.pool.pool import Pool
 from calor_cpu.pool.structures import (
     PlanState,
@@ -25,7 +25,6 @@ from calor_cpu.pool.structures import (
     RelocationState,
     Status,
 )
-from calor_kernel.errors import KernelCheckError
 from calor_kernel.runtime.device import Slot
 
 # Below this estimate a run keeps the interpreter's lock.
@@ -40,15 +39,13 @@ class Record:
     ``function``: the address of ``void(ptr args, i64 begin, i64 end)``. ``arguments``: per
     parameter a Slot, or the 64 bits of the slot (see :func:`bits`). ``cubes``: along x, y and z.
     ``grain``: the fewest cubes that are worth a chunk; chunks are whole numbers of grains; 0 keeps
-    the launch in the calling thread. ``failed``: the address of a word that the kernel sets to the
-    address of a message where an assertion fails; 0 for a kernel without any.
+    the launch in the calling thread.
     """
 
     function: int
     arguments: tuple[Slot | int, ...]
     cubes: tuple[int, int, int] = (1, 1, 1)
     grain: int = 0
-    failed: int = 0
 
     @property
     def count(self) -> int:
@@ -67,14 +64,30 @@ def bits(value: int | float, dtype: DType) -> int:
     return int.from_bytes(np.asarray(value, dtype.numpy).tobytes(), "little")
 
 
+class KernelFailure(DeviceError):
+    """A kernel set its plan's error word: ``record`` is the launch's number, ``code`` the word."""
+
+    def __init__(self, record: int, code: int) -> None:
+        super().__init__(f"launch {record} of a plan failed with code {code}")
+        self.record = record
+        self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (KernelFailure, (self.record, self.code))
+
+
 class Plan:
     """Launches that run in order; ``slots`` addresses are given at each call.
 
     ``seconds`` is the estimated time of a run, None for a long one. ``keep`` is kept alive as long
-    as the plan: what its functions' code belongs to.
+    as the plan: what its functions' code belongs to. ``call(*addresses)``, a built-in function that
+    takes integers alone, is the shortest way to run it.
 
-    A failed assertion ends the run after its launch, with KernelCheckError.
+    The 8 bytes before a launch's arguments hold the address of the plan's 32-bit error word; a
+    kernel that stores a number there ends the run after its launch, with KernelFailure.
     """
+
+    __slots__ = ("_runner", "call", "keep", "pool", "records", "slots")
 
     def __init__(
         self,
@@ -83,113 +96,121 @@ class Plan:
         slots: int,
         *,
         seconds: float | None = None,
-        keep: object = None,
+        keep: Any = None,
     ) -> None:
         self.pool = pool
         self.records = tuple(records)
         self.slots = slots
-        self.estimate = seconds
-        self._keep = keep
-        self._pack = struct.Struct(f"{slots}Q").pack
-        self._spare: list[Plan] = []
-        self._block = _layout(self)
-        self._address = ctypes.addressof(self._block)
-        self._run = pool.native.run
+        self.keep = keep
+        release = seconds is None or seconds > _KEEP_S
+        self._runner = _Runner(pool, self.records, slots, release, keep)
+        self.call: Callable[..., None] = pool.native.function(self._runner.address, self._runner)
 
     def __call__(self, bases: Sequence[int]) -> None:
-        """Run with an address for each slot; KernelCheckError where an assertion failed."""
-        status = self._run(self._address, self._pack(*bases), None)
-        if status:
-            self._again(status, bases, None)
+        """Run with an address for each slot; KernelFailure where a kernel set the error word."""
+        self.call(*bases)
 
     def seconds(self, bases: Sequence[int]) -> list[float]:
         """Run, and return how long each launch took."""
         times = (ctypes.c_int64 * (len(self.records) + 1))()
-        at = ctypes.addressof(times)
-        status = self._run(self._address, self._pack(*bases), at)
-        if status:
-            self._again(status, bases, at)
+        self._runner.run(bases, ctypes.addressof(times))
         return [(b - a) * 1e-9 for a, b in pairwise(times)]
 
-    def _again(self, status: int, bases: Sequence[int], times: int | None) -> None:
-        """Do what a run asked for and run; raise what it failed with."""
-        while status:
-            kind = Status(status & 255)
-            if kind is Status.START:
-                self.pool.start()
-                status = self._run(self._address, self._pack(*bases), times)
-            elif kind is Status.BUSY:
-                return self._elsewhere(bases, times)
-            elif kind is Status.FAILED:
-                raise self._failure(status >> 8)
-            else:
-                raise DeviceError("the pool was closed while a plan ran; its results are undefined")
-        return None
 
-    def _failure(self, number: int) -> KernelCheckError:
-        """Return what a launch failed with, and forget it."""
-        word = ctypes.c_void_p.from_address(self.records[number].failed)
-        # Another plan with the same kernel may have taken the message.
-        message = ctypes.string_at(word.value).decode() if word.value else "an assertion failed"
-        word.value = None
-        return KernelCheckError(f"launch {number}: {message}")
+class _Runner:
+    """What a plan's built-in function owns: the memory, and the way on when a run ends early."""
 
-    def _elsewhere(self, bases: Sequence[int], times: int | None) -> None:
-        """Run a copy, as another thread runs this plan with other addresses in its arguments."""
+    __slots__ = ("_again", "_block", "_pack", "_spare", "address", "pool", "slots")
+
+    def __init__(
+        self, pool: Pool, records: tuple[Record, ...], slots: int, release: bool, keep: object
+    ) -> None:
+        self.pool = pool
+        self.slots = slots
+        self._pack = struct.Struct(f"{slots}Q").pack
+        self._block = _layout(self, records, release)
+        self._spare: list[_Runner] = []
+        self._again = (pool, records, slots, release, keep)
+        self.address = ctypes.addressof(self._block)
+
+    def run(self, bases: Sequence[int], times: int | None = None) -> None:
+        """Run with an address for each slot; ``times`` is where the clock is noted."""
+        if len(bases) != self.slots:
+            raise ArgumentError(f"the plan has {self.slots} slots, not {len(bases)}")
+        packed = self._pack(*bases)
+        spare, address = None, self.address
         try:
-            spare = self._spare.pop()
-        except IndexError:
-            spare = Plan(
-                self.pool, self.records, self.slots, seconds=self.estimate, keep=self._keep
-            )
-        try:
-            status = self._run(spare._address, self._pack(*bases), times)
-            if status:
-                spare._again(status, bases, times)
+            while status := self.pool.native.run(address, packed, times):
+                if status == Status.BUSY:
+                    # Another thread runs the plan, with its addresses in the arguments.
+                    spare = self._copy()
+                    address = spare.address
+                else:
+                    self._mend(status)
         finally:
-            self._spare.append(spare)
+            if spare is not None:
+                self._spare.append(spare)
+
+    def resume(self, status: int, bases: tuple[int, ...]) -> None:
+        """Go on where the built-in function could not."""
+        if status not in (Status.BUSY, Status.COUNT):
+            self._mend(status)
+        self.run(bases)
+
+    def _mend(self, status: int) -> None:
+        """Start the workers if that was missing; raise what else a run ended with."""
+        if status == Status.START:
+            self.pool.start()
+        elif status & 255 == Status.FAILED:
+            raise KernelFailure(status >> 8 & 0xFFFFFF, status >> 32)
+        else:
+            self.pool.cancelled()
+
+    def _copy(self) -> _Runner:
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return _Runner(*self._again)
 
 
-def _layout(plan: Plan) -> Any:
-    """Return the plan's memory: header, records, relocations, checks, then a block per launch."""
-    records = plan.records
+def _layout(runner: _Runner, records: tuple[Record, ...], release: bool) -> Any:
+    """Return a plan's memory: header, records, relocations, bases, blocks of arguments."""
     moves = [
         (i, j, argument)
         for i, record in enumerate(records)
         for j, argument in enumerate(record.arguments)
         if isinstance(argument, Slot)
     ]
-    checked = any(record.failed for record in records)
     records_at = ctypes.sizeof(PlanState)
     moves_at = records_at + ctypes.sizeof(RecordState) * len(records)
-    checks_at = moves_at + ctypes.sizeof(RelocationState) * len(moves)
-    at = checks_at + 8 * len(records) * checked
+    bases_at = moves_at + ctypes.sizeof(RelocationState) * len(moves)
+    at = bases_at + 8 * runner.slots
     args_at = []
     for record in records:
-        args_at.append(at)
-        at += 8 * (len(record.arguments) + 3)
+        # Before the arguments the error word's address, behind them the cubes along the axes.
+        args_at.append(at + 8)
+        at += 8 * (1 + len(record.arguments) + 3)
     block = (ctypes.c_uint64 * (at // 8))()
     start = ctypes.addressof(block)
 
     header = PlanState.from_buffer(block)
-    header.pool = plan.pool.address
+    header.pool = runner.pool.address
     header.records, header.count = start + records_at, len(records)
     header.relocations, header.relocation_count = start + moves_at, len(moves)
-    header.checks = start + checks_at if checked else None
+    header.bases, header.slots = start + bases_at, runner.slots
+    header.owner, header.resume = id(runner), id(_Runner.resume)
     header.parallel = any(0 < record.grain < record.count for record in records)
-    header.release = plan.estimate is None or plan.estimate > _KEEP_S
+    header.release = release
 
-    def write(at: int, words: list[int]) -> None:
+    def write(at: int, *words: int) -> None:
         struct.pack_into(f"{len(words)}Q", block, at, *words)
 
     for i, (record, where) in enumerate(zip(records, args_at, strict=True)):
         at = records_at + ctypes.sizeof(RecordState) * i
-        write(at, [record.function, start + where, record.count, record.grain])
+        write(at, record.function, start + where, record.count, record.grain)
         values = (0 if isinstance(a, Slot) else a & _MASK for a in record.arguments)
-        write(where, [*values, *record.cubes])
+        write(where - 8, start + PlanState.error.offset, *values, *record.cubes)
     for k, (i, j, slot) in enumerate(moves):
         at = moves_at + ctypes.sizeof(RelocationState) * k
-        write(at, [start + args_at[i] + 8 * j, slot.number, slot.offset & _MASK])
-    if checked:
-        write(checks_at, [record.failed for record in records])
+        write(at, start + args_at[i] + 8 * j, slot.number, slot.offset & _MASK)
     return block

@@ -15,8 +15,9 @@ import os
 import threading
 import time
 import weakref
+from typing import NoReturn
 
-from calor.errors import ArgumentError
+from calor.errors import ArgumentError, DeviceError
 from calor_cpu.pool.native import Compile, Native, compile_plainly, load
 from calor_cpu.pool.structures import LINE, PoolState
 from calor_cpu.pool.system import System
@@ -108,8 +109,7 @@ class Pool:
             self._state.stop = 0
             for number in range(1, self.threads):
                 worker = threading.Thread(
-                    target=self.native.worker,
-                    args=(self.address,),
+                    target=self._work,
                     name=f"calor-cpu-{number}",
                     daemon=True,
                 )
@@ -129,7 +129,8 @@ class Pool:
     def close(self) -> None:
         """End every run at its next record and send the workers home, for good.
 
-        Plans can still be run afterwards, in the calling thread alone.
+        Plans can still be run afterwards, in the calling thread alone. A pool whose workers run
+        lives until it is closed.
         """
         self._closed = True
         self._state.cancel = 1
@@ -140,6 +141,28 @@ class Pool:
             self._stop()
             self._state.threads = 1
         self._state.cancel = 0
+
+    def cancelled(self) -> NoReturn:
+        """Raise what ends a plan that the pool cancelled.
+
+        At the interpreter's end only daemon threads run plans; they end without a word.
+        """
+        if self._state.hold:
+            raise SystemExit
+        raise DeviceError("the pool was closed while a plan ran; its results are undefined")
+
+    def _exit(self) -> None:
+        """Close for the interpreter's end.
+
+        Daemon threads that run plans later hold the interpreter's lock, so that none is in native
+        code while what it uses is taken down.
+        """
+        self._state.hold = 1
+        self.close()
+
+    def _work(self) -> None:
+        # A method, so that a pool whose workers run is not collected.
+        self.native.worker(self.address)
 
     def _stop(self) -> None:
         if not self._workers:
@@ -182,7 +205,7 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     for pool in tuple(_POOLS):
-        pool.close()
+        pool._exit()
 
 
 if hasattr(os, "register_at_fork"):

@@ -22,7 +22,7 @@ class PoolState(Structure):
     none is. Workers sleep on ``signal``; ``sleepers`` counts them. ``lock`` is held by the caller
     whose job it is, ``running`` counts runs without the interpreter's lock. ``spin`` is how many
     nanoseconds a thread looks for work before it sleeps. ``stop`` sends the workers home,
-    ``cancel`` ends every run at its next record.
+    ``cancel`` ends every run at its next record, ``hold`` makes runs keep the interpreter's lock.
     """
 
     _fields_ = (
@@ -47,7 +47,8 @@ class PoolState(Structure):
         ("stop", c_int32),
         ("started", c_int32),
         ("cancel", c_int32),
-        ("_config", c_byte * (LINE - 28)),
+        ("hold", c_int32),
+        ("_config", c_byte * (LINE - 32)),
         # POSIX has no size for these; the largest known is 64 bytes.
         ("mutex", c_byte * LINE),
         ("condition", c_byte * LINE),
@@ -75,11 +76,12 @@ class RelocationState(Structure):
 
 
 class PlanState(Structure):
-    """A plan. ``busy`` is set while it runs.
+    """A plan. ``busy`` is set while it runs, ``error`` is the word that kernels set to fail.
 
     ``parallel``: whether a record is worth more than one thread. ``release``: whether the
-    interpreter's lock is given up while it runs. ``checks``, unless null, holds for each record the
-    address of a word that its kernel sets where an assertion fails, or null.
+    interpreter's lock is given up while it runs. ``bases`` has room for ``slots`` addresses.
+    ``owner`` and ``resume`` are Python objects that the plan does not own:
+    ``resume(owner, status, addresses)`` is called when a run does not end well.
     """
 
     _fields_ = (
@@ -88,20 +90,24 @@ class PlanState(Structure):
         ("count", c_int64),
         ("relocations", c_void_p),
         ("relocation_count", c_int64),
-        ("checks", c_void_p),
+        ("bases", c_void_p),
+        ("slots", c_int64),
+        ("owner", c_void_p),
+        ("resume", c_void_p),
         ("parallel", c_int32),
         ("release", c_int32),
         ("busy", c_int32),
-        ("_end", c_int32),
+        ("error", c_int32),
     )
 
 
 class Status(IntEnum):
     """How a run ended: the low byte of what it returns.
 
-    After FAILED the bytes above are the record's number. START: nothing ran, as the workers are
-    not started. BUSY: nothing ran, as another thread runs the plan. SIGNAL: a signal's handler
-    raised, and the exception is set.
+    After FAILED the next three bytes are the record's number, the upper half is the kernel's code.
+    START: nothing ran, as the workers are not started. BUSY: nothing ran, as another thread runs
+    the plan. SIGNAL: a signal's handler raised, and the exception is set. COUNT: nothing ran, as
+    the number of addresses is wrong.
     """
 
     DONE = 0
@@ -110,6 +116,7 @@ class Status(IntEnum):
     FAILED = 3
     CANCELLED = 4
     SIGNAL = 5
+    COUNT = 6
 
 
 def offsets() -> dict[str, int]:

@@ -348,19 +348,22 @@ entry:
   %records.from = getelementptr i8, ptr %plan, i64 $plan_records
   %count.from = getelementptr i8, ptr %plan, i64 $plan_count
   %release.from = getelementptr i8, ptr %plan, i64 $plan_release
-  %checks.from = getelementptr i8, ptr %plan, i64 $plan_checks
+  %error.at = getelementptr i8, ptr %plan, i64 $plan_error
   %pool = load ptr, ptr %pool.from
   %moves = load ptr, ptr %moves.from
   %move.count = load i64, ptr %move.count.from
   %records = load ptr, ptr %records.from
   %count = load i64, ptr %count.from
   %release = load i32, ptr %release.from
-  %checks = load ptr, ptr %checks.from
-  %checked = icmp ne ptr %checks, null
-  %released = icmp ne i32 %release, 0
+  %hold.at = getelementptr i8, ptr %pool, i64 $pool_hold
+  %hold = load atomic i32, ptr %hold.at monotonic, align 4
+  %wants = icmp ne i32 %release, 0
+  %may = icmp eq i32 %hold, 0
+  %released = and i1 %wants, %may
   %timed = icmp ne ptr %times, null
   %cancel.at = getelementptr i8, ptr %pool, i64 $pool_cancel
   %running.at = getelementptr i8, ptr %pool, i64 $pool_running
+  store atomic i32 0, ptr %error.at monotonic, align 4
   br label %move.next
 
 move.next:
@@ -414,15 +417,8 @@ run:
   %record = getelementptr i8, ptr %records, i64 %record.byte
   call void @launch(ptr %pool, ptr %record)
   %i.next = add i64 %i, 1
-  br i1 %checked, label %check, label %sound
-check:
-  %word.from = getelementptr ptr, ptr %checks, i64 %i
-  %word = load ptr, ptr %word.from
-  %silent = icmp eq ptr %word, null
-  br i1 %silent, label %sound, label %ask
-ask:
-  %error = load atomic i64, ptr %word monotonic, align 8
-  %failed = icmp ne i64 %error, 0
+  %error = load atomic i32, ptr %error.at monotonic, align 4
+  %failed = icmp ne i32 %error, 0
   br i1 %failed, label %fail, label %sound
 sound:
   %cancel = load atomic i32, ptr %cancel.at monotonic, align 4
@@ -452,8 +448,13 @@ on:
   br label %next
 
 fail:
+  ; (code, record's number, FAILED)
+  %code = zext i32 %error to i64
+  %code.high = shl i64 %code, 32
   %i.high = shl i64 %i, 8
-  %failure = or i64 %i.high, $FAILED
+  %i.low = and i64 %i.high, 4294967040
+  %where = or i64 %code.high, %i.low
+  %failure = or i64 %where, $FAILED
   br label %finish
 
 finish:
@@ -468,8 +469,8 @@ leave:
   ; From here on the pool may be closed: this is the last look at it.
   %less.running = atomicrmw sub ptr %running.at, i32 1 seq_cst
   %held = icmp eq ptr %thread.last, null
-  br i1 %held, label %out, label %hold
-hold:
+  br i1 %held, label %out, label %take.back
+take.back:
   call void @PyEval_RestoreThread(ptr %thread.last)
   br label %out
 out:
@@ -490,10 +491,109 @@ out:
 }
 """
 
+_CALL = """
+declare ptr @PyLong_AsVoidPtr(ptr)
+declare ptr @PyErr_Occurred()
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare ptr @PyObject_CallFunction(ptr, ptr, ...)
+declare void @Py_IncRef(ptr)
+@_Py_NoneStruct = external global i8
+@resume.format = private constant [4 x i8] c"OLN\\00"
+
+; What Python calls (METH_FASTCALL): `self` is the plan's address, the arguments are the bases.
+define ptr @call(ptr %self, ptr %arguments, i64 %given) {
+entry:
+  %plan = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %slots.from = getelementptr i8, ptr %plan, i64 $plan_slots
+  %bases.from = getelementptr i8, ptr %plan, i64 $plan_bases
+  %slots = load i64, ptr %slots.from
+  %bases = load ptr, ptr %bases.from
+  %right = icmp eq i64 %given, %slots
+  br i1 %right, label %acquire, label %trouble
+acquire:
+  ; The bases are the plan's memory, so they are written by who has the plan.
+  %taken = call i64 @acquire(ptr %plan)
+  %good = icmp eq i64 %taken, $DONE
+  br i1 %good, label %read, label %trouble
+
+read:
+  %i = phi i64 [ 0, %acquire ], [ %i.next, %store ]
+  %end = icmp eq i64 %i, %slots
+  br i1 %end, label %go, label %convert
+convert:
+  %object.from = getelementptr ptr, ptr %arguments, i64 %i
+  %object = load ptr, ptr %object.from
+  %base = call ptr @PyLong_AsVoidPtr(ptr %object)
+  %zero = icmp eq ptr %base, null
+  br i1 %zero, label %doubt, label %store
+doubt:
+  %error = call ptr @PyErr_Occurred()
+  %sound = icmp eq ptr %error, null
+  br i1 %sound, label %store, label %refuse
+store:
+  %base.at = getelementptr ptr, ptr %bases, i64 %i
+  store ptr %base, ptr %base.at
+  %i.next = add i64 %i, 1
+  br label %read
+refuse:
+  %busy.at = getelementptr i8, ptr %plan, i64 $plan_busy
+  store atomic i32 0, ptr %busy.at release, align 4
+  ret ptr null
+
+go:
+  %status = call i64 @go(ptr %plan, ptr %bases, ptr null)
+  %done = icmp eq i64 %status, $DONE
+  br i1 %done, label %none, label %failed
+none:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+failed:
+  %raised = icmp eq i64 %status, $SIGNAL
+  br i1 %raised, label %raise, label %trouble
+raise:
+  ret ptr null
+
+trouble:
+  %why = phi i64 [ $COUNT, %entry ], [ %taken, %acquire ], [ %status, %failed ]
+  %result = call ptr @trouble(ptr %plan, i64 %why, ptr %arguments, i64 %given)
+  ret ptr %result
+}
+
+; Call resume(owner, status, arguments). "N" hands the tuple over.
+define internal ptr @trouble(ptr %plan, i64 %status, ptr %arguments, i64 %given) {
+entry:
+  %resume.from = getelementptr i8, ptr %plan, i64 $plan_resume
+  %owner.from = getelementptr i8, ptr %plan, i64 $plan_owner
+  %resume = load ptr, ptr %resume.from
+  %owner = load ptr, ptr %owner.from
+  %tuple = call ptr @PyTuple_New(i64 %given)
+  %full = icmp eq ptr %tuple, null
+  br i1 %full, label %refuse, label %next
+refuse:
+  ret ptr null
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %copy ]
+  %end = icmp eq i64 %i, %given
+  br i1 %end, label %call, label %copy
+copy:
+  %from = getelementptr ptr, ptr %arguments, i64 %i
+  %object = load ptr, ptr %from
+  call void @Py_IncRef(ptr %object)
+  %stored = call i32 @PyTuple_SetItem(ptr %tuple, i64 %i, ptr %object)
+  %i.next = add i64 %i, 1
+  br label %next
+call:
+  %result = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %resume, ptr @resume.format,
+                                                            ptr %owner, i64 %status, ptr %tuple)
+  ret ptr %result
+}
+"""
+
 
 def text(system: System) -> str:
     """Return the LLVM text of the whole runtime for a system."""
     known = {**offsets(), **system.constants}
     known |= {"signals_ns": _SIGNALS_NS, "chunks_a_thread": _CHUNKS}
-    whole = system.text + _WORKER + _TAKE + _LAUNCH + _RUN
+    whole = system.text + _WORKER + _TAKE + _LAUNCH + _RUN + _CALL
     return Template(whole).substitute(known).lstrip()
