@@ -1,0 +1,368 @@
+"""A kernel as text of a C-like language.
+
+Requirements: people read the text, in golden files and in compilers' messages, so values that are
+used once stand where they are used, and names are those of the kernel; nothing that reads memory
+moves over a write; regions become ``for``, ``while`` and ``if`` with variables that carry; what is
+of one language is in its :class:`calor_kernel.printers.dialect.Dialect`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from calor.errors import CompileError
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
+from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers import memory, units, vectors
+from calor_kernel.printers.dialect import Dialect
+from calor_kernel.printers.elementwise import Scalars
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.helpers import Helpers
+
+# Longer expressions get a name.
+_LONG: Final = 72
+_AXES: Final = "xyz"
+_INDENT: Final = "  "
+
+
+def print_kernel(kernel: Kernel, dialect: Dialect) -> str:
+    """Return a kernel as text; CompileError names what the language does not have.
+
+    The kernel's vectors are as wide as ``dialect.widths`` says (``split_vectors`` makes them so).
+    """
+    return Printer(kernel, dialect).text()
+
+
+class Printer:
+    """Prints one kernel: names, regions, and the order of effects."""
+
+    def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
+        self.kernel = kernel
+        self.dialect = dialect
+        self.helpers = Helpers(dialect)
+        self.scalars = Scalars(dialect, self.helpers)
+        self.lines: list[str] = []
+        self.depth = 1
+        self.taken: set[str] = set(dialect.reserved)
+        self.memories: dict[Memory, str] = {}
+        self.names: dict[str, str] = {}
+        # How each value is written, and those that wait for the one place that uses them.
+        self.texts: dict[Value, Expression] = {}
+        self.waiting: dict[Value, Expression] = {}
+        self.uses, self.homes = _uses(kernel.body)
+
+    def text(self) -> str:
+        """Return the text of the kernel."""
+        for parameter in self.kernel.parameters:
+            name = self.names[parameter.name] = self.fresh(parameter.name)
+            if parameter.memory is not None:
+                self.memories[parameter.memory] = name
+                self.names[f"{parameter.name} offset"] = self.fresh(f"{name}_offset")
+            elif parameter.value is not None:
+                self.texts[parameter.value] = Expression(name)
+        for own in self.kernel.memories:
+            self.memories[own] = self.fresh(own.name)
+            self.line(self.dialect.declare_memory(own, self.memories[own]))
+        self.block(self.kernel.body)
+        body = "".join(f"{line}\n" for line in self.lines)
+        return self.dialect.kernel(self.kernel, self.names, body, self.helpers.text())
+
+    # Names and lines.
+    def fresh(self, hint: str) -> str:
+        """Return a name that nothing has: the hint, with a number where it is taken."""
+        base = re.sub(r"\W", "_", hint) or "t"
+        if base[0].isdigit():
+            base = f"v{base}"
+        # Values without a name of their own are t1, t2 …; others get a number when it is taken.
+        joint = "" if base == "t" else "_"
+        name, number = base, 1
+        while name in self.taken or name in self.helpers.texts or name == "t":
+            name, number = f"{base}{joint}{number}", number + 1
+        self.taken.add(name)
+        return name
+
+    def line(self, text: str) -> None:
+        """Add a line, or several."""
+        for one in text.splitlines():
+            self.lines.append(f"{_INDENT * self.depth}{one}" if one else "")
+
+    @contextmanager
+    def braces(self, head: str, end: str = "}") -> Iterator[None]:
+        """Put what is printed inside a block that begins with ``head``."""
+        self.line(f"{head} {{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line(end)
+
+    # Values.
+    def operand(self, value: Value) -> Expression:
+        """Return how a value is written; one that waited for this place is written here."""
+        waiting = self.waiting.pop(value, None)
+        return waiting if waiting is not None else self.texts[value]
+
+    def atom(self, value: Value, hint: str = "") -> Expression:
+        """Return a name or number for a value, which may be repeated."""
+        return self.named(self.operand(value), value.type, hint or value.hint)
+
+    def named(self, expression: Expression, type: Type, hint: str = "") -> Expression:
+        """Return a name or number for an expression."""
+        if expression.is_atom:
+            return expression
+        name = self.fresh(hint or "t")
+        self.line(self.dialect.declare(type, name, expression))
+        return Expression(name)
+
+    def define(self, value: Value, expression: Expression, hint: str, block: Block) -> None:
+        """Say how a value is written: at its only use if it can be, else by a name."""
+        uses = self.uses[value]
+        if uses == 0:
+            return
+        if expression.is_atom:
+            self.texts[value] = expression
+            return
+        brief = len(expression.text) <= _LONG or expression.product is not None
+        if uses == 1 and self.homes[value] is block and brief:
+            self.waiting[value] = expression
+        else:
+            self.texts[value] = self.named(expression, value.type, value.hint or hint)
+
+    def settle(self) -> None:
+        """Give names to waiting values that read memory, because memory is written next."""
+        for value, expression in list(self.waiting.items()):
+            if expression.reads:
+                del self.waiting[value]
+                self.texts[value] = self.named(expression, value.type, value.hint or "t")
+
+    # Operations.
+    def block(self, block: Block) -> None:
+        """Print the operations of a block."""
+        for operation in block.operations:
+            try:
+                self.operation(operation, block)
+            except CompileError as error:
+                where = operation.position
+                if where is None or str(error).startswith(where[0]):
+                    raise
+                raise CompileError(f"{where[0]}:{where[1]}: {error}") from error
+
+    def operation(self, operation: Operation, block: Block) -> None:
+        """Print one operation."""
+        name = operation.name
+        if name == "constant":
+            self.texts[operation.result] = self.constant(operation)
+        elif name in _STATEMENTS:
+            _STATEMENTS[name](self, operation, block)
+        elif OPS[name].pure:
+            if self.uses[operation.result]:
+                self.define(operation.result, self.pure(operation), _hint(operation), block)
+        else:
+            self.dialect.refuse(name)
+
+    def constant(self, operation: Operation) -> Expression:
+        """Return a number, or a vector of numbers."""
+        number, type = operation.attributes["value"], operation.result.type
+        if type.width == 1:
+            return self.dialect.literal(number, type.dtype)
+        lanes = number if isinstance(number, tuple) else (number,) * type.width
+        return self.dialect.vector(type, [self.dialect.literal(n, type.dtype) for n in lanes])
+
+    def pure(self, operation: Operation) -> Expression:
+        """Return an operation that depends on its operands alone."""
+        result = operation.result.type
+        types = [v.type for v in operation.operands]
+        if operation.name.endswith("_position") or operation.name == "cube_count":
+            axis = operation.attributes.get("axis", 0)
+            return self.dialect.position(operation.name, axis, result.dtype)
+        if result.width > 1 or any(t.width > 1 for t in types):
+            return vectors.vector(self, operation)
+        operands = [self.operand(v) for v in operation.operands]
+        if operation.name in ("splat", "pack", "vreduce"):
+            return operands[0]
+        safe = operation.result.nonnegative and all(v.nonnegative for v in operation.operands)
+        return self.scalars.operation(
+            operation.name, result, types, operands, operation.attributes, safe
+        )
+
+    def effect(self, operation: Operation, block: Block, text: Expression, hint: str) -> None:
+        """Print an expression that has an effect, as a statement of its own."""
+        self.settle()
+        results = operation.results
+        if results and self.uses[results[0]]:
+            name = self.fresh(results[0].hint or hint)
+            self.line(self.dialect.declare(results[0].type, name, text))
+            self.texts[results[0]] = Expression(name)
+        else:
+            self.line(f"{text.text};")
+
+    # Regions.
+    def loop(self, operation: Operation, block: Block) -> None:
+        """Print ``for``."""
+        (body,) = operation.regions
+        start, stop, step = operation.operands[:3]
+        first, last, stride = self.operand(start), self.atom(stop), self.atom(step)
+        index, *arguments = body.arguments
+        self.carry(operation, operation.operands[3:], [arguments])
+        self.settle_for(operation)
+        name = self.fresh(index.hint or "i")
+        self.texts[index] = Expression(name)
+        number = step.known
+        below, above = f"{name} < {last.at(ex.SUM)}", f"{name} > {last.at(ex.SUM)}"
+        if number is None:
+            test = f"{stride.text} > 0 ? {below} : {above}"
+        else:
+            test = below if number > 0 else above
+        forward = {1: f"{name}++", -1: f"{name}--"}.get(number, f"{name} += {stride.text}")
+        unroll = operation.attributes.get("unroll", 1)
+        if unroll != 1:
+            self.line(self.dialect.unroll(unroll))
+        begin = self.dialect.declare(index.type, name, first)
+        with self.braces(f"for ({begin} {test}; {forward})"):
+            self.block(body)
+            self.assign(arguments, body.yields)
+
+    def repeat(self, operation: Operation, block: Block) -> None:
+        """Print ``while``."""
+        question, body = operation.regions
+        self.carry(operation, operation.operands, [question.arguments, body.arguments])
+        self.settle_for(operation)
+        before, self.lines = self.lines, []
+        self.depth += 1
+        self.block(question)
+        condition = self.operand(question.yields[0])
+        self.depth -= 1
+        asked, self.lines = self.lines, before
+        with self.braces(f"while ({'true' if asked else condition.text})"):
+            if asked:
+                self.lines += asked
+                self.line(f"if ({ex.prefix('!', condition).text}) break;")
+            self.block(body)
+            self.assign(body.arguments, body.yields)
+
+    def carry(
+        self, operation: Operation, initial: Sequence[Value], arguments: Sequence[Sequence[Value]]
+    ) -> None:
+        """Declare the variables of a loop, which are its arguments inside and its results after."""
+        for i, (value, result) in enumerate(zip(initial, operation.results, strict=True)):
+            inside = [group[i] for group in arguments]
+            hints = [v.hint for v in (*inside, result, value) if v.hint]
+            given = self.operand(value)
+            name = self.fresh(hints[0] if hints else "carried")
+            self.line(self.dialect.declare(result.type, name, given))
+            for one in (*inside, result):
+                self.texts[one] = Expression(name)
+
+    def branch(self, operation: Operation, block: Block) -> None:
+        """Print ``if``."""
+        condition = self.operand(operation.operands[0])
+        then, otherwise = operation.regions
+        if self.chosen(operation, condition, block):
+            return
+        self.settle_for(operation)
+        for result in operation.results:
+            name = self.fresh(result.hint or "t")
+            self.line(self.dialect.declare(result.type, name))
+            self.texts[result] = Expression(name)
+        if not then.operations and not operation.results:
+            then, otherwise, condition = otherwise, then, ex.prefix("!", condition)
+        more = bool(otherwise.operations or operation.results)
+        with self.braces(f"if ({condition.text})", "} else {" if more else "}"):
+            self.block(then)
+            self.assign(operation.results, then.yields)
+        if more:
+            self.depth += 1
+            self.block(otherwise)
+            self.assign(operation.results, otherwise.yields)
+            self.depth -= 1
+            self.line("}")
+
+    def chosen(self, operation: Operation, condition: Expression, block: Block) -> bool:
+        """Print a branch that only chooses between scalars as an expression."""
+        ways = operation.regions
+        simple = all(not r.operations for r in ways) and len(operation.results) == 1
+        if not simple or operation.result.type.width > 1:
+            return False
+        values = [self.operand(r.yields[0]) for r in ways]
+        self.define(operation.result, ex.choice(condition, *values), "t", block)
+        return True
+
+    def assign(self, targets: Sequence[Value], values: Sequence[Value]) -> None:
+        """Set variables to what a region yields, all at once."""
+        pairs = [
+            (self.texts[t].text, self.operand(v), t) for t, v in zip(targets, values, strict=True)
+        ]
+        pairs = [(name, given, t) for name, given, t in pairs if given.text != name]
+        written: set[str] = set()
+        for i, (name, given, target) in enumerate(pairs):
+            if written & set(re.findall(r"\w+", given.text)):
+                held = self.fresh(f"{name}_next")
+                self.line(self.dialect.declare(target.type, held, given))
+                pairs[i] = (name, Expression(held), target)
+            written.add(name)
+        for name, given, _ in pairs:
+            self.line(f"{name} = {given.text};")
+
+    def settle_for(self, operation: Operation) -> None:
+        """Give names to waiting values if an operation of the regions may write memory."""
+        regions = operation.regions
+        if any(not OPS[o.name].pure and o.name != "load" for r in regions for o in r.walk()):
+            self.settle()
+
+
+def _hint(operation: Operation) -> str:
+    name = operation.name
+    if name.endswith("_position") or name == "cube_count":
+        axis: Any = operation.attributes.get("axis")
+        base = name.removesuffix("_position") if name != "cube_count" else "cubes"
+        return base if axis is None else f"{base}_{_AXES[axis]}"
+    return "t"
+
+
+def _uses(body: Block) -> tuple[Counter[Value], dict[Value, Block]]:
+    """Return how often values are used, and the block of their last use."""
+    uses: Counter[Value] = Counter()
+    homes: dict[Value, Block] = {}
+
+    def look(block: Block) -> None:
+        def note(values: Sequence[Value]) -> None:
+            for value in values:
+                uses[value] += 1
+                homes[value] = block
+
+        for operation in block.operations:
+            note(operation.operands)
+            for region in operation.regions:
+                look(region)
+        note(block.yields)
+
+    look(body)
+    return uses, homes
+
+
+_STATEMENTS: Final = {
+    "for": Printer.loop,
+    "while": Printer.repeat,
+    "if": Printer.branch,
+    "load": memory.load,
+    "store": memory.store,
+    "atomic": memory.atomic,
+    "prefetch": memory.prefetch,
+    "copy_async": memory.copy,
+    "commit_async": memory.nothing,
+    "wait_async": memory.nothing,
+    "barrier": units.barrier,
+    "fence": units.fence,
+    "plane_shuffle": units.plane,
+    "plane_reduce": units.plane,
+    "plane_scan": units.plane,
+    "plane_ballot": units.plane,
+    "print": units.printed,
+    "assert": units.asserted,
+    "inline": units.inline,
+}

@@ -1,0 +1,224 @@
+"""What tells one C-like language from another: data, and a few short methods.
+
+Requirements: a new language of the family is one subclass that mostly fills in tables; nothing of
+one language stands in the common printer; what a language lacks is refused with a typed error that
+names the operation, never printed wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from calor.dtypes import DType, bool_, float16, float32, uint8, uint16, uint32, uint64
+from calor.errors import CompileError
+from calor_kernel.ir.nodes import Kernel, Memory, Operation, Parameter
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import numbers
+from calor_kernel.printers.expressions import ATOM, UNARY, Expression, prefix
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.helpers import Helpers
+
+UNSIGNED = MappingProxyType({1: uint8, 2: uint16, 4: uint32, 8: uint64})
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
+class Dialect:
+    """A C-like language.
+
+    ``types`` names the element types of values; float16 and bfloat16 are held as their bits where
+    the table has no name of their own for them, and only moved and converted. ``templates`` are
+    texts of operations in the language's own functions: of ``"name"``, ``"name kind"`` or ``"name
+    dtype"``, the longest found; ``{0}`` is an operand, ``{T}`` the result's type. What has none is
+    computed by helper functions in plain C. ``reserved`` are words that no variable may be called.
+    ``inline_names``: the languages whose intrinsic texts this one understands, the best first.
+    ``wraps``: whether signed integers wrap around by themselves. ``fast_fma``: whether a fused
+    multiply-add is one instruction, so that what may be contracted is.
+    """
+
+    name: ClassVar[str]
+    inline_names: ClassVar[tuple[str, ...]] = ()
+    wraps: ClassVar[bool] = False
+    function_prefix: ClassVar[str] = "static inline"
+    suffixes: ClassVar[Mapping[str, str]] = MappingProxyType({"float32": "f", "uint32": "u"})
+    reserved: ClassVar[frozenset[str]] = words(
+        "auto break case char const continue default do double else enum extern float for goto "
+        "if inline int long register restrict return short signed sizeof static struct switch "
+        "typedef union unsigned void volatile while bool true false main"
+    )
+    types: Mapping[DType, str]
+    templates: Mapping[str, str] = _NOTHING
+    fast_fma: bool = False
+
+    # Types and numbers.
+    def computes(self, dtype: DType) -> bool:
+        """Return whether the language has arithmetic of a type."""
+        return dtype in self.types
+
+    def type(self, type: Type) -> str:
+        """Return the type of a value."""
+        if type.width > 1:
+            return self.vector_type(type)
+        return self.types[self.held(type.dtype)]
+
+    def held(self, dtype: DType) -> DType:
+        """Return the dtype whose values stand for a dtype's: its bits where it has no name."""
+        return dtype if dtype in self.types else self.bits(dtype)
+
+    def storage(self, dtype: DType) -> str:
+        """Return the type of an element in memory."""
+        return self.types[uint8] if dtype is bool_ else self.types[self.held(dtype)]
+
+    def bits(self, dtype: DType) -> DType:
+        """Return the unsigned dtype of the same size."""
+        return UNSIGNED[dtype.itemsize]
+
+    def widths(self, dtype: DType) -> tuple[int, ...]:
+        """Return the numbers of lanes that a value may have, ascending; others are split before."""
+        return (1,)
+
+    def literal(self, number: bool | int | float, dtype: DType) -> Expression:
+        """Return a number as text."""
+        if dtype is bool_:
+            return Expression("true" if number else "false", bare=True)
+        if dtype.kind != "float":
+            suffix = self.suffixes.get(dtype.name, "")
+            text = numbers.integer(int(number), dtype, suffix)
+            return Expression(text, UNARY if text.startswith("-") else ATOM, bare=True)
+        if not self.computes(dtype):
+            return Expression(hex(numbers.bits_of(number, dtype)), bare=True)
+        if numbers.is_special(number):
+            return self.special(float(number), dtype)
+        suffix = self.suffixes.get(dtype.name, "")
+        text = numbers.decimal_or_hexadecimal(float(number)) + suffix
+        made = Expression(text, UNARY if text.startswith("-") else ATOM, bare=True)
+        return self.cast(dtype, made) if dtype is float16 else made
+
+    def special(self, number: float, dtype: DType) -> Expression:
+        """Return an infinity or NaN."""
+        name = "NAN" if number != number else "INFINITY"
+        made = Expression(name, bare=True)
+        if dtype is not float32:
+            made = self.cast(dtype, made)
+        return prefix("-", made) if number < 0 else made
+
+    def cast(self, dtype: DType, value: Expression) -> Expression:
+        """Return a number converted as the language converts without being asked."""
+        return prefix(f"({self.types[dtype]})", value)
+
+    def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
+        """Return a scalar's bits as another type of the same size, both as they are held."""
+        raise NotImplementedError
+
+    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
+        """Return name and text of a function of the language's own, in a helper's place."""
+        return None
+
+    # Vectors. Languages without them keep these.
+    def vector_type(self, type: Type) -> str:
+        """Return the type of several lanes."""
+        self.refuse(f"values of {type}")
+
+    def vector(self, type: Type, lanes: Sequence[Expression]) -> Expression:
+        """Return a vector of scalars."""
+        self.refuse(f"values of {type}")
+
+    def lane(self, value: Expression, type: Type, lane: int) -> Expression:
+        """Return a lane of a vector, which is a name."""
+        self.refuse(f"values of {type}")
+
+    def vector_operation(
+        self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
+    ) -> Expression | None:
+        """Return an operation on whole vectors, or None to do it lane by lane."""
+        return None
+
+    def vector_load(
+        self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
+    ) -> Expression:
+        """Return consecutive elements of a memory, whose name is given, as a value."""
+        self.refuse(f"loads of {type}")
+
+    def vector_store(
+        self,
+        name: str,
+        memory: Memory,
+        index: Expression,
+        value: Expression,
+        type: Type,
+        aligned: bool,
+    ) -> str:
+        """Return the statement that writes consecutive elements."""
+        self.refuse(f"stores of {type}")
+
+    # Statements and declarations.
+    def declare(self, type: Type, name: str, value: Expression | None = None) -> str:
+        """Return the declaration of a variable."""
+        return f"{self.type(type)} {name}" + (f" = {value.text};" if value is not None else ";")
+
+    def unroll(self, times: int) -> str:
+        """Return the line before a loop that asks for unrolling, or nothing."""
+        return f"#pragma unroll {times}"
+
+    def declare_memory(self, memory: Memory, name: str) -> str:
+        """Return the declaration of shared or private memory."""
+        return f"{self.storage(memory.type.dtype)} {name}[{memory.size}];"
+
+    def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
+        """Return the whole text; ``names`` are the parameters' and ``body`` is indented."""
+        raise NotImplementedError
+
+    # Positions, and units together.
+    def position(self, name: str, axis: int, dtype: DType) -> Expression:
+        """Return where a unit is: an operation's name, such as cube_position, and its axis."""
+        self.refuse(name)
+
+    def barrier(self, scope: str, name: int, count: int) -> str:
+        """Return the statement that waits for the units of a scope."""
+        self.refuse(f"barriers of a {scope}")
+
+    def fence(self, scope: str, order: str) -> str:
+        """Return the statement that orders accesses."""
+        self.refuse("fences")
+
+    def atomic(
+        self,
+        operation: Operation,
+        place: Expression,
+        values: Sequence[Expression],
+        helpers: Helpers,
+    ) -> Expression:
+        """Return what changes an element, whose address is ``place``, and is what it was."""
+        self.refuse("atomics")
+
+    def ordered(self, memory: Memory, place: Expression) -> Expression:
+        """Return the element for a load or store that other units see, between fences."""
+        self.refuse("ordered loads and stores")
+
+    def prefetch(self, memory: Memory, place: Expression) -> str:
+        """Return the statement that asks for a cache line, or nothing."""
+        return ""
+
+    def plane(self, operation: Operation, operands: Sequence[Expression]) -> Expression:
+        """Return an operation of a plane."""
+        self.refuse(operation.name)
+
+    def printed(self, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
+        """Return the statement that prints values for people."""
+        self.refuse("prints")
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise the error for what the language does not have."""
+        raise CompileError(f"{self.name} has no {what}; choose a variant of the kernel without")
+
+
+def buffers(kernel: Kernel) -> list[Parameter]:
+    """Return the parameters that are memory."""
+    return [p for p in kernel.parameters if p.memory is not None]

@@ -1,0 +1,260 @@
+"""Operations on numbers as expressions of the C family.
+
+Requirements: exactly the results of :mod:`calor_kernel.ir.ops`; signed integers never overflow,
+they are computed in unsigned types unless the kernel knows that they are sizes or indices; what a
+language computes by functions of its own is in its templates; the same rules do vectors lane by
+lane where a language has no operation on whole ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from calor.dtypes import DType, bfloat16, bool_, float16, float32, float64, uint32
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import Dialect
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.helpers import Helpers
+
+_INFIX: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
+    {
+        "add": ("+", ex.SUM),
+        "sub": ("-", ex.SUM),
+        "mul": ("*", ex.PRODUCT),
+        "div": ("/", ex.PRODUCT),
+        "and": ("&", ex.BIT_AND),
+        "or": ("|", ex.BIT_OR),
+        "xor": ("^", ex.BIT_XOR),
+        "shl": ("<<", ex.SHIFT),
+        "shr": (">>", ex.SHIFT),
+        "eq": ("==", ex.EQUAL),
+        "ne": ("!=", ex.EQUAL),
+        "lt": ("<", ex.ORDER),
+        "le": ("<=", ex.ORDER),
+        "gt": (">", ex.ORDER),
+        "ge": (">=", ex.ORDER),
+    }
+)
+_LOGICAL: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
+    {"and": ("&&", ex.AND), "or": ("||", ex.OR), "xor": ("!=", ex.EQUAL)}
+)
+_WRAPPING = frozenset(("add", "sub", "mul"))
+_HALVES = (float16, bfloat16)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalars:
+    """Makes expressions of scalars for one language; helper functions are collected on the way."""
+
+    dialect: Dialect
+    helpers: Helpers
+
+    def operation(
+        self,
+        name: str,
+        result: Type,
+        types: Sequence[Type],
+        operands: Sequence[Expression],
+        attributes: Mapping[str, Any],
+        safe: bool = False,
+    ) -> Expression:
+        """Return an operation of scalars; ``safe``: an integer result that does not overflow."""
+        dtype = types[0].dtype
+        if name == "cast":
+            return self.cast(operands[0], dtype, result.dtype)
+        if name == "bitcast":
+            return self.bitcast(operands[0], dtype, result.dtype)
+        if name == "select":
+            return ex.choice(*operands)
+        if dtype.kind == "float" and not self.dialect.computes(dtype):
+            self.dialect.refuse(f"arithmetic of {dtype}: {name}")
+        if dtype is bool_:
+            return self.boolean(name, operands)
+        template = self.template(name, dtype)
+        if template is not None:
+            exact = [self.typed(dtype)(o) for o in operands]
+            return self.filled(template, exact, self.dialect.type(result))
+        if name in _INFIX:
+            return self.infix(name, dtype, operands, attributes, safe)
+        unary = self.unary(name, dtype, operands[0])
+        if unary is not None:
+            return unary
+        if name in ("quotient", "modulo"):
+            return self.division(name, dtype, operands)
+        return ex.call(self.helpers.name(name, dtype), *operands)
+
+    # Pieces.
+    def template(self, name: str, dtype: DType) -> str | None:
+        """Return the language's own text of an operation."""
+        templates = self.dialect.templates
+        for key in (f"{name} {dtype.name}", f"{name} {dtype.kind}", name):
+            if key in templates:
+                return templates[key]
+        return None
+
+    def filled(self, template: str, operands: Sequence[Expression], result: str) -> Expression:
+        """Return a template with its operands, which are arguments of calls there."""
+        text = template.format(*(o.text for o in operands), T=result)
+        return ex.reading(Expression(text), *operands)
+
+    def typed(self, dtype: DType) -> Callable[[Expression], Expression]:
+        """Return what gives a literal the type that its text does not say."""
+
+        def made(value: Expression) -> Expression:
+            if not value.bare or dtype is bool_ or dtype.kind == "float":
+                return value
+            return self.dialect.cast(dtype, value)
+
+        return made
+
+    def boolean(self, name: str, operands: Sequence[Expression]) -> Expression:
+        """Return an operation of bools."""
+        if name == "not":
+            return ex.prefix("!", operands[0])
+        operator, level = _LOGICAL.get(name) or _INFIX[name]
+        return ex.infix(operator, level, *operands)
+
+    def infix(
+        self,
+        name: str,
+        dtype: DType,
+        operands: Sequence[Expression],
+        attributes: Mapping[str, Any],
+        safe: bool,
+    ) -> Expression:
+        """Return an operation that has an operator."""
+        operator, level = _INFIX[name]
+        a, b = operands
+        if dtype.kind == "float":
+            return self.floating(name, a, b, attributes)
+        compares = level in (ex.EQUAL, ex.ORDER)
+        small = dtype.itemsize < 4
+        if (a.bare and (b.bare or level == ex.SHIFT)) and dtype.itemsize != 4:
+            a = self.typed(dtype)(a)
+        if compares or (dtype.kind == "uint" and not small and name not in _WRAPPING):
+            return ex.infix(operator, level, a, b)
+        if name in _WRAPPING or name == "shl":
+            return self.wrapping(name, dtype, a, b, safe)
+        # Of small types C computes ints, in which bits and shifts to the right stay in range.
+        return ex.infix(operator, level, a, b)
+
+    def wrapping(
+        self, name: str, dtype: DType, a: Expression, b: Expression, safe: bool
+    ) -> Expression:
+        """Return a sum, difference, product or shift of integers, modulo the size of the type."""
+        operator, level = _INFIX[name]
+        if safe or (self.dialect.wraps and dtype.itemsize >= 4):
+            return ex.infix(operator, level, a, b)
+        cast = self.dialect.cast
+        unsigned = self.dialect.bits(dtype)
+        if dtype.itemsize < 4:
+            # C computes these as ints, which only the product of the largest overflows.
+            if dtype.itemsize == 2 and dtype.kind == "uint" and name == "mul":
+                a = cast(uint32, a)
+            if name == "shl":
+                a = cast(unsigned, a) if dtype.kind == "int" else a
+            return cast(dtype, ex.infix(operator, level, a, b))
+        if dtype.kind == "uint":
+            return ex.infix(operator, level, a, b)
+        x = a.wrapping or a
+        y = b.wrapping or b if name != "shl" else b
+        if a.wrapping is None and (b.wrapping is None or name == "shl"):
+            x = cast(unsigned, a)
+        made = ex.infix(operator, level, x, y)
+        return replace(cast(dtype, made), wrapping=made)
+
+    def floating(
+        self, name: str, a: Expression, b: Expression, attributes: Mapping[str, Any]
+    ) -> Expression:
+        """Return a float operation; a product and the sum that it goes into may be one step."""
+        operator, level = _INFIX[name]
+        contract = self.dialect.fast_fma and "contract" in attributes.get("flags", ())
+        if contract and name in ("add", "sub"):
+            if a.product is not None:
+                return ex.call("fma", *a.product, b if name == "add" else ex.prefix("-", b))
+            if b.product is not None:
+                x, y = b.product
+                return ex.call("fma", x if name == "add" else ex.prefix("-", x), y, a)
+        made = ex.infix(operator, level, a, b)
+        return replace(made, product=(a, b)) if contract and name == "mul" else made
+
+    def unary(self, name: str, dtype: DType, a: Expression) -> Expression | None:
+        """Return an operation of one operand that has an operator."""
+        if name == "neg" and dtype.kind == "float":
+            return ex.prefix("-", a)
+        if name == "neg":
+            made = ex.prefix("-", a.wrapping or self.dialect.cast(self.dialect.bits(dtype), a))
+            return made if dtype.kind == "uint" and dtype.itemsize >= 4 else self.to(dtype, made)
+        if name == "not":
+            made = ex.prefix("~", a)
+            return made if dtype.itemsize >= 4 else self.dialect.cast(dtype, made)
+        if name == "abs" and dtype.kind == "uint":
+            return a
+        return None
+
+    def to(self, dtype: DType, made: Expression) -> Expression:
+        """Return unsigned arithmetic as a signed type."""
+        return replace(
+            self.dialect.cast(dtype, made), wrapping=made if dtype.itemsize > 3 else None
+        )
+
+    def division(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
+        """Return quotient or modulo; where the divisor is a usual number, the operator."""
+        a, b = operands
+        if b.bare and b.text.strip("ulUL").isdigit() and b.text[0] != "0":
+            return ex.infix("/" if name == "quotient" else "%", ex.PRODUCT, a, b)
+        return ex.call(self.helpers.name(name, dtype), a, b)
+
+    # Conversions.
+    def cast(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return a conversion as the operation ``cast`` means it."""
+        dialect = self.dialect
+        if source is target:
+            return value
+        if target in _HALVES and not dialect.computes(target):
+            near = self.cast(value, source, float32)
+            if source is float64 or (target is bfloat16 and source.kind in ("int", "uint")):
+                exact = source is not float64 and source.itemsize < 4
+                near = near if exact else ex.call(self.helpers.name("odd", source), value)
+            return ex.call(self.half("of_float32", target), near)
+        if source in _HALVES and not dialect.computes(source):
+            near = ex.call(self.half("float32_of", source), value)
+            return self.cast(near, float32, target)
+        if target is bool_:
+            zero = dialect.literal(0 if source.kind != "float" else 0.0, source)
+            return ex.infix("!=", ex.EQUAL, value, zero)
+        if source.kind == "float" and target.kind in ("int", "uint"):
+            return self.saturated(value, source, target)
+        if value.wrapping is not None and target is dialect.bits(source):
+            return value.wrapping
+        return dialect.cast(target, value)
+
+    def half(self, name: str, dtype: DType) -> str:
+        """Return the function that converts between a half type's bits and float32."""
+        own = self.dialect.own_helper(name, dtype)
+        if own is not None:
+            key, text = own
+            return self.helpers.add(key, text)
+        return self.helpers.name(name, dtype)
+
+    def saturated(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return a float as an integer."""
+        if source in _HALVES:
+            value, source = self.dialect.cast(float32, value), float32
+        return ex.call(self.helpers.name("saturated", source, target), value)
+
+    def bitcast(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return the bits of a scalar as another type of the same size."""
+        dialect = self.dialect
+        if target is bool_:
+            return ex.infix("!=", ex.EQUAL, value, Expression("0"))
+        held, wanted = dialect.held(source), dialect.held(target)
+        if held is wanted:
+            return value
+        if source is bool_ or (held.kind in ("int", "uint") and wanted.kind in ("int", "uint")):
+            return dialect.cast(wanted, value)
+        return dialect.reinterpret(wanted, self.typed(held)(value), held)

@@ -1,0 +1,92 @@
+"""Pieces of C-like text that know how they may be put into larger ones.
+
+Requirements: no parenthesis that is not needed, and none missing; integers that wrap are computed
+in unsigned types, and a chain of such steps converts once; what reads memory is known, so that it
+is never moved over a write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+# Binding strengths of C's operators, the strongest last.
+CHOICE: Final = 3
+OR: Final = 4
+AND: Final = 5
+BIT_OR: Final = 6
+BIT_XOR: Final = 7
+BIT_AND: Final = 8
+EQUAL: Final = 9
+ORDER: Final = 10
+SHIFT: Final = 11
+SUM: Final = 12
+PRODUCT: Final = 13
+UNARY: Final = 14
+ATOM: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A text and the strength with which its outermost operator binds.
+
+    ``reads``: whether it reads memory that may be written. ``bare``: whether it is an integer
+    literal, whose type the text does not say. ``wrapping``: the same number in the unsigned type,
+    where the text only converts that. ``product``: the factors of a float product that may be
+    contracted into a sum.
+    """
+
+    text: str
+    level: int = ATOM
+    reads: bool = False
+    bare: bool = False
+    wrapping: Expression | None = None
+    product: tuple[Expression, Expression] | None = None
+
+    def at(self, level: int) -> str:
+        """Return the text as an operand of an operator that binds this strongly."""
+        return self.text if self.level >= level else f"({self.text})"
+
+    @property
+    def is_atom(self) -> bool:
+        """Whether repeating the text repeats no work."""
+        return self.level == ATOM and (self.bare or self.text.isidentifier())
+
+
+def reading(made: Expression, *parts: Expression) -> Expression:
+    """Return an expression that reads memory if it does itself or one of its parts does."""
+    reads = made.reads or any(p.reads for p in parts)
+    return replace(made, reads=reads) if reads != made.reads else made
+
+
+def infix(operator: str, level: int, a: Expression, b: Expression) -> Expression:
+    """Return ``a operator b``, with parentheses where C, or a reader, needs them."""
+    if level in (SUM, PRODUCT):
+        left, right = a.at(level), b.at(level + 1)
+    elif level in (EQUAL, ORDER):
+        left, right = a.at(SUM), b.at(SUM)
+    else:
+        # Which of these binds stronger few people know by heart; chains of one are clear.
+        need = EQUAL if level in (AND, OR) else UNARY
+        chained = a.level == level and level != SHIFT
+        left, right = a.text if chained else a.at(need), b.at(need)
+    return reading(Expression(f"{left} {operator} {right}", level), a, b)
+
+
+def prefix(operator: str, a: Expression) -> Expression:
+    """Return ``operator a``."""
+    text = a.at(UNARY)
+    space = "" if not text.startswith(operator[-1]) else " "
+    return reading(Expression(f"{operator}{space}{text}", UNARY), a)
+
+
+def call(function: str, *arguments: Expression) -> Expression:
+    """Return ``function(arguments)``."""
+    inner = ", ".join(a.text for a in arguments)
+    return reading(Expression(f"{function}({inner})"), *arguments)
+
+
+def choice(condition: Expression, a: Expression, b: Expression) -> Expression:
+    """Return ``condition ? a : b``."""
+    text = f"{condition.at(CHOICE + 1)} ? {a.at(CHOICE + 1)} : {b.at(CHOICE)}"
+    return reading(Expression(text, CHOICE), condition, a, b)

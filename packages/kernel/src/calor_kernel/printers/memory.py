@@ -1,0 +1,177 @@
+"""Loads, stores, atomics and copies in the C family.
+
+Requirements: a mask guards each lane's access, because what it hides may lie outside of the memory;
+a load is an expression that moves to its use only where nothing writes in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from calor.dtypes import bool_, int32
+from calor_kernel.ir.nodes import Block, Memory, Operation
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.expressions import Expression
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.c import Printer
+
+
+def element(printer: Printer, memory: Memory, index: Expression) -> Expression:
+    """Return an element as it is stored."""
+    return Expression(f"{printer.memories[memory]}[{index.text}]", reads=memory.writable)
+
+
+def moved(index: Expression, lane: int) -> Expression:
+    """Return the index of a lane of consecutive elements."""
+    return ex.infix("+", ex.SUM, index, Expression(str(lane), bare=True)) if lane else index
+
+
+def value_of(memory: Memory, stored: Expression) -> Expression:
+    """Return an element as a value: bools are bytes in memory."""
+    if memory.type.dtype is not bool_:
+        return stored
+    return ex.infix("!=", ex.EQUAL, stored, Expression("0", bare=True))
+
+
+def _memory(operation: Operation) -> Memory:
+    assert operation.memory is not None
+    return operation.memory
+
+
+def load(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a load: one element, consecutive ones, or a gather."""
+    memory, type = _memory(operation), operation.result.type
+    if operation.attributes.get("order"):
+        ordered_load(printer, operation, block)
+        return
+    if not printer.uses[operation.result]:
+        return
+    index_type = operation.operands[0].type
+    masked = operation.attributes.get("masked", False)
+    if type.width > 1 and index_type.width == 1 and not masked:
+        index = printer.operand(operation.operands[0])
+        made = printer.dialect.vector_load(
+            printer.memories[memory], memory, index, type, _aligned(operation, type)
+        )
+        made = ex.reading(replace(made, reads=memory.writable), index)
+    else:
+        lanes = _lanes(printer, operation, type, masked)
+        made = lanes[0] if type.width == 1 else printer.dialect.vector(type, lanes)
+        made = ex.reading(made, *lanes)
+    printer.define(operation.result, made, memory.name + "_", block)
+
+
+def _aligned(operation: Operation, type: Type) -> bool:
+    align = operation.attributes.get("align", 0)
+    return bool(align) and align % type.nbytes == 0
+
+
+def _lanes(printer: Printer, operation: Operation, type: Type, masked: bool) -> list[Expression]:
+    memory, dialect = _memory(operation), printer.dialect
+    if type.width == 1:
+        index, *rest = (printer.operand(v) for v in operation.operands)
+        found = value_of(memory, element(printer, memory, index))
+        return [ex.choice(rest[0], found, rest[1]) if masked else found]
+    operands = [(printer.atom(v), v.type) for v in operation.operands]
+    lanes = []
+    for lane in range(type.width):
+        index, *rest = (dialect.lane(e, t, lane) if t.width > 1 else e for e, t in operands)
+        if operands[0][1].width == 1:
+            index = moved(index, lane)
+        found = value_of(memory, element(printer, memory, index))
+        lanes.append(ex.choice(rest[0], found, rest[1]) if masked else found)
+    return lanes
+
+
+def ordered_load(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a load that other units' stores are ordered with."""
+    memory, dialect = _memory(operation), printer.dialect
+    if operation.result.type.width > 1 or operation.attributes.get("masked"):
+        dialect.refuse("ordered loads of vectors or with masks")
+    place = element(printer, memory, printer.operand(operation.operands[0]))
+    made = value_of(memory, dialect.ordered(memory, place))
+    printer.effect(operation, block, made, memory.name + "_")
+    if operation.attributes["order"] != "relaxed":
+        printer.line(dialect.fence(operation.attributes.get("scope") or "device", "acquire"))
+
+
+def store(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a store: one element, consecutive ones, or a scatter."""
+    memory, dialect = _memory(operation), printer.dialect
+    index_value, value_value, *mask_value = operation.operands
+    type = value_value.type
+    order = operation.attributes.get("order")
+    if type.width > 1 and index_value.type.width == 1 and not mask_value and not order:
+        index, value = printer.operand(index_value), printer.operand(value_value)
+        printer.settle()
+        aligned = _aligned(operation, type)
+        name = printer.memories[memory]
+        printer.line(dialect.vector_store(name, memory, index, value, type, aligned))
+        return
+    if type.width == 1:
+        index, value, *mask = (printer.operand(v) for v in operation.operands)
+        printer.settle()
+        place = element(printer, memory, index)
+        if order:
+            if order != "relaxed":
+                printer.line(dialect.fence(operation.attributes.get("scope") or "device", order))
+            place = dialect.ordered(memory, place)
+        guard = f"if ({mask[0].text}) " if mask else ""
+        printer.line(f"{guard}{place.text} = {value.text};")
+        return
+    if order:
+        dialect.refuse("ordered stores of vectors")
+    operands = [(printer.atom(v), v.type) for v in operation.operands]
+    printer.settle()
+    for lane in range(type.width):
+        index, value, *mask = (dialect.lane(e, t, lane) if t.width > 1 else e for e, t in operands)
+        if index_value.type.width == 1:
+            index = moved(index, lane)
+        guard = f"if ({mask[0].text}) " if mask else ""
+        printer.line(f"{guard}{element(printer, memory, index).text} = {value.text};")
+
+
+def atomic(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print an atomic change of an element."""
+    dialect = printer.dialect
+    index, *values = (printer.operand(v) for v in operation.operands)
+    place = ex.prefix("&", element(printer, _memory(operation), index))
+    order = operation.attributes.get("order", "relaxed")
+    scope = operation.attributes.get("scope", "device")
+    printer.settle()
+    if order in ("release", "acq_rel", "seq_cst"):
+        printer.line(dialect.fence(scope, "release"))
+    made = dialect.atomic(operation, place, values, printer.helpers)
+    printer.effect(operation, block, made, "before")
+    if order in ("acquire", "acq_rel", "seq_cst"):
+        printer.line(dialect.fence(scope, "acquire"))
+
+
+def prefetch(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a prefetch, or nothing where the language has none."""
+    index = printer.operand(operation.operands[0])
+    place = ex.prefix("&", element(printer, _memory(operation), index))
+    text = printer.dialect.prefetch(_memory(operation), place)
+    if text:
+        printer.line(text)
+
+
+def copy(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print an asynchronous copy as one that is finished at once."""
+    source: Memory = operation.attributes["source"]
+    to, of = (printer.atom(v) for v in operation.operands[:2])
+    printer.settle()
+    name = printer.fresh("k")
+    begin = printer.dialect.declare(Type(int32), name, Expression("0"))
+    at = Expression(name)
+    target = element(printer, _memory(operation), ex.infix("+", ex.SUM, to, at))
+    found = element(printer, source, ex.infix("+", ex.SUM, of, at))
+    count = operation.attributes["elements"]
+    printer.line(f"for ({begin} {name} < {count}; {name}++) {target.text} = {found.text};")
+
+
+def nothing(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print nothing: copies are finished already."""

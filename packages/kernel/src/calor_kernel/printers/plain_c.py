@@ -1,0 +1,234 @@
+"""The dialect of ISO C: scalars, one unit a cube, a loop over cubes around the kernel.
+
+Requirements: any C11 compiler takes the text, with nothing but its standard headers, and gives the
+same bits (with contraction off); vectors are split before, and a cube has one unit, so that
+barriers vanish. The function has the form that calor's CPU kernels have::
+
+    void name(const int64_t *slots, int64_t begin, int64_t end)
+
+``slots`` holds 8 bytes for each parameter, a pointer or a scalar in its low bytes, and then the
+number of cubes along x, y and z. It runs the cubes from ``begin`` to before ``end`` of the launch,
+x fastest, one after another: atomics are plain steps here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+from calor.dtypes import (
+    DType,
+    bool_,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from calor_kernel.ir.nodes import Kernel, Memory, Operation
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import Dialect, words
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.helpers import Helpers
+
+_HEADERS: Final = "math stdbool stdint stdio string"
+_LINE: Final = 70
+_PLACES: Final = MappingProxyType(
+    {
+        "cube_x": "index % cubes_x",
+        "cube_y": "index / cubes_x % cubes_y",
+        "cube_z": "index / cubes_x / cubes_y",
+        "cubes_x": "cubes_x",
+        "cubes_y": "cubes_y",
+        "cubes_z": "cubes_z",
+    }
+)
+_POSITIONS: Final = MappingProxyType({"cube_position": "cube", "cube_count": "cubes"})
+
+
+def _math(names: str) -> dict[str, str]:
+    found = {}
+    for name in names.split():
+        operation, _, function = name.partition("=")
+        call = "({0}, {1}, {2})" if operation == "fma" else "({0})"
+        call = "({0}, {1})" if operation == "copysign" else call
+        found[f"{operation} float64"] = f"{function}{call}"
+        found[f"{operation} float32"] = f"{function}f{call}"
+    return found
+
+
+class PlainC(Dialect):
+    """ISO C11, for cubes of one unit."""
+
+    name = "C"
+    inline_names = ("c",)
+    types = MappingProxyType(
+        {
+            bool_: "bool",
+            int8: "int8_t",
+            int16: "int16_t",
+            int32: "int32_t",
+            int64: "int64_t",
+            uint8: "uint8_t",
+            uint16: "uint16_t",
+            uint32: "uint32_t",
+            uint64: "uint64_t",
+            float32: "float",
+            float64: "double",
+        }
+    )
+    templates = MappingProxyType(
+        _math("abs=fabs fma=fma floor=floor ceil=ceil trunc=trunc rint=rint sqrt=sqrt")
+        | _math("copysign=copysign")
+    )
+    suffixes: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"float32": "f", "uint32": "u", "int64": "", "uint64": "u"}
+    )
+    reserved = Dialect.reserved | words(
+        "abs acos asin atan ceil cos erf exp fabs floor fma fmod j0 j1 jn log pow rint round sin "
+        "sqrt tan trunc y0 y1 yn index slots begin end cube_x cube_y cube_z cubes_x cubes_y "
+        "cubes_z printf memcpy remove signed NAN INFINITY"
+    )
+
+    def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
+        """Return a call of a function that copies the bytes."""
+        return ex.call(f"{dtype.name}_bits_of_{source.name}", value)
+
+    def position(self, name: str, axis: int, dtype: DType) -> Expression:
+        """Return a cube's place, or how many there are; a cube has one unit."""
+        if name not in _POSITIONS:
+            return Expression("0", bare=True)
+        made = Expression(f"{_POSITIONS[name]}_{'xyz'[axis]}")
+        return made if dtype is int64 else self.cast(dtype, made)
+
+    def fence(self, scope: str, order: str) -> str:
+        """Return nothing: one thread sees its own accesses in order."""
+        return ""
+
+    def ordered(self, memory: Memory, place: Expression) -> Expression:
+        """Return the element: nobody else writes it."""
+        return place
+
+    def atomic(
+        self,
+        operation: Operation,
+        place: Expression,
+        values: Sequence[Expression],
+        helpers: Helpers,
+    ) -> Expression:
+        """Return a call of a function that changes the element and returns what it was."""
+        dtype, kind = operation.result.type.dtype, operation.attributes["kind"]
+        type = self.storage(dtype)
+        name = f"atomic_{kind}_{dtype.name}"
+        if kind == "compare":
+            head, body = f"{type} a, {type} b", "if (old == a) *place = b;"
+        else:
+            head, body = f"{type} a", f"*place = {self._changed(kind, dtype, helpers)};"
+        lines = f"  {type} old = *place;\n  {body}\n  return old;\n"
+        text = f"{self.function_prefix} {type} {name}({type} *place, {head}) {{\n{lines}}}"
+        return ex.call(helpers.add(name, text), place, *values)
+
+    def _changed(self, kind: str, dtype: DType, helpers: Helpers) -> str:
+        if kind == "exchange":
+            return "a"
+        # The rules of numbers are those of the printer; it stands above the dialects.
+        from calor_kernel.printers.elementwise import Scalars
+
+        type = Type(dtype)
+        operands = [Expression("old"), Expression("a")]
+        return Scalars(self, helpers).operation(kind, type, [type, type], operands, {}).text
+
+    def printed(self, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
+        """Return a call of printf."""
+        return printf(self, text, values)
+
+    def unroll(self, times: int) -> str:
+        """Return the line that GCC and Clang read, and other compilers pass over."""
+        return f"#pragma GCC unroll {times}"
+
+    def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
+        """Return headers, helpers, the kernel of one cube, and the loop over cubes."""
+        declared, passed, lines = [], [], []
+        for number, parameter in enumerate(kernel.parameters):
+            name = names[parameter.name]
+            dtype = parameter.declared.dtype
+            type = self.storage(dtype)
+            if parameter.memory is not None:
+                # Nothing writes a memory that is only read, which is what restrict promises.
+                only_read = not parameter.memory.writable
+                type = f"const {type} *restrict " if only_read else f"{type} *"
+                value = f"({type.rstrip()})(intptr_t)slots[{number}]"
+            else:
+                held = self.held(dtype)
+                value = f"({self.types[self.bits(held)]})slots[{number}]"
+                if held.kind == "float":
+                    value = self.reinterpret(held, Expression(value), self.bits(held)).text
+                type += " "
+            declared.append(f"{type}{name}")
+            passed.append(name)
+            lines.append(f"{type}{name} = {value};")
+        for i, axis in enumerate("xyz"):
+            if re.search(rf"\bcubes_[{'xyz'[i:]}]|cube_[{'xyz'[i:]}]\b", body):
+                lines.append(f"int64_t cubes_{axis} = slots[{len(kernel.parameters) + i}];")
+        for name, value in _PLACES.items():
+            if re.search(rf"\b{name}\b", body):
+                declared.append(f"int64_t {name}")
+                passed.append(value)
+        entry = "".join(f"  {line}\n" for line in lines)
+        headers = "".join(f"#include <{h}.h>\n" for h in _HEADERS.split())
+        reinterprets = "".join(_reinterprets(self, helpers + body + entry))
+        return (
+            f"{headers}\n#pragma STDC FP_CONTRACT OFF\n\n{reinterprets}{helpers}"
+            f"static void {kernel.name}_cube({_listed(declared)}) {{\n{body}}}\n\n"
+            f"void {kernel.name}(const int64_t *slots, int64_t begin, int64_t end) {{\n{entry}"
+            f"  for (int64_t index = begin; index < end; index++) {{\n"
+            f"    {kernel.name}_cube({_listed(passed, '      ')});\n  }}\n}}\n"
+        )
+
+
+def _listed(parts: Sequence[str], indent: str = "    ") -> str:
+    """Return parameters on one line, or on lines of their own where that is long."""
+    line = ", ".join(parts)
+    if len(line) <= _LINE:
+        return line
+    return "".join(f"\n{indent}{part}," for part in parts).removesuffix(",")
+
+
+def _reinterprets(dialect: PlainC, text: str) -> list[str]:
+    made = []
+    for to in dialect.types:
+        for source in dialect.types:
+            name = f"{to.name}_bits_of_{source.name}"
+            if f"{name}(" in text:
+                result, given = dialect.types[to], dialect.types[source]
+                made.append(
+                    f"static inline {result} {name}({given} x) {{\n  {result} y;\n"
+                    f"  memcpy(&y, &x, sizeof y);\n  return y;\n}}\n\n"
+                )
+    return made
+
+
+def printf(dialect: Dialect, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
+    """Return a call of printf with a text and the values after it."""
+    said = text.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
+    forms, arguments = [], []
+    for value, type in values:
+        if type.dtype.kind == "float":
+            forms.append("%g")
+            arguments.append(dialect.cast(float64, value).text)
+        elif type.dtype.kind == "uint":
+            forms.append("%llu")
+            arguments.append(f"(unsigned long long){value.at(ex.UNARY)}")
+        else:
+            forms.append("%lld")
+            arguments.append(f"(long long){value.at(ex.UNARY)}")
+    form = " ".join([*([said] if said else []), *forms])
+    return f"printf({', '.join([f'{chr(34)}{form}{chr(92)}n{chr(34)}', *arguments])});"

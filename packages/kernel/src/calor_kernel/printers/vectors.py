@@ -1,0 +1,131 @@
+"""Operations on vectors: whole where the language has them, lane by lane where it has not.
+
+Requirements: one set of rules for numbers, those of scalars; reductions combine halves first, as
+:mod:`calor_kernel.ir.ops` says, so that every device rounds alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from calor.dtypes import DType, uint8, uint16, uint32, uint64
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.expressions import Expression
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.c import Printer
+
+_BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
+
+
+def vector(printer: Printer, operation: Operation) -> Expression:
+    """Return a pure operation of which an operand or the result has several lanes."""
+    dialect, result = printer.dialect, operation.result.type
+    operands = [printer.operand(v) for v in operation.operands]
+    types = [v.type for v in operation.operands]
+    whole = dialect.vector_operation(operation, operands, printer.helpers)
+    if whole is not None:
+        return ex.reading(whole, *operands)
+    atoms = [
+        printer.named(e, v.type, v.hint) for e, v in zip(operands, operation.operands, strict=True)
+    ]
+    lanes = [_split(printer, e, t) for e, t in zip(atoms, types, strict=True)]
+    name, attributes = operation.name, operation.attributes
+    if name == "extract":
+        lane: int = attributes["lane"]
+        return lanes[0][lane]
+    if name == "vreduce":
+        return _reduced(printer, operation, lanes[0])
+    if name == "splat":
+        return dialect.vector(result, lanes[0] * result.width)
+    if name == "pack":
+        return dialect.vector(result, [lane for (lane,) in lanes])
+    if name == "insert":
+        changed = list(lanes[0])
+        changed[attributes["lane"]] = lanes[1][0]
+        return dialect.vector(result, changed)
+    if name == "shuffle":
+        both = lanes[0] + lanes[1]
+        return dialect.vector(result, [both[i] for i in attributes["lanes"]])
+    if name == "dot":
+        made = _dot(printer, operation, lanes)
+    elif name == "bitcast" and types[0].width != result.width:
+        made = _regrouped(printer, lanes[0], types[0], result)
+    else:
+        scalars = [t.scalar for t in types]
+        made = [
+            printer.scalars.operation(name, result.scalar, scalars, parts, attributes)
+            for parts in zip(*lanes, strict=True)
+        ]
+    return made[0] if result.width == 1 else dialect.vector(result, made)
+
+
+def _split(printer: Printer, atom: Expression, type: Type) -> list[Expression]:
+    if type.width == 1:
+        return [atom]
+    return [printer.dialect.lane(atom, type, i) for i in range(type.width)]
+
+
+def _combined(
+    printer: Printer, name: str, dtype: DType, operation: Operation, *parts: Expression
+) -> Expression:
+    type = Type(dtype)
+    return printer.scalars.operation(name, type, [type] * len(parts), parts, operation.attributes)
+
+
+def _reduced(printer: Printer, operation: Operation, lanes: list[Expression]) -> Expression:
+    kind, dtype = operation.attributes["kind"], operation.operands[0].type.dtype
+    while len(lanes) > 1:
+        half = (len(lanes) + 1) // 2
+        pairs = zip(lanes[:half], lanes[half:], strict=False)
+        joined = [_combined(printer, kind, dtype, operation, a, b) for a, b in pairs]
+        lanes = joined + lanes[len(joined) : half]
+    return lanes[0]
+
+
+def _dot(
+    printer: Printer, operation: Operation, lanes: Sequence[list[Expression]]
+) -> list[Expression]:
+    """Return operand 2 plus the products of the groups of lanes that its lanes stand for."""
+    a, b, totals = lanes
+    source, second = operation.operands[0].type.dtype, operation.operands[1].type.dtype
+    wide = operation.result.type.dtype
+    group = len(a) // len(totals)
+    made = []
+    for i, total in enumerate(totals):
+        for j in range(i * group, (i + 1) * group):
+            x = printer.scalars.cast(a[j], source, wide)
+            y = printer.scalars.cast(b[j], second, wide)
+            product = _combined(printer, "mul", wide, operation, x, y)
+            total = _combined(printer, "add", wide, operation, total, product)
+        made.append(total)
+    return made
+
+
+def _regrouped(
+    printer: Printer, lanes: list[Expression], source: Type, result: Type
+) -> list[Expression]:
+    """Return the same bits in other lanes, the least significant first."""
+    dialect, scalars = printer.dialect, printer.scalars
+    small, large = sorted((source.dtype.itemsize, result.dtype.itemsize))
+    narrow, wide = _BITS[small], _BITS[large]
+    parts = large // small
+    bits = [scalars.bitcast(lane, source.dtype, _BITS[source.dtype.itemsize]) for lane in lanes]
+    shifts = [Expression(str(8 * small * k), bare=True) for k in range(parts)]
+    made = []
+    if source.dtype.itemsize == large:
+        for part in bits:
+            moved = [ex.infix(">>", ex.SHIFT, part, s) if s.text != "0" else part for s in shifts]
+            made += [dialect.cast(narrow, m) for m in moved]
+    else:
+        for i in range(0, len(bits), parts):
+            wider = [dialect.cast(wide, part) for part in bits[i : i + parts]]
+            total = wider[0]
+            for part, shift in zip(wider[1:], shifts[1:], strict=True):
+                total = ex.infix("|", ex.BIT_OR, total, ex.infix("<<", ex.SHIFT, part, shift))
+            made.append(total)
+    unsigned = _BITS[result.dtype.itemsize]
+    return [scalars.bitcast(m, unsigned, result.dtype) for m in made]
