@@ -17,6 +17,8 @@ from calor.errors import CompileError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec, spec
 from calor_kernel.library.work import Refusal, View, Work
+from calor_kernel.planning.cover import cover
+from calor_kernel.planning.fuser import Fuser, Group
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.values import Draft, Piece, Task, Value
 from calor_kernel.planning.views import view_of
@@ -29,9 +31,16 @@ SOURCES: Final = frozenset(("full", "constant", "iota"))
 class Planner:
     """Plans one graph."""
 
-    def __init__(self, lowerings: Lowerings, graph: Graph, deterministic: bool = False) -> None:
+    def __init__(
+        self,
+        lowerings: Lowerings,
+        graph: Graph,
+        fusers: Sequence[Fuser] = (),
+        deterministic: bool = False,
+    ) -> None:
         self.lowerings = lowerings
         self.graph = graph
+        self.fusers = fusers
         self.deterministic = deterministic
         self.align = lowerings.info.align
         self.tasks: list[Task] = []
@@ -44,8 +53,11 @@ class Planner:
         """Return the graph as tasks; CompileError where a family refuses what it claimed."""
         graph = self.graph
         hosts = self._inputs()
-        for node in graph.nodes:
-            self._node(node)
+        for unit in cover(graph, self.fusers, self.lowerings.info):
+            if isinstance(unit, int):
+                self._node(graph.nodes[unit])
+            else:
+                self._group(unit)
         outputs = self._outputs()
         end = hosts[-1][2] + self._aligned(hosts[-1][1].nbytes) if hosts else 0
         return Draft(graph, self.tasks, outputs, bytes(self.constants), hosts, end)
@@ -81,6 +93,19 @@ class Planner:
         made = self.emit(name, node.attributes, inputs, results)
         for number, value in zip(node.outputs, made, strict=True):
             self.values[number] = value
+
+    def _group(self, group: Group) -> None:
+        """Do nodes together, or one by one where the lowering refuses these views."""
+        inputs = tuple(self.values[v] for v in group.inputs)
+        results = tuple(self.graph.specs[o] for o in group.outputs)
+        try:
+            made = self.emit(group.op, group.attributes, inputs, results)
+        except CompileError:
+            for number in group.nodes:
+                self._node(self.graph.nodes[number])
+            return
+        for output, value in zip(group.outputs, made, strict=True):
+            self.values[output] = value
 
     def _moved(self, node: Node, value: Value, result: Spec) -> Value | None:
         """Return the result as a view of the operand, or of a dense copy of it."""
@@ -171,10 +196,10 @@ class Planner:
         return found
 
     def _outputs(self) -> list[Piece]:
-        taken: list[Piece] = []
+        taken: dict[Piece, None] = {}
         for number in self.graph.outputs:
             value = self.values[number]
             if value.piece.kind != "made" or not value.whole or value.piece in taken:
                 (value,) = self.emit("copy", {}, (value,), (self._spec(value),))
-            taken.append(value.piece)
-        return taken
+            taken[value.piece] = None
+        return list(taken)

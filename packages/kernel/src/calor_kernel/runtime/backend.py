@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
 from calor.graph.graph import Graph
 from calor.specs import Spec
+from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
 from calor_kernel.runtime.buffers import AdoptedBuffer, KernelBuffer, ShadowedBuffer
@@ -31,11 +32,16 @@ class KernelBackend(Backend):
     """Devices of one name; ``open_device(index)`` opens one of them, the first time it is used."""
 
     def __init__(
-        self, name: str, open_device: Callable[[int], Device], count: Callable[[], int] = lambda: 1
+        self,
+        name: str,
+        open_device: Callable[[int], Device],
+        count: Callable[[], int] = lambda: 1,
+        fusers: Sequence[Fuser] = (),
     ) -> None:
         self.name = name
         self._open = open_device
         self._count = count
+        self._fusers = tuple(fusers)
         self._engines: dict[int, Engine] = {}
         self._infos: dict[int, Info] = {}
         _BACKENDS.add(self)
@@ -44,7 +50,7 @@ class KernelBackend(Backend):
         """Return what belongs to a device, which is opened the first time."""
         found = self._engines.get(index)
         if found is None:
-            found = self._engines.setdefault(index, Engine(self._open(index)))
+            found = self._engines.setdefault(index, Engine(self._open(index), self._fusers))
         return found
 
     def enumerate(self) -> int:
@@ -133,7 +139,7 @@ class KernelBackend(Backend):
     def compile(self, index: int, graph: Graph) -> Executable:
         """Plan a graph, compile its kernels and record its launches."""
         engine = self.engine(index)
-        return Plan(engine, Planner(engine.lowerings, graph).draft())
+        return Plan(engine, Planner(engine.lowerings, graph, engine.fusers).draft())
 
     def synchronize(self, index: int) -> None:
         """Wait for the queue."""

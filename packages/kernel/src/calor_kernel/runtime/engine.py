@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
+from calor.plugins.discovery import fusers as installed_fusers
+from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
 from calor_kernel.runtime.device import Device
 from calor_kernel.runtime.kernels import Kernels
@@ -13,9 +16,10 @@ from calor_kernel.runtime.pool import Pool
 class Engine:
     """A device with everything that running graphs on it needs."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, fusers: Sequence[Fuser] = ()) -> None:
         load_families()
         self.device = device
+        self.own_fusers = tuple(fusers)
         self.pool = Pool(device.memory)
         self.kernels = Kernels(device)
         self.lowerings = Lowerings(device.info)
@@ -23,6 +27,11 @@ class Engine:
         # Whether the host reads the device's memory.
         self.host_memory = device.memory.address(probe) is not None
         self.pool.give(probe, room, 0)
+
+    @cached_property
+    def fusers(self) -> tuple[Fuser, ...]:
+        """The backend's own fusers, and those that are installed."""
+        return (*self.own_fusers, *installed_fusers().values())
 
     def restart(self) -> None:
         """Work on in a forked child."""
