@@ -1,0 +1,182 @@
+"""What the mathematical functions share: exact arithmetic, bits, polynomials, tables.
+
+Requirements: a function gives the same bits on every device, so that only operations with one
+right answer occur (add, mul, fma, div, sqrt, comparisons, bits) and none of them may be contracted;
+it works on scalars and on vectors of any width; lanes do not diverge, and a rare slow road is a
+branch that is taken where any lane needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from math import inf, nan
+from typing import Any, Final, ParamSpec, TypeVar
+
+from calor.dtypes import DType, float32, float64, int32, int64, uint32, uint64
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.language import Number, bitcast, constant, fma, select, vreduce
+from calor_kernel.language.builder import current
+from calor_kernel.library.math.coefficients import Table
+
+__all__ = [
+    "INFINITY",
+    "NAN",
+    "Format",
+    "Pair",
+    "Table",
+    "above",
+    "below",
+    "bits_of",
+    "exactly",
+    "fast_two_sum",
+    "format_of",
+    "is_negative",
+    "polynomial",
+    "power_of_two",
+    "sign_as",
+    "some",
+    "two_product",
+    "two_sum",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Pair = tuple[Number, Number]
+
+INFINITY: Final = inf
+NAN: Final = nan
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A binary floating type: IEEE 754's binary32 or binary64.
+
+    ``fraction``: bits of the significand without the leading one. ``bias``: what is added to the
+    exponent. ``magic``: 1.5 · 2**fraction, which added to a small number rounds it to an integer in
+    the low bits. ``number``: the place of the type in tables of two, float32 first.
+    """
+
+    dtype: DType
+    signed: DType
+    unsigned: DType
+    fraction: int
+    bias: int
+    number: int
+
+    @property
+    def magic(self) -> float:
+        """1.5 · 2**fraction."""
+        return 1.5 * 2.0**self.fraction
+
+    @property
+    def tiny(self) -> float:
+        """The smallest normal number."""
+        return float(2.0 ** (1 - self.bias))
+
+    @property
+    def sign(self) -> int:
+        """The sign bit."""
+        return int(1 << (8 * self.dtype.itemsize - 1))
+
+
+_FORMATS: Final = {
+    float32: Format(float32, int32, uint32, 23, 127, 0),
+    float64: Format(float64, int64, uint64, 52, 1023, 1),
+}
+
+
+def format_of(x: Number) -> Format:
+    """Return the format of a value; KernelTypeError for a type that must be converted first."""
+    found = _FORMATS.get(x.dtype)
+    if found is None:
+        raise KernelTypeError(
+            f"mathematical functions take float32 and float64, not {x.type}; convert with "
+            f".to(float32)"
+        )
+    return found
+
+
+def exactly(function: Callable[P, R]) -> Callable[P, R]:
+    """Make the arithmetic of a function mean what it says: nothing in it is contracted."""
+
+    @wraps(function)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        builder = current()
+        before, builder.flags = builder.flags, ()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            builder.flags = before
+
+    return call
+
+
+# Polynomials.
+
+
+def polynomial(x: Number, coefficients: Sequence[float]) -> Number:
+    """Return the polynomial, its constant first, by Horner's rule with fused operations."""
+    total = constant(coefficients[-1], x.dtype, x.width)
+    for c in coefficients[-2::-1]:
+        total = fma(total, x, c)
+    return total
+
+
+# Sums and products that keep what rounding leaves (Dekker 1971; Ogita, Rump and Oishi 2005).
+def fast_two_sum(a: Number, b: Any) -> Pair:
+    """Return the sum and its error, for |a| ≥ |b| or a = 0."""
+    total = a + b
+    return total, (a - total) + b
+
+
+def two_sum(a: Number, b: Any) -> Pair:
+    """Return the sum and its error."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def two_product(a: Number, b: Any) -> Pair:
+    """Return the product and its error."""
+    product = a * b
+    return product, fma(a, b, -product)
+
+
+# Bits.
+def bits_of(x: Number) -> Number:
+    """Return the bits as a signed integer."""
+    return bitcast(x, format_of(x).signed)
+
+
+def power_of_two(n: Number, like: Format) -> Number:
+    """Return 2**n for integers n of normal numbers' exponents."""
+    return bitcast((n + like.bias) << like.fraction, like.dtype)
+
+
+def some(condition: Number) -> Number:
+    """Return whether a condition holds in any lane."""
+    return vreduce("or", condition)
+
+
+def is_negative(x: Number) -> Number:
+    """Return whether the sign bit is set, also of −0 and NaN."""
+    return bits_of(x) < 0
+
+
+def sign_as(magnitude: Number, x: Number) -> Number:
+    """Return the magnitude, which is not negative, with the sign of x."""
+    form = format_of(x)
+    mask = form.sign - (1 << (8 * form.dtype.itemsize))
+    return bitcast(bits_of(magnitude) | (bits_of(x) & mask), form.dtype)
+
+
+def above(x: Number, limit: float | int) -> Number:
+    """Return x, or the limit where x is larger; NaN stays."""
+    return select(x > limit, limit, x)
+
+
+def below(x: Number, limit: float | int) -> Number:
+    """Return x, or the limit where x is smaller; NaN stays."""
+    return select(x < limit, limit, x)
