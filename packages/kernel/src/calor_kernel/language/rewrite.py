@@ -12,13 +12,12 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
 from calor_kernel.errors import KernelSourceError, KernelSyntaxError
-from calor_kernel.language import statements
+from calor_kernel.language import names, statements
 
 # The accepted syntax: node class to what it means in a kernel.
 ACCEPTED: Final[dict[type[ast.AST], str]] = {
@@ -82,19 +81,14 @@ def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
             f"the source of {function.__qualname__} cannot be read ({error}); kernels are "
             f"rewritten from their text: write them in a file, not through exec"
         ) from error
-    try:
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except SyntaxError as error:  # A lambda in the middle of a statement, as a rule.
+    definition = _parse("".join(lines), first)
+    if not isinstance(definition, ast.FunctionDef):
+        kind = "async def" if isinstance(definition, ast.AsyncFunctionDef) else "lambda"
         raise KernelSyntaxError(
-            f"{function.__qualname__} is no function definition of its own; use def",
+            f"{function.__qualname__} is written with {kind}; a kernel is a def of its own",
             code.co_filename,
             first,
-        ) from error
-    definition = tree.body[0]
-    if not isinstance(definition, ast.FunctionDef):
-        kind = type(definition).__name__
-        raise KernelSyntaxError(f"a kernel is a def, not {kind}", code.co_filename, first)
-    ast.increment_lineno(tree, first - 1)
+        )
     definition.decorator_list = []
     # Defaults were computed when the function was made, and are taken over from it.
     _drop_defaults(definition.args)
@@ -122,6 +116,22 @@ def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
     result.__kwdefaults__ = function.__kwdefaults__
     result.__qualname__ = function.__qualname__
     return result
+
+
+def _parse(text: str, first: int) -> ast.stmt | None:
+    """Return the statement of a function's source, None where that is part of another."""
+    # Text in strings must stay, so that an indented function is put under an if, not moved.
+    indented = text[:1].isspace()
+    try:
+        tree = ast.parse(f"if True:\n{text}" if indented else text)
+    except SyntaxError:
+        return None
+    ast.increment_lineno(tree, first - 1 - indented)
+    statement = tree.body[0]
+    if indented:
+        assert isinstance(statement, ast.If)
+        statement = statement.body[0]
+    return statement
 
 
 def _inner(code: CodeType, name: str) -> CodeType:
@@ -153,6 +163,8 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, function: Callable[..., Any], filename: str) -> None:
         self.filename = filename
         self.count = 0
+        # The names of the function around, which its elements' assignments may change.
+        self.local: frozenset[str] = frozenset()
         shadowed = set(function.__globals__) | set(function.__code__.co_freevars)
         self.builtins = {n for n in _BUILTINS if n not in shadowed and hasattr(builtins, n)}
 
@@ -164,18 +176,42 @@ class _Rewriter(ast.NodeTransformer):
                 self.refuse(node, f"{_spoken(node)} has no meaning in a kernel")
             if isinstance(node, ast.For | ast.While) and node.orelse:
                 self.refuse(node, "a loop's else has no meaning in a kernel; test after the loop")
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                self.refuse(node, "a kernel assigns names and elements, not attributes")
+            if isinstance(node, ast.FunctionDef) and node is not tree and node.decorator_list:
+                self.refuse(node, "a function inside a kernel takes no decorator, and needs none")
+            if (
+                isinstance(node, ast.While)
+                and names.always(node.test)
+                and not names.leaves(node.body)
+            ):
+                self.refuse(node, "this while never ends; give it a condition, or a break")
 
     def refuse(self, node: ast.AST, message: str) -> None:
         raise KernelSyntaxError(message, self.filename, getattr(node, "lineno", None))
 
     # Functions.
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        before = self.builtins
-        self.builtins = before - _assigned(node.body) - set(_names(node.args))
+        before = self.builtins, self.local
+        self.local = names.assigned(node.body) | names.parameters(node.args)
+        self.builtins = self.builtins - self.local
+        self.check_closures(node)
         node.body = self.statements(node.body)
         node.returns = None
-        self.builtins = before
+        self.builtins, self.local = before
         return node
+
+    def check_closures(self, node: ast.FunctionDef) -> None:
+        """Refuse functions that read a name which changes where they are called.
+
+        The body of a loop or a branch has values of its own for the names that it assigns.
+        """
+        for statement, function, name in names.stale(node):
+            self.refuse(
+                statement,
+                f"{function!r} reads {name!r}, which changes in this "
+                f"{type(statement).__name__.lower()}; hand it over as an argument",
+            )
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         return self.function(node)
@@ -189,62 +225,57 @@ class _Rewriter(ast.NodeTransformer):
 
     # Statements.
     def visit_If(self, node: ast.If) -> Any:
-        if _leaves([*node.body, *node.orelse]):
+        if names.leaves([*node.body, *node.orelse]):
             # A function cannot return for its caller, so the condition must be the build's.
             node.test = self.at(node, self.call("host", self.visit(node.test)))
             node.body = self.statements(node.body)
             node.orelse = self.statements(node.orelse)
             return node
-        names = sorted(_assigned(node.body) | _assigned(node.orelse))
+        changed = sorted(names.assigned([*node.body, *node.orelse], self.local))
         then, otherwise = self.fresh("then"), self.fresh("otherwise")
         made = [
-            self.branch(node, then, names, node.body),
-            self.branch(node, otherwise, names, node.orelse or [ast.Pass()]),
+            self.branch(node, then, changed, node.body),
+            self.branch(node, otherwise, changed, node.orelse or [ast.Pass()]),
         ]
         call = self.call("branch", self.visit(node.test), self.name(then), self.name(otherwise))
-        return [*made, self.assign(node, names, call)]
+        return [*made, self.assign(node, changed, call)]
 
     def visit_For(self, node: ast.For) -> Any:
-        if _leaves(node.body):
+        if names.leaves(node.body):
             node.iter = self.at(node, self.call("host_sequence", self.visit(node.iter)))
             node.body = self.statements(node.body)
             return node
-        targets = _assigned([ast.Assign([node.target], ast.Constant(None))])
-        names = sorted(_assigned(node.body) - targets)
-        body = self.fresh("body")
+        targets = sorted(names.stored(node.target))
+        changed = [*targets, *sorted(names.assigned(node.body, self.local) - set(targets))]
+        body, item = self.fresh("body"), self.fresh("item")
         source = self.visit(node.iter)
-        if isinstance(node.target, ast.Name):
-            parameter = node.target.id
-            unpack: list[ast.stmt] = []
-        else:
-            parameter = self.fresh("item")
-            taken = ast.Assign([node.target], ast.Name(parameter, ast.Load()))
-            unpack = [ast.copy_location(taken, node)]
-        made = self.branch(node, body, names, node.body, parameter, unpack)
-        return [made, self.assign(node, names, self.call("loop", source, self.name(body)))]
+        taken = ast.copy_location(ast.Assign([node.target], self.name(item)), node)
+        made = self.branch(node, body, changed, node.body, item, [taken])
+        call = self.call("loop", source, self.name(body), ast.Constant(len(targets)))
+        return [made, self.assign(node, changed, call)]
 
     def visit_While(self, node: ast.While) -> Any:
-        if _leaves(node.body):
+        if names.leaves(node.body):
             node.test = self.at(node, self.call("host", self.visit(node.test)))
             node.body = self.statements(node.body)
             return node
-        names = sorted(_assigned(node.body))
+        changed = sorted(names.assigned(node.body, self.local))
         test, body = self.fresh("test"), self.fresh("body")
-        question = _define(test, _parameters(names), [ast.Return(self.visit(node.test))])
-        made = [self.at(node, question), self.branch(node, body, names, node.body)]
+        question = _define(test, _parameters(changed), [ast.Return(self.visit(node.test))])
+        made = [self.at(node, question), self.branch(node, body, changed, node.body)]
         call = self.call("repeat", self.name(test), self.name(body))
-        return [*made, self.assign(node, names, call)]
+        return [*made, self.assign(node, changed, call)]
 
     def visit_With(self, node: ast.With) -> Any:
         if len(node.items) != 1 or node.items[0].optional_vars is not None:
             self.refuse(node, "a with takes one context, without as; nest them")
-        if _leaves(node.body):
+        if names.leaves(node.body):
             self.refuse(node, "return, break and continue do not leave a with")
-        names = sorted(_assigned(node.body))
+        changed = sorted(names.assigned(node.body, self.local))
         body = self.fresh("region")
         context = self.visit(node.items[0].context_expr)
-        made = self.branch(node, body, names, node.body)
-        return [made, self.assign(node, names, self.call("within", context, self.name(body)))]
+        made = self.branch(node, body, changed, node.body)
+        return [made, self.assign(node, changed, self.call("within", context, self.name(body)))]
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message = self.visit(node.msg) if node.msg is not None else ast.Constant("")
@@ -275,14 +306,14 @@ class _Rewriter(ast.NodeTransformer):
             return node
         # a < b < c, with b computed once.
         operands = [node.left, *node.comparators]
-        names = [self.fresh("operand") for _ in operands]
+        taken = [self.fresh("operand") for _ in operands]
         made: ast.expr | None = None
         for i in reversed(range(len(node.ops))):
-            left, right = ast.Name(names[i], ast.Load()), ast.Name(names[i + 1], ast.Load())
+            left, right = self.name(taken[i]), self.name(taken[i + 1])
             one: ast.expr = ast.Compare(left, [node.ops[i]], [right])
             made = one if made is None else self.call("both", one, self.thunk(made))
         assert made is not None
-        return self.at(node, ast.Call(ast.Lambda(_parameters(names), made), operands, []))
+        return self.at(node, ast.Call(ast.Lambda(_parameters(taken), made), operands, []))
 
     def visit_Call(self, node: ast.Call) -> Any:
         self.generic_visit(node)
@@ -314,30 +345,30 @@ class _Rewriter(ast.NodeTransformer):
         self,
         node: ast.stmt,
         name: str,
-        names: list[str],
+        changed: list[str],
         body: list[ast.stmt],
         parameter: str | None = None,
         first: Sequence[ast.stmt] = (),
     ) -> ast.stmt:
         """Return a function of the names that the body assigns, which returns them."""
-        out = ast.Tuple([ast.Name(n, ast.Load()) for n in names], ast.Load())
+        out = ast.Tuple([self.name(n) for n in changed], ast.Load())
         made = _define(
             name,
-            _parameters([*([parameter] if parameter else []), *names]),
+            _parameters([*([parameter] if parameter else []), *changed]),
             [*first, *self.statements(body), ast.Return(out)],
         )
         made.body[-1] = self.at(node, made.body[-1])
         return self.at(node, made)  # type: ignore[no-any-return]
 
-    def assign(self, node: ast.stmt, names: list[str], call: ast.expr) -> ast.stmt:
-        """Return ``names = call(…, current values, names)``."""
+    def assign(self, node: ast.stmt, changed: list[str], call: ast.expr) -> ast.stmt:
+        """Return ``changed = call(…, current values, names)``."""
         assert isinstance(call, ast.Call)
-        values = [self.call("peek", self.thunk(self.name(n)), ast.Constant(n)) for n in names]
+        values = [self.call("peek", self.thunk(self.name(n)), ast.Constant(n)) for n in changed]
         call.args.append(ast.Tuple(list(values), ast.Load()))
-        call.args.append(ast.Tuple([ast.Constant(n) for n in names], ast.Load()))
-        if not names:
+        call.args.append(ast.Tuple([ast.Constant(n) for n in changed], ast.Load()))
+        if not changed:
             return self.at(node, ast.Expr(call))  # type: ignore[no-any-return]
-        target = ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())
+        target = ast.Tuple([ast.Name(n, ast.Store()) for n in changed], ast.Store())
         return self.at(node, ast.Assign([target], call))  # type: ignore[no-any-return]
 
 
@@ -345,51 +376,3 @@ def _spoken(node: ast.AST) -> str:
     name = type(node).__name__
     words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
     return f"the construct {words!r} ({name})"
-
-
-def _names(arguments: ast.arguments) -> list[str]:
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    every += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
-    return [a.arg for a in every]
-
-
-def _assigned(body: Iterable[ast.stmt]) -> set[str]:
-    """Return the names that statements assign, without those local to functions and loops' own."""
-    found: set[str] = set()
-
-    def look(node: ast.AST) -> None:
-        if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
-            return
-        if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp):
-            return
-        if isinstance(node, ast.GeneratorExp):
-            return
-        if isinstance(node, ast.For) and not _leaves(node.body):
-            inner: set[str] = _assigned([ast.Assign([node.target], ast.Constant(None))])
-            found.update(_assigned(node.body) - inner)
-            return
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        for child in ast.iter_child_nodes(node):
-            look(child)
-
-    for statement in body:
-        look(statement)
-    return found
-
-
-def _leaves(body: Iterable[ast.stmt]) -> bool:
-    """Return whether statements leave by return, or break or continue a loop around them."""
-
-    def look(node: ast.AST, inside: bool) -> bool:
-        if isinstance(node, ast.FunctionDef | ast.Lambda):
-            return False
-        if isinstance(node, ast.Return):
-            return True
-        if isinstance(node, ast.Break | ast.Continue):
-            return not inside
-        inside = inside or isinstance(node, ast.For | ast.While)
-        return any(look(child, inside) for child in ast.iter_child_nodes(node))
-
-    return any(look(s, False) for s in body)

@@ -149,8 +149,11 @@ def _typed(
     )
 
 
-def loop(source: Any, body: Body, values: Values, names: tuple[str, ...]) -> Values:
-    """Run a body for each item, or make a loop on the device."""
+def loop(source: Any, body: Body, targets: int, values: Values, names: tuple[str, ...]) -> Values:
+    """Run a body for each item, or make a loop on the device.
+
+    The first ``targets`` names are the loop's own, which have no value after one on the device.
+    """
     if not isinstance(source, DeviceRange):
         if isinstance(source, Number):
             raise KernelTypeError(f"{source!r} cannot be looped over; write range({source.hint})")
@@ -158,6 +161,7 @@ def loop(source: Any, body: Body, values: Values, names: tuple[str, ...]) -> Val
             values = body(item, *values)
         return values
     builder = current()
+    values = (*(Undefined(n) for n in names[:targets]), *values[targets:])
     start, stop = builder.pair(source.start, source.stop)
     step = builder.coerce(source.step, start.type)
     if start.type != stop.type or start.dtype.kind not in ("int", "uint"):
