@@ -19,6 +19,7 @@ from calor_kernel.ir.types import Scalar
 from calor_kernel.language.lanes.machine import Batch, Launch, run_steps
 from calor_kernel.language.lanes.memory import State
 from calor_kernel.language.lanes.program import Program
+from calor_kernel.language.lanes.states import own_states, watch_arguments
 
 Array = np.ndarray[Any, Any]
 Argument = Array | tuple[Array, int] | int | float
@@ -61,13 +62,17 @@ def run_on_lanes(
     launch = Launch(program.kernel, cubes, checks, output)
     values = list(program.values)
     states = _bind(program, arguments, values)
+    if checks:
+        watch_arguments(program, states)
     count, units = prod(cubes), program.kernel.units
     if batch is None:
         batch = 1 if program.in_order else max(1, LANES // units)
     with np.errstate(all="ignore"):
         for first in range(0, count, batch):
             size = min(batch, count - first)
-            run = Batch(launch, first, size, list(values), _own(program, states, size))
+            run = Batch(
+                launch, first, size, list(values), own_states(program, states, size, checks)
+            )
             run_steps(program.steps, run)
 
 
@@ -107,7 +112,7 @@ def _state(program: Program, parameter: Parameter, memory: Memory, given: Any) -
         raise KernelTypeError(f"{parameter.name} takes an array of {wanted}, not {found}")
     if not array.flags.c_contiguous:
         raise KernelTypeError(f"{parameter.name} takes a contiguous array; copy it first")
-    if memory.name in program.written and not array.flags.writeable:
+    if memory in program.written and not array.flags.writeable:
         raise KernelTypeError(f"{parameter.name} is written, and its array is read-only")
     align = getattr(parameter.declared, "align", 0)
     if align and offset * wanted.itemsize % align:
@@ -116,18 +121,3 @@ def _state(program: Program, parameter: Parameter, memory: Memory, given: Any) -
             f"{offset * wanted.itemsize} bytes into its memory"
         )
     return State(memory, array.reshape(-1), int(offset), -int(offset), array.size - int(offset))
-
-
-def _own(program: Program, states: list[State], cubes: int) -> list[State]:
-    """Return the states of the parameters' memories, and fresh ones of the kernel's own."""
-    made = list(states)
-    units = program.kernel.units
-    for memory in program.kernel.memories:
-        size = memory.size or 0
-        copies = cubes if memory.space == "shared" else cubes * units
-        base = np.arange(copies) * size
-        if memory.space == "shared" and units > 1:
-            base = np.repeat(base, units)
-        data = np.zeros(copies * size, memory.type.dtype.numpy)
-        made.append(State(memory, data, 0 if copies == 1 else base, 0, size))
-    return made

@@ -8,6 +8,7 @@ uniform work costs one unit's; a mask is None while all units are active.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -17,6 +18,7 @@ from calor_kernel.ir.nodes import Kernel, Operation
 
 if TYPE_CHECKING:
     from calor_kernel.language.lanes.memory import State
+    from calor_kernel.language.lanes.roles import NamedBarrier, Party
 
 Array = np.ndarray[Any, Any]
 Step = Callable[["Batch"], None]
@@ -25,8 +27,9 @@ Step = Callable[["Batch"], None]
 class Launch:
     """What the batches of one launch share.
 
-    ``clock`` counts the points at which units met or published what they wrote; ``released`` and
-    ``acquired`` hold its reading at each cube's last release and acquire in the whole device.
+    ``clock`` counts the points at which units met or published what they wrote; ``published`` says
+    whether anything was; ``released`` and ``acquired`` hold the clock at each cube's last release
+    and acquire in the whole device.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Launch:
         self.checks = checks
         self.output = output
         self.clock = 1
+        self.published = False
         count = cubes[0] * cubes[1] * cubes[2]
         self.released = np.zeros(count, np.int64)
         self.acquired = np.zeros(count, np.int64)
@@ -50,21 +54,29 @@ class Batch:
     """The units of some cubes that follow each other, and their values by slot.
 
     Attributes: ``values``, by the slot that the program gave a value; ``mask``, the active units;
-    ``states``, the memories by number; ``last_barrier`` and ``last_meeting``, the clock at each
-    unit's last barrier of its cube, and of its plane or cube.
+    ``states``, the memories by number; ``every``, the units' places in the batch, and ``who``,
+    their numbers in the launch plus one; ``last_barrier`` and ``last_meeting``, the clock at each
+    unit's last barrier of its cube, and of its plane or cube; ``flights``, the asynchronous copies
+    by the name of their group; ``named``, the named barriers; ``party``, the roles that run beside
+    this one.
     """
 
     __slots__ = (
         "count",
+        "every",
         "first",
+        "flights",
         "lanes",
         "last_barrier",
         "last_meeting",
         "launch",
         "mask",
+        "named",
+        "party",
         "states",
         "units",
         "values",
+        "who",
     )
 
     def __init__(
@@ -78,8 +90,19 @@ class Batch:
         self.values = values
         self.states = states
         self.mask: Array | None = None
+        self.flights: dict[Any, Any] = {}
+        self.named: dict[int, NamedBarrier] = {}
+        self.party: Party | None = None
+        self.every = np.arange(self.lanes)
+        self.who = self.every + (first * self.units + 1)
         self.last_barrier = np.zeros(self.lanes, np.int64)
         self.last_meeting = self.last_barrier
+
+    def fork(self, mask: Array) -> Batch:
+        """Return the same batch with another mask and barriers of its own."""
+        made = copy(self)
+        made.mask = mask
+        return made
 
     def active(self) -> Array:
         """Return the active units as an array of bools."""
@@ -107,7 +130,7 @@ class Batch:
 
     def linear_position(self) -> Array:
         """Return which unit of its cube each is, x fastest."""
-        return np.tile(np.arange(self.units), self.count)
+        return self.every % self.units
 
     def fail(
         self,

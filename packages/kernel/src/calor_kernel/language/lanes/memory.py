@@ -13,7 +13,9 @@ import numpy as np
 
 from calor_kernel.ir.nodes import Memory, Operation
 from calor_kernel.language.lanes.arithmetic import COMBINE
+from calor_kernel.language.lanes.barriers import adopt, publish
 from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.watch import Watch
 
 if TYPE_CHECKING:
     from calor_kernel.language.lanes.program import Compiler
@@ -24,17 +26,27 @@ Array = np.ndarray[Any, Any]
 class State:
     """A memory as a batch sees it: ``data`` and where each unit's index 0 lies in it.
 
-    Indices from ``low`` to ``high`` − 1 exist; ``base`` is a number, or one per unit.
+    Indices from ``low`` to ``high`` − 1 exist; ``base`` is a number, or one per unit; ``watch``
+    holds the checks, None where there are none.
     """
 
-    __slots__ = ("base", "data", "high", "low", "memory")
+    __slots__ = ("base", "data", "high", "low", "memory", "watch")
 
-    def __init__(self, memory: Memory, data: Array, base: int | Array, low: int, high: int) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        data: Array,
+        base: int | Array,
+        low: int,
+        high: int,
+        watch: Watch | None = None,
+    ) -> None:
         self.memory = memory
         self.data = data
         self.base = base
         self.low = low
         self.high = high
+        self.watch = watch
 
     def places(self, index: Array) -> Array:
         """Return where elements lie in ``data``."""
@@ -42,8 +54,17 @@ class State:
             return index + self.base if self.base else index
         return index + (self.base if index.ndim == 1 else self.base[:, None])
 
+    def start(self, lane: int) -> int:
+        """Return where a unit's index 0 lies in ``data``."""
+        return self.base if isinstance(self.base, int) else int(self.base[lane])
 
-def _reach(
+    def index(self, cell: int, lane: int) -> int:
+        """Return the index of the element that a cell of the checks belongs to."""
+        place = cell if self.watch is None else self.watch.place(cell)
+        return place - self.start(lane)
+
+
+def reach(
     batch: Batch, operation: Operation, state: State, index: Array, wanted: Array | None
 ) -> tuple[Array, Array | None]:
     """Return the places of an access in its memory, and which of them it reaches (None: all).
@@ -75,12 +96,50 @@ def _reach(
     return state.places(index), needed
 
 
+def _claim(operation: Operation) -> int:
+    """Return the bytes that an access says its address divides by, beyond its element's size."""
+    claim: int = operation.attributes.get("align", 0)
+    assert operation.memory is not None
+    return claim if claim > operation.memory.type.nbytes else 0
+
+
+def aligned(
+    batch: Batch,
+    operation: Operation,
+    state: State,
+    places: Array,
+    needed: Array | None,
+    claim: int,
+) -> None:
+    """Fail where an access's first element is not aligned as it claims.
+
+    A device aligns what it allocates to any claim; a kernel's own memory is aligned as declared.
+    """
+    memory = state.memory
+    starts = places if places.ndim == 1 else places[:, 0]
+    own = memory.space != "global"
+    offsets = starts - state.base if own else starts
+    bad = offsets * memory.type.nbytes % claim != 0
+    if own and memory.align % claim:
+        bad = np.ones_like(bad)
+    if bad.any():
+        bad = np.broadcast_to(bad, batch.lanes) & batch.active()
+        if needed is not None:
+            bad = bad & np.broadcast_to(needed if needed.ndim == 1 else needed.any(1), batch.lanes)
+        if bad.any():
+            lane = int(np.argmax(bad))
+            index = int(np.broadcast_to(starts, batch.lanes)[lane]) - state.start(lane)
+            message = f"its address does not divide by {claim} bytes, which align= claims"
+            batch.fail(operation, "align", lane, message, memory=memory.name, index=index)
+
+
 def load_step(compiler: Compiler, operation: Operation) -> Step:
     """Return the step of a load."""
     number = compiler.number(operation.memory)
     place, *given = compiler.slots(operation.operands)
     result, width = compiler.slot(operation.result), operation.result.type.width
     spread = np.arange(width) if operation.operands[0].type.width < width else None
+    claim, order = _claim(operation), operation.attributes.get("order", "")
     masked = bool(given)
     mask, other = given or (0, 0)
 
@@ -90,7 +149,14 @@ def load_step(compiler: Compiler, operation: Operation) -> Step:
         wanted = values[mask] if masked else None
         if spread is not None:
             index = index[:, None] + spread
-        places, _ = _reach(batch, operation, state, index, wanted)
+        places, needed = reach(batch, operation, state, index, wanted)
+        if batch.launch.checks:
+            if claim:
+                aligned(batch, operation, state, places, needed, claim)
+            if state.watch is not None:
+                if order:
+                    adopt(batch, order)
+                state.watch.read(batch, operation, state, places, needed, bool(order))
         if state.data.size:
             loaded = state.data.take(places)
         else:
@@ -105,6 +171,7 @@ def store_step(compiler: Compiler, operation: Operation) -> Step:
     number = compiler.number(operation.memory)
     place, given, *masks = compiler.slots(operation.operands)
     width = operation.operands[1].type.width
+    claim, order = _claim(operation), operation.attributes.get("order", "")
     spread = np.arange(width) if operation.operands[0].type.width < width else None
 
     def step(batch: Batch) -> None:
@@ -113,7 +180,14 @@ def store_step(compiler: Compiler, operation: Operation) -> Step:
         wanted = values[masks[0]] if masks else None
         if spread is not None:
             index = index[:, None] + spread
-        places, needed = _reach(batch, operation, state, index, wanted)
+        places, needed = reach(batch, operation, state, index, wanted)
+        if batch.launch.checks:
+            if claim:
+                aligned(batch, operation, state, places, needed, claim)
+            if state.watch is not None:
+                if order:
+                    publish(batch, order)
+                state.watch.write(batch, operation, state, places, needed, bool(order))
         if needed is None:
             if len(places) < len(value):
                 places = batch.full(places)
@@ -132,10 +206,15 @@ def atomic_step(compiler: Compiler, operation: Operation) -> Step:
     number = compiler.number(operation.memory)
     place, *given = compiler.slots(operation.operands)
     result, kind = compiler.slot(operation.result), operation.attributes["kind"]
+    order = operation.attributes.get("order", "")
 
     def step(batch: Batch) -> None:
         values, state = batch.values, batch.states[number]
-        places, needed = _reach(batch, operation, state, values[place], None)
+        places, needed = reach(batch, operation, state, values[place], None)
+        if batch.launch.checks and state.watch is not None:
+            publish(batch, order)
+            state.watch.write(batch, operation, state, places, needed, True)
+            adopt(batch, order)
         places = batch.full(places)
         operands = [batch.full(values[s]) for s in given]
         old = np.zeros(batch.lanes, state.data.dtype)

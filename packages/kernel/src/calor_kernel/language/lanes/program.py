@@ -13,7 +13,18 @@ import numpy as np
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
-from calor_kernel.language.lanes import control, inline, memory
+from calor_kernel.ir.ops import OPS
+from calor_kernel.language.lanes import (
+    barriers,
+    control,
+    copies,
+    effects,
+    inline,
+    matrices,
+    memory,
+    planes,
+    roles,
+)
 from calor_kernel.language.lanes.arithmetic import ARITHMETIC
 from calor_kernel.language.lanes.machine import Batch, Step
 from calor_kernel.language.lanes.vectors import VECTORS
@@ -25,7 +36,8 @@ class Program:
     """A kernel that is ready to run: ``steps``, and the slots of its parameters.
 
     ``values`` is what a batch starts with: constants in their slots. ``memories`` are numbered:
-    parameters' first, then the kernel's own.
+    parameters' first, then the kernel's own; ``written`` and ``read`` are those that the kernel
+    writes and reads. ``in_order`` says that a cube may wait for one before it.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -38,12 +50,16 @@ class Program:
         self.steps = compiler.block(kernel.body)
         self.values = compiler.values
         self.memories = list(compiler.memories)
-        self.written = frozenset(
-            op.memory.name
-            for op in kernel.body.walk()
-            if op.memory is not None and op.name in ("store", "atomic", "copy_async")
-        )
-        self.in_order = any(_waits(op) for op in kernel.body.walk() if op.name == "while")
+        walked = list(kernel.body.walk())
+        self.written = _touched(walked, "store", "atomic", "copy_async")
+        self.read = _touched(walked, "load", "atomic") | {
+            op.attributes["source"] for op in walked if op.name == "copy_async"
+        }
+        self.in_order = any(_waits(op) for op in walked if op.name == "while")
+
+
+def _touched(operations: Iterable[Operation], *names: str) -> set[Memory]:
+    return {op.memory for op in operations if op.memory is not None and op.name in names}
 
 
 def _waits(loop: Operation) -> bool:
@@ -86,25 +102,34 @@ class Compiler:
 
     def block(self, block: Block) -> Sequence[Step]:
         """Return the steps of a block."""
-        steps = []
+        steps: list[Step] = []
+        together: list[Operation] = []
         for operation in block.operations:
+            if operation.name == "role":
+                together.append(operation)
+                continue
+            if together and not OPS[operation.name].pure:
+                steps.append(roles.party_step(self, together))
+                together = []
             if operation.name == "constant":
                 self.values[self.slot(operation.result)] = _constant(operation)
             else:
                 steps.append(self.step(operation))
+        if together:
+            steps.append(roles.party_step(self, together))
         return steps
 
     def step(self, operation: Operation) -> Step:
         """Return the step of an operation."""
         name = operation.name
-        if name in ARITHMETIC:
-            return self.apply(operation, ARITHMETIC[name])
+        maker = MAKERS.get(name)
+        if maker is not None:
+            return maker(self, operation)
         if name in VECTORS:
             return self.apply(operation, VECTORS[name](operation))
-        maker = MAKERS.get(name)
-        if maker is None:
-            raise KernelTypeError(f"lanes cannot run the operation {name!r}")
-        return maker(self, operation)
+        if name in ARITHMETIC:
+            return self.apply(operation, ARITHMETIC[name])
+        raise KernelTypeError(f"lanes cannot run the operation {name!r}")
 
     def apply(self, operation: Operation, function: Callable[..., Array]) -> Step:
         """Return the step of an operation that is a function of its operands."""
@@ -186,6 +211,23 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "plane_position": _in_plane,
     "prefetch": _nothing,
     "inline": inline.inline_step,
+    "quotient": effects.division_step,
+    "modulo": effects.division_step,
+    "shl": effects.shift_step,
+    "shr": effects.shift_step,
+    "barrier": barriers.barrier_step,
+    "fence": barriers.fence_step,
+    "arrive": roles.arrive_step,
+    "plane_shuffle": planes.shuffle_step,
+    "plane_reduce": planes.reduce_step,
+    "plane_scan": planes.scan_step,
+    "plane_ballot": planes.ballot_step,
+    "mma": matrices.mma_step,
+    "copy_async": copies.copy_step,
+    "commit_async": copies.commit_step,
+    "wait_async": copies.wait_step,
+    "print": effects.print_step,
+    "assert": effects.assert_step,
     "if": control.if_step,
     "for": control.for_step,
     "while": control.while_step,

@@ -1,0 +1,151 @@
+"""Asynchronous copies: data arrives when it is waited for, and not before.
+
+Requirements: hardware may bring data early or late, so that a kernel must not look before its wait;
+here data never comes early, looking is an error, and a source that changes on the way too. Groups
+are counted per unit, as hardware does: a wait lets the unit's latest ``pending`` groups fly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.memory import State, reach
+from calor_kernel.language.lanes.watch import reached
+
+if TYPE_CHECKING:
+    from calor_kernel.language.lanes.program import Compiler
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Copy:
+    """Elements on the way: where from and to, and whose copy each is."""
+
+    operation: Operation
+    source: State
+    target: State
+    starts: Array
+    ends: Array
+    lanes: Array
+    data: Array
+
+    def finish(self, batch: Batch, done: Array) -> None:
+        """Let the elements of some units arrive."""
+        mine = done[self.lanes]
+        ends, lanes, data = self.ends[mine], self.lanes[mine], self.data[mine]
+        now = self.source.data[self.starts[mine]]
+        watch = self.target.watch
+        if watch is not None:
+            changed = _bytes(now) != _bytes(data)
+            if changed.any():
+                first = int(np.argmax(changed.any(axis=-1)))
+                lane = int(lanes[first])
+                index = int(self.starts[mine][first]) - self.source.start(lane)
+                message = "its source was written before the copy was waited for"
+                name = self.source.memory.name
+                batch.fail(self.operation, "race", lane, message, memory=name, index=index)
+            assert watch.pending is not None
+            watch.pending[ends] = False
+            watch.arrive(batch, self.operation, self.target, ends, lanes)
+        self.target.data[ends] = data
+        keep = ~mine
+        self.starts, self.ends = self.starts[keep], self.ends[keep]
+        self.lanes, self.data = self.lanes[keep], self.data[keep]
+
+
+def _bytes(values: Array) -> Array:
+    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
+
+
+@dataclass(slots=True)
+class Group:
+    """The copies that were committed together, and the units that did."""
+
+    members: Array
+    copies: list[Copy]
+
+
+@dataclass(slots=True)
+class Flight:
+    """The copies of one name of a batch: those not yet committed, and the groups in order."""
+
+    open: list[Copy] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+
+
+def _flight(batch: Batch, operation: Operation) -> Flight:
+    found: Flight = batch.flights.setdefault(operation.attributes.get("group"), Flight())
+    return found
+
+
+def copy_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that starts a copy."""
+    number = compiler.number(operation.memory)
+    origin = compiler.number(operation.attributes["source"])
+    elements = operation.attributes.get("elements", 1)
+    end, start = compiler.slots(operation.operands[:2])
+    spread = np.arange(elements)
+
+    def step(batch: Batch) -> None:
+        values, source, target = batch.values, batch.states[origin], batch.states[number]
+        froms, needed = reach(batch, operation, source, values[start][:, None] + spread, None)
+        tos, _ = reach(batch, operation, target, values[end][:, None] + spread, None)
+        if source.watch is not None:
+            source.watch.read(batch, operation, source, froms, needed)
+        if target.watch is not None:
+            target.watch.write(batch, operation, target, tos, needed, starts=True)
+        starts, _ = reached(batch, froms, needed)
+        ends, lanes = reached(batch, tos, needed)
+        made = Copy(operation, source, target, starts, ends, lanes, source.data[starts])
+        _flight(batch, operation).open.append(made)
+
+    return step
+
+
+def commit_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that closes a group."""
+
+    def step(batch: Batch) -> None:
+        flight, active = _flight(batch, operation), batch.active()
+        committed, left = [], []
+        for copy in flight.open:
+            mine = active[copy.lanes]
+            if mine.all():
+                committed.append(copy)
+                continue
+            committed.append(_part(copy, mine))
+            left.append(_part(copy, ~mine))
+        flight.open = left
+        flight.groups.append(Group(active.copy(), committed))
+
+    return step
+
+
+def _part(copy: Copy, chosen: Array) -> Copy:
+    parts = (copy.starts, copy.ends, copy.lanes, copy.data)
+    return Copy(copy.operation, copy.source, copy.target, *(p[chosen] for p in parts))
+
+
+def wait_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that waits for all groups but the latest ones."""
+    pending = operation.attributes.get("pending", 0)
+
+    def step(batch: Batch) -> None:
+        flight, active = _flight(batch, operation), batch.active()
+        later = np.zeros(batch.lanes, np.int64)
+        for group in reversed(flight.groups):
+            done = active & group.members & (later >= pending)
+            later += group.members
+            if done.any():
+                for copy in group.copies:
+                    copy.finish(batch, done)
+                group.members = group.members & ~done
+        flight.groups = [group for group in flight.groups if group.members.any()]
+
+    return step

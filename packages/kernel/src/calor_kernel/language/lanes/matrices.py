@@ -1,0 +1,55 @@
+"""Products of matrices that the units of a plane hold in fragments.
+
+Requirements: a fragment says which element of its matrix each register of each lane is, so that any
+instruction's layout runs here; products and sums are formed in the accumulator's type.
+
+The attribute ``fragments`` holds three of them, of a, b and c; each is a table of (row, column) by
+lane and register, or an object whose ``coordinates`` is one. ``shape`` is (m, n, k).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.language.lanes.barriers import together
+from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.planes import plane_size
+
+if TYPE_CHECKING:
+    from calor_kernel.language.lanes.program import Compiler
+
+Array = np.ndarray[Any, Any]
+
+
+def mma_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step of c + a @ b."""
+    plane = plane_size(compiler, operation)
+    m, n, k = operation.attributes["shape"]
+    rows, columns = zip(*map(_table, operation.attributes["fragments"]), strict=True)
+    slots, result = compiler.slots(operation.operands), compiler.slot(operation.result)
+    host, width = operation.result.type.dtype.numpy, operation.result.type.width
+
+    def step(batch: Batch) -> None:
+        together(batch, operation, plane)
+        matrices = []
+        for i, shape in enumerate(((m, k), (k, n), (m, n))):
+            held = batch.full(batch.values[slots[i]]).reshape(-1, plane, rows[i].shape[1])
+            matrix = np.zeros((len(held), *shape), host)
+            matrix[:, rows[i], columns[i]] = held.astype(host)
+            matrices.append(matrix)
+        a, b, c = matrices
+        for p in range(k):
+            c = c + a[:, :, p, None] * b[:, None, p, :]
+        made = c[:, rows[2], columns[2]].reshape(batch.lanes, width)
+        batch.values[result] = made if width > 1 else made[:, 0]
+
+    return step
+
+
+def _table(fragment: Any) -> tuple[Array, Array]:
+    """Return the rows and the columns that registers hold, each by (lane, register)."""
+    table = np.array(getattr(fragment, "coordinates", fragment))
+    return table[..., 0], table[..., 1]

@@ -1,0 +1,190 @@
+"""Who reached an element last, and whether two units may do so in any order.
+
+Requirements: a race is found by what the kernel orders, not by what happened to run first; barriers
+order the units of a cube or plane, a release and a later acquire order cubes, atomics need no order
+among themselves; an element costs a few numbers and an access a few calls of NumPy, also where
+thousands of units read one element. The bookkeeping is that of shadow memory (Savage et al.,
+"Eraser", 1997), with a clock of barriers in the place of locks.
+
+A *mark* says who: 0 nobody, u + 1 the unit with number u, −1 − c several units of cube c,
+``SEVERAL`` units of several cubes. Zeros are what the system hands out without touching it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.language.lanes.machine import Batch
+
+if TYPE_CHECKING:
+    from calor_kernel.language.lanes.memory import State
+
+Array = np.ndarray[Any, Any]
+SEVERAL = -(2**62)
+
+
+class Shadow:
+    """The last writers and readers of a memory's cells, and the clock when they came.
+
+    ``reads``: whether readers matter, which they do where the kernel also writes.
+    """
+
+    __slots__ = ("atomic", "read_at", "reader", "reads", "writer", "written_at")
+
+    def __init__(self, cells: int, reads: bool) -> None:
+        self.writer = np.zeros(cells, np.int64)
+        self.written_at = np.zeros(cells, np.int64)
+        self.reader = np.zeros(cells if reads else 0, np.int64)
+        self.read_at = np.zeros(cells if reads else 0, np.int64)
+        self.atomic: Array | None = None
+        self.reads = reads
+
+    def read(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        cells: Array,
+        lanes: Array,
+        atomic: bool,
+    ) -> None:
+        """Note a read; KernelCheckError where a unit writes at the same time."""
+        who = batch.who[lanes]
+        self._after_writes(batch, operation, state, cells, lanes, who, atomic)
+        if self.reads and not atomic:
+            self._note(batch, self.reader, self.read_at, cells, lanes, who)
+
+    def write(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        cells: Array,
+        lanes: Array,
+        atomic: bool,
+    ) -> None:
+        """Note a write; KernelCheckError where another unit reads or writes at the same time."""
+        who = batch.who[lanes]
+        self._after_writes(batch, operation, state, cells, lanes, who, atomic)
+        if self.reads:
+            marks = self.reader.take(cells)
+            foreign = (marks != who) & (marks != 0)
+            if foreign.any():
+                foreign &= ~_ordered(batch, marks, self.read_at.take(cells), lanes, who)
+                if foreign.any():
+                    _complain(batch, operation, state, cells, lanes, foreign, marks, "reads")
+            self.reader[cells] = 0
+        if atomic:
+            if self.atomic is None:
+                self.atomic = np.zeros(len(self.writer), np.bool_)
+            self._note(batch, self.writer, self.written_at, cells, lanes, who)
+            self.atomic[cells] = True
+            return
+        self.writer[cells] = who
+        self.written_at[cells] = batch.launch.clock
+        if self.atomic is not None:
+            self.atomic[cells] = False
+        last = self.writer.take(cells)
+        clash = last != who
+        if clash.any():
+            _complain(batch, operation, state, cells, lanes, clash, last, "writes")
+
+    def _after_writes(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        cells: Array,
+        lanes: Array,
+        who: Array,
+        atomic: bool,
+    ) -> None:
+        marks = self.writer.take(cells)
+        foreign = (marks != who) & (marks != 0)
+        if not foreign.any():
+            return
+        if atomic and self.atomic is not None:
+            foreign &= ~self.atomic.take(cells)
+        foreign &= ~_ordered(batch, marks, self.written_at.take(cells), lanes, who)
+        if foreign.any():
+            _complain(batch, operation, state, cells, lanes, foreign, marks, "writes")
+
+    def _note(
+        self, batch: Batch, held: Array, times: Array, cells: Array, lanes: Array, who: Array
+    ) -> None:
+        """Set marks; those that nothing orders before stay, joined with the new ones."""
+        units = batch.units
+        marks = held.take(cells)
+        made = who
+        foreign = (marks != who) & (marks != 0)
+        if foreign.any():
+            foreign &= ~_ordered(batch, marks, times.take(cells), lanes, who)
+            if foreign.any():
+                made = np.where(foreign, _joined(marks, who, units), who)
+        held[cells] = made
+        times[cells] = batch.launch.clock
+        last = held.take(cells)
+        clash = last != made
+        if clash.any():
+            # Several units came at once; the widest mark must stay, and is set last.
+            joined, where = _joined(last[clash], made[clash], units), cells[clash]
+            wide = joined == SEVERAL
+            held[where[~wide]] = joined[~wide]
+            held[where[wide]] = SEVERAL
+
+
+def _cubes(marks: Array, units: int) -> Array:
+    """Return the cube of each mark, −1 for several and for nobody."""
+    several = np.where(marks > SEVERAL, -1 - marks, -1)
+    return np.where(marks > 0, (marks - 1) // units, several)
+
+
+def _joined(a: Array, b: Array, units: int) -> Array:
+    """Return the mark of two marks' units together."""
+    cube = _cubes(a, units)
+    return np.where((cube == _cubes(b, units)) & (cube >= 0), -1 - cube, SEVERAL)
+
+
+def _ordered(batch: Batch, marks: Array, times: Array, lanes: Array, who: Array) -> Array:
+    """Return whether accesses of marked units at some times come before what lanes do now."""
+    launch, units, plane = batch.launch, batch.units, batch.launch.kernel.plane
+    theirs, ours = _cubes(marks, units), (who - 1) // units
+    same = theirs == ours
+    ordered = same & (times < batch.last_barrier[lanes])
+    if plane > 1:
+        near = (marks - 1) % units // plane == (who - 1) % units // plane
+        ordered |= same & (marks > 0) & near & (times < batch.last_meeting[lanes])
+    if launch.published:
+        # Of several cubes nobody knows who released last, and they get the benefit of the doubt.
+        released = (theirs < 0) | (launch.released[np.maximum(theirs, 0)] > times)
+        ordered |= released & (launch.acquired[ours] > times)
+    return np.asarray(ordered)
+
+
+def _complain(
+    batch: Batch,
+    operation: Operation,
+    state: State,
+    cells: Array,
+    lanes: Array,
+    bad: Array,
+    marks: Array,
+    does: str,
+) -> None:
+    first = int(np.argmax(bad))
+    lane, mark = int(lanes[first]), int(marks[first])
+    cube = int(_cubes(marks[first : first + 1], batch.units)[0])
+    if mark > 0:
+        other, unit = batch.name(mark - 1)
+        who = f"unit {unit} of cube {other} {does} it too"
+    else:
+        who = f"other units {does.removesuffix('s')} it too"
+    if cube == (int(batch.who[lane]) - 1) // batch.units:
+        advice = "no barrier stands between"
+    else:
+        advice = "cubes of a launch run in any order; take an atomic, or two launches"
+    index = state.index(int(cells[first]), lane)
+    batch.fail(operation, "race", lane, f"{who}; {advice}", memory=state.memory.name, index=index)

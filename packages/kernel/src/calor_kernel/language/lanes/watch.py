@@ -1,0 +1,146 @@
+"""What is known of a memory's elements beside their values: set, on the way, reached by whom.
+
+Requirements: memory that a kernel only reads costs nothing; elements of arguments that share memory
+are the same cells, whatever their types; a memory without races (of one unit) has no shadow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.language.lanes.machine import Batch
+from calor_kernel.language.lanes.races import Shadow
+
+if TYPE_CHECKING:
+    from calor_kernel.language.lanes.memory import State
+
+Array = np.ndarray[Any, Any]
+
+
+class Watch:
+    """The checks of one memory.
+
+    ``unset``: elements that nobody wrote (None: somebody did before the kernel). ``pending``:
+    elements that an asynchronous copy is on the way to. ``shadow``: who reached which cell; an
+    element is ``cells`` cells from ``origin`` + its place · ``cells`` on.
+    """
+
+    __slots__ = ("cells", "origin", "pending", "shadow", "unset")
+
+    def __init__(
+        self, shadow: Shadow | None, unset: Array | None, origin: int = 0, cells: int = 1
+    ) -> None:
+        self.shadow = shadow
+        self.unset = unset
+        self.pending: Array | None = None
+        self.origin = origin
+        self.cells = cells
+
+    def read(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        places: Array,
+        needed: Array | None,
+        atomic: bool = False,
+    ) -> None:
+        """Check a read of places, of which ``needed`` says the ones that are reached."""
+        flat, lanes = reached(batch, places, needed)
+        self._settled(batch, operation, state, flat, lanes)
+        if self.unset is not None:
+            bad = self.unset.take(flat)
+            if bad.any():
+                message = "nobody wrote it; what it holds is not defined"
+                _fail(batch, operation, state, flat, lanes, bad, "uninitialized", message)
+        if self.shadow is not None:
+            cells, lanes = self._cells(flat, lanes)
+            self.shadow.read(batch, operation, state, cells, lanes, atomic)
+
+    def write(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        places: Array,
+        needed: Array | None,
+        atomic: bool = False,
+        starts: bool = False,
+    ) -> None:
+        """Check a write to places, of which ``needed`` says the ones that are reached.
+
+        ``starts``: an asynchronous copy, of which the data comes later.
+        """
+        flat, lanes = reached(batch, places, needed)
+        self._settled(batch, operation, state, flat, lanes)
+        if starts:
+            if self.pending is None:
+                self.pending = np.zeros(len(state.data), np.bool_)
+            self.pending[flat] = True
+        elif self.unset is not None:
+            self.unset[flat] = False
+        if self.shadow is not None:
+            cells, lanes = self._cells(flat, lanes)
+            self.shadow.write(batch, operation, state, cells, lanes, atomic)
+
+    def arrive(
+        self, batch: Batch, operation: Operation, state: State, places: Array, lanes: Array
+    ) -> None:
+        """Note that an asynchronous copy's data is there, for the unit that waited for it."""
+        if self.unset is not None:
+            self.unset[places] = False
+        if self.shadow is not None:
+            cells, lanes = self._cells(places, lanes)
+            self.shadow.write(batch, operation, state, cells, lanes, False)
+
+    def _settled(
+        self, batch: Batch, operation: Operation, state: State, flat: Array, lanes: Array
+    ) -> None:
+        if self.pending is not None:
+            bad = self.pending.take(flat)
+            if bad.any():
+                message = "an asynchronous copy is on the way to it; wait_async comes first"
+                _fail(batch, operation, state, flat, lanes, bad, "pending", message)
+
+    def place(self, cell: int) -> int:
+        """Return the place of the element that a cell belongs to."""
+        return (cell - self.origin) // self.cells
+
+    def _cells(self, flat: Array, lanes: Array) -> tuple[Array, Array]:
+        if self.cells == 1:
+            return (flat + self.origin if self.origin else flat), lanes
+        every = (flat * self.cells + self.origin)[:, None] + np.arange(self.cells)
+        return every.reshape(-1), np.repeat(lanes, self.cells)
+
+
+def reached(batch: Batch, places: Array, needed: Array | None) -> tuple[Array, Array]:
+    """Return the places that are reached, one after another, and the unit of each."""
+    if needed is None and places.ndim == 1 and len(places) == batch.lanes:
+        return places, batch.every
+    shape: tuple[int, ...] = (batch.lanes, *places.shape[1:])
+    spread = np.broadcast_to(places, shape)
+    lanes = np.broadcast_to(batch.every if len(shape) == 1 else batch.every[:, None], shape)
+    if needed is None:
+        return spread.reshape(-1), lanes.reshape(-1)
+    chosen = np.broadcast_to(needed, shape)
+    return spread[chosen], lanes[chosen]
+
+
+def _fail(
+    batch: Batch,
+    operation: Operation,
+    state: State,
+    places: Array,
+    lanes: Array,
+    bad: Array,
+    rule: str,
+    message: str,
+) -> None:
+    first = int(np.argmax(bad))
+    place, lane = int(places[first]), int(lanes[first])
+    name = state.memory.name
+    index = place - state.start(lane)
+    batch.fail(operation, rule, lane, message, memory=name, index=index)
