@@ -163,5 +163,6 @@ def lower_copy(request: Request) -> Sequence[Work]:
         build = Build(copy_rows, (source, target, _SIZE, _SIZE, *axes), keywords, cube)
         cubes = -(-rows // turns)
         arguments = (*buffers, rows, turns, *shape, *strides)
-    launch = Launch(build, (cubes, 1, 1), arguments, 0, nbytes, f"copy.{build.function.name}")
-    return (Work((launch,)),)
+    name = build.function.name
+    launch = Launch(build, (cubes, 1, 1), arguments, 0, nbytes, name, copies=0)
+    return (Work((launch,), in_place=((0, 0),)),)

@@ -8,8 +8,9 @@ gap that fits.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from calor_kernel.library.work import Work
 from calor_kernel.planning.values import Piece, Task
@@ -62,31 +63,40 @@ class _Range:
 
 
 def lay_out(
-    tasks: Sequence[Task], works: Sequence[Work], outputs: Sequence[Piece], align: int
+    tasks: Sequence[Task],
+    works: Sequence[Work],
+    outputs: Collection[Piece],
+    align: int,
+    aliases: Mapping[Piece, Piece] = MappingProxyType({}),
+    late: Collection[Piece] = (),
 ) -> Layout:
-    """Return where each made piece lies that is no output, and each piece of scratch memory."""
+    """Return where each made piece lies that is no output, and each piece of scratch memory.
+
+    ``aliases``: outputs whose memory an input of the graph has until then, which they may overwrite
+    in one step but not before. ``late``: outputs that lie in the arena, and stay to the end.
+    """
     last: dict[Piece, int] = {}
     for number, task in enumerate(tasks):
         for value in task.inputs:
             last[value.piece] = number
         for piece in task.outputs:
             last.setdefault(piece, number)
-    kept = set(outputs)
-    merged, in_place = _merge(tasks, works, last, kept)
+    for piece in late:
+        last[piece] = len(tasks)
+    kept = {p for p in outputs if p not in late}
+    merged, in_place = _merge(tasks, works, last, kept, aliases)
     # A group of pieces in one memory ends with its last use, or never where one is an output.
     ends: dict[Piece, int] = {}
     for piece, end in last.items():
         root = _root(piece, merged)
         ends[root] = max(ends.get(root, 0), end)
-        if piece in kept:
-            kept.add(root)
-    space = _Range()
-    offsets: dict[Piece, int] = {}
-    scratch: list[list[Piece]] = []
-    dying: list[list[Piece]] = [[] for _ in tasks]
+    dying: list[list[Piece]] = [[] for _ in range(len(tasks) + 1)]
     for root, end in ends.items():
         if root.kind == "made" and root not in kept:
             dying[end].append(root)
+    space = _Range()
+    offsets: dict[Piece, int] = {}
+    scratch: list[list[Piece]] = []
 
     def room(piece: Piece) -> int:
         return -(-max(piece.nbytes, 1) // align) * align
@@ -95,7 +105,7 @@ def lay_out(
         own = [Piece("made", nbytes) for nbytes in work.scratch]
         scratch.append(own)
         roots = [_root(p, merged) for p in task.outputs]
-        for piece in (*(r for r in roots if r not in kept), *own):
+        for piece in (*(r for r in roots if r not in kept and r.kind == "made"), *own):
             if piece not in offsets:
                 offsets[piece] = space.take(room(piece))
         for piece in (*own, *dying[number]):
@@ -112,31 +122,34 @@ def _root(piece: Piece, merged: dict[Piece, Piece]) -> Piece:
 def _merge(
     tasks: Sequence[Task],
     works: Sequence[Work],
-    last: dict[Piece, int],
-    kept: set[Piece],
+    last: Mapping[Piece, int],
+    kept: Collection[Piece],
+    aliases: Mapping[Piece, Piece],
 ) -> tuple[dict[Piece, Piece], list[frozenset[int]]]:
     """Return which results take over the memory of an operand that dies with them."""
     merged: dict[Piece, Piece] = {}
     in_place: list[frozenset[int]] = []
     for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
         taken: set[int] = set()
-        given: set[Piece] = set()
+        gone: set[Piece] = set()
         for operand, result in work.in_place:
-            value, made = task.inputs[operand], task.outputs[result]
-            piece = value.piece
-            if made in merged or piece in given or piece.kind != "made" or piece in kept:
+            made, piece = task.outputs[result], task.inputs[operand].piece
+            if piece in gone or made in merged or last[piece] != number:
                 continue
-            if last[piece] != number or made.nbytes != piece.nbytes:
+            alias = aliases.get(made)
+            if alias is not None:
+                fits = piece is alias
+            else:
+                fits = piece.kind == "made" and _root(piece, merged) not in kept
+            if not fits or made.nbytes != piece.nbytes:
                 continue
             if not may_overwrite(task, work, piece, result):
                 continue
-            merged[made] = piece
-            if made in kept:
-                # The memory is the output's, whatever it was before.
-                del merged[made]
-                root = _root(piece, merged)
-                merged[root] = made
-            given.add(piece)
+            if alias is None:
+                # An output keeps its own memory, and what it was made of lies there before.
+                one, other = (_root(piece, merged), made) if made in kept else (made, piece)
+                merged[one] = other
+            gone.add(piece)
             taken.update(i for i, v in enumerate(task.inputs) if v.piece is piece)
         in_place.append(frozenset(taken))
     return merged, in_place

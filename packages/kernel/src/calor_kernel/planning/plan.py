@@ -2,30 +2,57 @@
 
 Requirements: a call takes the memory of its results and of its arena from the pool, runs one list
 that the device has recorded, and wraps buffers: about two microseconds of Python beside the queue.
-Everything is reserved before anything is written.
+Everything is reserved before anything is written. Outputs are written in place where nobody reads
+what was there; which buffers an output meets is known only at a call, so each such pattern has a
+recording of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
-from calor_kernel.library.work import Argument, Input, Launch, Output, Scratch, Status
-from calor_kernel.planning.arena import lay_out
 from calor_kernel.planning.hosts import HostBlock
-from calor_kernel.planning.values import Draft, Piece, Task
+from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording
+from calor_kernel.planning.values import Draft, Task
 from calor_kernel.runtime.buffers import KernelBuffer
-from calor_kernel.runtime.device import Slot, Step
 from calor_kernel.runtime.pool import room_for
 
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
 
-Into = Sequence[Any] | None
+_NO_TARGETS: Final[dict[int, int]] = {}
+
+
+class _Variant:
+    """A recording for outputs that are written to given buffers, and what a call of it takes."""
+
+    __slots__ = ("fresh", "pairs", "recording", "required", "targets")
+
+    def __init__(self, plan: Plan, targets: dict[int, int]) -> None:
+        self.targets = targets
+        self.recording: Recording = plan.recorder.record(targets)
+        self.pairs = [(o, i) for o, i in targets.items() if i >= 0]
+        self.fresh = [
+            (o, plan.pool.bin(room_for(p.nbytes)), room_for(p.nbytes), p.nbytes)
+            for o, p in enumerate(plan.draft.outputs)
+            if o not in targets
+        ]
+        self.required = sum(nbytes for *_, nbytes in self.fresh)
+        self.required += self.recording.arena + plan.block_bytes
+
+    def fits(self, inputs: Sequence[Any], into: Sequence[Any]) -> bool:
+        """Return whether a call's targets are the inputs that they were when this was recorded.
+
+        Who calls holds each target alone, so no other input can have become one.
+        """
+        if into.count(None) != len(self.fresh) or len(self.pairs) != len(self.targets):
+            return False
+        return [into[o] for o, _ in self.pairs] == [inputs[i] for _, i in self.pairs]
 
 
 class Plan:
@@ -33,158 +60,106 @@ class Plan:
 
     def __init__(self, engine: Engine, draft: Draft) -> None:
         self.engine = engine
-        self.graph: Graph = draft.graph
         self.draft = draft
-        self.pool = pool = engine.pool
+        self.graph: Graph = draft.graph
+        self.pool = engine.pool
         self.queue = engine.device.queue
         self.works = [task.works[0] for task in draft.tasks]
-        self.layout = lay_out(draft.tasks, self.works, draft.outputs, engine.device.info.align)
-        failing = [n for n, w in enumerate(self.works) if w.failures]
         align = engine.device.info.align
+        failing = [n for n, w in enumerate(self.works) if w.failures]
+        # For each task that may fail, where its word lies in the block of host numbers.
         self.status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
-        block_bytes = draft.host_bytes + len(failing) * align
-        self.block = HostBlock(draft.hosts, block_bytes) if block_bytes else None
+        self.block_bytes = draft.host_bytes + len(failing) * align
+        self.block = HostBlock(draft.hosts, self.block_bytes)
         self.given = [i for i in self.graph.inputs if i not in self.graph.host]
-        self.fresh = [(pool.bin(room), room, p.nbytes) for p in draft.outputs
-                      for room in (room_for(p.nbytes),)]  # fmt: skip
-        self.required_bytes = (
-            sum(p.nbytes for p in draft.outputs) + self.layout.nbytes + block_bytes
-        )
         self.largest = _largest(draft.tasks)
         self.constants = self._upload(draft.constants)
-        self._slots()
-        self.steps = self._record_steps()
-        self.recorded = self.queue.record(self.steps, self.slots)
+        nothing = engine.nothing.handle
+        self._constants = nothing if self.constants is None else self.constants.handle
+        self._nothing = nothing
+        self.recorder = Recorder(engine, draft, self.works, self.status)
+        self.base = _Variant(self, _NO_TARGETS)
+        self.required_bytes = self.base.required
+        self._variants: list[_Variant] = []
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
         if not constants:
             return None
         pool = self.pool
         handle, room = pool.raw(len(constants))
+        # Not counted: what core sees as in use are the buffers of tensors.
         buffer = KernelBuffer(pool, handle, room, 0)
         pool.memory.copy_in(handle, 0, np.frombuffer(constants, np.uint8))
         return buffer
 
-    def _slots(self) -> None:
-        """Number the handles of a run: inputs, constants, host numbers, the arena, results."""
-        count = len(self.given)
-        self.input_slots = {i: n for n, i in enumerate(self.given)}
-        self.fixed: list[Any] = []
-        self.constant_slot = count
-        if self.constants is not None:
-            self.fixed.append(self.constants.handle)
-            count += 1
-        self.block_slot = count
-        count += self.block is not None
-        self.arena_slot = count
-        count += self.layout.nbytes > 0
-        self.output_slots = {p: count + n for n, p in enumerate(self.draft.outputs)}
-        self.slots = count + len(self.draft.outputs)
-
-    # Recording.
-    def _place(self, piece: Piece) -> tuple[int, int]:
-        """Return the slot and the byte at which a piece begins."""
-        if piece.kind == "input":
-            return self.input_slots[piece.number], 0
-        if piece.kind == "constant":
-            return self.constant_slot, piece.number
-        if piece.kind == "host":
-            return self.block_slot, piece.number
-        merged = self.layout.merged
-        while piece in merged:
-            piece = merged[piece]
-        slot = self.output_slots.get(piece)
-        return (self.arena_slot, self.layout.offsets[piece]) if slot is None else (slot, 0)
-
-    def _record_steps(self) -> list[Step]:
-        tasks, layout = self.draft.tasks, self.layout
-        launches: list[tuple[int, Launch]] = []
-        for number, (task, work) in enumerate(zip(tasks, self.works, strict=True)):
-            if not any(p.nbytes for p in task.outputs):
-                continue
-            in_place = layout.in_place[number]
-            launches += [(number, la) for la in work.launches if la.copies not in in_place]
-        functions = self.engine.kernels.load(la.build for _, la in launches)
-        return [
-            Step(function, la.cubes, self._arguments(number, la))
-            for function, (number, la) in zip(functions, launches, strict=True)
-        ]
-
-    def _arguments(self, number: int, launch: Launch) -> tuple[Slot | int | float, ...]:
-        task = self.draft.tasks[number]
-        signature = launch.build.signature
-        return tuple(
-            a
-            if isinstance(a, int | float)
-            else self._slot(number, task, a, signature[i].dtype.itemsize)
-            for i, a in enumerate(launch.arguments)
-        )
-
-    def _slot(self, number: int, task: Task, argument: Argument, itemsize: int) -> Slot:
-        if isinstance(argument, Status):
-            return Slot(self.block_slot, self.status[number])
-        assert isinstance(argument, Input | Output | Scratch)
-        if isinstance(argument, Input):
-            piece = task.inputs[argument.number].piece
-        elif isinstance(argument, Output):
-            piece = task.outputs[argument.number]
-        else:
-            piece = self.layout.scratch[number][argument.number]
-        slot, start = self._place(piece)
-        return Slot(slot, start + argument.offset * itemsize)
-
-    # Calling.
-    def __call__(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
+    def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
+        if into is None:
+            return self._run(self.base, inputs, [None] * len(self.draft.outputs))
+        variant = next((v for v in self._variants if v.fits(inputs, into)), None)
+        if variant is None:
+            variant = self._variant(inputs, into)
+        if variant.required > self.required_bytes:
+            return self._copied(self._run(self.base, inputs, [None] * len(into)), into)
+        return self._run(variant, inputs, list(into))
+
+    def _run(self, variant: _Variant, inputs: Sequence[Any], outputs: list[Any]) -> list[Any]:
+        """Run a recording; ``outputs`` are the targets, and None where a buffer is to be made."""
         pool = self.pool
-        if pool.in_use + self.required_bytes > pool.ceiling:
-            pool.reserve(self.required_bytes, self.largest)
+        if pool.in_use + variant.required > pool.ceiling:
+            pool.reserve(variant.required, self.largest)
+        recording = variant.recording
+        block = arena = None
         try:
-            outputs = []
-            for idle, room, nbytes in self.fresh:
+            for number, idle, room, nbytes in variant.fresh:
                 try:
                     handle = idle.pop()
                 except IndexError:
                     handle, room = pool.find(room)
                 pool.in_use += nbytes
-                outputs.append(KernelBuffer(pool, handle, room, nbytes))
-            temporary = []
-            handles = [inputs[i].handle for i in self.given]
-            handles += self.fixed
-            if self.block is not None:
-                piece = pool.raw(self.block.nbytes)
-                temporary.append(piece)
-                handles.append(piece[0])
-                self._fill(piece[0], inputs)
-            if self.layout.nbytes:
-                piece = pool.raw(self.layout.nbytes)
-                temporary.append(piece)
-                handles.append(piece[0])
-            handles += [b.handle for b in outputs]
+                outputs[number] = KernelBuffer(pool, handle, room, nbytes)
+            if recording.arena:
+                arena = pool.raw(recording.arena)
+            if self.block_bytes:
+                block = pool.raw(self.block_bytes)
+            self._launch(recording, inputs, outputs, block, arena)
         except OutOfMemoryError as error:
             error.op = error.op or self.largest
             raise
-        try:
-            self.queue.run(self.recorded, handles)
-            if self.status:
-                self._check(temporary[0][0])
         finally:
-            for handle, room in temporary:
-                pool.give(handle, room, 0)
-        if into is None:
-            return outputs
-        return self._store(outputs, into)
+            if arena is not None:
+                pool.give(*arena, 0)
+            if block is not None:
+                pool.give(*block, 0)
+        return outputs
 
-    def _store(self, outputs: list[Any], into: Sequence[Any]) -> list[Any]:
-        made = []
-        for buffer, target in zip(outputs, into, strict=True):
-            if target is not None:
-                self.pool.memory.copy(target.handle, 0, buffer.handle, 0, buffer.nbytes)
-            made.append(buffer if target is None else target)
-        return made
+    def _launch(
+        self,
+        recording: Recording,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        block: tuple[Any, int] | None,
+        arena: tuple[Any, int] | None,
+    ) -> None:
+        handles = [inputs[i].handle for i in self.given]
+        nothing = self._nothing
+        handles += (
+            self._constants,
+            nothing if block is None else block[0],
+            nothing if arena is None else arena[0],
+        )
+        handles += [b.handle for b in outputs]
+        if block is not None:
+            self._fill(block[0], inputs)
+        run = self.queue.run
+        lists = recording.lists
+        run(lists[0], handles)
+        if self.status:
+            self._check(handles[len(self.given) + 1])
+            if len(lists) > 1:
+                run(lists[1], handles)
 
     def _fill(self, handle: Any, inputs: Sequence[Any]) -> None:
-        assert self.block is not None
         packed, buffers = self.block.pack(inputs)
         memory = self.pool.memory
         memory.copy_in(handle, 0, packed)
@@ -194,15 +169,38 @@ class Plan:
     def _check(self, handle: Any) -> None:
         """Raise the error that a kernel stored, the first in the order of the graph."""
         self.queue.synchronize()
-        start = min(self.status.values())
-        align = self.engine.device.info.align
-        words = np.empty(len(self.status) * align // 4, np.int32)
+        start = self.draft.host_bytes
+        words = np.empty((self.block_bytes - start) // 4, np.int32)
         self.pool.memory.copy_out(handle, start, words)
         for number, place in self.status.items():
             found = int(words[(place - start) // 4])
             if found:
                 kind, message = self.works[number].failures[found - 1]
                 raise kind(message, op=self.draft.tasks[number].op)
+
+    # In place.
+    def _variant(self, inputs: Sequence[Any], into: Sequence[Any]) -> _Variant:
+        """Return the recording for a pattern of targets, made the first time that it is met."""
+        targets: dict[int, int] = {}
+        for output, target in enumerate(into):
+            if target is not None:
+                same = [i for i, given in enumerate(inputs) if given is target]
+                targets[output] = APART if not same else same[0] if len(same) == 1 else SHARED
+        for variant in self._variants:
+            if variant.targets == targets:
+                return variant
+        made = _Variant(self, targets)
+        self._variants.append(made)
+        return made
+
+    def _copied(self, outputs: list[Any], into: Sequence[Any]) -> list[Any]:
+        """Return results that were computed apart, copied to their targets."""
+        for number, target in enumerate(into):
+            if target is not None:
+                made = outputs[number]
+                self.pool.memory.copy(target.handle, 0, made.handle, 0, made.nbytes)
+                outputs[number] = target
+        return outputs
 
 
 def _largest(tasks: Sequence[Task]) -> str | None:

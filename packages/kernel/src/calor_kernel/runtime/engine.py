@@ -8,6 +8,7 @@ from functools import cached_property
 from calor.plugins.discovery import fusers as installed_fusers
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
+from calor_kernel.runtime.buffers import KernelBuffer
 from calor_kernel.runtime.device import Device
 from calor_kernel.runtime.kernels import Kernels
 from calor_kernel.runtime.pool import Pool
@@ -23,10 +24,10 @@ class Engine:
         self.pool = Pool(device.memory)
         self.kernels = Kernels(device)
         self.lowerings = Lowerings(device.info)
-        probe, room = self.pool.raw(1)
+        # What a run hands over where it needs no memory.
+        self.nothing = KernelBuffer(self.pool, *self.pool.raw(1), 0)
         # Whether the host reads the device's memory.
-        self.host_memory = device.memory.address(probe) is not None
-        self.pool.give(probe, room, 0)
+        self.host_memory = device.memory.address(self.nothing.handle) is not None
 
     @cached_property
     def fusers(self) -> tuple[Fuser, ...]:

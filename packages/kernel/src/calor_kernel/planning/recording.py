@@ -1,0 +1,232 @@
+"""Recording: a draft with its memory laid out becomes lists of launches that a device runs.
+
+Requirements: what is written in place is written when nothing can fail any more, and when nobody
+reads what was there; where an op can fail, what comes before it and what comes after are two lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from calor.dtypes import uint8
+from calor.specs import spec
+from calor_kernel.library.work import (
+    Argument,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Scratch,
+    Status,
+    View,
+    Work,
+)
+from calor_kernel.planning.arena import Layout, lay_out, may_overwrite
+from calor_kernel.planning.values import Draft, Piece, Task
+from calor_kernel.runtime.device import Slot, Step
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
+
+# What is known of the buffer that an output is to be written to, beside the input that it is.
+APART: Final = -1  # It is no input of the call.
+SHARED: Final = -2  # It is several inputs.
+Targets = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A launch of a recording: the task that it belongs to, and what it is."""
+
+    task: int
+    op: str
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Launches as the device holds them.
+
+    ``lists``: one, or two where the second writes in place and the first may fail.
+    ``launches``: what each list is made of. ``arena``: bytes of the arena.
+    """
+
+    lists: tuple[Any, ...]
+    steps: tuple[tuple[Step, ...], ...]
+    launches: tuple[tuple[Launched, ...], ...]
+    arena: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The handles of a run, by number: inputs, constants, host numbers, the arena, results."""
+
+    inputs: Mapping[int, int]
+    constants: int
+    block: int
+    arena: int
+    outputs: int
+    count: int
+
+
+class Recorder:
+    """Records a draft whose candidates are chosen."""
+
+    def __init__(
+        self, engine: Engine, draft: Draft, works: Sequence[Work], status: Mapping[int, int]
+    ) -> None:
+        self.engine = engine
+        self.draft = draft
+        self.works = works
+        self.status = status
+        self.align = engine.device.info.align
+        given = [i for i in draft.graph.inputs if i not in draft.graph.host]
+        self.slots = Slots(
+            {i: n for n, i in enumerate(given)},
+            len(given),
+            len(given) + 1,
+            len(given) + 2,
+            len(given) + 3,
+            len(given) + 3 + len(draft.outputs),
+        )
+
+    def record(self, targets: Targets = MappingProxyType({})) -> Recording:
+        """Return the launches for outputs written to ``targets``, the others to fresh memory.
+
+        A target is the number of the input whose buffer it is, or APART or SHARED.
+        """
+        draft, works, tasks = self.draft, self.works, self.draft.tasks
+        fails = max(self.status, default=-1)
+        aliases, late = self._aliases(targets, fails)
+        layout = lay_out(tasks, works, draft.outputs, self.align, aliases, late)
+        lists: list[list[Launched]] = [[]]
+        placed: list[list[tuple[Slot | int | float, ...]]] = [[]]
+        split = bool(self.status) and bool(targets)
+        for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
+            if split and number == fails + 1:
+                lists.append([])
+                placed.append([])
+            if not any(p.nbytes for p in task.outputs):
+                continue
+            for launch in work.launches:
+                if launch.copies not in layout.in_place[number]:
+                    lists[-1].append(Launched(number, task.op, launch))
+                    placed[-1].append(self._arguments(layout, number, task, launch))
+        if split and len(lists) == 1:
+            lists.append([])
+            placed.append([])
+        for piece, output in late.items():
+            launch, arguments = self._copy(layout, piece, output)
+            lists[-1].append(Launched(-1, "copy", launch))
+            placed[-1].append(arguments)
+        return self._recording(lists, placed, layout)
+
+    def _recording(
+        self,
+        lists: Sequence[Sequence[Launched]],
+        placed: Sequence[Sequence[tuple[Slot | int | float, ...]]],
+        layout: Layout,
+    ) -> Recording:
+        flat = [la.launch for one in lists for la in one]
+        functions = iter(self.engine.kernels.load(la.build for la in flat))
+        steps = tuple(
+            tuple(
+                Step(next(functions), la.launch.cubes, arguments)
+                for la, arguments in zip(one, given, strict=True)
+            )
+            for one, given in zip(lists, placed, strict=True)
+        )
+        queue = self.engine.device.queue
+        recorded = tuple(queue.record(one, self.slots.count) for one in steps)
+        return Recording(recorded, steps, tuple(map(tuple, lists)), layout.nbytes)
+
+    def _aliases(self, targets: Targets, fails: int) -> tuple[dict[Piece, Piece], dict[Piece, int]]:
+        """Return the inputs that outputs may overwrite, and the outputs that are copied last."""
+        tasks = self.draft.tasks
+        made = {p: n for n, t in enumerate(tasks) for p in t.outputs}
+        read: dict[int, tuple[int, Piece]] = {}
+        for number, task in enumerate(tasks):
+            for value in task.inputs:
+                if value.piece.kind == "input":
+                    read[value.piece.number] = (number, value.piece)
+        aliases: dict[Piece, Piece] = {}
+        late: dict[Piece, int] = {}
+        for output, target in targets.items():
+            piece = self.draft.outputs[output]
+            when = made[piece]
+            last, source = read.get(target, (-1, None))
+            if when <= fails or target == SHARED:
+                late[piece] = output
+            elif source is not None and last >= when:
+                if last == when and self._overwrites(when, source, piece):
+                    aliases[piece] = source
+                else:
+                    late[piece] = output
+            elif source is not None:
+                aliases[piece] = source
+        return aliases, late
+
+    def _overwrites(self, number: int, source: Piece, piece: Piece) -> bool:
+        task, work = self.draft.tasks[number], self.works[number]
+        result = next(i for i, p in enumerate(task.outputs) if p is piece)
+        return source.nbytes == piece.nbytes and may_overwrite(task, work, source, result)
+
+    # Arguments.
+    def _arguments(
+        self, layout: Layout, number: int, task: Task, launch: Launch
+    ) -> tuple[Slot | int | float, ...]:
+        signature = launch.build.signature
+        return tuple(
+            a
+            if isinstance(a, int | float)
+            else self._slot(layout, number, task, a, signature[i].dtype.itemsize)
+            for i, a in enumerate(launch.arguments)
+        )
+
+    def _slot(
+        self, layout: Layout, number: int, task: Task, argument: Argument, itemsize: int
+    ) -> Slot:
+        if isinstance(argument, Status):
+            return Slot(self.slots.block, self.status[number])
+        assert isinstance(argument, Input | Output | Scratch)
+        if isinstance(argument, Input):
+            piece = task.inputs[argument.number].piece
+        elif isinstance(argument, Output):
+            piece = task.outputs[argument.number]
+        else:
+            piece = layout.scratch[number][argument.number]
+        slot, start = self._place(layout, piece)
+        return Slot(slot, start + argument.offset * itemsize)
+
+    def _place(self, layout: Layout, piece: Piece) -> tuple[int, int]:
+        """Return the slot and the byte at which a piece begins."""
+        if piece.kind == "input":
+            return self.slots.inputs[piece.number], 0
+        if piece.kind == "constant":
+            return self.slots.constants, piece.number
+        if piece.kind == "host":
+            return self.slots.block, piece.number
+        while piece in layout.merged:
+            piece = layout.merged[piece]
+        start = layout.offsets.get(piece)
+        if start is not None:
+            return self.slots.arena, start
+        return self.slots.outputs + self.draft.outputs.index(piece), 0
+
+    def _copy(
+        self, layout: Layout, piece: Piece, output: int
+    ) -> tuple[Launch, tuple[Slot | int | float, ...]]:
+        """Return the launch that copies a late output to its target."""
+        known = spec((piece.nbytes,), uint8)
+        works = self.engine.lowerings.ask("copy", {}, (View.dense(known),), (known,))
+        assert not isinstance(works, Refusal)
+        (launch,) = works[0].launches
+        slot, start = self._place(layout, piece)
+        places: dict[type, Slot] = {
+            Input: Slot(slot, start),
+            Output: Slot(self.slots.outputs + output),
+        }
+        return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
