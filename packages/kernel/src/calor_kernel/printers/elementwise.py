@@ -26,6 +26,8 @@ _INFIX: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
         "sub": ("-", ex.SUM),
         "mul": ("*", ex.PRODUCT),
         "div": ("/", ex.PRODUCT),
+        "quotient": ("/", ex.PRODUCT),
+        "modulo": ("%", ex.PRODUCT),
         "and": ("&", ex.BIT_AND),
         "or": ("|", ex.BIT_OR),
         "xor": ("^", ex.BIT_XOR),
@@ -83,8 +85,6 @@ class Scalars:
         unary = self.unary(name, dtype, operands[0])
         if unary is not None:
             return unary
-        if name in ("quotient", "modulo"):
-            return self.division(name, dtype, operands)
         return ex.call(self.helpers.name(name, dtype), *operands)
 
     # Pieces.
@@ -139,8 +139,9 @@ class Scalars:
             return ex.infix(operator, level, a, b)
         if name in _WRAPPING or name == "shl":
             return self.wrapping(name, dtype, a, b, safe)
-        # Of small types C computes ints, in which bits and shifts to the right stay in range.
-        return ex.infix(operator, level, a, b)
+        made = ex.infix(operator, level, a, b)
+        # Of small types C computes ints, which functions for every type would take for ints.
+        return self.dialect.cast(dtype, made) if small else made
 
     def wrapping(
         self, name: str, dtype: DType, a: Expression, b: Expression, safe: bool
@@ -201,13 +202,6 @@ class Scalars:
         return replace(
             self.dialect.cast(dtype, made), wrapping=made if dtype.itemsize > 3 else None
         )
-
-    def division(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
-        """Return quotient or modulo; where the divisor is a usual number, the operator."""
-        a, b = operands
-        if b.bare and b.text.strip("ulUL").isdigit() and b.text[0] != "0":
-            return ex.infix("/" if name == "quotient" else "%", ex.PRODUCT, a, b)
-        return ex.call(self.helpers.name(name, dtype), a, b)
 
     # Conversions.
     def cast(self, value: Expression, source: DType, target: DType) -> Expression:

@@ -96,20 +96,6 @@ class _Text:
         return f"{self.helpers.name(helper, dtype)}({text})"
 
 
-def _quotient(t: _Text, d: DType) -> Made:
-    if d.kind == "uint":
-        body = "return b == 0 ? 0 : a / b;"
-    else:
-        u = t.of(t.dialect.bits(d))
-        body = f"return b == 0 ? 0 : b == -1 ? ({t.of(d)})(0 - ({u})a) : a / b;"
-    return {"a": d, "b": d}, d, body
-
-
-def _modulo(t: _Text, d: DType) -> Made:
-    zero = "b == 0" if d.kind == "uint" else "b == 0 || b == -1"
-    return {"a": d, "b": d}, d, f"return {zero} ? 0 : a % b;"
-
-
 def _mulhi(t: _Text, d: DType) -> Made:
     parameters, bits = {"a": d, "b": d}, d.itemsize * 8
     if bits < 64:
@@ -259,8 +245,6 @@ return {result};"""
 
 _HELPERS: MappingProxyType[str, Callable[..., Any]] = MappingProxyType(
     {
-        "quotient": _quotient,
-        "modulo": _modulo,
         "mulhi": _mulhi,
         "min": _extreme("<", "|"),
         "max": _extreme(">", "&"),

@@ -1,0 +1,54 @@
+"""Runs kernels that were printed as ISO C: the system's compiler, and ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.printers import PlainC, print_kernel
+
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+OPTIONS = ("-std=c11", "-O1", "-ffp-contract=off", "-shared", "-fPIC")
+WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-parameter")
+QUIET = ("-Wno-unused-function", "-Wno-type-limits", "-Wno-unused-variable")
+
+
+def compile_c(source: str, name: str) -> Any:
+    """Return the function of a text; AssertionError with the compiler's words."""
+    assert COMPILER is not None
+    with tempfile.TemporaryDirectory() as folder:
+        path, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
+        path.write_text(source)
+        command = [COMPILER, *OPTIONS, *WARNINGS, *QUIET, "-o", str(library), str(path), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{done.stderr}\n{source}"
+        function = getattr(ctypes.CDLL(str(library)), name)
+    function.restype = None
+    function.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+    return function
+
+
+def run_c(kernel: Kernel, cubes: tuple[int, int, int], arguments: Sequence[Any]) -> None:
+    """Run a kernel over arrays, in place, with numbers in the low bytes of their slots."""
+    function = compile_c(print_kernel(kernel, PlainC()), kernel.name)
+    slots = np.zeros(len(arguments) + 3, np.int64)
+    raw = slots.view(np.uint8).reshape(-1, 8)
+    for slot, parameter, given in zip(raw, kernel.parameters, arguments, strict=False):
+        if isinstance(given, np.ndarray):
+            held = np.array(given.ctypes.data)
+        else:
+            held = np.array(given).astype(parameter.declared.dtype.numpy)
+        data = np.frombuffer(held.tobytes(), np.uint8)
+        slot[: data.size] = data if sys.byteorder == "little" else data[::-1]
+    slots[len(arguments) :] = cubes
+    function(slots.ctypes.data, 0, prod(cubes))
