@@ -1,10 +1,12 @@
 """Plans: what runs, with which arguments, divided how, and what a failed one says."""
 
 import threading
+import weakref
 
 import pytest
 
 from calor.dtypes import bfloat16, bool_, float32, float64, int8, int64, uint64
+from calor.errors import ArgumentError
 from calor_cpu.pool import KernelFailure, Plan, Pool, Record, bits
 from calor_cpu.pool.system import system
 from calor_kernel.runtime.device import Slot
@@ -110,18 +112,55 @@ def test_a_failed_kernel_ends_the_run_after_its_launch(pair, seconds, cubes):
     assert list(out) == [0, 3]
 
 
-def test_threads_run_one_plan_at_once_each_with_its_addresses(pair):
-    plan = Plan(pair, [Record(function(ADD), (Slot(0),), (64, 1, 1), 4)] * 2, 1)
+@pytest.mark.parametrize(("threads", "spin"), [(2, 20_000), (5, 0), (5, 1000)])
+def test_threads_run_one_plan_at_once_each_with_its_addresses(threads, spin):
+    pool = Pool(threads, spin=spin)
+    plan = Plan(pool, [Record(function(ADD), (Slot(0),), (64, 1, 1), 1)] * 2, 1)
     blocks = [memory(64) for _ in range(3)]
+    runs = 3334
 
     def run(address):
-        for _ in range(3334):
+        for _ in range(runs):
             plan([address])
 
-    threads = [threading.Thread(target=run, args=(address,)) for _, address in blocks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    callers = [threading.Thread(target=run, args=(address,)) for _, address in blocks]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    pool.close()
     for block, _ in blocks:
-        assert list(block) == [6668 * i for i in range(64)]
+        assert list(block) == [2 * runs * i for i in range(64)]
+
+
+@pytest.mark.parametrize("given", [[], [0, 0]])
+def test_a_plan_wants_an_address_for_each_slot(pair, given):
+    plan = Plan(pair, [Record(function(ADD), (Slot(0),), (0, 1, 1))], 1)
+    with pytest.raises(ArgumentError, match=f"1 slots, not {len(given)}"):
+        plan(given)
+    with pytest.raises(ArgumentError, match=f"1 slots, not {len(given)}"):
+        plan.seconds(given)
+
+
+def test_an_address_is_an_integer(pair):
+    plan = Plan(pair, [Record(function(ADD), (Slot(0),), (2, 1, 1))], 1)
+    with pytest.raises(TypeError, match="integer"):
+        plan(["address"])
+    out, address = memory(2)
+    plan([address])
+    assert list(out) == [0, 1]
+
+
+def test_the_built_in_function_outlives_its_plan_and_frees_it():
+    pool = Pool(2)
+    kept = type("Kept", (), {})()
+    alive = weakref.ref(kept)
+    call = Plan(pool, [Record(function(ADD), (Slot(0),), (64, 1, 1), 1)], 1, keep=kept).call
+    del kept
+    out, address = memory(64)
+    assert call(address) is None
+    assert list(out) == list(range(64))
+    assert alive() is not None
+    del call
+    assert alive() is None
+    pool.close()

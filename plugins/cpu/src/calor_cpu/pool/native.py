@@ -1,4 +1,4 @@
-"""The runtime as functions that Python calls: compiled once a process, never unloaded.
+"""The runtime as functions that Python calls: loaded once a process, never unloaded.
 
 Requirements: threads may still be inside when the interpreter goes down, so the code outlives it;
 who has a compiler and a disk cache hands in ``compile``; Python's own functions are linked by
@@ -35,6 +35,13 @@ _PYTHON = (
 _EXPORTS = ("prepare", "worker", "halt", "run", "now", "call")
 _METH_FASTCALL = 0x80
 
+# Prototypes of this module's own: the attributes of ctypes.pythonapi are everybody's.
+_object = ctypes.py_object
+_function = ctypes.PYFUNCTYPE(_object, ctypes.c_void_p, _object, _object)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+_keep_for_ever = ctypes.PYFUNCTYPE(None, _object)(("Py_IncRef", ctypes.pythonapi))
+
 
 class _Definition(ctypes.Structure):
     """CPython's PyMethodDef: what a function object says of itself."""
@@ -64,11 +71,11 @@ class Native:
 
     def function(self, plan: int, owner: object) -> Callable[..., None]:
         """Return a built-in function that runs a plan with its arguments, and owns ``owner``."""
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-        make.restype = ctypes.py_object
-        made: Callable[..., None] = make(ctypes.addressof(self._call), plan, owner)
+        made: Callable[..., None] = _function(ctypes.addressof(self._call), plan, owner)
         return made
+
+
+_LOADED: dict[str, Native] = {}
 
 
 def compile_plainly(source: str) -> bytes:
@@ -79,7 +86,14 @@ def compile_plainly(source: str) -> bytes:
 def load(compile: Compile = compile_plainly, target: System | None = None) -> Native:
     """Return the runtime, compiled and linked; ``target`` is another system's way to sleep."""
     chosen = target or system()
-    builder = binding().JITLibraryBuilder().add_object_img(compile(text(chosen)))
+    source = text(chosen)
+    if source not in _LOADED:
+        _LOADED[source] = _linked(compile(source), chosen)
+    return _LOADED[source]
+
+
+def _linked(image: bytes, chosen: System) -> Native:
+    builder = binding().JITLibraryBuilder().add_object_img(image)
     for name in chosen.symbols:
         builder.import_symbol(name, symbol_address(name))
     for name in _PYTHON:
@@ -92,7 +106,7 @@ def load(compile: Compile = compile_plainly, target: System | None = None) -> Na
     library = builder.link(linker, f"calor-cpu-pool-{id(builder)}")
     definition = _Definition(b"run", library["call"], _METH_FASTCALL, None)
     for immortal in (linker, library, definition):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
+        _keep_for_ever(immortal)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     outside, inside = ctypes.CFUNCTYPE, ctypes.PYFUNCTYPE
     return Native(

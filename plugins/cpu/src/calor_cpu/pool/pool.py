@@ -73,7 +73,7 @@ class Pool:
         self._state.threads = count
         self._state.spin = spin
         self._workers: list[threading.Thread] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
         self.native.prepare(self.address)
         _POOLS.add(self)
@@ -180,7 +180,7 @@ class Pool:
         self._state.threads, self._state.spin = threads, spin
         self.native.prepare(self.address)
         self._workers.clear()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -394,7 +394,11 @@ let.go:
   br label %clocked
 clocked:
   %thread.first = phi ptr [ null, %ready ], [ %saved, %let.go ]
-  %watch = or i1 %released, %timed
+  ; Signals are asked for between records; a single one needs no clock.
+  %last = sub i64 %count, 1
+  %several = icmp sgt i64 %last, 0
+  %asks = and i1 %released, %several
+  %watch = or i1 %asks, %timed
   br i1 %watch, label %start.clock, label %begin
 start.clock:
   %start.read = call i64 @now()
@@ -425,7 +429,10 @@ sound:
   %cancelled = icmp ne i32 %cancel, 0
   br i1 %cancelled, label %finish, label %willing
 willing:
-  br i1 %watch, label %look, label %on
+  %between = icmp slt i64 %i, %last
+  %asks.now = and i1 %asks, %between
+  %look.now = or i1 %asks.now, %timed
+  br i1 %look.now, label %look, label %on
 look:
   %time = call i64 @now()
   br i1 %timed, label %note, label %noted
@@ -436,7 +443,7 @@ note:
 noted:
   %spent = sub i64 %time, %asked
   %long = icmp sgt i64 %spent, $signals_ns
-  %due = and i1 %long, %released
+  %due = and i1 %long, %asks.now
   br i1 %due, label %signal, label %on
 signal:
   %thread.new = call ptr @signals(ptr %thread)
