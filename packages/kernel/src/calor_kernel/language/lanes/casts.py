@@ -27,14 +27,12 @@ def caster(source: DType, target: DType) -> Callable[[Array], Array]:
     if source.kind == "float":
         if target.kind in ("int", "uint"):
             return lambda x: _saturate(x.astype(np.float64), host)
-        if source.itemsize == 8 and target is bfloat16:
-            return lambda x: _odd_float32(x).astype(host)
+        if source.itemsize == 8:
+            return lambda x: rounded(x, host)
     elif source.itemsize == 8 and target in (float16, bfloat16):
-        if target is bfloat16:
-            return lambda x: _odd_float32(_sticky(x).astype(np.float64)).astype(host)
-        return lambda x: _sticky(x).astype(np.float64).astype(host)
+        return lambda x: rounded(_sticky(x).astype(np.float64), host)
     elif source.kind != "bool" and target is bfloat16:
-        return lambda x: _odd_float32(x.astype(np.float64)).astype(host)
+        return lambda x: rounded(x.astype(np.float64), host)
     return lambda x: x.astype(host)
 
 
@@ -50,6 +48,11 @@ def _saturate(x: Array, host: np.dtype[Any]) -> Array:
     if above.any():
         whole = np.where(above, host.type(limits.max), whole)
     return whole
+
+
+def rounded(x: Array, host: np.dtype[Any]) -> Array:
+    """Return float64 rounded once to a floating type; NumPy reaches bfloat16 by way of float32."""
+    return (_odd_float32(x) if host == bfloat16.numpy else x).astype(host)
 
 
 def _odd_float32(x: Array) -> Array:

@@ -8,7 +8,7 @@ are counted per unit, as hardware does: a wait lets the unit's latest ``pending`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     from calor_kernel.language.lanes.program import Compiler
 
 Array = np.ndarray[Any, Any]
+
+
+class OnTheWay(Protocol):
+    """What a wait lets arrive, for some units after others."""
+
+    lanes: Array
+
+    def finish(self, batch: Batch, done: Array) -> None:
+        """Let what belongs to some units arrive."""
+
+    def part(self, chosen: Array) -> OnTheWay:
+        """Return what belongs to some of its ``lanes``."""
 
 
 @dataclass(slots=True)
@@ -58,6 +70,11 @@ class Copy:
         self.starts, self.ends = self.starts[keep], self.ends[keep]
         self.lanes, self.data = self.lanes[keep], self.data[keep]
 
+    def part(self, chosen: Array) -> Copy:
+        """Return some of the elements."""
+        parts = (self.starts, self.ends, self.lanes, self.data)
+        return Copy(self.operation, self.source, self.target, *(p[chosen] for p in parts))
+
 
 def _bytes(values: Array) -> Array:
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
@@ -68,19 +85,20 @@ class Group:
     """The copies that were committed together, and the units that did."""
 
     members: Array
-    copies: list[Copy]
+    copies: list[OnTheWay]
 
 
 @dataclass(slots=True)
 class Flight:
     """The copies of one name of a batch: those not yet committed, and the groups in order."""
 
-    open: list[Copy] = field(default_factory=list)
+    open: list[OnTheWay] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
 
 
-def _flight(batch: Batch, operation: Operation) -> Flight:
-    found: Flight = batch.flights.setdefault(operation.attributes.get("group"), Flight())
+def flight_of(batch: Batch, group: str | None) -> Flight:
+    """Return what a batch has on the way under a group's name."""
+    found: Flight = batch.flights.setdefault(group, Flight())
     return found
 
 
@@ -103,41 +121,37 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
         starts, _ = reached(batch, froms, needed)
         ends, lanes = reached(batch, tos, needed)
         made = Copy(operation, source, target, starts, ends, lanes, source.data[starts])
-        _flight(batch, operation).open.append(made)
+        flight_of(batch, operation.attributes.get("group")).open.append(made)
 
     return step
 
 
 def commit_step(compiler: Compiler, operation: Operation) -> Step:
     """Return the step that closes a group."""
+    group = operation.attributes.get("group")
 
     def step(batch: Batch) -> None:
-        flight, active = _flight(batch, operation), batch.active()
+        flight, active = flight_of(batch, group), batch.active()
         committed, left = [], []
         for copy in flight.open:
             mine = active[copy.lanes]
             if mine.all():
                 committed.append(copy)
                 continue
-            committed.append(_part(copy, mine))
-            left.append(_part(copy, ~mine))
+            committed.append(copy.part(mine))
+            left.append(copy.part(~mine))
         flight.open = left
         flight.groups.append(Group(active.copy(), committed))
 
     return step
 
 
-def _part(copy: Copy, chosen: Array) -> Copy:
-    parts = (copy.starts, copy.ends, copy.lanes, copy.data)
-    return Copy(copy.operation, copy.source, copy.target, *(p[chosen] for p in parts))
-
-
 def wait_step(compiler: Compiler, operation: Operation) -> Step:
     """Return the step that waits for all groups but the latest ones."""
-    pending = operation.attributes.get("pending", 0)
+    name, pending = operation.attributes.get("group"), operation.attributes.get("pending", 0)
 
     def step(batch: Batch) -> None:
-        flight, active = _flight(batch, operation), batch.active()
+        flight, active = flight_of(batch, name), batch.active()
         later = np.zeros(batch.lanes, np.int64)
         for group in reversed(flight.groups):
             done = active & group.members & (later >= pending)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from calor_kernel.language.lanes.casts import rounded
+
 Array = np.ndarray[Any, Any]
 
 # Outside of these magnitudes the error terms of float64 may underflow or overflow.
@@ -27,7 +29,7 @@ def fma(a: Array, b: Array, c: Array) -> Array:
         return _fma_64(a, b, c)
     # A product of two 24-bit significands is exact in float64.
     product = a.astype(np.float64) * b.astype(np.float64)
-    return odd_sum(product, c.astype(np.float64)).astype(a.dtype)
+    return rounded(odd_sum(product, c.astype(np.float64)), a.dtype)
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:

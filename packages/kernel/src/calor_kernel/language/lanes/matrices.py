@@ -29,6 +29,7 @@ def mma_step(compiler: Compiler, operation: Operation) -> Step:
     plane = plane_size(compiler, operation)
     m, n, k = operation.attributes["shape"]
     rows, columns = zip(*map(_table, operation.attributes["fragments"]), strict=True)
+    short = [getattr(f, "tf32", False) for f in operation.attributes["fragments"]]
     slots, result = compiler.slots(operation.operands), compiler.slot(operation.result)
     host, width = operation.result.type.dtype.numpy, operation.result.type.width
 
@@ -38,7 +39,7 @@ def mma_step(compiler: Compiler, operation: Operation) -> Step:
         for i, shape in enumerate(((m, k), (k, n), (m, n))):
             held = batch.full(batch.values[slots[i]]).reshape(-1, plane, rows[i].shape[1])
             matrix = np.zeros((len(held), *shape), host)
-            matrix[:, rows[i], columns[i]] = held.astype(host)
+            matrix[:, rows[i], columns[i]] = as_factor(held, short[i]).astype(host)
             matrices.append(matrix)
         a, b, c = matrices
         for p in range(k):
@@ -47,6 +48,14 @@ def mma_step(compiler: Compiler, operation: Operation) -> Step:
         batch.values[result] = made if width > 1 else made[:, 0]
 
     return step
+
+
+def as_factor(values: Array, short: bool) -> Array:
+    """Return elements as the instruction reads them; of TF32 it drops the lower 13 bits."""
+    if not short:
+        return values
+    bits = np.ascontiguousarray(values).view(np.uint32) & np.uint32(0xFFFFE000)
+    return bits.view(np.float32)
 
 
 def _table(fragment: Any) -> tuple[Array, Array]:

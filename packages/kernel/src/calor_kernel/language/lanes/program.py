@@ -23,6 +23,7 @@ from calor_kernel.language.lanes import (
     matrices,
     memory,
     planes,
+    products,
     roles,
 )
 from calor_kernel.language.lanes.arithmetic import ARITHMETIC
@@ -52,8 +53,8 @@ class Program:
         self.memories = list(compiler.memories)
         walked = list(kernel.body.walk())
         self.written = _touched(walked, "store", "atomic", "copy_async")
-        self.read = _touched(walked, "load", "atomic") | {
-            op.attributes["source"] for op in walked if op.name == "copy_async"
+        self.read = _touched(walked, "load", "atomic", "mma_async") | {
+            op.attributes["source"] for op in walked if "source" in op.attributes
         }
         self.in_order = any(_waits(op) for op in walked if op.name == "while")
 
@@ -223,6 +224,8 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "plane_scan": planes.scan_step,
     "plane_ballot": planes.ballot_step,
     "mma": matrices.mma_step,
+    "mma_async": products.async_step,
+    "mma_result": products.result_step,
     "copy_async": copies.copy_step,
     "commit_async": copies.commit_step,
     "wait_async": copies.wait_step,
