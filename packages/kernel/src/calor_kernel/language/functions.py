@@ -127,7 +127,8 @@ class Pointer:
             raise KernelTypeError(
                 f"{builder._line()}{self!r} does not hold {value.type}; write .to({self.dtype})"
             )
-        value = builder.splat(value, place.width)
+        if place.width > 1:
+            value = builder.splat(value, place.width)
         operands: list[Number] = [place, value]
         if mask is not None:
             operands.append(builder.splat(builder.coerce(mask), value.width))

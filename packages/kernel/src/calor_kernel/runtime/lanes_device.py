@@ -133,7 +133,7 @@ def _lacks(kernel: Kernel, info: DeviceInfo) -> str | None:
         a > b for a, b in zip(kernel.cube, info.max_cube, strict=True)
     ):
         return f"has cubes of {kernel.cube}, above {info.max_units} units in {info.max_cube}"
-    if kernel.plane not in info.planes:
+    if kernel.plane not in (1, *info.planes):
         return f"has planes of {kernel.plane}, not one of {info.planes}"
     if kernel.shared_bytes > info.shared_bytes:
         return f"has {kernel.shared_bytes} bytes of shared memory, above {info.shared_bytes}"

@@ -1,0 +1,31 @@
+"""Work made of other work: launches whose arguments are redirected to other memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from calor.specs import Spec, spec
+from calor_kernel.library.copying import lower_copy
+from calor_kernel.library.work import Argument, Input, Launch, Output, Request, Scratch, View
+from calor_kernel.runtime.device import DeviceInfo
+
+
+def redirected(launch: Launch, places: Mapping[Argument, Argument]) -> Launch:
+    """Return the launch with its buffers replaced; offsets are added."""
+    arguments: list[Argument] = []
+    for argument in launch.arguments:
+        if isinstance(argument, Input | Output | Scratch):
+            target = places.get(replace(argument, offset=0))
+            if isinstance(target, Input | Output | Scratch):
+                argument = replace(target, offset=target.offset + argument.offset)
+        arguments.append(argument)
+    return replace(launch, arguments=tuple(arguments), copies=None)
+
+
+def copy_to_scratch(view: View, source: Argument, scratch: int, info: DeviceInfo) -> list[Launch]:
+    """Return the launches that copy a view of a buffer argument densely to scratch memory."""
+    target: Spec = spec(view.shape, view.dtype)
+    (work,) = lower_copy(Request("copy", {}, (view,), (target,), info))[:1]
+    places: dict[Argument, Argument] = {Input(0): source, Output(0): Scratch(scratch)}
+    return [redirected(launch, places) for launch in work.launches]

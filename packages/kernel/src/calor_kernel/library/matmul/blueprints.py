@@ -1,0 +1,169 @@
+"""How a matrix product is computed: register tiles, blocks, and what is packed.
+
+Requirements: a blueprint is the smallest build-time key, so that products of many sizes share few
+kernels; the choice follows from sizes, strides and the device alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calor.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float32,
+    int8,
+    int32,
+    int64,
+    uint8,
+    uint32,
+    uint64,
+)
+from calor_kernel.library.matmul.problem import Product
+from calor_kernel.runtime.device import DeviceInfo
+
+# The rows of a register tile, by its vectors: what fits 32 and 16 vector registers with the
+# operands beside the accumulators.
+_TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Register tiles of ``rows`` by ``vectors`` vectors of ``lanes`` sums, b in panels.
+
+    ``group`` elements of the summed axis feed one instruction. ``pack_a``, ``pack_b``: whether the
+    operand is copied to panels first. ``depth`` groups of the summed axis are one pass over a
+    panel; a cube computes ``block_rows`` rows of ``block_panels`` panels.
+    """
+
+    accumulate: DType
+    lanes: int
+    rows: int
+    vectors: int
+    group: int
+    pack_a: bool
+    pack_b: bool
+    depth: int
+    block_rows: int
+    block_panels: int
+    unroll: int = 4
+
+    @property
+    def width(self) -> int:
+        """The columns of a panel."""
+        return self.lanes * self.vectors
+
+
+def accumulator(product: Product) -> DType:
+    """Return the type of the sums: wider than half types, of the result's bits for integers."""
+    dtype = product.dtype
+    if dtype is bool_:
+        return int32
+    if dtype.kind == "float":
+        return max(
+            (float32 if t.itemsize <= 2 else t for t in (dtype, product.a.dtype)),
+            key=lambda t: t.itemsize,
+        )
+    if dtype.kind == "uint":
+        return uint64 if dtype is uint64 else uint32
+    return int64 if dtype is int64 else int32
+
+
+def grouped(product: Product, info: DeviceInfo) -> int:
+    """Return how many products an instruction of the device sums: 2 of bfloat16, 4 of bytes."""
+    a, dtype = product.a, product.dtype
+    if a.dtype is bfloat16 and dtype in (bfloat16, float32) and info.has("dot_bfloat16"):
+        return 2
+    if a.dtype in (int8, uint8) and dtype is int32 and info.has("dot_8"):
+        return 4
+    return 1
+
+
+def packed(product: Product, info: DeviceInfo) -> Packed:
+    """Return the blueprint of register tiles that suits the sizes and strides."""
+    accumulate, group = accumulator(product), grouped(product, info)
+    lanes = max(1, info.vector_bytes // accumulate.itemsize)
+    tiles = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
+    vectors = min(max(tiles), -(-product.n // lanes))
+    rows = tile_rows(product.m, tiles[vectors])
+    groups = -(-product.k // group)
+    direct = group > 1 or product.a.dtype is accumulate
+    pack_a = not (direct and product.a.depth == 1 and product.k % group == 0)
+    # A panel of b is to stay in the second cache, and a part of it in the first.
+    depth = 256 if accumulate.itemsize == 4 else 192
+    whole = product.dtype is not accumulate or groups <= depth * 3 // 2
+    columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
+    pack_b = not columns or (product.m > 4 * rows and product.n * product.k > 1 << 16)
+    block_rows = max(rows, min(-(-product.m // rows), max(1, 120 // rows)) * rows)
+    panels = -(-product.n // (lanes * vectors))
+    tall = -(-product.m // block_rows) * product.batches
+    block_panels = max(1, min(panels, 8, panels * tall // (4 * info.cores) or 1))
+    return Packed(
+        accumulate,
+        lanes,
+        rows,
+        vectors,
+        group,
+        pack_a,
+        pack_b,
+        max(groups, 1) if whole else depth,
+        block_rows,
+        block_panels,
+    )
+
+
+def tile_rows(m: int, most: int) -> int:
+    """Return the height of a tile that wastes least of ``m`` rows, the highest of equals."""
+    if m <= most:
+        return max(m, 1)
+    return min(range(most, max(most // 2, 1), -1), key=lambda r: (-(-m // r) * (r + 0.35), -r))
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """``rows`` by ``columns`` sums along vectors of the summed axis; nothing is packed."""
+
+    accumulate: DType
+    lanes: int
+    rows: int
+    columns: int
+    block: int
+
+
+def dots(product: Product, info: DeviceInfo) -> Dots | None:
+    """Return the blueprint for few rows, or None where tiles are faster."""
+    accumulate = accumulator(product)
+    lanes = max(1, info.vector_bytes // accumulate.itemsize)
+    along = product.a.depth == 1 and product.b.depth == 1
+    if not along or product.m > 12 or product.k < lanes:
+        return None
+    rows = min(product.m, 4)
+    columns = {1: 8, 2: 6, 3: 6, 4: 5}[rows] if lanes > 1 else 1
+    columns = min(columns, product.n)
+    work = max(1, (1 << 18) // max(product.k, 1))
+    block = max(columns, min(product.n, work, -(-product.n // (2 * info.cores))))
+    return Dots(accumulate, lanes, rows, columns, -(-block // columns) * columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """Cubes of ``across`` by ``down`` units with ``rows`` by ``columns`` sums each."""
+
+    across: int
+    down: int
+    rows: int
+    columns: int
+    depth: int
+    accumulate: DType
+    a_along: bool
+    b_along: bool
+
+
+def tiled(product: Product) -> Tiled:
+    """Return the blueprint for cubes of many units."""
+    accumulate = accumulator(product)
+    small = product.m * product.n * product.batches < 128 * 128
+    rows = columns = 2 if small else 4
+    along = product.a.depth == 1, product.b.depth == 1
+    return Tiled(16, 8, rows, columns, 8 if accumulate.itemsize == 8 else 16, accumulate, *along)

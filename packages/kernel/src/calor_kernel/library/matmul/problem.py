@@ -1,0 +1,159 @@
+"""The problem of a matrix product: sizes and strides, with axes merged where they can be.
+
+Requirements: a product of any axes becomes ``c[i, j, m, n] = Σ_k a[i, j, m, k] · b[i, j, k, n]``
+with one stride per letter, so that kernels have one form; an operand whose axes do not merge is
+copied first, in an order in which they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from calor.dtypes import DType
+from calor_kernel.library.work import Request, View, row_major
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Strides of one operand in elements: two batch axes, its free axis, and the summed axis."""
+
+    batch: tuple[int, int]
+    free: int
+    depth: int
+    offset: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``c[i, j, m, n] = Σ_k a[i, j, m, k] · b[i, j, k, n]``; c is dense, of ``dtype``."""
+
+    batch: tuple[int, int]
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    dtype: DType
+
+    @property
+    def batches(self) -> int:
+        """The number of products."""
+        return prod(self.batch)
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.batches * self.m * self.n * self.k
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both operands and the result, each once."""
+        left = self.a.dtype.itemsize * self.m * self.k
+        right = self.b.dtype.itemsize * self.k * self.n
+        return int(self.batches * (left + right + self.dtype.itemsize * self.m * self.n))
+
+    def swapped(self) -> Product:
+        """Return the product of the transposes, whose result is the transpose."""
+        return replace(self, m=self.n, n=self.m, a=self.b, b=self.a)
+
+
+def merged(view: View, axes: Sequence[int]) -> tuple[int, int] | None:
+    """Return (size, stride) of axes taken as one, in their order; None where no stride does it."""
+    size, stride = 1, 0
+    for axis in reversed(axes):
+        n, s = view.shape[axis], view.strides[axis]
+        if n == 1:
+            continue
+        if size == 1:
+            stride = s
+        elif s != stride * size:
+            return None
+        size *= n
+    return size, stride
+
+
+def _two(a: View, b: View, axes: tuple[Axes, Axes]) -> list[tuple[int, int, int]] | None:
+    """Return at most two batch axes as (size, stride of a, stride of b), None if it takes more."""
+    found: list[tuple[int, int, int]] = []
+    for i, j in zip(*axes, strict=True):
+        n = a.shape[i]
+        if n == 1:
+            continue
+        if found:
+            size, left, right = found[-1]
+            if left == a.strides[i] * n and right == b.strides[j] * n:
+                found[-1] = (size * n, a.strides[i], b.strides[j])
+                continue
+        found.append((n, a.strides[i], b.strides[j]))
+    if len(found) > 2:
+        return None
+    return [(1, 0, 0)] * (2 - len(found)) + found
+
+
+def free_axes(view: View, contract: Axes, batch: Axes) -> Axes:
+    """Return the axes that are neither summed nor shared."""
+    return tuple(i for i in range(len(view.shape)) if i not in contract and i not in batch)
+
+
+def product_of(request: Request) -> tuple[Product | None, tuple[View | None, View | None]]:
+    """Return the problem of a ``dot_general``, or which operands to copy first, and how seen.
+
+    The first is None when an operand must be copied; the second has, per operand, the view (batch,
+    free, summed axes in this order) whose dense copy makes it fit, or None.
+    """
+    a, b = request.inputs
+    contract, batch = request.attributes["contract"], request.attributes["batch"]
+    free_a, free_b = free_axes(a, contract[0], batch[0]), free_axes(b, contract[1], batch[1])
+    rows, columns = merged(a, free_a), merged(b, free_b)
+    # The order of summed axes is free; a's memory order gives it the best chance.
+    order = sorted(range(len(contract[0])), key=lambda i: -abs(a.strides[contract[0][i]]))
+    depth_a = merged(a, [contract[0][i] for i in order])
+    depth_b = merged(b, [contract[1][i] for i in order])
+    shared = _two(a, b, batch)
+    copy_a = rows is None or depth_a is None
+    copy_b = columns is None or depth_b is None
+    if shared is None:
+        copy_a = copy_b = True
+    if copy_a or copy_b:
+        return None, (
+            _ordered(a, (*batch[0], *free_a, *contract[0])) if copy_a else None,
+            _ordered(b, (*batch[1], *free_b, *contract[1])) if copy_b else None,
+        )
+    assert rows is not None
+    assert columns is not None
+    assert depth_a is not None
+    assert depth_b is not None
+    assert shared is not None
+    (outer, inner) = shared
+    left = Operand((outer[1], inner[1]), rows[1], depth_a[1], a.offset, a.dtype)
+    right = Operand((outer[2], inner[2]), columns[1], depth_b[1], b.offset, b.dtype)
+    (result,) = request.outputs
+    sizes = (outer[0], inner[0])
+    return Product(sizes, rows[0], columns[0], depth_a[0], left, right, result.dtype), (None, None)
+
+
+def _ordered(view: View, axes: Axes) -> View:
+    return View(
+        tuple(view.shape[i] for i in axes),
+        tuple(view.strides[i] for i in axes),
+        view.dtype,
+        view.offset,
+    )
+
+
+def copied(request: Request, number: int, view: View) -> Request:
+    """Return the request with an operand replaced by the dense copy of a view of ``product_of``."""
+    contract, batch = request.attributes["contract"], request.attributes["batch"]
+    pairs = {"contract": list(contract), "batch": list(batch)}
+    shared, rank, summed = len(batch[number]), len(view.shape), len(contract[number])
+    pairs["batch"][number] = tuple(range(shared))
+    pairs["contract"][number] = tuple(range(rank - summed, rank))
+    inputs = list(request.inputs)
+    inputs[number] = View(view.shape, row_major(view.shape), view.dtype)
+    attributes = {**request.attributes, **{k: tuple(v) for k, v in pairs.items()}}
+    return replace(request, inputs=tuple(inputs), attributes=attributes)
