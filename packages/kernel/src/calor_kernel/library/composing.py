@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from calor.specs import Spec, spec
 from calor_kernel.library.copying import lower_copy
-from calor_kernel.library.work import Argument, Input, Launch, Output, Request, Scratch, View
+from calor_kernel.library.work import (
+    Argument,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Scratch,
+    View,
+)
 from calor_kernel.runtime.device import DeviceInfo
 
 
@@ -26,6 +35,8 @@ def redirected(launch: Launch, places: Mapping[Argument, Argument]) -> Launch:
 def copy_to_scratch(view: View, source: Argument, scratch: int, info: DeviceInfo) -> list[Launch]:
     """Return the launches that copy a view of a buffer argument densely to scratch memory."""
     target: Spec = spec(view.shape, view.dtype)
-    (work,) = lower_copy(Request("copy", {}, (view,), (target,), info))[:1]
+    candidates = lower_copy(Request("copy", {}, (view,), (target,), info))
+    assert not isinstance(candidates, Refusal)
+    work = candidates[0]
     places: dict[Argument, Argument] = {Input(0): source, Output(0): Scratch(scratch)}
     return [redirected(launch, places) for launch in work.launches]
