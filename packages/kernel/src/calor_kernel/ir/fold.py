@@ -120,6 +120,15 @@ def _bounded(number: int) -> int:
     return number if number <= _MOST else gcd(number, _MOST)
 
 
+def may_fail(name: str, operands: Sequence[Value]) -> bool:
+    """Return whether a pure operation may stop the program: an integer division."""
+    if name not in ("quotient", "modulo"):
+        return False
+    divisor = operands[1].known
+    # The least number divided by −1 does not fit.
+    return not isinstance(divisor, int) or divisor in (0, -1)
+
+
 _INTEGERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "add": lambda a, b: a + b,

@@ -7,9 +7,10 @@ that passes see small kernels; it checks types where the mistake stands, and say
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -22,14 +23,14 @@ from calor.dtypes import DType, bool_, float32, int32, int64
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir import fold
 from calor_kernel.ir.nodes import Block, Memory, Operation, Position, Value
-from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.ops import OPS, Row
 from calor_kernel.ir.types import Space, Type
 from calor_kernel.language.values import Number
 
 if TYPE_CHECKING:
     from calor_kernel.language.arrays import Registers
 
-_HERE = str(Path(__file__).parent)
+_HERE = str(Path(__file__).parent) + os.sep
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
 _STATE = threading.local()
 
@@ -64,6 +65,9 @@ class Builder:
         self.plane = plane
         self.features = features
         self.top = self.block = Block()
+        # The blocks whose values can be used here, and numbers of the kernel.
+        self._open: set[Block | None] = {None, self.top}
+        self._constants: list[Operation] = []
         self.memories: list[Memory] = []
         self.attributes: dict[str, Any] = {}
         self.arrays: WeakSet[Registers] = WeakSet()
@@ -86,11 +90,36 @@ class Builder:
         """Make operations go to the end of another block."""
         before, self.block = self.block, block
         self._scopes.append({})
+        self._open.add(block)
         try:
             yield block
         finally:
             self.block = before
             self._scopes.pop()
+            self._open.remove(block)
+
+    def attempt(self, make: Callable[[], Any]) -> tuple[Any, bool]:
+        """Return what a function makes, and whether all its operations do no harm where they stand.
+
+        Those that may, as they read memory or divide, are taken back.
+        """
+        operations = self.block.operations
+        count = len(operations)
+        made = make()
+        added = operations[count:]
+        if all(OPS[o.name].pure and not fold.may_fail(o.name, o.operands) for o in added):
+            return made, True
+        del operations[count:]
+        gone = {value for o in added for value in o.results}
+        scope = self._scopes[-1]
+        self._scopes[-1] = {k: v for k, v in scope.items() if v not in gone}
+        return made, False
+
+    def finish(self) -> Block:
+        """Return the kernel's body; constants stand first, where every region sees them."""
+        self.top.operations[:0] = self._constants
+        self._constants = []
+        return self.top
 
     # Making operations.
     def value(self, type: Type, hint: str = "") -> Number:
@@ -111,9 +140,7 @@ class Builder:
         made = self._scopes[0].get(key)
         if made is None:
             made = Number(self, type, "", known)
-            operation = Operation("constant", (), (made,), {"value": known})
-            # Constants stand at the top, where every region sees them.
-            self.top.operations.insert(0, operation)
+            self._constants.append(Operation("constant", (), (made,), {"value": known}))
             self._scopes[0][key] = made
         assert isinstance(made, Number)
         return made
@@ -134,7 +161,7 @@ class Builder:
         """
         row = OPS[name]
         attributes = attributes or {}
-        self._check(row.name, operands)
+        self._check(row, operands)
         if row.pure:
             folded = fold.fold(name, operands, types, attributes)
             if folded is not None:
@@ -146,6 +173,8 @@ class Builder:
                     assert isinstance(made, Number)
                     return (made,)
         results = tuple(Number(self, t) for t in types)
+        for result in results:
+            result.home = self.block
         if row.pure:
             fold.mark(name, operands, results[0])
         self.block.operations.append(
@@ -160,8 +189,14 @@ class Builder:
     def _known(self, number: Any, type: Type) -> Number:
         return self.constant(number, type.dtype, type.width)
 
-    def _check(self, name: str, operands: Sequence[Value]) -> None:
-        row = OPS[name]
+    def _check(self, row: Row, operands: Sequence[Value]) -> None:
+        name = row.name
+        for value in operands:
+            if value.home not in self._open:  # type: ignore[attr-defined]
+                raise KernelTypeError(
+                    f"{self._line()}a value made in a loop or a branch is used outside of it; "
+                    f"assign it to a name or an element of registers(...) there, which are carried"
+                )
         if row.operands >= 0 and len(operands) != row.operands:
             raise KernelTypeError(f"{name} takes {row.operands} operands, not {len(operands)}")
         if not operands:
@@ -199,7 +234,13 @@ class Builder:
         if isinstance(given, bool):
             return self.constant(given, bool_ if like is None else like.dtype)
         if isinstance(given, int):
-            return self.constant(given, self.index if like is None else like.dtype)
+            dtype = self.index if like is None else like.dtype
+            if dtype.kind != "float" and fold.convert(given, dtype) != given:
+                raise KernelTypeError(
+                    f"{self._line()}{given} does not fit {dtype}; convert the other operand with "
+                    f".to(dtype), or write constant({given}, {dtype}), which keeps the low bits"
+                )
+            return self.constant(given, dtype)
         if isinstance(given, float):
             if like is not None and like.dtype.kind != "float":
                 raise KernelTypeError(
@@ -238,10 +279,10 @@ class Builder:
 
     def floor_divide(self, a: Any, b: Any) -> Number:
         """Return the quotient of integers, rounded down."""
+        power = self._power(b)
         a, b = self.pair(a, b)
         if a.dtype.kind == "float":
             raise KernelTypeError(f"{self._line()}// is for integers; write floor(a / b)")
-        power = fold.power_of_two(b)
         if power is not None:
             return self.binary("shr", a, power)
         quotient = self.binary("quotient", a, b)
@@ -253,16 +294,23 @@ class Builder:
 
     def floor_modulo(self, a: Any, b: Any) -> Number:
         """Return what the quotient rounded down leaves, with the divisor's sign."""
+        power = self._power(b)
         a, b = self.pair(a, b)
         if a.dtype.kind == "float":
             raise KernelTypeError(f"{self._line()}% is for integers; write a - floor(a / b) * b")
-        if fold.power_of_two(b) is not None:
-            return self.binary("and", a, b - 1)
+        if power is not None:
+            return self.binary("and", a, (1 << power) - 1)
         rest = self.binary("modulo", a, b)
         if a.dtype.kind == "uint" or fold.not_negative(a, b):
             return rest
         wrong = self.binary("and", rest != 0, self.binary("xor", rest, b) < 0)
-        return self.select(wrong, rest + b, rest)
+        result = self.select(wrong, rest + b, rest)
+        result.nonnegative = b.nonnegative
+        return result
+
+    def _power(self, divisor: Any) -> int | None:
+        """Return n where a divisor, a scalar, is known to be 2**n."""
+        return fold.power_of_two(divisor if isinstance(divisor, Number) else self.coerce(divisor))
 
     def select(self, condition: Any, a: Any, b: Any) -> Number:
         """Return a where the condition holds, else b; both are computed."""
@@ -293,8 +341,10 @@ class Builder:
     def splat(self, a: Any, width: int) -> Number:
         """Return a vector with a scalar in every lane."""
         value = self.coerce(a)
-        if width == 1 or value.width == width:
+        if width in (1, value.width):
             return value
+        if value.width != 1:
+            raise KernelTypeError(f"{self._line()}{value.type} has not {width} lanes")
         return self.emit("splat", (value,), (value.type.wide(width),))[0]
 
     def extract(self, a: Number, lane: int) -> Number:

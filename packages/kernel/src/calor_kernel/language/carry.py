@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from copy import copy
+from dataclasses import fields, is_dataclass
+from typing import Any, NoReturn
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Type
-from calor_kernel.language.arrays import Registers
 from calor_kernel.language.builder import Builder
 from calor_kernel.language.values import Number
+
+Values = tuple[Any, ...]
+Body = Callable[..., Values]
 
 
 class Region(ABC):
@@ -37,27 +41,65 @@ class Undefined:
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
+        self._refuse()
+
+    def _refuse(self, *_: Any) -> NoReturn:
         raise KernelTypeError(f"{self._name!r} has no value on every way to this line")
+
+    __bool__ = __len__ = __iter__ = __index__ = __int__ = __float__ = __call__ = _refuse
+    __getitem__ = __setitem__ = __contains__ = __neg__ = __invert__ = __abs__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __matmul__ = _refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = _refuse
+    __rlshift__ = __rshift__ = __rrshift__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __eq__ = __ne__ = _refuse
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"<{self._name} without a value>"
 
 
-def leaves(given: Any) -> list[Any]:
-    """Return the parts that may change: numbers, inside tuples and lists too."""
+def _structure(given: Any) -> list[Any] | None:
+    """Return the parts of a value that is made of others, None for one that is not.
+
+    Frozen dataclasses are values where they hold device values, and else the build's own.
+    """
     if isinstance(given, tuple | list):
-        return [leaf for part in given for leaf in leaves(part)]
-    return [given]
+        return list(given)
+    if isinstance(given, dict):
+        return list(given.values())
+    if is_dataclass(given) and not isinstance(given, type):
+        frozen = given.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        parts = [getattr(given, f.name) for f in fields(given)] if frozen else []
+        if any(isinstance(leaf, Number) for part in parts for leaf in leaves(part)):
+            return parts
+    return None
+
+
+def leaves(given: Any) -> list[Any]:
+    """Return the parts that may change: numbers, and those inside of structures."""
+    parts = _structure(given)
+    if parts is None:
+        return [given]
+    return [leaf for part in parts for leaf in leaves(part)]
 
 
 def rebuild(given: Any, parts: list[Any]) -> Any:
     """Return the structure with its leaves taken from the front of ``parts``."""
-    if isinstance(given, tuple | list):
-        made = [rebuild(part, parts) for part in given]
-        if isinstance(given, list):
-            return made
+    inner = _structure(given)
+    if inner is None:
+        return parts.pop(0)
+    made = [rebuild(part, parts) for part in inner]
+    if isinstance(given, list):
+        return made
+    if isinstance(given, dict):
+        return dict(zip(given, made, strict=True))
+    if isinstance(given, tuple):
         return type(given)(*made) if hasattr(given, "_fields") else tuple(made)
-    return parts.pop(0)
+    result = copy(given)
+    for field, part in zip(fields(given), made, strict=True):
+        object.__setattr__(result, field.name, part)
+    return result
 
 
 def is_number(given: Any) -> bool:
@@ -112,32 +154,59 @@ class Frame:
             array.items = [parts.pop(0) for _ in array.items]
         return values
 
+    def check_unchanged(self, given: Sequence[Any], flat: Sequence[Any]) -> None:
+        """Raise where a loop's condition changed a register array or a list."""
+        now = self.flat(given)
+        if len(now) != len(flat) or any(a is not b for a, b in zip(now, flat, strict=True)):
+            raise KernelTypeError(
+                f"{self.builder._line()}the condition of a while changes a register array or a "
+                f"list; change it in the body"
+            )
+
+
+def decided(condition: Any) -> Any:
+    """Return what the build knows of a condition, or the device value."""
+    if isinstance(condition, Number):
+        return condition.known if isinstance(condition.known, bool) else condition
+    return bool(condition)
+
 
 def shape(given: Any) -> Any:
-    if isinstance(given, tuple | list):
-        return (type(given), *map(shape, given))
-    return None
+    """Return what must be equal for two values to have the same leaves."""
+    parts = _structure(given)
+    if parts is None:
+        return None
+    keys = tuple(given) if isinstance(given, dict) else ()
+    return (type(given), keys, *map(shape, parts))
 
 
-def merged(builder: Builder, a: Any, b: Any, label: str, line: Callable[[], str]) -> Type | None:
+def merged(builder: Builder, a: Any, b: Any, label: str) -> Type | None:
     """Return the type in which two leaves meet, None where they are the same and need no value."""
-    if a is b:
+    if a is b or isinstance(a, Undefined) or isinstance(b, Undefined):
         return None
-    if isinstance(a, Undefined) or isinstance(b, Undefined):
+    if not (is_number(a) and is_number(b)):
+        raise KernelTypeError(
+            f"{builder._line()}{label!r} becomes {b!r} where it was {a!r}, which the build must "
+            f"decide; only device values change on the device"
+        )
+    if same(a, b):
         return None
-    if isinstance(a, Registers) or isinstance(b, Registers) or not (is_number(a) and is_number(b)):
+    x, y = _types(builder, a, b)
+    if x.dtype is not y.dtype or (x.width != y.width and 1 not in (x.width, y.width)):
         raise KernelTypeError(
-            f"{line()}{label!r} becomes {b!r} where it was {a!r}, which the build must decide; "
-            f"only device values change on the device"
+            f"{builder._line()}{label!r} is {x} on one way and {y} on another; convert one with "
+            f".to(dtype)"
         )
-    if not isinstance(a, Number) and not isinstance(b, Number):
-        if same(a, b):
-            return None
-        a = builder.coerce(float(a) if isinstance(b, float) else a)
-    x, y = builder.pair(a, b)
-    if x.type != y.type:
-        raise KernelTypeError(
-            f"{line()}{label!r} is {x.type} on one way and {y.type} on another; convert one "
-            f"with .to(dtype)"
-        )
-    return x.type
+    return x if x.width > 1 else y
+
+
+def _types(builder: Builder, a: Any, b: Any) -> tuple[Type, Type]:
+    """Return the types of two numbers; one of Python follows the other, as in arithmetic."""
+    if isinstance(a, Number):
+        return a.type, b.type if isinstance(b, Number) else builder.coerce(b, a.type).type
+    if isinstance(b, Number):
+        return builder.coerce(a, b.type).type, b.type
+    kinds = {type(a), type(b)}
+    common = float if float in kinds else int if int in kinds else bool
+    type_ = builder.coerce(common(a)).type
+    return type_, type_

@@ -93,7 +93,7 @@ class KernelFunction:
         return Kernel(
             self.name,
             tuple(parameters),
-            builder.top,
+            builder.finish(),
             cube,
             plane,
             tuple(builder.memories),

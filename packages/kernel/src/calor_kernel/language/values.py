@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from calor.dtypes import DType
 from calor_kernel.errors import KernelTypeError
-from calor_kernel.ir.nodes import Value
+from calor_kernel.ir.nodes import Block, Value
 from calor_kernel.ir.types import Type
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Number(Value):
     and ``~`` work on bits, comparisons give bools.
     """
 
-    __slots__ = ("builder",)
+    __slots__ = ("builder", "home")
 
     # NumPy scalars must leave the operators to this class.
     __array_ufunc__ = None
@@ -33,6 +33,8 @@ class Number(Value):
     def __init__(self, builder: Builder, type: Type, hint: str = "", known: Any = None) -> None:
         super().__init__(type, hint, known)
         self.builder = builder
+        # The block that the value is made in; None for a kernel's parameter or a constant.
+        self.home: Block | None = None
 
     @property
     def dtype(self) -> DType:

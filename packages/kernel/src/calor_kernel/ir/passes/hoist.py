@@ -7,6 +7,7 @@ condition inside a loop stays there.
 
 from __future__ import annotations
 
+from calor_kernel.ir.fold import may_fail
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import clone, reads_constant
@@ -22,15 +23,6 @@ def hoist_invariants(kernel: Kernel) -> Kernel:
 def hoist(kernel: Kernel) -> None:
     """Move loop-invariant operations of a kernel that nobody else holds."""
     _block(kernel.body)
-
-
-def may_fail(operation: Operation) -> bool:
-    """Return whether a pure operation may stop the program: an integer division."""
-    if operation.name not in ("quotient", "modulo"):
-        return False
-    divisor = operation.operands[1].known
-    # The least number divided by −1 does not fit.
-    return not isinstance(divisor, int) or divisor in (0, -1)
 
 
 def surely_runs(operation: Operation) -> bool:
@@ -79,5 +71,5 @@ def _invariants(loop: Operation) -> list[Operation]:
 
 def _movable(operation: Operation, runs: bool) -> bool:
     if OPS[operation.name].pure:
-        return runs or not may_fail(operation)
+        return runs or not may_fail(operation.name, operation.operands)
     return runs and reads_constant(operation.name, operation.memory, operation.attributes)

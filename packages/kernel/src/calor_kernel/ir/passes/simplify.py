@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calor_kernel.ir.fold import may_fail
 from calor_kernel.ir.nodes import Block, Kernel, Operation
 from calor_kernel.ir.ops import OPS
-from calor_kernel.ir.passes.hoist import may_fail
 from calor_kernel.ir.passes.rewriting import Parts, Rewriter, keep
 
 # What a branch not taken may cost at most to be computed anyway, in simple operations.
@@ -74,7 +74,7 @@ def _cheap(block: Block) -> bool:
     """Return whether a block may run although its branch is not taken, at little cost."""
     cost = 0
     for operation in block.operations:
-        if not OPS[operation.name].pure or may_fail(operation):
+        if not OPS[operation.name].pure or may_fail(operation.name, operation.operands):
             return False
         cost += _DEAR.get(operation.name, 1)
     return cost <= CHEAP
