@@ -25,16 +25,13 @@ def _linker() -> Any:
 
 
 class LoadedImage:
-    """A kernel's object file in memory: its ``address``, and ``call(arguments, begin, end)``.
-
-    ``failed`` is the address of a pointer to the text of a failed assertion; 0 without assertions.
-    """
+    """A kernel's object file in memory: its ``address``, and ``call(arguments, begin, end)``."""
 
     def __init__(self, image: bytes, name: str) -> None:
-        failed = f"{name}.failed"
-        checks = failed.encode() in image
+        messages = f"{name}.messages"
+        checks = messages.encode() in image
         builder = binding().JITLibraryBuilder().add_object_img(image).add_current_process()
-        for symbol in (name, failed) if checks else (name,):
+        for symbol in (name, messages) if checks else (name,):
             builder.export_symbol(symbol)
         try:
             self._library = builder.link(_linker(), f"{name}.{next(_NUMBERS)}")
@@ -42,13 +39,12 @@ class LoadedImage:
             raise DeviceError(f"kernel {name!r} does not load: {error}") from error
         self.name = name
         self.address: int = self._library[name]
-        self.failed: int = self._library[failed] if checks else 0
         self.call = _PROTOTYPE(self.address)
+        self._messages: int = self._library[messages] if checks else 0
 
-    def failure(self) -> str | None:
-        """Return the text of an assertion that failed, and forget it."""
-        if not self.failed:
-            return None
-        place = ctypes.c_void_p.from_address(self.failed)
-        text, place.value = place.value, None
-        return ctypes.string_at(text).decode() if text else None
+    def message(self, code: int) -> str:
+        """Return the text of the assertion that left a number in the error word."""
+        if not self._messages:
+            return f"kernel {self.name!r} failed with code {code}"
+        place = ctypes.c_char_p.from_address(self._messages + 8 * (code - 1))
+        return (place.value or b"").decode()

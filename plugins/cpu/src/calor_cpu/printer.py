@@ -6,13 +6,15 @@ call does many and threads share a launch; vectors keep the width that they have
 where registers are narrower.
 
 The function is ``void name(ptr args, i64 begin, i64 end)``: ``args`` has a slot of 8 bytes for each
-parameter, then the cube counts along x, y and z. Where a kernel has assertions, the pointer
-``name.failed`` is null until one fails, then it points to its text.
+parameter, then the cube counts along x, y and z; the slot before it points to a 32-bit error word.
+Where a kernel has assertions, ``name.messages`` is a table of their texts: n in the error word
+means the text n − 1.
 """
 
 from __future__ import annotations
 
-import calor_cpu.printer_dots  # noqa: F401 - registers what prints dot
+import calor_cpu.printer_dots
+import calor_cpu.printer_units  # noqa: F401 - registers what prints operations
 from calor.errors import CompileError
 from calor_cpu.printer_control import region
 from calor_cpu.printer_memory import allocate, parameter
@@ -122,10 +124,12 @@ def _next_places(w: Writer, last_axis: int) -> list[str]:
 def _module(w: Writer) -> str:
     name = w.kernel.name
     lines = [f'source_filename = "{name}"', f'target triple = "{w.target.triple}"', ""]
-    if w.asserts:
-        lines.append(f"@{name}.failed = global ptr null")
+    if w.messages:
+        texts = ", ".join(f"ptr {w.string(text)}" for text in w.messages)
+        count = len(w.messages)
+        w.globals.append(f"@{name}.messages = constant [{count} x ptr] [{texts}]")
     lines += w.globals
-    if w.globals or w.asserts:
+    if w.globals:
         lines.append("")
     lines.append(f"define void @{name}(ptr noalias readonly %args, i64 %begin, i64 %end) #0 {{")
     lines += ["entry:", *w.allocations, *w.lines, "}", ""]

@@ -1,19 +1,17 @@
-"""How loops, branches and what units say are printed: regions become blocks with phis.
+"""How loops and branches are printed: regions become blocks with phis.
 
 Requirements: a loop tests at its end, behind a test that it runs at all, because code generation
-without passes keeps the shape that is printed; a failed assertion stores its message and leaves.
+without passes keeps the shape that is printed; an unrolled loop is copies of its body, and a loop
+for the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calor.dtypes import float64, int64
-from calor_cpu.printer_casts import convert
 from calor_cpu.printer_values import PRINTS, prints
-from calor_cpu.writer import Argument, Writer, llvm
+from calor_cpu.writer import Writer, llvm
 from calor_kernel.ir.nodes import Block, Operation, Value
-from calor_kernel.ir.types import Type
 
 
 def region(w: Writer, block: Block) -> None:
@@ -161,72 +159,3 @@ def _if(w: Writer, operation: Operation) -> None:
     for i, result in enumerate(operation.results):
         ways = ", ".join(f"[ {values[i]}, %{label} ]" for label, values in ends)
         w.result_of(result, f"phi {llvm(result.type)} {ways}")
-
-
-# One unit is its cube and its plane.
-@prints("cube_position")
-def _cube_position(w: Writer, operation: Operation) -> None:
-    _whole(w, operation, w.positions[operation.attributes["axis"]])
-
-
-@prints("cube_count")
-def _cube_count(w: Writer, operation: Operation) -> None:
-    _whole(w, operation, w.counts[operation.attributes["axis"]])
-
-
-def _whole(w: Writer, operation: Operation, name: str) -> None:
-    type = operation.result.type
-    w.names[operation.result] = convert(w, Type(int64), name, type.dtype)
-
-
-@prints("unit_position", "lane_position", "plane_position")
-def _only_one(w: Writer, operation: Operation) -> None:
-    w.names[operation.result] = "0"
-
-
-@prints("barrier", "commit_async", "wait_async")
-def _nothing(w: Writer, operation: Operation) -> None:
-    """One unit waits for nobody."""
-
-
-@prints("plane_shuffle", "plane_reduce")
-def _itself(w: Writer, operation: Operation) -> None:
-    w.names[operation.result] = w.use(operation.operands[0])
-
-
-# For people.
-@prints("assert")
-def _assert(w: Writer, operation: Operation) -> None:
-    failed, holds = w.fresh("failed"), w.fresh("holds")
-    where = operation.position
-    at = f"{where[0]}:{where[1]}: " if where is not None else ""
-    text = operation.attributes.get("text") or "an assertion failed"
-    message = w.string(f"{at}kernel {w.kernel.name!r}: {text}")
-    w.asserts = True
-    w.choose(w.use(operation.operands[0]), holds, failed)
-    w.block(failed)
-    w.line(f"store atomic ptr {message}, ptr @{w.kernel.name}.failed monotonic, align 8")
-    w.line("ret void")
-    w.block(holds)
-
-
-@prints("print")
-def _print(w: Writer, operation: Operation) -> None:
-    parts = operation.attributes["text"].replace("%", "%%").split("{}")
-    arguments: list[Argument] = []
-    text = parts[0]
-    for value, rest in zip(operation.operands, parts[1:], strict=True):
-        forms = []
-        for lane in range(value.type.width):
-            one = w.use(value)
-            if value.type.width > 1:
-                one = w.let(f"extractelement {w.typed(value)}, i64 {lane}")
-            dtype = value.type.dtype
-            wide = float64 if dtype.kind == "float" else int64
-            arguments.append((llvm(Type(wide)), convert(w, value.type.scalar, one, wide)))
-            forms.append({"float": "%.9g", "uint": "%llu"}.get(dtype.kind, "%lld"))
-        text += (forms[0] if len(forms) == 1 else f"[{' '.join(forms)}]") + rest
-    given = ", ".join(f"{of} {name}" for of, name in (("ptr", w.string(text + "\n")), *arguments))
-    w.declared["printf"] = "declare i32 @printf(ptr, ...)"
-    w.let(f"call i32 (ptr, ...) @printf({given})")
-    w.call("i32", "fflush", ("ptr", "null"))

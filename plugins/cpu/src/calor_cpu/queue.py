@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from calor.dtypes import DType
 from calor_cpu.loader import LoadedImage
-from calor_cpu.pool import Plan, Pool, Record, bits
-from calor_kernel.errors import KernelTypeError
+from calor_cpu.pool import KernelFailure, Plan, Pool, Record, bits
+from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.device import Queue, Slot, Step
 
@@ -80,13 +80,7 @@ class CpuQueue(Queue):
         """Return the launches as one plan of the pool."""
         functions: list[Function] = [step.function for step in steps]
         records = [
-            Record(
-                f.image.address,
-                f.arguments(step),
-                step.cubes,
-                grain_of(step),
-                f.image.failed,
-            )
+            Record(f.image.address, f.arguments(step), step.cubes, grain_of(step))
             for f, step in zip(functions, steps, strict=True)
         ]
         estimates = [seconds_of(step) for step in steps]
@@ -96,11 +90,22 @@ class CpuQueue(Queue):
 
     def run(self, recorded: Plan, handles: Sequence[int]) -> None:
         """Run a plan with an address for each slot; it is finished when this returns."""
-        recorded(handles)
+        try:
+            recorded(handles)
+        except KernelFailure as failure:
+            raise _explained(recorded, failure) from None
 
     def synchronize(self) -> None:
         """Return; everything that was run is finished."""
 
     def seconds(self, recorded: Plan, handles: Sequence[int]) -> list[float]:
         """Run a plan and return how long each launch took."""
-        return recorded.seconds(handles)
+        try:
+            return recorded.seconds(handles)
+        except KernelFailure as failure:
+            raise _explained(recorded, failure) from None
+
+
+def _explained(recorded: Plan, failure: KernelFailure) -> KernelCheckError:
+    function: Function = recorded.keep[failure.record]
+    return KernelCheckError(function.image.message(failure.code))

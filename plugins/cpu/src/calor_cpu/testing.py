@@ -50,13 +50,12 @@ def run(
     toolchain = toolchain or LlvmToolchain(target)
     image = LoadedImage(toolchain.compile(toolchain.source(kernel), kernel.name), kernel.name)
     counts = (cubes, 1, 1) if isinstance(cubes, int) else (*cubes, 1, 1)[:3]
-    block = ctypes.create_string_buffer(
-        b"".join(_slots(kernel, arguments)) + struct.pack("<3q", *counts)
-    )
-    image.call(block, 0, counts[0] * counts[1] * counts[2])
-    message = image.failure()
-    if message is not None:
-        raise KernelCheckError(message)
+    word = ctypes.c_int32(0)
+    slots = [struct.pack("<q", ctypes.addressof(word)), *_slots(kernel, arguments)]
+    block = ctypes.create_string_buffer(b"".join(slots) + struct.pack("<3q", *counts))
+    image.call(ctypes.addressof(block) + 8, 0, counts[0] * counts[1] * counts[2])
+    if word.value:
+        raise KernelCheckError(image.message(word.value))
 
 
 def _slots(kernel: Kernel, arguments: Sequence[Any]) -> list[bytes]:

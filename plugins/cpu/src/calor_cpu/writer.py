@@ -80,7 +80,7 @@ class Writer:
         self.pointers: dict[Memory, str] = {}
         self.positions: dict[int, str] = {}
         self.counts: dict[int, str] = {}
-        self.asserts = False
+        self.messages: list[str] = []
         self.declared: dict[str, str] = {}
         self.globals: list[str] = []
         self.label = "entry"
