@@ -1,0 +1,38 @@
+"""The elementwise family: every op that works element by element, alone or in chains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calor_kernel.library.elementwise import (
+    arithmetic,
+    comparisons,
+    conversions,
+    rounding,
+    transcendental,
+)
+from calor_kernel.library.elementwise.expression import Expression, Step
+from calor_kernel.library.elementwise.lower import lower_expression
+from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.library.work import Refusal, Request, Work, lowering
+
+__all__ = [
+    "ROWS",
+    "Expression",
+    "Step",
+    "arithmetic",
+    "comparisons",
+    "conversions",
+    "lower_expression",
+    "rounding",
+    "transcendental",
+]
+
+
+@lowering(*ROWS, strided=True)
+def lower_elementwise(request: Request) -> Sequence[Work] | Refusal:
+    """Lower one op as an expression of its own."""
+    (output,) = request.outputs
+    dtypes = [v.dtype for v in request.inputs]
+    expression = Expression.of(request.op, dtypes, output.dtype, request.attributes)
+    return lower_expression(expression, request.inputs, request.outputs, request.info)

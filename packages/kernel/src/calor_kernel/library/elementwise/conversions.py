@@ -1,0 +1,190 @@
+"""Casts between all dtypes, bit casts and parts of complex numbers.
+
+Requirements: float to integer truncates, saturates and makes NaN 0; integer to integer wraps; to
+bool is ``x != 0``; complex to real takes the real part; to a floating type rounds once, to nearest
+with ties to even, also to 8-bit floats, in whatever type the number comes. float8_e4m3fn has no
+infinity: what is beyond its largest number is NaN. The rounding to 8 bits adds to the bits of a
+float32 (the idea of F. Giesen, "Float→half conversion variants", 2012); what comes from wider types
+is first rounded to an odd float32 (Boldo and Melquiond, "When double rounding is odd", 2005).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from calor.dtypes import (
+    DType,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    real_of,
+    uint8,
+    uint16,
+    uint32,
+)
+from calor_kernel.language import Number, bitcast, cast, constant, select
+from calor_kernel.library.elementwise.operations import Context, row
+from calor_kernel.library.elementwise.values import Complex, Value, wide
+
+
+class _Narrow(NamedTuple):
+    """An 8-bit float: bits of the fraction, bias, the byte of what overflows, and of NaN.
+
+    ``end``: the bits of the first float32 that rounds to something beyond the largest number.
+    """
+
+    fraction: int
+    bias: int
+    over: int
+    nan: int
+    end: int
+
+
+_NARROW: Final = {
+    # 464 = (448 + 480) / 2 is rounded down, to even; 61440 = (57344 + 65536) / 2 up.
+    float8_e4m3fn: _Narrow(3, 7, 0x7F, 0x7F, 0x43E80001),
+    float8_e5m2: _Narrow(2, 15, 0x7C, 0x7E, 0x47700000),
+}
+
+
+def converted(value: Value, source: DType, target: DType) -> Value:
+    """Return a value of one dtype as another; half types come and go as they are."""
+    if source is target:
+        return value
+    if isinstance(value, Complex):
+        return _from_complex(value, target)
+    if target.is_complex:
+        real = converted(value, source, real_of(target))
+        assert isinstance(real, Number)
+        return Complex(real, constant(0.0, real.dtype, real.width))
+    if source.kind == "storage":
+        if target.kind == "bool":
+            return (value & 0x7F) != 0
+        value, source = decoded(value, source), float32
+    if target.kind == "storage":
+        return encoded(_odd(value), target)
+    if target.kind == "bool":
+        number = wide(value)
+        assert isinstance(number, Number)
+        return number != 0
+    return cast(value, target)
+
+
+def _from_complex(value: Complex, target: DType) -> Value:
+    if target.is_complex:
+        part = real_of(target)
+        return Complex(cast(value.real, part), cast(value.imag, part))
+    if target.kind == "bool":
+        return (value.real != 0.0) | (value.imag != 0.0)
+    return converted(value.real, value.real.dtype, target)
+
+
+def decoded(byte: Number, dtype: DType) -> Number:
+    """Return the float32 of an 8-bit float; exact."""
+    if dtype is float8_e5m2:
+        # The upper byte of a float16.
+        return cast(bitcast(cast(byte, uint16) << 8, float16), float32)
+    bits = cast(byte, uint32)
+    # The fraction's bits in a float32's place; the product makes denormals normal.
+    size = bitcast((bits & 0x7F) << 20, float32) * 2.0**120
+    size = select((bits & 0x7F) == 0x7F, float("nan"), size)
+    return bitcast(bitcast(size, uint32) | ((bits & 0x80) << 24), float32)
+
+
+def encoded(number: Number, dtype: DType) -> Number:
+    """Return the 8-bit float nearest to a float32, as its byte."""
+    form = _NARROW[dtype]
+    bits = bitcast(number, uint32)
+    size = bits & 0x7FFFFFFF
+    shift = 23 - form.fraction
+    # Normal results: half a unit less one, and the last bit kept, are added before the cut.
+    odd = (size >> shift) & 1
+    rebias = (127 - form.bias) << form.fraction
+    normal = ((size + ((1 << (shift - 1)) - 1) + odd) >> shift) - rebias
+    # Denormal results: a sum with a number whose last bit is their unit rounds them.
+    magic = (127 - form.bias + 24 - form.fraction) << 23
+    lifted = bitcast(size, float32) + bitcast(constant(magic, uint32), float32)
+    denormal = bitcast(lifted, uint32) - magic
+    made = select(size < ((127 - form.bias + 1) << 23), denormal, normal)
+    made = select(size >= form.end, form.over, made)
+    made = select(size > 0x7F800000, form.nan, made)
+    return cast(made | ((bits >> 24) & 0x80), uint8)
+
+
+def _odd(value: Number) -> Number:
+    """Return a number as a float32 that rounds to 8 bits as the number itself does."""
+    dtype = value.dtype
+    if dtype.kind == "bool" or dtype.itemsize < 4:
+        return cast(value, float32)
+    if dtype.kind in ("int", "uint"):
+        # Whatever is this large is beyond the largest number of 8 bits.
+        value = select(value > 1 << 20, 1 << 20, value)
+        if dtype.kind == "int":
+            value = select(value < -(1 << 20), -(1 << 20), value)
+        return cast(value, float32)
+    if dtype is not float64:
+        return value
+    nearest = cast(value, float32)
+    back = cast(nearest, float64)
+    bits = bitcast(nearest, int32)
+    # The neighbour towards the number has an odd last bit where this one's is even.
+    outward = abs(back) < abs(value)
+    moved = bits + cast(select(outward, constant(1, int32, value.width), -1), int32)
+    inexact = (back != value) & (abs(back) < float("inf")) & ((bits & 1) == 0)
+    return bitcast(select(inexact, moved, bits), float32)
+
+
+@row("cast", raw=True, context=True)
+def _cast(context: Context, x: Any) -> Any:
+    return converted(x, context.inputs[0], context.output)
+
+
+@row("bitcast", raw=True, context=True)
+def _bitcast(context: Context, x: Any) -> Any:
+    source, target = context.inputs[0], context.output
+    if target.kind == "bool":
+        return cast(x, uint8) != 0 if source.kind == "bool" else x != 0
+    if source.kind == "bool":
+        x = cast(x, uint8)
+    return bitcast(x, uint8 if target.kind == "storage" else target)
+
+
+@row("real", raw=True)
+def _real(x: Any) -> Any:
+    return x.real
+
+
+@row("imag", raw=True)
+def _imag(x: Any) -> Any:
+    return x.imag
+
+
+@row("conj", raw=True)
+def _conj(x: Any) -> Any:
+    return Complex(x.real, -x.imag) if isinstance(x, Complex) else x
+
+
+@row("join", raw=True)
+def _join(a: Any, b: Any) -> Any:
+    return Complex(a, b)
+
+
+# Two 4-bit integers a byte, the first in the low half.
+def unpack_int4(byte: Number) -> tuple[Number, Number]:
+    """Return the two signed 4-bit integers of bytes, as int8: −8 … 7."""
+    bits = bitcast(byte, int8) if byte.dtype is uint8 else byte
+    return (bits << 4) >> 4, bits >> 4
+
+
+def unpack_uint4(byte: Number) -> tuple[Number, Number]:
+    """Return the two unsigned 4-bit integers of bytes, as uint8: 0 … 15."""
+    return byte & 0xF, byte >> 4
+
+
+def pack_int4(low: Number, high: Number) -> Number:
+    """Return bytes of two 4-bit integers each, of which the lower four bits are kept."""
+    return cast((low & 0xF) | ((high & 0xF) << 4), uint8)

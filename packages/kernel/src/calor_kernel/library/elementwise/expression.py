@@ -1,0 +1,74 @@
+"""Expressions: a chain of elementwise ops as data, built from (op, attributes) and evaluated in a
+kernel that is being built.
+
+Requirements: an expression is a key of kernels, also on disk, so that equal chains are one kernel;
+a value that is used twice is computed once; a chain gives the same bits as its ops one by one, so
+that fusion changes no number: nothing is contracted, and a half type is rounded after each op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType
+from calor_kernel.library.elementwise.values import Value
+from calor_kernel.library.math.base import exactly
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op of an expression: its name, operands by number, attributes, and the result's dtype."""
+
+    op: str
+    operands: tuple[int, ...]
+    dtype: DType
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Elementwise ops on operands of the given dtypes.
+
+    Values are numbered: the operands first, then the steps in order; a step reads values before
+    it. ``results`` are the numbers of the values that are wanted.
+    """
+
+    operands: tuple[DType, ...]
+    steps: tuple[Step, ...] = ()
+    results: tuple[int, ...] = (0,)
+
+    @staticmethod
+    def of(
+        op: str,
+        operands: Sequence[DType],
+        dtype: DType,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Expression:
+        """Return the expression of one op."""
+        count = len(operands)
+        items = tuple(sorted((attributes or {}).items()))
+        step = Step(op, tuple(range(count)), dtype, items)
+        return Expression(tuple(operands), (step,), (count,))
+
+    def dtype(self, number: int) -> DType:
+        """Return the dtype of a value."""
+        count = len(self.operands)
+        return self.operands[number] if number < count else self.steps[number - count].dtype
+
+    @property
+    def outputs(self) -> tuple[DType, ...]:
+        """The dtypes of the results."""
+        return tuple(self.dtype(n) for n in self.results)
+
+    @exactly
+    def evaluate(self, values: Sequence[Value]) -> tuple[Value, ...]:
+        """Return the results for values of the operands, in a kernel that is being built."""
+        from calor_kernel.library.elementwise.operations import apply
+
+        made = list(values)
+        for step in self.steps:
+            given = [self.dtype(n) for n in step.operands]
+            made.append(apply(step, [made[n] for n in step.operands], given))
+        return tuple(made[n] for n in self.results)

@@ -1,0 +1,142 @@
+"""Values of every dtype in a kernel: how they lie in memory, and how they are held.
+
+Requirements: the language knows no complex numbers and no 8-bit floats; a complex value is a pair
+of numbers whose parts alternate in memory, an 8-bit float is the byte it is stored in; half types
+are numbers of their own type, which are computed in float32 and rounded after each op.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from calor.dtypes import DType, bfloat16, float16, float32, real_of, uint8
+from calor_kernel.language import Number, Pointer, bitcast, cast, constant, shuffle, splat
+
+HALVES: Final = (float16, bfloat16)
+
+
+class Complex(NamedTuple):
+    """A complex value: its two parts, of one floating type."""
+
+    real: Number
+    imag: Number
+
+
+Value = Number | Complex
+
+
+def stored(dtype: DType) -> DType:
+    """Return the element type of the memory that holds a dtype.
+
+    >>> from calor.dtypes import complex64, float8_e5m2
+    >>> stored(complex64).name, stored(float8_e5m2).name
+    ('float32', 'uint8')
+    """
+    return uint8 if dtype.kind == "storage" else real_of(dtype)
+
+
+def parts(dtype: DType) -> int:
+    """Return how many elements of memory a value is."""
+    return 2 if dtype.is_complex else 1
+
+
+def wide(value: Value) -> Value:
+    """Return a value of a half type as float32, any other as it is."""
+    if isinstance(value, Complex) or value.dtype not in HALVES:
+        return value
+    return cast(value, float32)
+
+
+def settled(value: Value, dtype: DType) -> Value:
+    """Return a float32 result rounded to the half type it is a result of; others as they are."""
+    if dtype not in HALVES or isinstance(value, Complex) or value.dtype is dtype:
+        return value
+    return cast(value, dtype)
+
+
+def lanes(width: int, like: Number) -> Number:
+    """Return 0, 1, 2 … in the type of an index."""
+    return constant(tuple(range(width)), like.dtype)
+
+
+def _mask(rest: Any, width: int, each: int) -> Any:
+    """Return which of the elements of ``width`` values exist, when ``rest`` values do."""
+    return None if rest is None else lanes(width * each, rest) < rest * each
+
+
+def load(
+    source: Pointer,
+    dtype: DType,
+    index: Any,
+    width: int,
+    *,
+    step: Any = 1,
+    rest: Any = None,
+    aligned: bool = False,
+) -> Value:
+    """Return ``width`` values from value ``index`` on, ``step`` values apart.
+
+    ``step`` 0 is one value in every lane. ``rest``: how many of the values exist, None for all.
+    ``aligned``: whether the first one's address divides by the size of all.
+    """
+    if isinstance(step, int) and step == 0:
+        one = load(source, dtype, index, 1)
+        if isinstance(one, Complex):
+            return Complex(splat(one.real, width), splat(one.imag, width))
+        return splat(one, width)
+    if width == 1:
+        return _load_one(source, dtype, index)
+    if not (isinstance(step, int) and step == 1):
+        return _gather(source, dtype, index, width, step, rest)
+    align = width * dtype.itemsize if aligned else 0
+    if not dtype.is_complex:
+        return source.load(index, width, mask=_mask(rest, width, 1), align=align)
+    pairs = source.load(index * 2, 2 * width, mask=_mask(rest, width, 2), align=align)
+    even = range(0, 2 * width, 2)
+    return Complex(shuffle(pairs, even), shuffle(pairs, range(1, 2 * width, 2)))
+
+
+def _load_one(source: Pointer, dtype: DType, index: Any) -> Value:
+    if dtype.is_complex:
+        return Complex(source[index * 2], source[index * 2 + 1])
+    return source[index]
+
+
+def _gather(source: Pointer, dtype: DType, index: Any, width: int, step: Any, rest: Any) -> Value:
+    place = index + lanes(width, index) * step
+    mask = _mask(rest, width, 1)
+    if not dtype.is_complex:
+        return source.load(place, mask=mask)
+    return Complex(source.load(place * 2, mask=mask), source.load(place * 2 + 1, mask=mask))
+
+
+def store(
+    target: Pointer,
+    dtype: DType,
+    index: Any,
+    value: Value,
+    *,
+    rest: Any = None,
+    aligned: bool = False,
+    nontemporal: bool = False,
+) -> None:
+    """Write a value's lanes one after another, from value ``index`` on; arguments as for load."""
+    width = (value.real if isinstance(value, Complex) else value).width
+    align = width * dtype.itemsize if aligned else 0
+    if isinstance(value, Complex):
+        if width == 1:
+            target[index * 2] = value.real
+            target[index * 2 + 1] = value.imag
+            return
+        order = [i // 2 + (i % 2) * width for i in range(2 * width)]
+        number = shuffle(value.real, order, value.imag)
+        index = index * 2
+    else:
+        number = value
+    mask = _mask(rest, width, parts(dtype)) if width > 1 else None
+    target.store(index, number, mask=mask, align=align, nontemporal=nontemporal)
+
+
+def bits_as(value: Number, dtype: DType) -> Number:
+    """Return the same bits as a type of the same size, lane by lane."""
+    return value if value.dtype is dtype else bitcast(value, dtype)

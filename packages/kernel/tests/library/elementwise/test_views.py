@@ -1,0 +1,51 @@
+"""Do elementwise ops read any view, of any size, on every shape of machine?"""
+
+import numpy as np
+import pytest
+
+from .running import MACHINES, run_op
+
+SHAPE = (7, 5, 40)
+
+
+def _numbers(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(0.0, 5.0, shape)
+    return (
+        (numbers + 1j * rng.normal(0.0, 5.0, shape)).astype(dtype)
+        if dtype == np.complex64
+        else numbers.astype(dtype)
+    )
+
+
+VIEWS = {
+    "dense": lambda x: (x, x + x),
+    "row": lambda x: (x, np.broadcast_to(x[0, 0], x.shape)),
+    "column": lambda x: (x, np.broadcast_to(x[:, :1, :1], x.shape)),
+    "scalar": lambda x: (x, np.broadcast_to(x[1, 2, 3], x.shape)),
+    "transposed": lambda x: (x.transpose(2, 0, 1), x.transpose(2, 0, 1)[::-1]),
+    "one-transposed": lambda x: (x.transpose(2, 0, 1), x.transpose(2, 0, 1).copy()),
+    "sliced": lambda x: (x[:, ::2, 1::3], x[:, ::-2, ::-3][:, :, :13]),
+    "reversed": lambda x: (x[:, :, ::-1], x),
+    "narrow": lambda x: (x[..., :3], x[..., 5:8]),
+    "empty": lambda x: (x[:0], x[:0]),
+    "one": lambda x: (x[:1, :1, :1], x[1:2, :1, :1]),
+    "no-axes": lambda x: (x[0, 0, 0:1].reshape(()), x[0, 0, 1:2].reshape(())),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.complex64])
+@pytest.mark.parametrize("view", VIEWS)
+def test_views(view, dtype, machine):
+    a, b = VIEWS[view](_numbers(SHAPE, dtype))
+    made, wanted = run_op("add", [a, b], machine)
+    np.testing.assert_array_equal(made, wanted)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 63, 64, 65, 1000, 70003])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.complex64])
+def test_sizes(count, dtype):
+    a = _numbers((count,), dtype)
+    made, wanted = run_op("sub", [a, a[::-1].copy()])
+    np.testing.assert_array_equal(made, wanted)
