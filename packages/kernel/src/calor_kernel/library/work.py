@@ -202,7 +202,8 @@ def lowering(
     """Register what lowers the named ops.
 
     ``strided``: operands may be any view; else the planner hands over dense ones. ``dense`` names
-    the operands that must be dense where others need not.
+    the operands that must be dense where others need not. A dense operand too begins at its view's
+    offset, which need not be aligned.
     """
 
     def register(function: Lowering) -> Lowering:

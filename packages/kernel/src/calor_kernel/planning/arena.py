@@ -132,9 +132,10 @@ def _merge(
     for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
         taken: set[int] = set()
         gone: set[Piece] = set()
+        settled: set[Piece] = set()
         for operand, result in work.in_place:
             made, piece = task.outputs[result], task.inputs[operand].piece
-            if piece in gone or made in merged or last[piece] != number:
+            if piece in gone or made in settled or last[piece] != number:
                 continue
             alias = aliases.get(made)
             if alias is not None:
@@ -150,6 +151,7 @@ def _merge(
                 one, other = (_root(piece, merged), made) if made in kept else (made, piece)
                 merged[one] = other
             gone.add(piece)
+            settled.add(made)
             taken.update(i for i, v in enumerate(task.inputs) if v.piece is piece)
         in_place.append(frozenset(taken))
     return merged, in_place

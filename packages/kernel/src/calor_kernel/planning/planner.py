@@ -117,7 +117,8 @@ class Planner:
             dense = View.dense(self._spec(value))
             view = view_of(name, dense, attributes, result)
             if view is not None:
-                return Value(self.dense(value).piece, view)
+                (copied,) = self.emit("copy", {}, (value,), (self._spec(value),))
+                return Value(copied.piece, view)
         return None
 
     @staticmethod
@@ -185,9 +186,8 @@ class Planner:
         return self.lowerings.ask(op, attributes, views, outputs, self.deterministic)
 
     def dense(self, value: Value) -> Value:
-        """Return the value as dense memory that begins where devices like it, copied if need be."""
-        view = value.view
-        if view.is_dense and view.offset * view.dtype.itemsize % self.align == 0:
+        """Return the value as elements one after another, copied if need be."""
+        if value.view.is_dense:
             return value
         found = self._copies.get(value)
         if found is None:

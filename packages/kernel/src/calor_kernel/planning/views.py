@@ -97,11 +97,11 @@ def _flip(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
 
 
 def _real(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
-    return _part(view, result, 0) if view.dtype.is_complex else view
+    return _part(view, result, 0)
 
 
-def _imag(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
-    return _part(view, result, 1) if view.dtype.is_complex else None
+def _imag(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
+    return _part(view, result, 1)
 
 
 def _part(view: View, result: Spec, number: int) -> View:
@@ -153,5 +153,5 @@ MOVEMENTS: Final[Mapping[str, Movement]] = {
 }
 # Of a dense operand these always are views, so that no device needs a kernel for them.
 ALWAYS_OF_DENSE: Final = frozenset(
-    ("reshape", "permute", "expand", "slice", "flip", "real", "stop_gradient")
+    ("reshape", "permute", "expand", "slice", "flip", "real", "imag", "stop_gradient")
 )

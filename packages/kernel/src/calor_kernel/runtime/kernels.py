@@ -21,6 +21,7 @@ class Kernels:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._functions: dict[Any, Any] = {}
+        self.compiled = 0
         self.unlock()
 
     def unlock(self) -> None:
@@ -42,5 +43,6 @@ class Kernels:
     def _make(self, build: Build) -> Any:
         toolchain = self.device.toolchain
         kernel = build.kernel(self.device.info.features)
+        self.compiled += 1
         image = toolchain.compile(toolchain.source(kernel), kernel.name)
         return self.device.queue.load(image, kernel)
