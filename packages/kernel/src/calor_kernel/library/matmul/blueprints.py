@@ -16,7 +16,6 @@ from calor.dtypes import (
     int8,
     int32,
     int64,
-    uint8,
     uint32,
     uint64,
 )
@@ -75,7 +74,7 @@ def grouped(product: Product, info: DeviceInfo) -> int:
     a, dtype = product.a, product.dtype
     if a.dtype is bfloat16 and dtype in (bfloat16, float32) and info.has("dot_bfloat16"):
         return 2
-    if a.dtype in (int8, uint8) and dtype is int32 and info.has("dot_8"):
+    if a.dtype is int8 and dtype is int32 and info.has("dot_8"):
         return 4
     return 1
 

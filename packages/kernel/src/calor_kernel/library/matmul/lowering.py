@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from calor.dtypes import DType, complex64, complex128, float32, float64, int8, int64
+from calor.dtypes import DType, complex64, complex128, float32, float64, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.composing import copy_to_scratch
@@ -273,7 +273,6 @@ def _packed(
                     "packed": p.pack_b,
                     "ragged": not p.pack_b and product.n % width != 0,
                     "unroll": p.unroll,
-                    "unsigned": a.dtype is not int8,
                 }.items()
             )
         ),

@@ -60,7 +60,6 @@ def packed_matmul(
     packed: bool,
     ragged: bool,
     unroll: int,
-    unsigned: bool,
 ) -> None:
     """Compute one block of c: cube (x, y, z) has the panels from x and the rows from y of batch z.
 
@@ -92,7 +91,10 @@ def packed_matmul(
                 panel * width + v * lanes + iota(lanes, n) < n if ragged else None
                 for v in range(vectors)
             ]
-            tile = Tile(a, b, masks, lanes, group, unsigned)
+            tile = Tile(a, b, masks, lanes, group)
+            start = registers((vectors,), accumulate, lanes)
+            if a.dtype is int8 and group > 1:
+                tile.correct(start, b_at, b_depth, count)
             for row in range(first_row, last_row, rows):
                 if a_panels:
                     a_at = [
@@ -104,6 +106,9 @@ def packed_matmul(
                         for r in range(rows)
                     ]
                 acc = registers((rows, vectors), accumulate, lanes)
+                for r in range(rows):
+                    for v in range(vectors):
+                        acc[r, v] = start[v]
                 main = count // unroll * unroll
                 for p in loop_range(0, main, unroll):
                     for u in range(unroll):
@@ -124,7 +129,6 @@ class Tile:
     masks: list[Any]
     lanes: int
     group: int
-    unsigned: bool
 
     def multiply(self, acc: Any, a_at: list[Any], a_step: Any, b_at: Any) -> None:
         """Add the products of one group of the summed axis to the accumulators."""
@@ -144,14 +148,29 @@ class Tile:
         return fma(x, y, total) if total.dtype.kind == "float" else total + x * y
 
     def broadcast(self, at: Any) -> Any:
-        """Return one group of a in every group of lanes; signed bytes as bytes moved up by 128."""
+        """Return one group of a in every group of lanes; bytes are moved up by 128."""
         a = self.a
         if self.group == 1:
             return splat(a[at], self.lanes)
         bits = bitcast(a.load(at, self.group), int32)
-        if a.dtype is int8 and not self.unsigned:
+        if a.dtype is int8:
             bits = bits ^ constant(0x80808080, int32)
         return bitcast(splat(bits, self.lanes), uint8 if a.dtype is int8 else a.dtype)
+
+    @helper
+    def correct(self, start: Any, b_at: Any, b_depth: Any, count: Any) -> None:
+        """Take away what bytes of a moved up by 128 add: 128 times the sums of b's columns.
+
+        The instruction takes unsigned bytes of a and signed ones of b, as oneDNN explains.
+        """
+        span = self.lanes * self.group
+        moved = constant(128, uint8, span)
+        for p in range(count):
+            for v in range(start.shape[0]):
+                columns = self.b.load(b_at + p * b_depth + v * span, span, mask=self.masks[v])
+                start[v] = dot(moved, columns, start[v])
+        for v in range(start.shape[0]):
+            start[v] = -start[v]
 
 
 @helper
