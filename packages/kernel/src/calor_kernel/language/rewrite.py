@@ -339,7 +339,10 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Lambda(_parameters(()), value)
 
     def at(self, node: ast.AST, made: Any) -> Any:
-        return ast.fix_missing_locations(ast.copy_location(made, node))
+        ast.copy_location(made, node)
+        # What runs is on the first line, where errors point to.
+        made.end_lineno, made.end_col_offset = made.lineno, made.col_offset
+        return ast.fix_missing_locations(made)
 
     def branch(
         self,
