@@ -56,14 +56,13 @@ def _pieces(width: int, widest: int) -> list[range]:
 
 def _join(w: Writer, type: Type, names: list[str]) -> str:
     """Return vectors one after another as one vector."""
+    total = type.width * len(names)
     while len(names) > 1:
-        pairs = zip(names[::2], names[1::2], strict=False)
-        joined = [w.shuffle(type, a, range(2 * type.width), b) for a, b in pairs]
-        if len(names) % 2:
-            missing = w.shuffle(type, names[-1], range(type.width))
-            joined.append(w.shuffle(type, missing, [*range(type.width)] * 2))
-        type, names = type.wide(type.width * 2), joined
-    return names[0]
+        names += ["poison"] * (len(names) % 2)
+        every = range(2 * type.width)
+        names = [w.shuffle(type, a, every, b) for a, b in zip(names[::2], names[1::2], strict=True)]
+        type = type.wide(type.width * 2)
+    return names[0] if type.width == total else w.shuffle(type, names[0], range(total))
 
 
 def _dot_bytes(w: Writer, p: Type, x: str, q: Type, y: str, z: str, width: int) -> str:
