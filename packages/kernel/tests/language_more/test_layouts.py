@@ -197,6 +197,7 @@ def test_slices() -> None:
         (lambda: Layout((2, 3)).slice(1), "2 coordinates"),
         (lambda: Layout((4, 2), (1, 8)).compose(6), "no layout"),
         (lambda: Layout((6, 2), (1, 8)).compose(Layout(2, 4)), "no layout"),
+        (lambda: Layout((3, 2), (0, 1)).compose(Layout((3, 3), (1, 1))), "modes overlap"),
         (lambda: Layout(4).compose((2, 2)), "2 modes"),
         (lambda: Layout(4).blocked_product(Layout((2, 2))), "ranks"),
     ],

@@ -192,6 +192,26 @@ _ROWS = (
         meaning="c + a @ b on fragments, each a vector of the lane's elements",
     ),
     Row(
+        "mma_async",
+        3,
+        "given",
+        "iuf",
+        alike=False,
+        pure=False,
+        scope="warpgroup",
+        attributes=("shape", "first", "source", "a", "a_major", "b", "b_major"),
+        meaning="starts operand 0 + a @ b: a is a fragment, or lies in source from operand 1 on, b "
+        "lies in memory from operand 2 on; the result is only for mma_async and mma_result",
+    ),
+    Row(
+        "mma_result",
+        1,
+        "same",
+        pure=False,
+        scope="warpgroup",
+        meaning="what mma_async left, after a wait_async for its group",
+    ),
+    Row(
         "copy_async",
         -1,
         "none",

@@ -5,6 +5,7 @@ Positional parameters exist when a kernel runs, keyword-only ones when it is bui
 
 from calor_kernel.ir.types import Buffer, Scalar, Type
 from calor_kernel.language.arrays import Registers, registers
+from calor_kernel.language.bands import Band
 from calor_kernel.language.division import (
     FastDivmod,
     assume_multiple,
@@ -13,6 +14,7 @@ from calor_kernel.language.division import (
     offset_of,
     unravel,
 )
+from calor_kernel.language.fragments import Fragment, fragment, group_count, group_of, operand_of
 from calor_kernel.language.functions import (
     Pointer,
     absolute_position,
@@ -59,20 +61,26 @@ from calor_kernel.language.functions import (
 from calor_kernel.language.intrinsics import Intrinsic, intrinsic
 from calor_kernel.language.kernel import KernelFunction, helper, kernel
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
+from calor_kernel.language.matrices import MatrixShape
+from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role
 from calor_kernel.language.statements import loop_range
 from calor_kernel.language.values import Number
 
 __all__ = [
+    "Band",
     "Buffer",
     "FastDivmod",
+    "Fragment",
     "Intrinsic",
     "KernelFunction",
     "Layout",
+    "MatrixShape",
     "Number",
     "Pointer",
     "Registers",
     "Scalar",
+    "SharedMatrix",
     "Swizzle",
     "Swizzled",
     "Type",
@@ -95,18 +103,24 @@ __all__ = [
     "fence",
     "floor",
     "fma",
+    "fragment",
+    "group_count",
+    "group_of",
     "has",
     "helper",
     "index_dtype",
     "insert",
     "intrinsic",
+    "issue_mma",
     "kernel",
     "lane_position",
     "launch_attributes",
     "loop_range",
+    "mma",
     "modulo",
     "mulhi",
     "offset_of",
+    "operand_of",
     "pack",
     "plane_ballot",
     "plane_position",
@@ -130,4 +144,5 @@ __all__ = [
     "unit_position",
     "unravel",
     "vreduce",
+    "wait_mma",
 ]

@@ -181,12 +181,14 @@ class Layout:
                 raise ValueError(f"{self} has no {len(other)} modes to compose one by one")
             kept = [self[i] for i in range(len(other), self.rank)]
             return Layout.of([*(self[i].compose(o) for i, o in enumerate(other)), *kept])
+        modes = self.coalesce().modes()
         if isinstance(other.shape, tuple):
+            if len(modes) > 1 and _overlap(other):
+                raise ValueError(f"{self} of {other} is no layout: the modes overlap")
             return Layout.of(self.compose(mode) for mode in other)
         assert isinstance(other.stride, int)
         if other.stride == 0 or other.shape == 1:
             return Layout(other.shape, 0)
-        modes = self.coalesce().modes()
         return _of_modes(_first(_every(modes, other.stride), other.shape))
 
     def complement(self, size: int) -> Layout:
@@ -369,6 +371,16 @@ def _first(modes: Sequence[Mode], count: int) -> list[Mode]:
             made.append((kept, stride))
         count //= kept
     return [*made, (count, modes[-1][1])] if count > 1 or not made else made
+
+
+def _overlap(layout: Layout) -> bool:
+    """Return whether offsets of different modes add up to others' (steps of 0 apart)."""
+    reached = 0
+    for stride, size in sorted((s, n) for n, s in layout.modes() if n > 1 and s):
+        if stride <= reached:
+            return True
+        reached += (size - 1) * stride
+    return False
 
 
 def _of_modes(modes: Sequence[Mode]) -> Layout:

@@ -1,0 +1,379 @@
+"""Fragments: the part of a matrix that a unit holds in registers, and what is done with it.
+
+Requirements: every register's row and column is known, so that what comes before and after a matrix
+instruction (bounds, masks, scales, softmax, conversion into the next product's operand) is written
+once for all instructions; a fragment is made of register arrays, so that loops and branches carry
+it; loads and stores are as wide as the layout of memory allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.language.arrays import Registers, registers
+from calor_kernel.language.bands import Band, reduce_fragment
+from calor_kernel.language.builder import current
+from calor_kernel.language.functions import (
+    Pointer,
+    lane_position,
+    pack,
+    shuffle,
+    unit_index,
+)
+from calor_kernel.language.layouts import Layout, Swizzled
+from calor_kernel.language.matrices import MatrixShape, Side, lane_places, register_places
+from calor_kernel.language.roles import units_of
+from calor_kernel.language.values import Number
+
+Place = Layout | Swizzled | tuple[Any, Any] | Callable[[Any, Any], Any]
+"""Where a matrix lies: the layout of (row, column), strides of rows and columns, or a function."""
+
+
+class Fragment:
+    """A unit's registers of a matrix; made by :func:`fragment`, :func:`zeros_like` and loads.
+
+    ``parts`` holds the registers in vectors of equal length; register r of the layout is lane
+    ``r % width`` of part ``r // width``.
+    """
+
+    __slots__ = ("parts", "shape", "side", "width")
+
+    def __init__(self, shape: MatrixShape, side: Side, parts: Registers) -> None:
+        self.shape = shape
+        self.side = side
+        self.parts = parts
+        self.width = shape.piece(side)
+
+    def __repr__(self) -> str:
+        rows, columns = self.extent
+        return f"<fragment {self.side} of {self.shape.name}: {rows} x {columns} {self.dtype}>"
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.parts.type.dtype
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The rows and columns of the whole matrix."""
+        return self.shape.extent(self.side)
+
+    @property
+    def count(self) -> int:
+        """The number of registers that a unit has of it."""
+        return len(self.parts.items) * self.width
+
+    # Places.
+    def lane_place(self) -> tuple[Any, Any]:
+        """Return row and column of this unit's register 0."""
+        rows = self.extent[0]
+        modes = self.shape.layout(self.side)[0].modes()
+        places = Layout(tuple(n for n, _ in modes)).position(lane_of(self.shape))
+        row: Any = 0
+        column: Any = 0
+        for place, (_, stride) in zip(places, modes, strict=True):
+            if stride < rows:
+                row = row + place * stride
+            else:
+                column = column + place * (stride // rows)
+        return row, column
+
+    def register_place(self, register: int) -> tuple[int, int]:
+        """Return how far a register lies from register 0, in rows and columns."""
+        return register_places(self.shape, self.side)[register]
+
+    def place(self, register: int) -> tuple[Any, Any]:
+        """Return row and column of one of this unit's registers."""
+        (row, column), (down, right) = self.lane_place(), self.register_place(register)
+        return row + down, column + right
+
+    def places(self, part: int) -> tuple[Any, Any]:
+        """Return the rows and the columns of a part's registers, as vectors."""
+        builder = current()
+        first = self.lane_place()
+        moved = [self.register_place(part * self.width + i) for i in range(self.width)]
+        if self.width == 1:
+            return first[0] + moved[0][0], first[1] + moved[0][1]
+        found = []
+        for axis in (0, 1):
+            far = builder.constant(tuple(m[axis] for m in moved), builder.index)
+            found.append(builder.binary("add", first[axis], far))
+        return found[0], found[1]
+
+    # Element by element.
+    def fill(self, value: Any) -> None:
+        """Set every element to a number."""
+        for i in range(len(self.parts.items)):
+            self.parts[i] = value
+
+    def map(self, function: Callable[..., Any], *others: Fragment) -> None:
+        """Set elements to a function of them, and of other fragments' at the same places."""
+        for i in range(len(self.parts.items)):
+            self.parts[i] = function(self.parts[i], *(o.parts[i] for o in others))
+
+    def map_places(self, function: Callable[[Any, Any, Any], Any]) -> None:
+        """Set elements to a function of them, their rows and their columns (vectors of indices)."""
+        for i in range(len(self.parts.items)):
+            rows, columns = self.places(i)
+            self.parts[i] = function(self.parts[i], rows, columns)
+
+    def keep(self, condition: Callable[[Any, Any], Any], other: Any = 0.0) -> None:
+        """Set elements to ``other`` where a condition on rows and columns does not hold."""
+        builder = current()
+        self.map_places(lambda value, r, c: builder.select(condition(r, c), value, other))
+
+    def to(self, dtype: DType) -> Fragment:
+        """Return the fragment with its elements converted."""
+        made = _empty(self.shape, self.side, dtype)
+        for i, part in enumerate(self.parts.items):
+            made.parts[i] = part.to(dtype)
+        return made
+
+    def copy(self) -> Fragment:
+        """Return a fragment of the same values that changes by itself."""
+        return self.to(self.dtype)
+
+    # Rows and columns.
+    def band(self, axis: int, fill: Any = 0.0) -> Band:
+        """Return a number for each row (axis 1) or column (axis 0), as a reduction gives it."""
+        return Band.of(self, axis, fill)
+
+    def reduce(self, kind: str, axis: int = 1) -> Band:
+        """Return each row (axis 1) or column (axis 0) reduced by add, mul, min or max.
+
+        Every unit gets the results of the rows or columns of which it holds elements.
+        """
+        return reduce_fragment(self, kind, axis)
+
+    def map_band(self, function: Callable[[Any, Any], Any], band: Band) -> None:
+        """Set elements to a function of them and of their row's or column's number."""
+        for i in range(len(self.parts.items)):
+            self.parts[i] = function(self.parts[i], band.spread(self, i))
+
+    # Memory.
+    def load(
+        self,
+        source: Pointer,
+        at: Place,
+        *,
+        limits: tuple[Any, Any] | None = None,
+        other: Any = 0,
+    ) -> Fragment:
+        """Read this unit's elements, and return the fragment.
+
+        ``at``: where (row, column) lies in the source. ``limits``: rows and columns that exist;
+        elements beyond are ``other``. Elements are converted to the fragment's type.
+        """
+        for part in range(len(self.parts.items)):
+            pieces = []
+            for first, length in self._runs(part, at):
+                index = _offset(at, *self.place(first))
+                mask = None if limits is None else self._inside(first, length, limits)
+                made = source.load(index, length, mask=mask, other=other)
+                pieces.append(made.to(self.dtype))
+            self.parts[part] = _joined(pieces)
+        return self
+
+    def store(self, target: Pointer, at: Place, *, limits: tuple[Any, Any] | None = None) -> None:
+        """Write this unit's elements, converted to the target's type; arguments as for ``load``."""
+        for part, value in enumerate(self.parts.items):
+            for first, length in self._runs(part, at):
+                start = first - part * self.width
+                piece = value if length == self.width else _slice(value, start, length)
+                index = _offset(at, *self.place(first))
+                mask = None if limits is None else self._inside(first, length, limits)
+                target.store(index, piece.to(target.dtype), mask=mask)
+
+    def _inside(self, first: int, length: int, limits: tuple[Any, Any]) -> Any:
+        """Return which registers of a run lie inside of limits."""
+        builder = current()
+        row, column = self.place(first)
+        moved = [self.register_place(first + i) for i in range(length)]
+        found = None
+        for place, limit, axis in ((row, limits[0], 0), (column, limits[1], 1)):
+            far = tuple(m[axis] - moved[0][axis] for m in moved)
+            here = place
+            if any(far):
+                here = builder.binary("add", place, builder.constant(far, builder.index))
+            if isinstance(here, int) and isinstance(limit, int) and here < limit:
+                continue
+            inside = builder.binary("lt", here, limit)
+            found = inside if found is None else builder.binary("and", *builder.pair(found, inside))
+        return found
+
+    def _runs(self, part: int, at: Place) -> list[tuple[int, int]]:
+        """Return (register, length) of the pieces of a part that are one access each."""
+        registers = range(part * self.width, (part + 1) * self.width)
+        steps = _steps(self.shape, self.side, at)
+        runs: list[tuple[int, int]] = []
+        for r in registers:
+            if runs and r != registers[0] and steps[r]:
+                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+            else:
+                runs.append((r, 1))
+        return [piece for run in runs for piece in _powers(*run, self.width)]
+
+
+def fragment(shape: MatrixShape, side: Side, fill: Any = 0, dtype: DType | None = None) -> Fragment:
+    """Return a fragment of one side of a matrix instruction, filled with a number.
+
+    ``dtype``: of its elements, the instruction's own if not said. KernelTypeError where the device
+    or the cube does not fit the shape.
+    """
+    check_shape(shape)
+    made = _empty(shape, side, shape.dtype(side) if dtype is None else dtype)
+    if fill != 0:
+        made.fill(fill)
+    return made
+
+
+def _empty(shape: MatrixShape, side: Side, dtype: DType) -> Fragment:
+    width = shape.piece(side)
+    count = shape.layout(side)[1].size // width
+    return Fragment(shape, side, registers(count, dtype, width))
+
+
+def check_shape(shape: MatrixShape) -> None:
+    """KernelTypeError where the kernel that is being built cannot use a shape."""
+    builder = current()
+    if shape.feature and shape.feature not in builder.features:
+        raise KernelTypeError(
+            f"{shape.name} needs a device with the feature {shape.feature!r}; matrices.scalar runs "
+            f"on any"
+        )
+    plane = shape.lanes in (1, builder.plane) or shape.feature == "async_matrix"
+    if not plane or units_of(builder) % shape.lanes:
+        raise KernelTypeError(
+            f"{shape.name} is computed by {shape.lanes} units together; the cube has "
+            f"{units_of(builder)} in planes of {builder.plane}"
+        )
+
+
+def lane_of(shape: MatrixShape) -> Any:
+    """Return this unit's place among those that hold a matrix together."""
+    if shape.lanes == 1:
+        return 0
+    if shape.lanes == current().plane:
+        return lane_position()
+    return unit_index() % shape.lanes
+
+
+def group_of(shape: MatrixShape) -> Any:
+    """Return which group of units, of those that hold a matrix together, this unit is in."""
+    return unit_index() // shape.lanes
+
+
+def group_count(shape: MatrixShape) -> int:
+    """Return how many groups of units that hold a matrix together a cube has."""
+    return units_of(current()) // shape.lanes
+
+
+def _steps(shape: MatrixShape, side: Side, at: Place) -> Sequence[bool]:
+    """Return for each register whether it lies right behind the one before, in every lane."""
+    if isinstance(at, Layout | Swizzled):
+        return _layout_steps(shape, side, at)
+    places = register_places(shape, side)
+    if not isinstance(at, tuple):
+        return [False] * len(places)
+    found = [False]
+    for (r0, c0), (r1, c1) in pairwise(places):
+        down, right = (r1 - r0, at[0]), (c1 - c0, at[1])
+        moves = [n * s if isinstance(s, int) else None for n, s in (down, right) if n]
+        found.append(None not in moves and sum(m for m in moves if m is not None) == 1)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _layout_steps(shape: MatrixShape, side: Side, at: Layout | Swizzled) -> Sequence[bool]:
+    rows, columns = lane_places(shape, side)
+    offsets = at(rows, columns)
+    return [False, *(np.diff(offsets, axis=1) == 1).all(axis=0).tolist()]
+
+
+def _offset(at: Place, row: Any, column: Any) -> Any:
+    if isinstance(at, tuple):
+        return row * at[0] + column * at[1]
+    return at(row, column)
+
+
+def _powers(first: int, length: int, width: int) -> list[tuple[int, int]]:
+    """Return a run as pieces of powers of two, or as it is where it is a whole part."""
+    if length == width:
+        return [(first, length)]
+    found = []
+    while length:
+        size = 1 << (length.bit_length() - 1)
+        found.append((first, size))
+        first, length = first + size, length - size
+    return found
+
+
+def _slice(value: Number, start: int, length: int) -> Number:
+    if length == 1:
+        return value[start]
+    return shuffle(value, range(start, start + length))
+
+
+def _joined(pieces: Sequence[Number]) -> Number:
+    if len(pieces) == 1:
+        return pieces[0]
+    return pack([piece[i] for piece in pieces for i in range(piece.width)])
+
+
+def operand_of(
+    tiles: Sequence[Fragment], shape: MatrixShape, side: Side, dtype: DType | None = None
+) -> Fragment:
+    """Return accumulators, next to each other along k, as an operand of the next product.
+
+    Each unit keeps what it has, converted to ``dtype``. KernelTypeError where the operand's
+    elements lie in other units than the accumulators'; those go through shared memory.
+    """
+    made = _empty(shape, side, shape.dtype(side) if dtype is None else dtype)
+    first = tiles[0]
+    chosen = _sources(first.shape, len(tiles), shape, side)
+    for part in range(len(made.parts.items)):
+        picked = []
+        for r in range(part * made.width, (part + 1) * made.width):
+            tile, register = chosen[r]
+            value = tiles[tile].parts[register // first.width]
+            picked.append(value[register % first.width])
+        made.parts[part] = (picked[0] if made.width == 1 else pack(picked)).to(made.dtype)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _sources(
+    from_shape: MatrixShape, count: int, shape: MatrixShape, side: Side
+) -> tuple[tuple[int, int], ...]:
+    """Return (tile, register) of the accumulators for each register of an operand."""
+    along = 1 if side == "a" else 0
+    rows, columns = from_shape.extent("c")
+    extent = [rows, columns]
+    extent[along] *= count
+    if tuple(extent) != shape.extent(side) or from_shape.lanes != shape.lanes:
+        raise KernelTypeError(
+            f"{count} accumulators of {from_shape.name} are {extent[0]} x {extent[1]}, not the "
+            f"operand {side} of {shape.name}"
+        )
+    have = lane_places(from_shape, "c")
+    want = lane_places(shape, side)
+    found = []
+    for r in range(want.shape[2]):
+        place = want[:, :, r].copy()
+        tile = place[along] // (rows, columns)[along]
+        place[along] %= (rows, columns)[along]
+        same = (have == place[:, :, None]).all(axis=(0, 1))
+        if (tile != tile[0]).any() or not same.any():
+            raise KernelTypeError(
+                f"the elements of operand {side} of {shape.name} lie in other units than those of "
+                f"accumulators of {from_shape.name}; store them to shared memory and load them"
+            )
+        found.append((int(tile[0]), int(np.argmax(same))))
+    return tuple(found)

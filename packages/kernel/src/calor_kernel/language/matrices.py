@@ -1,0 +1,217 @@
+"""Matrix instructions: their shapes, where each element lies, and what issues and waits for them.
+
+Requirements: the place of every element is known, so that masks, row reductions and epilogues can
+be written on what an instruction leaves in registers; a new device's instruction is one row; where
+there is none, the same kernel runs on scalar and vector arithmetic, one unit at a time. Layouts
+are those of the manufacturers' manuals (NVIDIA's PTX ISA, AMD's Matrix Instruction Calculator),
+written in the algebra of CuTe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from calor.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
+from calor_kernel.language.layouts import Layout, Nested
+
+Side = Literal["a", "b", "c"]
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixShape:
+    """An instruction that computes c + a @ b, of m × k times k × n elements.
+
+    ``a``, ``b`` and ``c`` are layouts of two modes, (lane, register) → row + rows × column, in the
+    lanes that compute together: a plane, a warpgroup (128 lanes), or one unit alone. ``pieces`` are
+    the lengths of the vectors in which a lane holds its elements of a, b and c. ``tf32`` says that
+    of the factors only the upper 19 bits count. ``feature`` is what the device must have.
+    """
+
+    name: str
+    m: int
+    n: int
+    k: int
+    a_dtype: DType
+    c_dtype: DType
+    a: Layout
+    b: Layout
+    c: Layout
+    feature: str = "matrix"
+    tf32: bool = False
+    pieces: tuple[int, int, int] | None = None
+
+    @property
+    def lanes(self) -> int:
+        """The number of units that hold a matrix together."""
+        return self.c[0].size
+
+    def extent(self, side: Side) -> tuple[int, int]:
+        """Return the rows and columns of a (m × k), b (k × n) or c (m × n)."""
+        return {"a": (self.m, self.k), "b": (self.k, self.n), "c": (self.m, self.n)}[side]
+
+    def layout(self, side: Side) -> Layout:
+        """Return where the elements of a side lie."""
+        return {"a": self.a, "b": self.b, "c": self.c}[side]
+
+    def dtype(self, side: Side) -> DType:
+        """Return the element type of a side."""
+        return self.c_dtype if side == "c" else self.a_dtype
+
+    def piece(self, side: Side) -> int:
+        """Return the length of the vectors in which a lane holds a side."""
+        if self.pieces is None:
+            return self.layout(side)[1].size
+        return self.pieces["abc".index(side)]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One side of an instruction as an operation names it: which element each register is."""
+
+    shape: MatrixShape
+    side: Side
+
+    @property
+    def name(self) -> str:
+        """The instruction and the side."""
+        return f"{self.shape.name}.{self.side}"
+
+    @property
+    def tf32(self) -> bool:
+        """Whether only the upper 19 bits of an element count."""
+        return self.shape.tf32 and self.side != "c"
+
+    @property
+    def coordinates(self) -> np.ndarray[Any, Any]:
+        """Row and column by lane and register: an array [lanes, registers, 2]."""
+        return np.moveaxis(lane_places(self.shape, self.side), 0, -1)
+
+
+@lru_cache(maxsize=256)
+def register_places(shape: MatrixShape, side: Side) -> tuple[tuple[int, int], ...]:
+    """Return each register's rows and columns from register 0."""
+    rows = shape.extent(side)[0]
+    registers = shape.layout(side)[1]
+    return tuple((registers(r) % rows, registers(r) // rows) for r in range(registers.size))
+
+
+@lru_cache(maxsize=256)
+def lane_places(shape: MatrixShape, side: Side) -> np.ndarray[Any, Any]:
+    """Return row and column of every lane's registers: an array [2, lanes, registers]."""
+    layout = shape.layout(side)
+    offsets = layout(np.arange(layout.size)).reshape(layout[1].size, layout[0].size).T
+    return np.stack([offsets % shape.extent(side)[0], offsets // shape.extent(side)[0]])
+
+
+def mma_16x8(dtype: DType) -> MatrixShape:
+    """Return mma.sync.m16n8 of a plane of 32: float16, bfloat16 (k 16), int8 (k 32), TF32 (k 8)."""
+    e = 4 // dtype.itemsize  # elements along k in a register of 32 bits
+    k = 8 * e
+    return MatrixShape(
+        f"mma_16x8x{k}_{dtype.name}",
+        16,
+        8,
+        k,
+        dtype,
+        int32 if dtype is int8 else float32,
+        Layout(((4, 8), (e, 2, 2)), ((16 * e, 1), (16, 8, 64 * e))),
+        Layout(((4, 8), (e, 2)), ((e, k), (1, 4 * e))),
+        Layout(((4, 8), (2, 2)), ((32, 1), (16, 8))),
+        tf32=dtype is float32,
+    )
+
+
+MMA_8X8X4_FLOAT64: Final = MatrixShape(
+    "mma_8x8x4_float64",
+    8,
+    8,
+    4,
+    float64,
+    float64,
+    Layout(((4, 8), 1), ((8, 1), 0)),
+    Layout(((4, 8), 1), ((1, 4), 0)),
+    Layout(((4, 8), 2), ((16, 1), 8)),
+)
+
+
+def wgmma_64(n: int, dtype: DType) -> MatrixShape:
+    """Return wgmma.m64 of a warpgroup, n up to 256 by eights; b, and a as one likes, are shared."""
+    if n % 8 or not 8 <= n <= 256:
+        raise ValueError(f"wgmma has n from 8 to 256 by eights, not {n}")
+    e = 4 // dtype.itemsize
+    k = 8 * e
+    c = Layout(((4, 8, 4), (2, 2, n // 8)), ((128, 1, 16), (64, 8, 512)))
+    return MatrixShape(
+        f"wgmma_64x{n}x{k}_{dtype.name}",
+        64,
+        n,
+        k,
+        dtype,
+        int32 if dtype is int8 else float32,
+        Layout(((4, 8, 4), (e, 2, 2)), ((64 * e, 1, 16), (64, 8, 256 * e))),
+        # No lane holds b: every register of a lane is one of shared memory.
+        Layout((1, (k, n)), (0, (1, k))),
+        c,
+        feature="async_matrix",
+        tf32=dtype is float32,
+    )
+
+
+def _mfma(m: int, k: int, dtype: DType) -> MatrixShape:
+    """AMD's mfma of a plane of 64: m × m × k, with ``m`` lanes side by side along m and n."""
+    groups = 64 // m
+    e = k // groups
+    blocks: Nested = (4, m // (4 * groups)) if m > 4 * groups else 4
+    steps: Nested = (1, 4 * groups) if m > 4 * groups else 1
+    return MatrixShape(
+        f"mfma_{m}x{m}x{k}_{dtype.name}",
+        m,
+        m,
+        k,
+        dtype,
+        int32 if dtype is int8 else float32,
+        Layout(((m, groups), e), ((1, m * e), m)),
+        Layout(((m, groups), e), ((k, e), 1)),
+        Layout(((m, groups), blocks), ((m, 4), steps)),
+    )
+
+
+def scalar(m: int, n: int, k: int, dtype: DType = float32, c: DType | None = None) -> MatrixShape:
+    """Return the shape that a unit computes alone, with vectors of n lanes and no instruction.
+
+    Of n a multiple of the device's vector, m × n / vector registers hold c. Each product is added
+    in order of k, by fma where c is floating.
+
+    >>> scalar(4, 8, 1).name
+    'scalar_4x8x1_float32'
+    """
+    total = dtype if c is None else c
+    return MatrixShape(
+        f"scalar_{m}x{n}x{k}_{dtype.name}",
+        m,
+        n,
+        k,
+        dtype,
+        total,
+        Layout((1, (k, m)), (0, (m, 1))),
+        Layout((1, (n, k)), (0, (k, 1))),
+        Layout((1, (n, m)), (0, (m, 1))),
+        feature="",
+        pieces=(1, n, n),
+    )
+
+
+_SHAPES = (
+    *(mma_16x8(dtype) for dtype in (float16, bfloat16, int8, float32)),
+    MMA_8X8X4_FLOAT64,
+    *(_mfma(32, 8, dtype) for dtype in (float16, bfloat16)),
+    *(_mfma(16, 16, dtype) for dtype in (float16, bfloat16)),
+)
+SHAPES: Final[Mapping[str, MatrixShape]] = MappingProxyType({s.name: s for s in _SHAPES})
+"""The instructions of planes by name; those of warpgroups, by :func:`wgmma_64`, have any n."""
