@@ -25,7 +25,7 @@ from calor_kernel.ir import fold
 from calor_kernel.ir.nodes import Block, Memory, Operation, Position, Value
 from calor_kernel.ir.ops import OPS, Row
 from calor_kernel.ir.types import Space, Type
-from calor_kernel.language.values import Number
+from calor_kernel.language.values import Number, Undefined
 
 if TYPE_CHECKING:
     from calor_kernel.language.arrays import Registers
@@ -247,6 +247,8 @@ class Builder:
                     f"{self._line()}the float {given} meets {like}; convert that with .to(float32)"
                 )
             return self.constant(given, float32 if like is None else like.dtype)
+        if isinstance(given, Undefined):
+            given.refuse()
         raise KernelTypeError(f"{self._line()}{given!r} is no value that a device can hold")
 
     def pair(self, a: Any, b: Any) -> tuple[Number, Number]:

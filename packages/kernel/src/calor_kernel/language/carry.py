@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import fields, is_dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import Builder
 from calor_kernel.language.values import Number
+from calor_kernel.language.values import Undefined as Undefined
 
 Values = tuple[Any, ...]
 Body = Callable[..., Values]
@@ -30,33 +31,6 @@ class Region(ABC):
         self, body: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], names: tuple[str, ...]
     ) -> tuple[Any, ...]:
         """Make the region of a body over values of names; return what the names are after it."""
-
-
-class Undefined:
-    """A name that has no value here; using it is an error."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__"):
-            raise AttributeError(attribute)
-        self._refuse()
-
-    def _refuse(self, *_: Any) -> NoReturn:
-        raise KernelTypeError(f"{self._name!r} has no value on every way to this line")
-
-    __bool__ = __len__ = __iter__ = __index__ = __int__ = __float__ = __call__ = _refuse
-    __getitem__ = __setitem__ = __contains__ = __neg__ = __invert__ = __abs__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
-    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __matmul__ = _refuse
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = _refuse
-    __rlshift__ = __rshift__ = __rrshift__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __eq__ = __ne__ = _refuse
-    __hash__ = object.__hash__
-
-    def __repr__(self) -> str:
-        return f"<{self._name} without a value>"
 
 
 def _structure(given: Any) -> list[Any] | None:

@@ -175,3 +175,31 @@ class Number(Value):
     def to(self, dtype: DType) -> Number:
         """Return the value converted to another element type, as the row ``cast`` says."""
         return self.builder.cast(self, dtype)
+
+
+class Undefined:
+    """A name that has no value here; using it is an error."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        self.refuse()
+
+    def refuse(self, *_: Any) -> NoReturn:
+        """Raise the error of using it."""
+        raise KernelTypeError(f"{self._name!r} has no value on every way to this line")
+
+    __bool__ = __len__ = __iter__ = __index__ = __int__ = __float__ = __call__ = refuse
+    __getitem__ = __setitem__ = __contains__ = __neg__ = __invert__ = __abs__ = refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = refuse
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __matmul__ = refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = refuse
+    __rlshift__ = __rshift__ = __rrshift__ = __lt__ = __le__ = __gt__ = __ge__ = refuse
+    __eq__ = __ne__ = refuse
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<{self._name} without a value>"
