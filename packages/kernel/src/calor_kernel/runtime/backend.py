@@ -17,11 +17,10 @@ import numpy as np
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
 from calor.graph.graph import Graph
 from calor.specs import Spec
+from calor_kernel.planning.compiling import compile_graph
 from calor_kernel.planning.fuser import Fuser
-from calor_kernel.planning.plan import Plan
-from calor_kernel.planning.planner import Planner
 from calor_kernel.runtime.buffers import AdoptedBuffer, KernelBuffer, ShadowedBuffer
-from calor_kernel.runtime.claims import describe, refusal
+from calor_kernel.runtime.claims import refusals
 from calor_kernel.runtime.device import Device
 from calor_kernel.runtime.engine import Engine
 
@@ -43,7 +42,6 @@ class KernelBackend(Backend):
         self._count = count
         self._fusers = tuple(fusers)
         self._engines: dict[int, Engine] = {}
-        self._infos: dict[int, Info] = {}
         _BACKENDS.add(self)
 
     def engine(self, index: int) -> Engine:
@@ -59,10 +57,7 @@ class KernelBackend(Backend):
 
     def info(self, index: int) -> Info:
         """Return what follows from the device's description and the kernel families."""
-        found = self._infos.get(index)
-        if found is None:
-            found = self._infos[index] = describe(self.engine(index))
-        return found
+        return self.engine(index).described
 
     # Memory.
     def upload(self, index: int, array: Array) -> KernelBuffer:
@@ -126,20 +121,13 @@ class KernelBackend(Backend):
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:
         """Take what a kernel family does, and what needs no kernel."""
-        engine = self.engine(index)
-        reasons = self.info(index).objections(graph)
-        for number, node in enumerate(graph.nodes):
-            if number not in reasons:
-                reason = refusal(engine, graph, node)
-                if reason:
-                    reasons[number] = reason
+        reasons = refusals(self.engine(index), graph)
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
 
     def compile(self, index: int, graph: Graph) -> Executable:
         """Plan a graph, compile its kernels and record its launches."""
-        engine = self.engine(index)
-        return Plan(engine, Planner(engine.lowerings, graph, engine.fusers).draft())
+        return compile_graph(self.engine(index), graph)
 
     def synchronize(self, index: int) -> None:
         """Wait for the queue."""

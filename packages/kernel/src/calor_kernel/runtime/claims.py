@@ -6,7 +6,7 @@ Requirements: nothing is declared by hand; what is missing has a reason that a u
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible
 from calor.dtypes import (
@@ -26,10 +26,14 @@ from calor.dtypes import (
 from calor.graph.graph import Graph, Node
 from calor.ops.base import TABLE
 from calor_kernel.library.work import LOWERINGS, Refusal, View
+from calor_kernel.planning.compiling import fitting
+from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.planner import SOURCES
-from calor_kernel.planning.views import ALWAYS_OF_DENSE, view_of
+from calor_kernel.planning.views import ALWAYS_OF_DENSE, MOVEMENTS, view_of
 from calor_kernel.runtime.device import DeviceInfo
-from calor_kernel.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
 
 # What the library computes with where a device does not compute in a dtype itself.
 _STANDS_FOR: Final[Mapping[DType, tuple[DType, ...]]] = {
@@ -55,6 +59,7 @@ def describe(engine: Engine) -> Info:
             "interactive": FULL,
             "dynamic_shapes": FULL,
             "in_place": FULL,
+            "control_flow": FULL,
             "host_views": host,
             "dlpack": host,
             "memory_limit": FULL,
@@ -77,14 +82,27 @@ def _dtype(dtype: DType, info: DeviceInfo) -> State:
 
 
 def _known(name: str) -> bool:
-    return name in STRUCTURAL or name in LOWERINGS or TABLE[name].decompose is not None
+    done = name in STRUCTURAL or name in FLOWS or name in LOWERINGS
+    return done or name in MOVEMENTS or TABLE[name].decompose is not None
 
 
-def refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
-    """Return why a node is not taken, None where it is."""
+def refusals(engine: Engine, graph: Graph) -> dict[int, str]:
+    """Return the nodes that a device does not take, with reasons."""
+    reasons = engine.described.objections(graph)
+    for number, node in enumerate(graph.nodes):
+        if number not in reasons:
+            reason = _refusal(engine, graph, node)
+            if reason:
+                reasons[number] = reason
+    return reasons
+
+
+def _refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
     name = node.op.name
     if name in STRUCTURAL:
         return None
+    if name in FLOWS:
+        return _body_refusal(engine, node)
     specs = graph.specs
     views = tuple(View.dense(specs[v]) for v in node.inputs)
     if len(views) == 1:
@@ -96,3 +114,12 @@ def refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
     outputs = tuple(specs[o] for o in node.outputs)
     found = engine.lowerings.ask(name, node.attributes, views, outputs)
     return found.reason if isinstance(found, Refusal) else None
+
+
+def _body_refusal(engine: Engine, node: Node) -> str | None:
+    for body in node.attributes.values():
+        if isinstance(body, Graph):
+            inner, reasons = fitting(engine, body)
+            for number, reason in reasons.items():
+                return f"{inner.nodes[number].op.name} in its sub-graph: {reason}"
+    return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from calor.backends.protocol import Info
 from calor.plugins.discovery import fusers as installed_fusers
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
 from calor_kernel.runtime.buffers import KernelBuffer
+from calor_kernel.runtime.claims import describe
 from calor_kernel.runtime.device import Device
 from calor_kernel.runtime.kernels import Kernels
 from calor_kernel.runtime.pool import Pool
@@ -33,6 +35,11 @@ class Engine:
     def fusers(self) -> tuple[Fuser, ...]:
         """The backend's own fusers, and those that are installed."""
         return (*self.own_fusers, *installed_fusers().values())
+
+    @cached_property
+    def described(self) -> Info:
+        """What core is told of the device."""
+        return describe(self)
 
     def restart(self) -> None:
         """Work on in a forked child."""

@@ -1,0 +1,42 @@
+"""From a graph to its executable: composites that no family does are taken apart on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from calor.backends.protocol import Executable
+from calor.graph.decompose import decompose
+from calor.graph.graph import Graph
+from calor_kernel.planning.control import ControlPlan, has_control
+from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.planner import Planner
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
+
+
+def compile_graph(engine: Engine, graph: Graph) -> Executable:
+    """Return the executable of a graph that was claimed; CompileError."""
+    if has_control(graph):
+        return ControlPlan(engine, graph, compile_body)
+    return Plan(engine, Planner(engine.lowerings, graph, engine.fusers).draft())
+
+
+def compile_body(engine: Engine, graph: Graph) -> Executable:
+    """Return the executable of a part of a graph, or of a sub-graph."""
+    return compile_graph(engine, fitting(engine, graph)[0])
+
+
+def fitting(engine: Engine, graph: Graph) -> tuple[Graph, dict[int, str]]:
+    """Return a graph with composites taken apart that the device does not take, and what is left.
+
+    Core does so for whole graphs, and leaves sub-graphs of control flow to the device.
+    """
+    from calor_kernel.runtime.claims import refusals
+
+    while True:
+        reasons = refusals(engine, graph)
+        smaller = decompose(graph, frozenset(reasons)) if reasons else graph
+        if smaller is graph:
+            return graph, reasons
+        graph = smaller

@@ -1,0 +1,215 @@
+"""Graphs with control flow: plans run by the host, which reads what the next step depends on.
+
+Requirements: a sub-graph is planned once, whatever number of times it runs; carried values stay on
+the device; what a call needs at most is known before it runs, where the number of steps is not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from calor.backends.protocol import Executable
+from calor.errors import OutOfMemoryError
+from calor.graph.graph import Graph, Node
+from calor.graph.segments import Segment, cut
+from calor.specs import Spec
+from calor_kernel.runtime.buffers import KernelBuffer
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
+
+Compile = Callable[["Engine", Graph], Executable]
+Buffers = list[Any]
+
+
+def has_control(graph: Graph) -> bool:
+    """Return whether a graph holds nodes that run sub-graphs."""
+    return any(node.op.name in FLOWS for node in graph.nodes)
+
+
+class _Flow(ABC):
+    """A node that runs sub-graphs. ``required``: the bytes that a run takes at most."""
+
+    required: int
+
+    @abstractmethod
+    def __call__(self, inputs: Buffers) -> Buffers:
+        """Run on buffers; return new ones."""
+
+
+class _Cond(_Flow):
+    def __init__(self, engine: Engine, node: Node, graph: Graph, build: Compile) -> None:
+        self.engine = engine
+        branches = node.attributes["otherwise"], node.attributes["then"]
+        self.branches = [build(engine, branch) for branch in branches]
+        self.required = max(b.required_bytes for b in self.branches)
+
+    def __call__(self, inputs: Buffers) -> Buffers:
+        predicate, *operands = inputs
+        return self.branches[truth(self.engine, predicate)](operands)
+
+
+class _While(_Flow):
+    def __init__(self, engine: Engine, node: Node, graph: Graph, build: Compile) -> None:
+        self.engine = engine
+        self.captures: tuple[int, int] = node.attributes["captures"]
+        self.condition = build(engine, node.attributes["condition"])
+        self.body = build(engine, node.attributes["body"])
+        carried = sum(graph.specs[o].nbytes for o in node.outputs)
+        self.required = self.condition.required_bytes + self.body.required_bytes + 2 * carried
+
+    def __call__(self, inputs: Buffers) -> Buffers:
+        one, two = self.captures
+        first, second = inputs[:one], inputs[one : one + two]
+        carry = start = inputs[one + two :]
+        while truth(self.engine, self.condition([*carry, *first])[0]):
+            carry = self.body([*carry, *second])
+        return [duplicate(self.engine, b) for b in carry] if carry is start else carry
+
+
+class _Scan(_Flow):
+    def __init__(self, engine: Engine, node: Node, graph: Graph, build: Compile) -> None:
+        self.engine = engine
+        attributes = node.attributes
+        body: Graph = attributes["body"]
+        self.captures: int = attributes["captures"]
+        self.carries: int = attributes["carries"]
+        self.length: int = attributes["length"]
+        self.reverse: bool = attributes["reverse"]
+        self.keep: bool = attributes["keep"]
+        self.body = build(engine, body)
+        self.rows = body.output_specs[self.carries :]
+        self.kept = body.output_specs[: self.carries] if self.keep else ()
+        slices = body.input_specs[self.carries : len(body.inputs) - self.captures]
+        self.slices: tuple[Spec, ...] = slices
+        made = sum(graph.specs[o].nbytes for o in node.outputs)
+        carried = sum(s.nbytes for s in body.output_specs)
+        self.required = made + 2 * carried + self.body.required_bytes
+        self.required += sum(s.nbytes for s in slices)
+
+    def __call__(self, inputs: Buffers) -> Buffers:
+        pool, carries = self.engine.pool, self.carries
+        copy = pool.memory.copy
+        held = inputs[: self.captures]
+        carry = start = inputs[self.captures : self.captures + carries]
+        xs = inputs[self.captures + carries :]
+        rows = [pool.take(s.nbytes) for s in self.slices]
+        stacks = [pool.take(s.nbytes * self.length) for s in self.rows]
+        kept = [pool.take(s.nbytes * self.length) for s in self.kept]
+        for i in reversed(range(self.length)) if self.reverse else range(self.length):
+            for stack, value in zip(kept, carry, strict=False):
+                copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
+            for row, x in zip(rows, xs, strict=True):
+                copy(row.handle, 0, x.handle, i * row.nbytes, row.nbytes)
+            made = self.body([*carry, *rows, *held])
+            carry = made[:carries]
+            for stack, value in zip(stacks, made[carries:], strict=True):
+                copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
+        if carry is start:
+            carry = [duplicate(self.engine, b) for b in carry]
+        return [*carry, *stacks, *kept]
+
+
+FLOWS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {
+    "cond": _Cond,
+    "while_loop": _While,
+    "scan": _Scan,
+}
+
+
+def truth(engine: Engine, buffer: KernelBuffer) -> bool:
+    """Return a bool that is on the device."""
+    found = np.empty((), np.bool_)
+    engine.pool.memory.copy_out(buffer.handle, 0, found.reshape(1))
+    return bool(found)
+
+
+def duplicate(engine: Engine, buffer: KernelBuffer) -> KernelBuffer:
+    """Return a copy of a buffer."""
+    made = engine.pool.take(buffer.nbytes)
+    engine.pool.memory.copy(made.handle, 0, buffer.handle, 0, buffer.nbytes)
+    return made
+
+
+class ControlPlan:
+    """The executable of a graph with control flow: stages in order, between them buffers."""
+
+    def __init__(self, engine: Engine, graph: Graph, build: Compile) -> None:
+        self.engine = engine
+        self.graph = graph
+        colours = [i if n.op.name in FLOWS else -1 for i, n in enumerate(graph.nodes)]
+        self.stages = [self._stage(segment, build) for segment in cut(graph, colours)]
+        last = {v: n for n, stage in enumerate(self.stages) for v in stage[0]}
+        kept = {*graph.outputs, *graph.inputs}
+        self.ends = [
+            [v for v, n in last.items() if n == number and v not in kept]
+            for number in range(len(self.stages))
+        ]
+        self.required_bytes, self.largest = self._required()
+
+    def _stage(
+        self, segment: Segment, build: Compile
+    ) -> tuple[tuple[int, ...], tuple[int, ...], Executable | _Flow]:
+        if segment.colour == -1:
+            return segment.inputs, segment.outputs, build(self.engine, segment.graph)
+        node = self.graph.nodes[segment.nodes[0]]
+        flow = FLOWS[node.op.name](self.engine, node, self.graph, build)
+        return node.inputs, node.outputs, flow
+
+    def _required(self) -> tuple[int, str | None]:
+        specs, graph = self.graph.specs, self.graph
+        # Host numbers that control flow reads become buffers, and outputs may be copies.
+        most = live = sum(specs[v].nbytes for v in graph.host)
+        most += live
+        for (_, made, runner), ends in zip(self.stages, self.ends, strict=True):
+            needed = runner.required if isinstance(runner, _Flow) else runner.required_bytes
+            most = max(most, live + needed)
+            live += sum(specs[v].nbytes for v in made) - sum(specs[v].nbytes for v in ends)
+        copies = sum(specs[v].nbytes for v in graph.outputs)
+        sizes = {sum(specs[o].nbytes for o in n.outputs): n.op.name for n in graph.nodes}
+        return max(most, live) + copies, sizes[max(sizes)] if sizes else None
+
+    def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> Buffers:
+        """Run stage by stage; what is given to be written is written when all is computed."""
+        self.engine.pool.reserve(self.required_bytes, self.largest)
+        values: dict[int, Any] = dict(zip(self.graph.inputs, inputs, strict=True))
+        try:
+            for (taken, made, runner), ends in zip(self.stages, self.ends, strict=True):
+                given = [values[v] for v in taken]
+                if isinstance(runner, _Flow):
+                    given = [self._entered(v, x) for v, x in zip(taken, given, strict=True)]
+                values.update(zip(made, runner(given), strict=True))
+                for v in ends:
+                    del values[v]
+            return self._outputs(values, into)
+        except OutOfMemoryError as error:
+            error.op = error.op or self.largest
+            raise
+
+    def _entered(self, number: int, given: Any) -> Any:
+        """Return a buffer for a host number."""
+        if number not in self.graph.host or isinstance(given, KernelBuffer):
+            return given
+        array = np.asarray(given, self.graph.specs[number].dtype.numpy)
+        pool = self.engine.pool
+        buffer = pool.take(array.nbytes)
+        pool.memory.copy_in(buffer.handle, 0, np.ascontiguousarray(array))
+        return buffer
+
+    def _outputs(self, values: dict[int, Any], into: Sequence[Any] | None) -> Buffers:
+        taken = {id(values[v]) for v in self.graph.inputs}
+        made: Buffers = []
+        for number in self.graph.outputs:
+            buffer = self._entered(number, values[number])
+            made.append(duplicate(self.engine, buffer) if id(buffer) in taken else buffer)
+            taken.add(id(buffer))
+        for place, target in enumerate(into or ()):
+            if target is not None:
+                source = made[place]
+                self.engine.pool.memory.copy(target.handle, 0, source.handle, 0, source.nbytes)
+                made[place] = target
+        return made
