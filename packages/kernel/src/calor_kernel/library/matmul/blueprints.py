@@ -146,6 +146,30 @@ def dots(product: Product, info: DeviceInfo) -> Dots | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Streams:
+    """One row of c at a time, from ``streams`` rows of b read together."""
+
+    streams: int
+    lanes: int
+    vectors: int
+    block: int
+    accumulate: DType
+
+
+def streams(product: Product, info: DeviceInfo) -> Streams | None:
+    """Return the blueprint for one or two rows over a b that is contiguous along its columns."""
+    if product.m > 2 or product.b.free != 1 or product.n == 1:
+        return None
+    accumulate = accumulator(product)
+    lanes = max(1, info.vector_bytes // accumulate.itemsize)
+    # The sums of a block stay in the first cache.
+    block = min(2048, -(-product.n // lanes) * lanes)
+    while block > 8 * lanes and -(-product.n // block) * product.m * product.batches < info.cores:
+        block = -(-block // 2 // lanes) * lanes
+    return Streams(8, lanes, 2, block, accumulate)
+
+
+@dataclass(frozen=True, slots=True)
 class Tiled:
     """Cubes of ``across`` by ``down`` units with ``rows`` by ``columns`` sums each."""
 

@@ -10,9 +10,18 @@ from calor.dtypes import DType, complex64, complex128, float32, float64, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.composing import copy_to_scratch
-from calor_kernel.library.matmul.blueprints import Dots, Packed, Tiled, dots, packed, tiled
+from calor_kernel.library.matmul.blueprints import (
+    Dots,
+    Packed,
+    Streams,
+    Tiled,
+    dots,
+    packed,
+    streams,
+    tiled,
+)
 from calor_kernel.library.matmul.complexes import expand_complex
-from calor_kernel.library.matmul.dots import dot_rows
+from calor_kernel.library.matmul.dots import dot_rows, scaled_rows
 from calor_kernel.library.matmul.packed import packed_matmul
 from calor_kernel.library.matmul.packing import pack, pack_transposed
 from calor_kernel.library.matmul.problem import Operand, Product, copied, product_of
@@ -66,6 +75,10 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     few = dots(product, request.info)
     if few is not None:
         launch = _dots(product, few, places)
+        found.append(Work((*before, launch), tuple(scratch)))
+    rows = streams(product, request.info)
+    if rows is not None:
+        launch = _streams(product, rows, places)
         found.append(Work((*before, launch), tuple(scratch)))
     found.append(_packed(product, packed(product, request.info), places, before, scratch))
     return found
@@ -186,6 +199,31 @@ def _dots(product: Product, blueprint: Dots, places: Sequence[Argument]) -> Laun
         product.nbytes,
         f"matmul dots {blueprint.rows}x{blueprint.columns}",
     )
+
+
+def _streams(product: Product, blueprint: Streams, places: Sequence[Argument]) -> Launch:
+    a, b = product.a, product.b
+    numbers = (
+        product.m,
+        product.n,
+        product.k,
+        a.free,
+        a.depth,
+        b.depth,
+        product.batch[1],
+        *a.batch,
+        a.offset,
+        *b.batch,
+        b.offset,
+    )
+    build = Build(
+        scaled_rows,
+        (_read(a), _read(b), Buffer(product.dtype), *_declared(numbers)),
+        _keywords(blueprint),
+    )
+    cubes = (-(-product.n // blueprint.block), product.m, product.batches)
+    arguments = (*places, Output(0), *numbers)
+    return Launch(build, cubes, arguments, product.flops, product.nbytes, "matmul streams")
 
 
 def _packed(
@@ -339,6 +377,6 @@ def _declared(numbers: Sequence[int]) -> tuple[Scalar, ...]:
     return tuple(_SIZE if n >= 0 else _STRIDE for n in numbers)
 
 
-def _keywords(blueprint: Dots | Tiled) -> tuple[tuple[str, Any], ...]:
+def _keywords(blueprint: Dots | Streams | Tiled) -> tuple[tuple[str, Any], ...]:
     names = sorted(f.name for f in fields(blueprint))
     return tuple((name, getattr(blueprint, name)) for name in names)
