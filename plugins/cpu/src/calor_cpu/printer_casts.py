@@ -1,8 +1,7 @@
 """How conversions are printed.
 
-Requirements: float to int saturates and makes NaN 0; bfloat16 is rounded by integer instructions,
-because vcvtneps2bf16 flushes subnormals and other processors would call a function that a process
-does not have; float64 becomes float16 in one rounding.
+Requirements: float to int saturates and makes NaN 0; what becomes a half type is rounded once, also
+where float32 lies between.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from calor.dtypes import DType, bfloat16, float16, float32, float64
+from calor_cpu.printer_halves import narrow, odd, widen
 from calor_cpu.printer_values import letter, prints, zero
 from calor_cpu.writer import Writer, element, llvm, suffix, vector
 from calor_kernel.ir.nodes import Operation
@@ -52,9 +52,9 @@ def convert(w: Writer, type: Type, name: str, to: DType) -> str:
     if source is to:
         return name
     if source in _HALF:
-        return convert(w, Type(float32, width), _widen(w, type, name), to)
+        return convert(w, Type(float32, width), widen(w, source, width, name), to)
     if to in _HALF:
-        return _to_half(w, type, name, to)
+        return narrow(w, to, width, _nearly(w, type, name, to))
     result = Type(to, width)
     of, into = llvm(type), llvm(result)
     if to.kind == "bool":
@@ -80,39 +80,6 @@ def convert(w: Writer, type: Type, name: str, to: DType) -> str:
     return w.let(f"{letter(source).replace('u', 'z')}ext {of} {name} to {into}")
 
 
-def _widen(w: Writer, type: Type, name: str) -> str:
-    """Return a half type as float32, exactly."""
-    width = type.width
-    floats = vector("float", width)
-    if type.dtype is float16:
-        half = vector("half", width)
-        return w.let(f"fpext {half} {w.let(f'bitcast {llvm(type)} {name} to {half}')} to {floats}")
-    words = vector("i32", width)
-    wide = w.let(f"zext {llvm(type)} {name} to {words}")
-    shifted = w.let(f"shl {words} {wide}, {w.splat('i32', width, '16')}")
-    return w.let(f"bitcast {words} {shifted} to {floats}")
-
-
-def _to_half(w: Writer, type: Type, name: str, to: DType) -> str:
-    width = type.width
-    name = _nearly(w, type, name, to)
-    floats, words, bits = vector("float", width), vector("i32", width), vector("i16", width)
-    if to is float16:
-        half = vector("half", width)
-        return w.let(f"bitcast {half} {w.let(f'fptrunc {floats} {name} to {half}')} to {bits}")
-    # To nearest even: half of the last kept bit, less one where that bit is even.
-    word = w.let(f"bitcast {floats} {name} to {words}")
-    sixteen = w.splat("i32", width, "16")
-    last = w.let(f"lshr {words} {word}, {sixteen}")
-    odd = w.let(f"and {words} {last}, {w.splat('i32', width, '1')}")
-    bias = w.let(f"add {words} {odd}, {w.splat('i32', width, '32767')}")
-    rounded = w.let(f"lshr {words} {w.let(f'add {words} {word}, {bias}')}, {sixteen}")
-    quiet = w.let(f"or {words} {last}, {w.splat('i32', width, '64')}")
-    lost = w.let(f"fcmp uno {floats} {name}, {name}")
-    chosen = w.let(f"select {vector('i1', width)} {lost}, {words} {quiet}, {words} {rounded}")
-    return w.let(f"trunc {words} {chosen} to {bits}")
-
-
 def _nearly(w: Writer, type: Type, name: str, to: DType) -> str:
     """Return a number as a float32 of which rounding to a half type is one rounding of it."""
     source, width = type.dtype, type.width
@@ -123,7 +90,7 @@ def _nearly(w: Writer, type: Type, name: str, to: DType) -> str:
     elif source.kind in ("int", "uint") and source.itemsize == 4 and to is bfloat16:
         type, name = Type(float64, width), convert(w, type, name, float64)
     if type.dtype is float64:
-        return _round_to_odd(w, width, name)
+        return odd(w, width, name)
     return convert(w, type, name, float32)
 
 
@@ -141,22 +108,3 @@ def _sticky(w: Writer, type: Type, name: str) -> str:
     sticky = w.let(f"shl {of} {bit}, {w.splat('i64', width, '11')}")
     kept = w.let(f"or {of} {w.let(f'sub {of} {name}, {low}')}, {sticky}")
     return w.let(f"select {vector('i1', width)} {small}, {of} {name}, {of} {kept}")
-
-
-def _round_to_odd(w: Writer, width: int, name: str) -> str:
-    """Return float64 as float32 of which a second rounding gives what one rounding would.
-
-    Truncate, and set the last bit where something was lost (Boldo and Melquiond, 2008).
-    """
-    doubles, floats, words = vector("double", width), vector("float", width), vector("i32", width)
-    near = w.let(f"fptrunc {doubles} {name} to {floats}")
-    back = w.let(f"fpext {floats} {near} to {doubles}")
-    sizes = [
-        w.call(doubles, f"llvm.fabs.{suffix('double', width)}", (doubles, x)) for x in (back, name)
-    ]
-    mask = vector("i1", width)
-    above = w.let(f"zext {mask} {w.let(f'fcmp ogt {doubles} {sizes[0]}, {sizes[1]}')} to {words}")
-    lost = w.let(f"zext {mask} {w.let(f'fcmp one {doubles} {back}, {name}')} to {words}")
-    bits = w.let(f"bitcast {floats} {near} to {words}")
-    odd = w.let(f"or {words} {w.let(f'sub {words} {bits}, {above}')}, {lost}")
-    return w.let(f"bitcast {words} {odd} to {floats}")
