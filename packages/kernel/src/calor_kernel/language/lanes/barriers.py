@@ -64,11 +64,21 @@ def barrier_step(compiler: Compiler, operation: Operation) -> Step:
         together(batch, operation, group)
         batch.launch.clock += 1
         batch.last_meeting = _now(batch, batch.last_meeting)
+        if len(batch.known):
+            _tell(batch, group)
         # A warpgroup's barrier counts as its cube's, which finds fewer races and no false ones.
         if scope not in ("unit", "plane"):
             batch.last_barrier = _now(batch, batch.last_barrier)
 
     return step
+
+
+def _tell(batch: Batch, group: int) -> None:
+    """Let the active units of each group know what one of them knows of named barriers."""
+    rows = _groups(batch, group)
+    told = batch.known[rows].max(axis=1, keepdims=True)
+    active = batch.active()[rows][:, :, None]
+    batch.known[rows] = np.where(active, told, batch.known[rows])
 
 
 def _now(batch: Batch, before: Array) -> Array:

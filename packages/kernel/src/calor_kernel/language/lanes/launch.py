@@ -66,13 +66,14 @@ def run_on_lanes(
         watch_arguments(program, states)
     count, units = prod(cubes), program.kernel.units
     if batch is None:
-        batch = 1 if program.in_order else max(1, LANES // units)
+        # Named barriers keep a number for each pair of units.
+        each = units * units if program.named else units
+        batch = 1 if program.in_order else max(1, LANES // each)
     with np.errstate(all="ignore"):
         for first in range(0, count, batch):
             size = min(batch, count - first)
-            run = Batch(
-                launch, first, size, list(values), own_states(program, states, size, checks)
-            )
+            own = own_states(program, states, size, checks)
+            run = Batch(launch, first, size, list(values), own, program.named)
             run_steps(program.steps, run)
 
 

@@ -57,8 +57,9 @@ class Batch:
     ``states``, the memories by number; ``every``, the units' places in the batch, and ``who``,
     their numbers in the launch plus one; ``last_barrier`` and ``last_meeting``, the clock at each
     unit's last barrier of its cube, and of its plane or cube; ``flights``, the asynchronous copies
-    by the name of their group; ``named``, the named barriers; ``party``, the roles that run beside
-    this one.
+    by the name of their group; ``named``, the named barriers; ``known``, where there are any, a
+    clock per unit and unit of its cube, before which accesses are ordered; ``party``, the roles
+    that run beside this one.
     """
 
     __slots__ = (
@@ -66,6 +67,8 @@ class Batch:
         "every",
         "first",
         "flights",
+        "known",
+        "known",
         "lanes",
         "last_barrier",
         "last_meeting",
@@ -80,7 +83,13 @@ class Batch:
     )
 
     def __init__(
-        self, launch: Launch, first: int, count: int, values: list[Any], states: list[State]
+        self,
+        launch: Launch,
+        first: int,
+        count: int,
+        values: list[Any],
+        states: list[State],
+        named: bool = False,
     ) -> None:
         self.launch = launch
         self.first = first
@@ -92,6 +101,7 @@ class Batch:
         self.mask: Array | None = None
         self.flights: dict[Any, Any] = {}
         self.named: dict[int, NamedBarrier] = {}
+        self.known = np.zeros((self.lanes if named else 0, self.units), np.int64)
         self.party: Party | None = None
         self.every = np.arange(self.lanes)
         self.who = self.every + (first * self.units + 1)

@@ -38,7 +38,8 @@ class Program:
 
     ``values`` is what a batch starts with: constants in their slots. ``memories`` are numbered:
     parameters' first, then the kernel's own; ``written`` and ``read`` are those that the kernel
-    writes and reads. ``in_order`` says that a cube may wait for one before it.
+    writes and reads. ``in_order`` says that a cube may wait for one before it, ``named`` that there
+    are named barriers.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -56,6 +57,11 @@ class Program:
         self.read = _touched(walked, "load", "atomic", "mma_async") | {
             op.attributes["source"] for op in walked if "source" in op.attributes
         }
+        self.named = any(
+            op.name == "arrive" or op.attributes.get("count")
+            for op in walked
+            if op.name in ("arrive", "barrier")
+        )
         self.in_order = any(_waits(op) for op in walked if op.name == "while")
 
 

@@ -24,32 +24,44 @@ _GONE = -1
 
 
 class NamedBarrier:
-    """Per cube of a batch: units that have arrived, how often all had, and the clock then."""
+    """A named barrier of each cube of a batch.
 
-    def __init__(self, cubes: int) -> None:
+    ``arrived``: the units that have, in this round; ``rounds``: how often all had; ``held`` and
+    ``passed``: what those who arrive know, in this round and in the last one that was complete. To
+    know is to have a clock for each unit of the cube (Lamport; Mattern, 1988): accesses of the unit
+    before it come before one's own.
+    """
+
+    def __init__(self, cubes: int, units: int) -> None:
         self.arrived = np.zeros(cubes, np.int64)
         self.rounds = np.zeros(cubes, np.int64)
-        self.completed = np.zeros(cubes, np.int64)
+        self.held = np.zeros((cubes, units), np.int64)
+        self.passed = np.zeros((cubes, units), np.int64)
 
     def arrive(self, batch: Batch, operation: Operation, wanted: int) -> Array:
         """Count the active units, and return in which cubes there are some."""
-        here = batch.active().reshape(batch.count, batch.units).sum(axis=1)
+        active = batch.active().reshape(batch.count, batch.units)
+        here = active.sum(axis=1)
         batch.launch.clock += 1
         self.arrived += here
         if (self.arrived > wanted).any():
             lane = int(np.argmax(batch.active()))
             message = f"{int(self.arrived.max())} units arrive where {wanted} are waited for"
             batch.fail(operation, "barrier", lane, message)
+        rows = batch.known.reshape(batch.count, batch.units, batch.units)
+        known = np.where(active[:, :, None], rows, 0).max(axis=1)
+        self.held = np.maximum(self.held, np.where(active, batch.launch.clock, known))
         full = (self.arrived == wanted) & (here > 0)
+        self.passed[full] = self.held[full]
+        self.held[full] = 0
         self.arrived[full] = 0
         self.rounds[full] += 1
-        self.completed[full] = batch.launch.clock
         return np.asarray(here > 0)
 
 
 def named(batch: Batch, name: int) -> NamedBarrier:
     """Return a batch's barrier of a name."""
-    found: NamedBarrier = batch.named.setdefault(name, NamedBarrier(batch.count))
+    found: NamedBarrier = batch.named.setdefault(name, NamedBarrier(batch.count, batch.units))
     return found
 
 
@@ -72,14 +84,15 @@ def wait_named(batch: Batch, operation: Operation, name: int, wanted: int) -> No
     mine = barrier.arrive(batch, operation, wanted)
     if batch.party is not None:
         batch.party.moved()
-    while (mine & (barrier.rounds == before)).any():
+    while (waits := mine & (barrier.rounds == before)).any():
         if batch.party is None or not batch.party.give_way():
-            cube = int(np.argmax(mine & (barrier.rounds == before)))
-            message = f"{barrier.arrived[cube]} of {wanted} units reach it, and no other one will"
-            batch.fail(operation, "barrier", cube * batch.units, message)
-    reached = np.repeat(barrier.completed, batch.units)
-    newer = np.maximum(batch.last_barrier, reached)
-    batch.last_barrier = np.where(batch.active(), newer, batch.last_barrier)
+            lane = int(np.argmax(batch.active() & np.repeat(waits, batch.units)))
+            arrived = barrier.arrived[lane // batch.units]
+            message = f"{arrived} of {wanted} units reach it, and no other one will"
+            batch.fail(operation, "barrier", lane, message)
+    lanes = np.flatnonzero(batch.active())
+    passed = barrier.passed[lanes // batch.units]
+    batch.known[lanes] = np.maximum(batch.known[lanes], passed)
 
 
 class Party:
