@@ -215,7 +215,7 @@ def _casts() -> dict[str, Operation]:
     return {f"to_{t.name}": to(t) for t in DTYPES}
 
 
-def operations(dtype: DType, vector: bool = False) -> dict[str, Operation]:
+def operations(dtype: DType) -> dict[str, Operation]:
     """Return the operations that a type has, by name."""
     found = dict(_casts())
     if dtype in HALVES:
@@ -254,7 +254,7 @@ def _results(dtype: DType, functions: Sequence[Operation], width: int) -> list[D
 @cache
 def sheet_case(dtype: DType, width: int = 1, cube: int = 1) -> Case:
     """Return the case of all operations of a type."""
-    found = operations(dtype, width > 1)
+    found = operations(dtype)
     functions = tuple(found.values())
     a, b, c = operands(dtype)
     results = _results(dtype, functions, width)
@@ -296,7 +296,8 @@ def vector_functions(dtype: DType, width: int) -> dict[str, Callable[[Any], Any]
         found[f"vreduce_{kind}"] = partial(vreduce, kind)
     if dtype is not bool_:
         for target in (uint8, uint32):
-            if (width * dtype.itemsize) % target.itemsize == 0:
+            lanes, rest = divmod(width * dtype.itemsize, target.itemsize)
+            if lanes <= 16 and not rest:
                 found[f"as_{target.name}"] = partial(bitcast, dtype=target)
     return found
 
@@ -314,7 +315,8 @@ def vector_case(dtype: DType, width: int, cube: int = 1) -> Case:
         types = [f(value).type for f in found.values()]
     held = np.resize(numbers(dtype), 4 * width * 4)
     n = held.size // width
-    signature = [Buffer(dtype, writable=False), Scalar(int64), *(Buffer(t.dtype) for t in types)]
+    signature: list[Buffer | Scalar] = [Buffer(dtype, writable=False), Scalar(int64)]
+    signature += [Buffer(t.dtype) for t in types]
     functions = tuple(found.values())
     built = lanes_of_vectors.build(signature, cube=(cube, 1, 1), functions=functions, width=width)
     outputs = [np.zeros(n * t.width, t.dtype.numpy) for t in types]

@@ -206,9 +206,18 @@ class Dialect:
         """Return the statement that asks for a cache line, or nothing."""
         return ""
 
-    def plane(self, operation: Operation, operands: Sequence[Expression]) -> Expression:
-        """Return an operation of a plane."""
-        self.refuse(operation.name)
+    def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
+        """Return the value of another unit of the plane: "index", "xor", "up" or "down".
+
+        Up and down keep a unit's own value where there is no other.
+        """
+        self.refuse("planes")
+
+    def plane(
+        self, operation: Operation, operands: Sequence[Expression], plane: int
+    ) -> Expression | None:
+        """Return an operation of a plane, or None to make it of shuffles."""
+        return None
 
     def printed(self, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
         """Return the statement that prints values for people."""

@@ -20,7 +20,7 @@ from calor_kernel.printers.dialect import Dialect
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.helpers import Helpers
 
-_INFIX: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
+INFIX: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
     {
         "add": ("+", ex.SUM),
         "sub": ("-", ex.SUM),
@@ -80,7 +80,7 @@ class Scalars:
         if template is not None:
             exact = [self.typed(dtype)(o) for o in operands]
             return self.filled(template, exact, self.dialect.type(result))
-        if name in _INFIX:
+        if name in INFIX:
             return self.infix(name, dtype, operands, attributes, safe)
         unary = self.unary(name, dtype, operands[0])
         if unary is not None:
@@ -98,7 +98,7 @@ class Scalars:
 
     def filled(self, template: str, operands: Sequence[Expression], result: str) -> Expression:
         """Return a template with its operands, which are arguments of calls there."""
-        text = template.format(*(o.text for o in operands), T=result)
+        text = template.format(*(o.text for o in operands), T=result, W="")
         return ex.reading(Expression(text), *operands)
 
     def typed(self, dtype: DType) -> Callable[[Expression], Expression]:
@@ -115,7 +115,7 @@ class Scalars:
         """Return an operation of bools."""
         if name == "not":
             return ex.prefix("!", operands[0])
-        operator, level = _LOGICAL.get(name) or _INFIX[name]
+        operator, level = _LOGICAL.get(name) or INFIX[name]
         return ex.infix(operator, level, *operands)
 
     def infix(
@@ -127,7 +127,7 @@ class Scalars:
         safe: bool,
     ) -> Expression:
         """Return an operation that has an operator."""
-        operator, level = _INFIX[name]
+        operator, level = INFIX[name]
         a, b = operands
         if dtype.kind == "float":
             return self.floating(name, a, b, attributes)
@@ -147,7 +147,7 @@ class Scalars:
         self, name: str, dtype: DType, a: Expression, b: Expression, safe: bool
     ) -> Expression:
         """Return a sum, difference, product or shift of integers, modulo the size of the type."""
-        operator, level = _INFIX[name]
+        operator, level = INFIX[name]
         if safe or (self.dialect.wraps and dtype.itemsize >= 4):
             return ex.infix(operator, level, a, b)
         cast = self.dialect.cast
@@ -172,7 +172,7 @@ class Scalars:
         self, name: str, a: Expression, b: Expression, attributes: Mapping[str, Any]
     ) -> Expression:
         """Return a float operation; a product and the sum that it goes into may be one step."""
-        operator, level = _INFIX[name]
+        operator, level = INFIX[name]
         contract = self.dialect.fast_fma and "contract" in attributes.get("flags", ())
         if contract and name in ("add", "sub"):
             if a.product is not None:

@@ -33,7 +33,8 @@ class Expression:
     ``reads``: whether it reads memory that may be written. ``bare``: whether it is an integer
     literal, whose type the text does not say. ``wrapping``: the same number in the unsigned type,
     where the text only converts that. ``product``: the factors of a float product that may be
-    contracted into a sum.
+    contracted into a sum. ``mask``: of bools of a vector, the comparison that they are and the
+    bytes of the lanes that it compares, where a language's comparisons are wider than its bools.
     """
 
     text: str
@@ -42,6 +43,7 @@ class Expression:
     bare: bool = False
     wrapping: Expression | None = None
     product: tuple[Expression, Expression] | None = None
+    mask: tuple[Expression, int] | None = None
 
     def at(self, level: int) -> str:
         """Return the text as an operand of an operator that binds this strongly."""

@@ -36,11 +36,12 @@ from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.dialect import Dialect, words
+from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.formats import listed, printf
 from calor_kernel.printers.helpers import Helpers
 
 _HEADERS: Final = "math stdbool stdint stdio string"
-_LINE: Final = 70
 _PLACES: Final = MappingProxyType(
     {
         "cube_x": "index % cubes_x",
@@ -139,9 +140,6 @@ class PlainC(Dialect):
     def _changed(self, kind: str, dtype: DType, helpers: Helpers) -> str:
         if kind == "exchange":
             return "a"
-        # The rules of numbers are those of the printer; it stands above the dialects.
-        from calor_kernel.printers.elementwise import Scalars
-
         type = Type(dtype)
         operands = [Expression("old"), Expression("a")]
         return Scalars(self, helpers).operation(kind, type, [type, type], operands, {}).text
@@ -187,19 +185,11 @@ class PlainC(Dialect):
         reinterprets = "".join(_reinterprets(self, helpers + body + entry))
         return (
             f"{headers}\n#pragma STDC FP_CONTRACT OFF\n\n{reinterprets}{helpers}"
-            f"static void {kernel.name}_cube({_listed(declared)}) {{\n{body}}}\n\n"
+            f"static void {kernel.name}_cube({listed(declared)}) {{\n{body}}}\n\n"
             f"void {kernel.name}(const int64_t *slots, int64_t begin, int64_t end) {{\n{entry}"
             f"  for (int64_t index = begin; index < end; index++) {{\n"
-            f"    {kernel.name}_cube({_listed(passed, '      ')});\n  }}\n}}\n"
+            f"    {kernel.name}_cube({listed(passed, '      ')});\n  }}\n}}\n"
         )
-
-
-def _listed(parts: Sequence[str], indent: str = "    ") -> str:
-    """Return parameters on one line, or on lines of their own where that is long."""
-    line = ", ".join(parts)
-    if len(line) <= _LINE:
-        return line
-    return "".join(f"\n{indent}{part}," for part in parts).removesuffix(",")
 
 
 def _reinterprets(dialect: PlainC, text: str) -> list[str]:
@@ -214,21 +204,3 @@ def _reinterprets(dialect: PlainC, text: str) -> list[str]:
                     f"  memcpy(&y, &x, sizeof y);\n  return y;\n}}\n\n"
                 )
     return made
-
-
-def printf(dialect: Dialect, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
-    """Return a call of printf with a text and the values after it."""
-    said = text.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
-    forms, arguments = [], []
-    for value, type in values:
-        if type.dtype.kind == "float":
-            forms.append("%g")
-            arguments.append(dialect.cast(float64, value).text)
-        elif type.dtype.kind == "uint":
-            forms.append("%llu")
-            arguments.append(f"(unsigned long long){value.at(ex.UNARY)}")
-        else:
-            forms.append("%lld")
-            arguments.append(f"(long long){value.at(ex.UNARY)}")
-    form = " ".join([*([said] if said else []), *forms])
-    return f"printf({', '.join([f'{chr(34)}{form}{chr(92)}n{chr(34)}', *arguments])});"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers import planes
 from calor_kernel.printers.expressions import Expression
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def plane(printer: Printer, operation: Operation, block: Block) -> None:
     operands = [printer.operand(v) for v in operation.operands]
     if any(v.type.width > 1 for v in (*operation.operands, *operation.results)):
         printer.dialect.refuse(f"{operation.name} of vectors")
-    made = printer.dialect.plane(operation, operands)
+    made = planes.plane(printer, operation, operands)
     printer.effect(operation, block, made, operation.name.removeprefix("plane_"))
 
 

@@ -1,0 +1,116 @@
+"""What the units of a plane do together, out of shuffles.
+
+Requirements: a language needs nothing but a shuffle; sums are formed halves first, as lanes form
+them, so that all units and all devices have the same bits; NaN and zeros in min and max are those
+of the scalar rules, which the hardware's own reductions do not keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor.dtypes import DType, int32, uint32, uint64
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.expressions import Expression
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.c import Printer
+
+_VALUE = Expression("x")
+
+
+def plane(printer: Printer, operation: Operation, operands: Sequence[Expression]) -> Expression:
+    """Return a shuffle, reduction, scan or ballot of scalars."""
+    dialect, dtype = printer.dialect, operation.operands[0].type.dtype
+    own = dialect.plane(operation, operands, printer.kernel.plane)
+    if own is not None:
+        return own
+    kind = operation.attributes.get("kind", "index")
+    if operation.name == "plane_shuffle":
+        return dialect.shuffle(kind, dtype, operands[0], operands[1])
+    if operation.name == "plane_reduce":
+        return ex.call(_reduction(printer, kind, dtype), operands[0])
+    if operation.name == "plane_scan":
+        exclusive = bool(operation.attributes.get("exclusive", False))
+        return ex.call(_scan(printer, kind, dtype, exclusive), operands[0])
+    wide = uint64 if printer.kernel.plane > 32 else uint32
+    place = dialect.position("lane_position", 0, wide)
+    bit = ex.infix("<<", ex.SHIFT, dialect.cast(wide, operands[0]), place)
+    made = ex.call(_reduction(printer, "or", wide), bit)
+    result = operation.result.type.dtype
+    return made if result is wide else dialect.cast(result, made)
+
+
+def _combined(printer: Printer, kind: str, dtype: DType, a: str, b: str) -> str:
+    type = Type(dtype)
+    operands = [Expression(a), Expression(b)]
+    return printer.scalars.operation(kind, type, [type, type], operands, {}).text
+
+
+def _function(printer: Printer, name: str, dtype: DType, lines: Sequence[str]) -> str:
+    dialect = printer.dialect
+    type = dialect.type(Type(dtype))
+    body = "".join(f"  {line}\n" for line in lines)
+    text = f"{dialect.function_prefix} {type} {name}({type} x) {{\n{body}  return x;\n}}"
+    return printer.helpers.add(name, text)
+
+
+def _shuffled(printer: Printer, kind: str, dtype: DType, distance: int) -> str:
+    return printer.dialect.shuffle(kind, dtype, _VALUE, Expression(str(distance), bare=True)).text
+
+
+def _distances(printer: Printer) -> list[int]:
+    plane = printer.kernel.plane
+    return [plane >> i for i in range(1, plane.bit_length())]
+
+
+def _reduction(printer: Printer, kind: str, dtype: DType) -> str:
+    lines = []
+    for distance in _distances(printer):
+        other = _shuffled(printer, "xor", dtype, distance)
+        lines.append(f"x = {_combined(printer, kind, dtype, 'x', other)};")
+    return _function(printer, f"plane_{kind}_{dtype.name}", dtype, lines)
+
+
+def _scan(printer: Printer, kind: str, dtype: DType, exclusive: bool) -> str:
+    # Hillis and Steele, "Data parallel algorithms", 1986.
+    dialect = printer.dialect
+    type = Type(dtype)
+    lane = dialect.position("lane_position", 0, int32)
+    lines = [dialect.declare(Type(int32), "lane", lane), dialect.declare(type, "y")]
+    for distance in reversed(_distances(printer)):
+        lines.append(f"y = {_shuffled(printer, 'up', dtype, distance)};")
+        combined = _combined(printer, kind, dtype, "y", "x")
+        lines.append(f"x = lane >= {distance} ? {combined} : x;")
+    if exclusive:
+        neutral = dialect.literal(identity(kind, dtype), dtype).text
+        lines.append(f"y = {_shuffled(printer, 'up', dtype, 1)};")
+        lines.append(f"x = lane == 0 ? {neutral} : y;")
+    name = f"plane_{'exclusive_' if exclusive else ''}scan_{kind}_{dtype.name}"
+    return _function(printer, name, dtype, lines)
+
+
+def identity(kind: str, dtype: DType) -> Any:
+    """Return the number that leaves every other as it is.
+
+    >>> from calor.dtypes import float32, uint8
+    >>> identity("min", float32), identity("and", uint8)
+    (inf, 255)
+    """
+    if kind in ("add", "or", "xor"):
+        return 0
+    if kind == "mul":
+        return 1
+    if dtype.kind == "bool":
+        return True
+    if dtype.kind == "float":
+        return np.inf if kind == "min" else -np.inf
+    limits = np.iinfo(dtype.numpy)
+    if kind == "and":
+        return -1 if dtype.kind == "int" else int(limits.max)
+    return int(limits.max if kind == "min" else limits.min)

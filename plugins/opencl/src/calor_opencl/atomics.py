@@ -1,0 +1,67 @@
+"""Atomic changes in OpenCL C 1.2 (6.12.11), with the extensions for 64 bits.
+
+Requirements: integers use the language's functions; floats, for which there is only an exchange,
+are compared and exchanged by their bits until nobody else was there in between; a NaN among them
+must not make that loop endless, so that bits are compared and never numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.elementwise import Scalars
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.helpers import Helpers
+
+if TYPE_CHECKING:
+    from .dialect import OpenCLC
+
+_NAMES = MappingProxyType({"exchange": "xchg", "compare": "cmpxchg"})
+_SPACES = MappingProxyType({"global": "__global", "shared": "__local"})
+
+
+def atomic(
+    dialect: OpenCLC,
+    operation: Operation,
+    place: Expression,
+    values: Sequence[Expression],
+    helpers: Helpers,
+) -> Expression:
+    """Return what changes an element in one step and is what it was."""
+    memory, dtype = operation.memory, operation.result.type.dtype
+    assert memory is not None
+    if memory.space not in _SPACES or dtype.itemsize < 4:
+        dialect.refuse(f"atomics on {dtype} in {memory.space} memory")
+    kind = operation.attributes["kind"]
+    prefix = "atom" if dtype.itemsize == 8 else "atomic"
+    if dtype.kind != "float":
+        exact = [dialect.cast(dtype, v) if v.bare else v for v in values]
+        return ex.call(f"{prefix}_{_NAMES.get(kind, kind)}", place, *exact)
+    bits, space = dialect.types[dialect.bits(dtype)], _SPACES[memory.space]
+    type = dialect.types[dtype]
+    pointer = f"volatile {space} {bits} *"
+    function = f"atomic_{kind}_{dtype.name}_{memory.space}"
+    if kind in _NAMES:
+        name = f"{prefix}_{_NAMES[kind]}"
+        names = ("a", "b")[: len(values)]
+        given = ", ".join(f"as_{bits}({n})" for n in names)
+        body = f"  return as_{type}({name}(({pointer})place, {given}));\n"
+    else:
+        names = ("a",)
+        scalars, like = Scalars(dialect, helpers), Type(dtype)
+        seen = [Expression(f"as_{type}(seen)"), Expression("a")]
+        changed = scalars.operation(kind, like, [like, like], seen, {}).text
+        swap = f"{prefix}_cmpxchg(({pointer})place, seen, as_{bits}({changed}))"
+        body = (
+            f"  {bits} seen, old = *({pointer})place;\n"
+            f"  do {{\n    seen = old;\n    old = {swap};\n  }} while (old != seen);\n"
+            f"  return as_{type}(old);\n"
+        )
+    declared = ", ".join(f"{type} {n}" for n in names)
+    head = f"{dialect.function_prefix} {type} {function}({space} {type} *place, {declared})"
+    return ex.call(helpers.add(function, f"{head} {{\n{body}}}"), place, *values)

@@ -1,0 +1,281 @@
+"""An OpenCL device, 1.2 or newer: memory, queue, and what it says of itself.
+
+Requirements: any driver will do, so nothing beyond 1.2 is used unless the device lists it; one
+queue in order, so that nothing needs events; kernels take a buffer and an offset, so that a part of
+a buffer is no object of the driver's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyopencl as cl
+
+from calor.dtypes import ALL, DType, bfloat16, float16, float64
+from calor.errors import DeviceError, OutOfMemoryError
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.device import Device, DeviceInfo, Memory, Queue, Slot, Step
+
+from ._bindings import devices, typed
+from .dialect import OpenCLC
+from .toolchain import OpenCLToolchain, context, program_of
+
+_UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
+_CACHE: Final = 1 << 17
+_SUB_GROUP_SIZES: Final = 0x4108  # CL_DEVICE_SUB_GROUP_SIZES_INTEL
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a buffer, from a byte on."""
+
+    buffer: Any
+    start: int
+
+
+class OpenCLMemory(Memory):
+    """Buffers of a context. A handle is a Piece."""
+
+    def __init__(self, found: Any, queue: Any, most: int) -> None:
+        self.context = found
+        self.queue = queue
+        self.most = most
+
+    def alloc(self, nbytes: int) -> Piece:
+        """Return a buffer, which the driver puts on the device at once."""
+        if nbytes > self.most:
+            raise OutOfMemoryError(
+                f"the device has buffers of up to {self.most} bytes, and none of {nbytes}; "
+                f"compute in parts"
+            )
+        with typed(f"allocating {nbytes} bytes"):
+            buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
+            undefined = cl.mem_migration_flags.CONTENT_UNDEFINED
+            cl.enqueue_migrate_mem_objects(self.queue, [buffer], undefined)
+        return Piece(buffer, 0)
+
+    def free(self, handle: Piece) -> None:
+        """Release a buffer; the driver keeps it until what was queued is done."""
+        handle.buffer.release()
+
+    def copy_in(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Write from the host, and wait for it."""
+        if array.nbytes:
+            at = handle.start + offset
+            with typed(f"copying {array.nbytes} bytes to the device"):
+                cl.enqueue_copy(self.queue, handle.buffer, array, dst_offset=at, is_blocking=True)
+
+    def copy_out(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Read to the host, and wait for it."""
+        if array.nbytes:
+            at = handle.start + offset
+            with typed(f"copying {array.nbytes} bytes from the device"):
+                cl.enqueue_copy(self.queue, array, handle.buffer, src_offset=at, is_blocking=True)
+
+    def copy(self, target: Piece, at: int, source: Piece, offset: int, nbytes: int) -> None:
+        """Copy between buffers, in the order of the queue."""
+        if nbytes:
+            with typed(f"copying {nbytes} bytes on the device"):
+                cl.enqueue_copy(
+                    self.queue,
+                    target.buffer,
+                    source.buffer,
+                    byte_count=nbytes,
+                    dst_offset=target.start + at,
+                    src_offset=source.start + offset,
+                )
+
+    def part(self, handle: Piece, offset: int, nbytes: int) -> Piece:
+        """Return a part, which needs no object of the driver's."""
+        return Piece(handle.buffer, handle.start + offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A loaded kernel: its program, and the types of its parameters, None of a scalar's place."""
+
+    program: Any
+    kernel: Kernel
+
+
+class Recorded:
+    """A launch with its scalars set; buffers are set when it runs."""
+
+    def __init__(self, step: Step) -> None:
+        function: Function = step.function
+        self.kernel = cl.Kernel(function.program, function.kernel.name)
+        self.local = function.kernel.cube
+        self.units = tuple(c * u for c, u in zip(step.cubes, self.local, strict=True))
+        self.slots: list[tuple[int, Slot, int]] = []
+        place = 0
+        for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True):
+            dtype = parameter.declared.dtype
+            if isinstance(given, Slot):
+                self.slots.append((place, given, dtype.itemsize))
+                place += 2
+            else:
+                self.kernel.set_arg(place, _scalar(given, dtype))
+                place += 1
+
+    def enqueue(self, queue: Any, handles: Sequence[Piece]) -> Any:
+        """Queue the launch with its buffers, and return its event; None for no cubes."""
+        if 0 in self.units:
+            return None
+        for place, slot, size in self.slots:
+            piece = handles[slot.number]
+            self.kernel.set_arg(place, piece.buffer)
+            offset = (piece.start + slot.offset) // size
+            self.kernel.set_arg(place + 1, np.int64(offset))
+        return cl.enqueue_nd_range_kernel(queue, self.kernel, self.units, self.local)
+
+
+def _scalar(given: float, dtype: DType) -> Any:
+    """Return a number as the kernel takes it: bools as bytes, float16 and bfloat16 as bits."""
+    held = np.asarray(given).astype(dtype.numpy)
+    if dtype in (float16, bfloat16):
+        return held.view(np.uint16)[()]
+    return held.view(np.uint8)[()] if dtype.kind == "bool" else held[()]
+
+
+class OpenCLQueue(Queue):
+    """One queue of the driver's, in order."""
+
+    def __init__(self, found: Any, toolchain: OpenCLToolchain, queue: Any) -> None:
+        self.context = found
+        self.toolchain = toolchain
+        self.queue = queue
+        # A kernel's arguments are set before each launch, by one thread at a time.
+        self._lock = threading.Lock()
+
+    def load(self, image: bytes, kernel: Kernel | Any) -> Function:
+        """Return the function of an image."""
+        return Function(program_of(self.toolchain, image, kernel.name), kernel)
+
+    def record(self, steps: Sequence[Step], slots: int) -> list[Recorded]:
+        """Return the launches with all arguments set but buffers."""
+        with typed("recording launches"):
+            return [Recorded(step) for step in steps]
+
+    def run(self, recorded: list[Recorded], handles: Sequence[Piece]) -> None:
+        """Queue all launches and return."""
+        with self._lock, typed("running kernels"):
+            for launch in recorded:
+                launch.enqueue(self.queue, handles)
+            self.queue.flush()
+
+    def synchronize(self) -> None:
+        """Wait for the queue."""
+        with typed("waiting for kernels"):
+            self.queue.finish()
+
+    def seconds(self, recorded: list[Recorded], handles: Sequence[Piece]) -> list[float]:
+        """Run once on a queue that takes times, and return the device's."""
+        self.synchronize()
+        with self._lock, typed("timing kernels"):
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            queue = cl.CommandQueue(self.context, properties=profiling)
+            events = [launch.enqueue(queue, handles) for launch in recorded]
+            queue.finish()
+            return [(e.profile.end - e.profile.start) * 1e-9 if e else 0.0 for e in events]
+
+
+class OpenCLDevice(Device):
+    """The device of a number in the list of all platforms' devices."""
+
+    memory: OpenCLMemory
+    toolchain: OpenCLToolchain
+    queue: OpenCLQueue
+
+    def __init__(self, number: int = 0) -> None:
+        found = devices()
+        if number >= len(found):
+            raise DeviceError(
+                f"there are {len(found)} OpenCL devices, and none of number {number}; "
+                f"`clinfo -l` lists what the drivers find"
+            )
+        device = found[number]
+        made = context(number)
+        with typed("opening the device"):
+            queue = cl.CommandQueue(made)
+        dialect, options = language(device)
+        words = (device.platform.name, device.platform.version, device.name, device.driver_version)
+        target = f"opencl {' '.join(words)} {options} {dialect.key}"
+        self.info = describe(device, dialect)
+        self.toolchain = OpenCLToolchain(dialect, target, options, number)
+        self.memory = OpenCLMemory(made, queue, self.info.max_buffer_bytes)
+        self.queue = OpenCLQueue(made, self.toolchain, queue)
+
+    def close(self) -> None:
+        """Wait for what was queued."""
+        self.queue.synchronize()
+
+
+def _has(device: Any, *extensions: str) -> bool:
+    return set(extensions) <= set(device.extensions.split())
+
+
+def language(device: Any) -> tuple[OpenCLC, str]:
+    """Return the dialect of a device and the options of its compiler."""
+    single = device.single_fp_config
+    exact = bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
+    subgroups = ""
+    if _has(device, "cl_intel_required_subgroup_size"):
+        if _has(device, "cl_khr_subgroup_shuffle", "cl_khr_subgroups"):
+            subgroups = "khr"
+        elif _has(device, "cl_intel_subgroups"):
+            subgroups = "intel"
+    version = float(device.opencl_c_version.split()[2])
+    dialect = OpenCLC(
+        half=_has(device, "cl_khr_fp16"),
+        double=_has(device, "cl_khr_fp64"),
+        fast_fma=bool(single & cl.device_fp_config.FMA),
+        exact_sqrt=exact,
+        subgroups=subgroups,
+        dot=_has(device, "cl_khr_integer_dot_product"),
+    )
+    options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
+    if subgroups and version >= 2.0:
+        options.append(f"-cl-std=CL{version:.1f}")
+    return dialect, " ".join(options)
+
+
+def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
+    """Return what kernels and their choice depend on."""
+    units = min(device.max_work_group_size, _UNITS)
+    features = {"print", "atomics", "float_atomics"}
+    if units > 1:
+        features.add("barrier")
+    if _has(device, "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"):
+        features.add("atomics_64")
+    if dialect.fast_fma:
+        features.add("fma")
+    if dialect.dot:
+        features.add("dot_8")
+    planes: tuple[int, ...] = (1,)
+    if dialect.subgroups:
+        sizes = device.get_info(_SUB_GROUP_SIZES)
+        planes = tuple(sorted(s for s in sizes if s > 1)) or planes
+        features.add("planes")
+    computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")} - {bfloat16}
+    computed -= {t for t in (float16, float64) if not dialect.computes(t)}
+    x, y, z = (min(n, units) for n in device.max_work_item_sizes)
+    return DeviceInfo(
+        description=f"{device.name.strip()} ({device.platform.name})",
+        dtypes=frozenset(computed),
+        features=frozenset(features),
+        vector_bytes=max(16, 4 * device.preferred_vector_width_float),
+        max_units=units,
+        max_cube=(x, y, z),
+        planes=planes,
+        shared_bytes=device.local_mem_size,
+        cores=device.max_compute_units,
+        caches=(device.global_mem_cache_size or _CACHE,),
+        memory_bytes=device.global_mem_size,
+        max_buffer_bytes=device.max_mem_alloc_size,
+        align=max(64, device.mem_base_addr_align // 8),
+        native={"version": device.version, "driver": device.driver_version},
+    )

@@ -1,0 +1,301 @@
+"""The dialect of OpenCL C, 1.2 and newer.
+
+Requirements: what a device has beside the minimum is asked for by the arguments, so that the text
+for any device can be made anywhere; vectors of the language are used as they are, and bools of a
+vector are its comparisons' (a byte a lane, all bits or none); float16 is held as its bits where the
+device does not compute with it. (Section numbers are those of the OpenCL C 1.2 specification.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from calor.dtypes import (
+    DType,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from calor_kernel.ir.nodes import Kernel, Memory, Operation
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import Dialect, words
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.formats import listed, printf
+from calor_kernel.printers.helpers import Helpers
+
+from . import atomics, vectors
+
+SPACES: Final = MappingProxyType(
+    {"global": "__global", "shared": "__local", "private": "__private"}
+)
+FENCES: Final = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
+_POSITIONS: Final = MappingProxyType(
+    {
+        "cube_position": "get_group_id({})",
+        "cube_count": "get_num_groups({})",
+        "unit_position": "get_local_id({})",
+        "lane_position": "get_sub_group_local_id()",
+        "plane_position": "get_sub_group_id()",
+    }
+)
+_TYPES: Final = MappingProxyType(
+    {
+        bool_: "bool",
+        int8: "char",
+        int16: "short",
+        int32: "int",
+        int64: "long",
+        uint8: "uchar",
+        uint16: "ushort",
+        uint32: "uint",
+        uint64: "ulong",
+        float32: "float",
+    }
+)
+
+
+class OpenCLC(Dialect):
+    """OpenCL C. ``half``, ``double``: whether the device computes with float16 and float64.
+
+    ``fast_fma``: whether a fused multiply-add is quick. ``exact_sqrt``: whether the compiler was
+    asked for correctly rounded square roots, and gives them. ``subgroups``: "khr" or "intel" for
+    the extension that shuffles. ``dot``: whether there are dot products of 8-bit integers.
+    """
+
+    name = "OpenCL C"
+    inline_names = ("opencl",)
+    suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ul", "float16": "f"})
+    reserved = Dialect.reserved | words(
+        "half uchar ushort uint ulong size_t ptrdiff_t event_t image2d_t sampler_t constant global "
+        "kernel local private read_only read_write write_only abs acos all any asin atan barrier "
+        "bitselect cbrt ceil clamp clz cos cross degrees distance dot erf exp fabs fma floor fmax "
+        "fmin fract hypot isnan length log mad max min mix normalize pow popcount prefetch printf "
+        "radians rint rotate round rsqrt select sign sin sqrt step tan trunc union NAN INFINITY "
+        "pipe generic complex imaginary uniform"
+    )
+
+    def __init__(
+        self,
+        *,
+        half: bool = False,
+        double: bool = True,
+        fast_fma: bool = False,
+        exact_sqrt: bool = True,
+        subgroups: str = "",
+        dot: bool = False,
+    ) -> None:
+        self.fast_fma = fast_fma
+        self.subgroups = subgroups
+        self.dot = dot
+        types = dict(_TYPES)
+        if double:
+            types[float64] = "double"
+        if half:
+            types[float16] = "half"
+        self.types = types
+        self.templates = _templates(double, exact_sqrt)
+        # What tells this dialect from others, for the keys of images.
+        self.key = f"{half:d}{double:d}{fast_fma:d}{exact_sqrt:d}{subgroups}{dot:d}"
+
+    def widths(self, dtype: DType) -> tuple[int, ...]:
+        """Return the widths of the language's vectors."""
+        return (1, 2, 4, 8, 16)
+
+    def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
+        """Return a scalar's bits as another type of the same size."""
+        return ex.call(f"as_{self.types[dtype]}", value)
+
+    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
+        """Return conversions of halves, which the language has from and to memory (6.12.7)."""
+        return vectors.half_helper(name, dtypes[0], Type(float32), self)
+
+    # Vectors.
+    def vector_type(self, type: Type) -> str:
+        """Return a vector type; of bools it is that of bytes."""
+        scalar = "char" if type.dtype is bool_ else self.types[self.held(type.dtype)]
+        return f"{scalar}{type.width}"
+
+    def vector(self, type: Type, lanes: Sequence[Expression]) -> Expression:
+        """Return a vector literal."""
+        return vectors.literal(self, type, lanes)
+
+    def lane(self, value: Expression, type: Type, lane: int) -> Expression:
+        """Return a component."""
+        made = ex.reading(Expression(f"{value.at(ex.ATOM)}.s{lane:x}"), value)
+        if type.dtype is not bool_:
+            return made
+        return ex.infix("!=", ex.EQUAL, made, Expression("0", bare=True))
+
+    def vector_operation(
+        self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
+    ) -> Expression | None:
+        """Return an operation on whole vectors."""
+        return vectors.operation(self, operation, operands, helpers)
+
+    def vector_load(
+        self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
+    ) -> Expression:
+        """Return vload, or an access of the vector type where the address allows it."""
+        stored = Type(uint8, type.width) if type.dtype is bool_ else type
+        place = ex.infix("+", ex.SUM, Expression(name), index)
+        if aligned:
+            pointer = f"({SPACES[memory.space]} const {self.type(stored)} *)"
+            made = ex.prefix("*", ex.prefix(pointer, place))
+        else:
+            made = ex.call(f"vload{type.width}", Expression("0"), place)
+        if type.dtype is not bool_:
+            return made
+        return ex.infix("!=", ex.EQUAL, made, Expression(f"({self.type(stored)})(0)"))
+
+    def vector_store(
+        self,
+        name: str,
+        memory: Memory,
+        index: Expression,
+        value: Expression,
+        type: Type,
+        aligned: bool,
+    ) -> str:
+        """Return vstore, or an assignment of the vector type where the address allows it."""
+        stored = type
+        if type.dtype is bool_:
+            stored = Type(uint8, type.width)
+            bits = ex.infix("&", ex.BIT_AND, value, Expression(f"({self.type(type)})(1)"))
+            value = ex.call(f"as_{self.type(stored)}", bits)
+        place = ex.infix("+", ex.SUM, Expression(name), index)
+        if aligned:
+            pointer = f"({SPACES[memory.space]} {self.type(stored)} *)"
+            return f"*{ex.prefix(pointer, place).text} = {value.text};"
+        return f"vstore{type.width}({value.text}, 0, {place.text});"
+
+    # Statements.
+    def declare_memory(self, memory: Memory, name: str) -> str:
+        """Return the declaration of an array in its space."""
+        align = f" __attribute__((aligned({memory.align})))" if memory.align else ""
+        space = f"{SPACES[memory.space]} " if memory.space == "shared" else ""
+        return f"{space}{self.storage(memory.type.dtype)} {name}[{memory.size}]{align};"
+
+    def position(self, name: str, axis: int, dtype: DType) -> Expression:
+        """Return a work-item function (6.12.1), converted from size_t."""
+        return self.cast(dtype, Expression(_POSITIONS[name].format(axis)))
+
+    def barrier(self, scope: str, name: int, count: int) -> str:
+        """Return the barrier of a work-group or a subgroup."""
+        if name or count or scope not in ("cube", "plane"):
+            self.refuse(f"named barriers, nor one of a {scope}")
+        function = "barrier" if scope == "cube" else "sub_group_barrier"
+        return f"{function}({FENCES});"
+
+    def fence(self, scope: str, order: str) -> str:
+        """Return a fence of both memories."""
+        return f"mem_fence({FENCES});"
+
+    def ordered(self, memory: Memory, place: Expression) -> Expression:
+        """Return an access that the compiler neither moves nor keeps in a register."""
+        pointer = f"({SPACES[memory.space]} volatile {self.storage(memory.type.dtype)} *)"
+        return ex.prefix("*", ex.prefix(pointer, ex.prefix("&", place)))
+
+    def atomic(
+        self,
+        operation: Operation,
+        place: Expression,
+        values: Sequence[Expression],
+        helpers: Helpers,
+    ) -> Expression:
+        """Return an atomic function, or a loop around one for floats (6.12.11)."""
+        return atomics.atomic(self, operation, place, values, helpers)
+
+    def prefetch(self, memory: Memory, place: Expression) -> str:
+        """Return a prefetch; there is one for global memory."""
+        return f"prefetch({place.text}, 1);" if memory.space == "global" else ""
+
+    def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
+        """Return a shuffle of cl_khr_subgroup_shuffle, or of Intel's extension before it."""
+        if not self.subgroups:
+            self.refuse("subgroups that shuffle")
+        name = {"khr": "sub_group", "intel": "intel_sub_group"}[self.subgroups] + "_shuffle"
+        own, distance = "(int)get_sub_group_local_id()", lane.at(ex.PRODUCT)
+        number = self.cast(int32, lane).text
+        if kind == "xor":
+            name, index = f"{name}_xor", f"(uint){lane.at(ex.UNARY)}"
+        elif kind == "index":
+            index = f"(uint){lane.at(ex.UNARY)}"
+        elif kind == "up":
+            index = f"(uint)({own} < {number} ? {own} : {own} - {distance})"
+        else:
+            last = "(int)get_sub_group_size()"
+            index = f"(uint)({own} + {distance} < {last} ? {own} + {distance} : {own})"
+        if dtype is bool_:
+            made = Expression(f"{name}((uint){value.at(ex.UNARY)}, {index})")
+            return ex.infix("!=", ex.EQUAL, made, Expression("0"))
+        return ex.reading(Expression(f"{name}({value.text}, {index})"), value, lane)
+
+    def printed(self, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
+        """Return a call of printf, in which long is the longest integer."""
+        return printf(self, text, values, long="l", signed="long", unsigned="ulong")
+
+    def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
+        """Return pragmas, helpers and the kernel; buffers are pointers with element offsets."""
+        declared, moved = [], []
+        for parameter in kernel.parameters:
+            name, dtype = names[parameter.name], parameter.declared.dtype
+            type = self.storage(dtype)
+            if parameter.memory is None:
+                declared.append(f"{type} {name}")
+                continue
+            offset = names[f"{parameter.name} offset"]
+            # Nothing writes a memory that is only read, which is what restrict promises.
+            only_read = not parameter.memory.writable
+            star = f"const {type} *restrict " if only_read else f"{type} *"
+            declared += [f"__global {star}{name}", f"long {offset}"]
+            moved.append(f"  {name} += {offset};\n")
+        extensions = ""
+        if float16 in self.types:
+            extensions += "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
+        x, y, z = kernel.cube
+        return (
+            f"{extensions}#pragma OPENCL FP_CONTRACT OFF\n\n{helpers}"
+            f"__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\n"
+            f"{self.plane_attribute(kernel)}"
+            f"void {kernel.name}({listed(declared)}) {{\n{''.join(moved)}{body}}}\n"
+        )
+
+    def plane_attribute(self, kernel: Kernel) -> str:
+        """Return the line that fixes the size of subgroups."""
+        if kernel.plane == 1:
+            return ""
+        if not self.subgroups:
+            self.refuse(f"planes of {kernel.plane}")
+        return f"__attribute__((intel_reqd_sub_group_size({kernel.plane})))\n"
+
+
+def _templates(double: bool, exact_sqrt: bool) -> Mapping[str, str]:
+    found = {
+        "abs float": "fabs({0})",
+        "abs int": "as_{T}(abs({0}))",
+        "fma": "fma({0}, {1}, {2})",
+        "copysign": "copysign({0}, {1})",
+        "mulhi": "mul_hi({0}, {1})",
+        "popcount": "popcount({0})",
+    }
+    for name in ("floor", "ceil", "trunc", "rint", "sqrt"):
+        found[name] = f"{name}({{0}})"
+    for name in ("min", "max"):
+        for kind in ("int", "uint"):
+            found[f"{name} {kind}"] = f"{name}({{0}}, {{1}})"
+    if not exact_sqrt and double:
+        # The root in double precision rounds to the right float.
+        found["sqrt float32"] = "convert_{T}(sqrt(convert_double{W}({0})))"
+    return MappingProxyType(found)

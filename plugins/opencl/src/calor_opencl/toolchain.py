@@ -1,0 +1,95 @@
+"""From a kernel to an image of an OpenCL device: text, and the driver's binary of it.
+
+Requirements: printing needs no driver, and compiling only a context, made where it is needed, so
+that a toolchain is pickled to worker processes; calor keeps images on disk itself, so pyopencl's
+own cache is passed by; a driver that returns no binary, or does not take it back, gets the text.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Any, Final
+
+from calor.errors import CompileError
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.printers import print_kernel
+from calor_kernel.runtime.device import Toolchain
+
+from .dialect import OpenCLC
+
+# The first byte of an image.
+_BINARY: Final = b"b"
+_SOURCE: Final = b"s"
+
+
+class OpenCLToolchain(Toolchain):
+    """Kernels as OpenCL C and as binaries of one device.
+
+    ``dialect``: what the device has. ``options``: the compiler's. ``number``: the device's place
+    in the list of all; None makes a toolchain that only prints.
+    """
+
+    def __init__(
+        self, dialect: OpenCLC, target: str, options: str = "", number: int | None = None
+    ) -> None:
+        self.dialect = dialect
+        self.target = target
+        self.options = options
+        self.number = number
+
+    def source(self, kernel: Kernel) -> str:
+        """Return OpenCL C; CompileError where the device has not what the kernel asks for."""
+        return print_kernel(kernel, self.dialect)
+
+    def compile(self, source: str, name: str) -> bytes:
+        """Return the driver's binary; CompileError with the build log and the text."""
+        import pyopencl as cl
+
+        program = build(self._context(), source, self.options, name)
+        (binary,) = program.get_info(cl.program_info.BINARIES)
+        return _BINARY + binary if binary else _SOURCE + source.encode()
+
+    def _context(self) -> Any:
+        if self.number is None:
+            raise CompileError("this toolchain prints OpenCL C and compiles for no device")
+        return context(self.number)
+
+
+@cache
+def context(number: int) -> Any:
+    """Return the context of a device, one in a process."""
+    import pyopencl as cl
+
+    from ._bindings import devices, typed
+
+    with typed(f"opening device {number}"):
+        return cl.Context([devices()[number]])
+
+
+def program_of(toolchain: OpenCLToolchain, image: bytes, name: str) -> Any:
+    """Return the built program of an image."""
+    found = toolchain._context()
+    kind, data = image[:1], image[1:]
+    if kind == _SOURCE:
+        return build(found, data.decode(), toolchain.options, name)
+    return build(found, data, toolchain.options, name)
+
+
+def build(found: Any, text: str | bytes, options: str, name: str) -> Any:
+    """Return a built program of a text or a binary."""
+    import pyopencl as cl
+
+    with warnings.catch_warnings():
+        # pyopencl warns of every remark in a build log, and that its cache is passed by.
+        warnings.simplefilter("ignore")
+        try:
+            if isinstance(text, str):
+                program = cl.Program(found, text)
+                program.get_info(cl.program_info.REFERENCE_COUNT)
+            else:
+                program = cl.Program(found, found.devices, [text])
+            return program.build(options)
+        except cl.Error as error:
+            shown = text if isinstance(text, str) else "(a stored binary)"
+            raise CompileError(f"OpenCL refuses kernel {name!r}: {error}\n{shown}") from error
