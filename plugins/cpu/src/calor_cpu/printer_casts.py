@@ -11,7 +11,7 @@ from typing import Final
 from calor.dtypes import DType, bfloat16, float16, float32, float64
 from calor_cpu.printer_halves import narrow, odd, widen
 from calor_cpu.printer_values import letter, prints, zero
-from calor_cpu.writer import Writer, element, llvm, suffix, vector
+from calor_cpu.writer import Writer, element, llvm, number, suffix, vector
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 
@@ -69,8 +69,7 @@ def convert(w: Writer, type: Type, name: str, to: DType) -> str:
             f"{'fpext' if to.itemsize > source.itemsize else 'fptrunc'} {of} {name} to {into}"
         )
     if source.kind == "float":
-        call = f"llvm.fpto{letter(to)}i.sat.{suffix(element(to), width)}"
-        return w.call(into, f"{call}.{suffix(element(source), width)}", (of, name))
+        return _saturated(w, type, name, to)
     if to.kind == "float":
         return w.let(f"{letter(source)}itofp {of} {name} to {into}")
     if to.itemsize == source.itemsize:
@@ -78,6 +77,46 @@ def convert(w: Writer, type: Type, name: str, to: DType) -> str:
     if to.itemsize < source.itemsize:
         return w.let(f"trunc {of} {name} to {into}")
     return w.let(f"{letter(source).replace('u', 'z')}ext {of} {name} to {into}")
+
+
+def _saturated(w: Writer, type: Type, name: str, to: DType) -> str:
+    """Return floats as integers between their limits, NaN as 0.
+
+    Of vectors llvm.fptosi.sat takes one lane at a time. Below the lower limit, which every float
+    type holds, ``select`` is one instruction and takes NaN along; so it is above an upper limit
+    that the float type holds. Another one is set afterwards: what the conversion gave beyond it is
+    frozen, for it is undefined.
+    """
+    of, result = llvm(type), Type(to, type.width)
+    into, sign = llvm(result), letter(to)
+    if type.width == 1:
+        call = f"llvm.fpto{sign}i.sat.{suffix(element(to))}.{suffix(element(type.dtype))}"
+        return w.call(into, call, (of, name))
+    one, mask = element(type.dtype), vector("i1", type.width)
+    bits = to.itemsize * 8
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if sign == "s" else (0, 2**bits - 1)
+
+    def constant(n: float) -> str:
+        return w.splat(one, type.width, number(n, type.dtype))
+
+    def choose(test: str, x: str, y: str) -> str:
+        return w.let(f"select {mask} {w.let(f'fcmp {test} {of} {x}, {y}')}, {of} {x}, {of} {y}")
+
+    held = bits < (32 if type.dtype is float32 else 64)
+    near = choose("ogt", name, constant(low))
+    if held:
+        near = choose("olt", near, constant(high))
+    made = w.let(f"fpto{sign}i {of} {near} to {into}")
+    if not held:
+        above = w.let(f"fcmp oge {of} {name}, {constant(high + 1)}")
+        top = w.splat(element(to), type.width, str(high))
+        made = w.let(
+            f"select {mask} {above}, {into} {top}, {into} {w.let(f'freeze {into} {made}')}"
+        )
+    if sign == "u":
+        return made
+    nan = w.let(f"fcmp uno {of} {name}, {name}")
+    return w.let(f"select {mask} {nan}, {into} {zero(result)}, {into} {made}")
 
 
 def _nearly(w: Writer, type: Type, name: str, to: DType) -> str:

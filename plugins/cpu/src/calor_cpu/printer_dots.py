@@ -54,17 +54,6 @@ def _pieces(width: int, widest: int) -> list[range]:
     return [range(i, i + step) for i in range(0, width, step)]
 
 
-def _join(w: Writer, type: Type, names: list[str]) -> str:
-    """Return vectors one after another as one vector."""
-    total = type.width * len(names)
-    while len(names) > 1:
-        names += ["poison"] * (len(names) % 2)
-        every = range(2 * type.width)
-        names = [w.shuffle(type, a, every, b) for a, b in zip(names[::2], names[1::2], strict=True)]
-        type = type.wide(type.width * 2)
-    return names[0] if type.width == total else w.shuffle(type, names[0], range(total))
-
-
 def _dot_bytes(w: Writer, p: Type, x: str, q: Type, y: str, z: str, width: int) -> str:
     """Return sums by vpdpbusd, of which the first operand is unsigned and the second signed.
 
@@ -116,7 +105,7 @@ def _by_registers(
         result = llvm(sums.wide(step))
         call = f"llvm.x86.{name}.{step * 32}"
         results.append(w.call(result, call, (result, parts[2]), (of, parts[0]), (of, parts[1])))
-    return _join(w, sums.wide(step), results)
+    return w.join(sums.wide(step), results)
 
 
 def _dot_halves(w: Writer, type: Type, x: str, y: str, z: str, width: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from calor.dtypes import DType
+from calor_cpu.printer_extremes import extreme
 from calor_cpu.writer import Writer, element, llvm, number, suffix, vector
 from calor_kernel.ir.nodes import Operation, Value
 from calor_kernel.ir.types import Type
@@ -79,7 +80,7 @@ def combine(w: Writer, kind: str, type: Type, a: str, b: str, said: str = "") ->
     of = llvm(type)
     if kind in ("min", "max"):
         if type.dtype.kind == "float":
-            return intrinsic(w, "minimum" if kind == "min" else "maximum", type, a, b)
+            return extreme(w, kind, type, a, b)
         return intrinsic(w, f"{letter(type.dtype)}{kind}", type, a, b)
     if kind in _ARITHMETIC and type.dtype.kind == "float":
         return w.let(f"f{kind} {said}{of} {a}, {b}")
@@ -179,34 +180,53 @@ def _upper_half(w: Writer, operation: Operation) -> None:
     w.result(operation, f"trunc {wide} {w.let(f'lshr {wide} {product}, {shift}')} to {of}")
 
 
+_INTEGER: Final = {
+    ("int", "quotient"): "sdiv",
+    ("int", "modulo"): "srem",
+    ("uint", "quotient"): "udiv",
+    ("uint", "modulo"): "urem",
+}
+
+
 @prints("quotient", "modulo")
 def _division(w: Writer, operation: Operation) -> None:
     """Divide without a trap: what divides by zero divides by one, and n / −1 is −n."""
     a, b = operation.operands
     type, of = a.type, llvm(a.type)
-    signed = type.dtype.kind == "int"
-    name = f"{'s' if signed else 'u'}{'div' if operation.name == 'quotient' else 'rem'}"
-    known = getattr(b, "known", None)
-    if isinstance(known, int) and known not in (0, -1):
-        w.result(operation, f"{name} {of} {w.use(a)}, {w.use(b)}")
+    name = operation.name
+    numbers = b.known if isinstance(b.known, tuple) else (b.known,)
+    if not any(n in (None, 0, -1) for n in numbers):
+        w.result(operation, f"{_INTEGER[type.dtype.kind, name]} {w.typed(a)}, {w.use(b)}")
         return
-    ones = w.splat(element(type.dtype), type.width, "1")
-    mask = vector("i1", type.width)
-    whole = w.let(f"icmp eq {of} {w.use(b)}, {zero(type)}")
-    risky = signed and not getattr(b, "nonnegative", False)
-    if not risky:
-        divisor = w.let(f"select {mask} {whole}, {of} {ones}, {of} {w.use(b)}")
-        w.result(operation, f"{name} {of} {w.use(a)}, {divisor}")
-        return
-    minus = w.let(f"icmp eq {of} {w.use(b)}, {w.splat(element(type.dtype), type.width, '-1')}")
-    either = w.let(f"or {mask} {whole}, {minus}")
-    divisor = w.let(f"select {mask} {either}, {of} {ones}, {of} {w.use(b)}")
-    plain = w.let(f"{name} {of} {w.use(a)}, {divisor}")
-    if operation.name == "modulo":
-        w.names[operation.result] = plain
-        return
-    negative = w.let(f"sub {of} {zero(type)}, {w.use(a)}")
-    w.result(operation, f"select {mask} {minus}, {of} {negative}, {of} {plain}")
+    one, mask = element(type.dtype), vector("i1", type.width)
+    ones = w.splat(one, type.width, "1")
+    bad = w.let(f"icmp eq {of} {w.use(b)}, {zero(type)}")
+    minus = ""
+    if type.dtype.kind == "int" and not b.nonnegative:
+        minus = w.let(f"icmp eq {of} {w.use(b)}, {w.splat(one, type.width, '-1')}")
+        bad = w.let(f"or {mask} {bad}, {minus}")
+    divisor = w.let(f"select {mask} {bad}, {of} {ones}, {of} {w.use(b)}")
+    made = _divided(w, name, type, w.use(a), divisor)
+    if minus and name == "quotient":
+        negative = w.let(f"sub {of} {zero(type)}, {w.use(a)}")
+        made = w.let(f"select {mask} {minus}, {of} {negative}, {of} {made}")
+    w.names[operation.result] = made
+
+
+def _divided(w: Writer, name: str, type: Type, a: str, b: str) -> str:
+    """Return a quotient or a rest; vectors are divided as floats, which is exact to 32 bits.
+
+    A quotient that is no integer is further from one than float64 rounds (float32 to 16 bits).
+    """
+    of, sign = llvm(type), letter(type.dtype)
+    if type.width == 1 or type.dtype.itemsize > 4:
+        return w.let(f"{_INTEGER[type.dtype.kind, name]} {of} {a}, {b}")
+    floats = vector("double" if type.dtype.itemsize == 4 else "float", type.width)
+    x, y = (w.let(f"{sign}itofp {of} {v} to {floats}") for v in (a, b))
+    quotient = w.let(f"fpto{sign}i {floats} {w.let(f'fdiv {floats} {x}, {y}')} to {of}")
+    if name == "quotient":
+        return quotient
+    return w.let(f"sub {of} {a}, {w.let(f'mul {of} {quotient}, {b}')}")
 
 
 _FLOAT_TESTS: Final = {

@@ -155,6 +155,17 @@ class Writer:
             f"shufflevector {whole} {a}, {whole} {b}, <{len(lanes)} x i32> <{mask}>",
         )
 
+    def join(self, type: Type, names: list[str]) -> str:
+        """Return vectors of a type one after another as one vector."""
+        total = type.width * len(names)
+        while len(names) > 1:
+            names += ["poison"] * (len(names) % 2)
+            every = range(2 * type.width)
+            pairs = zip(names[::2], names[1::2], strict=True)
+            names = [self.shuffle(type, a, every, b) for a, b in pairs]
+            type = type.wide(type.width * 2)
+        return names[0] if type.width == total else self.shuffle(type, names[0], range(total))
+
     def call(self, returns: str, name: str, *arguments: Argument, flags: str = "") -> str:
         """Call a function, declare it, and return the result's name."""
         types = ", ".join(type for type, _ in arguments)
