@@ -69,6 +69,7 @@ _NEUTRAL = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 # Built-in functions that mean something else on device values.
 _BUILTINS = frozenset(("range", "print", "min", "max", "abs"))
 _CALLS = "__kernel"
+_BODY = "__body"
 
 
 def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,15 +96,17 @@ def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
     rewriter = _Rewriter(function, code.co_filename)
     rewriter.check(definition)
     rewritten = rewriter.function(definition)
+    # A helper that calls itself means the name of its module, not one of the factory's.
+    rewritten.name = _BODY
     factory = _define(
         "__factory",
         _parameters([_CALLS, *code.co_freevars]),
-        [rewritten, ast.Return(ast.Name(definition.name, ast.Load()))],
+        [rewritten, ast.Return(ast.Name(_BODY, ast.Load()))],
     )
     module = ast.Module([ast.copy_location(factory, definition)], [])
     ast.fix_missing_locations(module)
     made = _inner(compile(module, code.co_filename, "exec"), "__factory")
-    body = _inner(made, definition.name)
+    body = _inner(made, _BODY).replace(co_name=definition.name)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells[_CALLS] = _cell(statements)
     result = FunctionType(
