@@ -1,0 +1,9 @@
+"""Convolutions and their gradients: one problem, and a body per way of computing it."""
+
+from calor_kernel.library.conv.lowering import (
+    lower_conv,
+    lower_conv_input_gradient,
+    lower_conv_weight_gradient,
+)
+
+__all__ = ["lower_conv", "lower_conv_input_gradient", "lower_conv_weight_gradient"]

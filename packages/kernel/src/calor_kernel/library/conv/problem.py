@@ -1,0 +1,163 @@
+"""The problem of a convolution and its gradients: one sum of products over strided axes.
+
+Requirements: the three ops are the three transposes of one trilinear form, so one form of problem
+and one general body serve them all; a place in the windowed operand follows from a place in the
+result and a place in the sum by whole numbers, which says stride, dilation, padding and cropping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from calor.dtypes import (
+    DType,
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int32,
+    int64,
+    uint32,
+    uint64,
+)
+from calor_kernel.library.work import Request, View
+
+PARTS = {complex64: float32, complex128: float64}
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """An axis whose place is the same in all: its size, and strides in both operands (or 0)."""
+
+    size: int
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A spatial axis: the result at i sums over j what b has at j and a at its place.
+
+    That place is ``(result * i + summed * j + start) / divide`` where it is whole and inside of
+    ``size``.
+    """
+
+    count: int
+    terms: int
+    result: int
+    summed: int
+    start: int
+    divide: int
+    size: int
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """``c[lead, i] = Σ a[lead, depth, place(i, j)] · b[lead, depth, j]`` over depth and j."""
+
+    leads: tuple[Lead, Lead, Lead]
+    depth: Lead
+    axes: tuple[Axis, ...]
+    a: View
+    b: View
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the result."""
+        return prod(lead.size for lead in self.leads) * prod(axis.count for axis in self.axes)
+
+    @property
+    def terms(self) -> int:
+        """The number of products that an element sums, on padding too."""
+        return self.depth.size * prod(axis.terms for axis in self.axes)
+
+
+def accumulator(dtype: DType) -> DType:
+    """Return the type of the sums: wider than half types, of 32 or 64 bits for integers."""
+    if dtype.kind == "complex":
+        return PARTS[dtype]
+    if dtype.kind == "float":
+        return float32 if dtype.itemsize < 4 else dtype
+    if dtype.kind == "uint":
+        return uint64 if dtype is uint64 else uint32
+    return int64 if dtype is int64 else int32
+
+
+def _grouped(view: View, groups: int) -> tuple[int, int]:
+    """Return the size of a group's part of the channels, axis 1, and the groups' stride."""
+    per = view.shape[1] // groups
+    return per, per * view.strides[1]
+
+
+def forward(request: Request) -> Correlation:
+    """Return the problem of ``conv``."""
+    x, w = request.inputs
+    groups = request.attributes["groups"]
+    (result,) = request.outputs
+    outputs = w.shape[0] // groups
+    channels, step = _grouped(x, groups)
+    leads = (
+        Lead(x.shape[0], x.strides[0], 0),
+        Lead(groups, step, outputs * w.strides[0]),
+        Lead(outputs, 0, w.strides[0]),
+    )
+    axes = tuple(
+        Axis(m, k, s, d, -low, 1, n, a, b)
+        for m, k, n, a, b, s, (low, _), d in zip(
+            result.shape[2:], w.shape[2:], x.shape[2:], x.strides[2:], w.strides[2:],
+            *_geometry(request), strict=True,
+        )
+    )  # fmt: skip
+    return Correlation(leads, Lead(channels, x.strides[1], w.strides[1]), axes, x, w)
+
+
+def for_input(request: Request) -> Correlation:
+    """Return the problem of ``conv_input_gradient``: where each element of the input was used."""
+    g, w = request.inputs
+    groups = request.attributes["groups"]
+    (result,) = request.outputs
+    outputs, step = _grouped(g, groups)
+    leads = (
+        Lead(g.shape[0], g.strides[0], 0),
+        Lead(groups, step, outputs * w.strides[0]),
+        Lead(w.shape[1], 0, w.strides[1]),
+    )
+    axes = tuple(
+        Axis(n, k, 1, -d, low, s, m, a, b)
+        for n, k, m, a, b, s, (low, _), d in zip(
+            result.shape[2:], w.shape[2:], g.shape[2:], g.strides[2:], w.strides[2:],
+            *_geometry(request), strict=True,
+        )
+    )  # fmt: skip
+    return Correlation(leads, Lead(outputs, g.strides[1], w.strides[0]), axes, g, w)
+
+
+def for_weight(request: Request) -> Correlation:
+    """Return the problem of ``conv_weight_gradient``: a sum over images and places."""
+    x, g = request.inputs
+    groups = request.attributes["groups"]
+    (result,) = request.outputs
+    _, step = _grouped(x, groups)
+    outputs, jump = _grouped(g, groups)
+    leads = (
+        Lead(groups, step, jump),
+        Lead(outputs, 0, g.strides[1]),
+        Lead(result.shape[1], x.strides[1], 0),
+    )
+    axes = tuple(
+        Axis(k, m, d, s, -low, 1, n, a, b)
+        for k, m, n, a, b, s, (low, _), d in zip(
+            result.shape[2:], g.shape[2:], x.shape[2:], x.strides[2:], g.strides[2:],
+            *_geometry(request), strict=True,
+        )
+    )  # fmt: skip
+    return Correlation(leads, Lead(x.shape[0], x.strides[0], g.strides[0]), axes, x, g)
+
+
+def _geometry(request: Request) -> tuple[Sequence[int], Sequence[tuple[int, int]], Sequence[int]]:
+    attributes = request.attributes
+    return attributes["stride"], attributes["padding"], attributes["dilation"]

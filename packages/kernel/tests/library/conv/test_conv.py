@@ -1,0 +1,101 @@
+"""Are convolutions and their gradients what the reference says, for every way of computing them?"""
+
+import numpy as np
+import pytest
+
+from calor.dtypes import ALL
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+from ..ops import run_op
+
+NAMES = {t.name: t for t in ALL}
+NONE = (0, 0)
+# shapes of x and w, stride, padding, dilation, groups.
+ROWS = [
+    ((2, 3, 6, 7), (4, 3, 3, 2), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((1, 2, 9), (3, 2, 3), (2,), ((1, 1),), (1,), 1),
+    ((1, 1, 4, 3, 5), (2, 1, 2, 2, 2), (1, 2, 1), ((0, 1),) * 3, (1, 1, 1), 1),
+    ((1, 2, 7, 6), (2, 2, 3, 2), (2, 3), ((1, 0), (0, 2)), (1, 1), 1),
+    ((1, 2, 7, 6), (2, 2, 3, 2), (1, 1), (NONE, (1, 1)), (2, 3), 1),
+    ((2, 4, 8), (6, 2, 3), (1,), ((1, 1),), (1,), 2),
+    ((1, 3, 5), (6, 1, 3), (2,), ((1, 0),), (1,), 3),
+    ((2, 4, 7), (4, 2, 3), (2,), ((2, 1),), (2,), 2),
+    ((1, 1, 6, 6), (1, 1, 2, 3), (2, 1), ((-1, 2), (1, -2)), (1, 2), 1),
+    ((2, 3, 2, 2), (4, 3, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((1, 1, 2), (1, 1, 2), (1,), ((3, 3),), (1,), 1),
+    ((1, 1, 0), (2, 1, 3), (1,), (NONE,), (1,), 1),
+    ((0, 2, 4), (3, 2, 2), (1,), (NONE,), (1,), 1),
+    ((1, 0, 4), (3, 0, 2), (1,), (NONE,), (1,), 1),
+    ((1, 1, 8), (1, 1, 2), (3,), (NONE,), (1,), 1),
+]
+TYPES = ["float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "uint16",
+         "complex64", "complex128"]  # fmt: skip
+DIGITS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "complex64": 2e-5}
+OPS = ["conv", "conv_input_gradient", "conv_weight_gradient"]
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units"])
+def backend(request):
+    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+def draw(rng, shape, dtype):
+    if dtype.kind == "complex":
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype.numpy)
+    if dtype.kind == "float":
+        return rng.standard_normal(shape).astype(dtype.numpy)
+    return rng.integers(-50 if dtype.kind == "int" else 0, 50, shape).astype(dtype.numpy)
+
+
+def output_shape(x, w, stride, padding, dilation):
+    reach = [d * (k - 1) + 1 for k, d in zip(w[2:], dilation, strict=True)]
+    padded = [n + low + high for n, (low, high) in zip(x[2:], padding, strict=True)]
+    counts = zip(padded, reach, stride, strict=True)
+    return (x[0], w[0], *((n - r) // s + 1 if n >= r else 0 for n, r, s in counts))
+
+
+def check(backend, op, row, dtype, reordered=False):
+    x, w, stride, padding, dilation, groups = row
+    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    shapes = [x, w, output_shape(x, w, stride, padding, dilation)]
+    extra = {"conv_input_gradient": {"input_shape": x}, "conv_weight_gradient": {"weight_shape": w}}
+    del shapes[{"conv": 2, "conv_input_gradient": 0, "conv_weight_gradient": 1}[op]]
+    if op == "conv_input_gradient":
+        shapes.reverse()
+    kind = NAMES[dtype]
+    rng = np.random.default_rng(3)
+    arrays = [draw(rng, shape, kind) for shape in shapes]
+    axes = [None, None]
+    if reordered:
+        order = (0, *range(2, len(x)), 1)
+        arrays = [np.ascontiguousarray(a.transpose(order)) for a in arrays]
+        axes = [tuple(np.argsort(order).tolist())] * 2
+    (found,), (wanted,) = run_op(backend, op, arrays, {**attributes, **extra.get(op, {})}, axes)
+    assert found.dtype == wanted.dtype
+    if kind.is_inexact:
+        wide = np.complex128 if kind.is_complex else np.float64
+        near = np.abs(found.astype(wide) - wanted.astype(wide))
+        most = np.abs(wanted.astype(wide)).max(initial=1)
+        assert near.max(initial=0) <= DIGITS.get(dtype, 1e-12) * most
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_shapes(backend, op, row):
+    check(backend, op, row, "float32")
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_types(backend, op, dtype):
+    check(backend, op, ROWS[7], dtype)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_orders_of_axes(backend, op):
+    check(backend, op, ROWS[0], "float32", reordered=True)
+    check(backend, op, ROWS[5], "complex64", reordered=True)
