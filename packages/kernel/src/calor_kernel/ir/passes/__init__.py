@@ -7,14 +7,17 @@ from calor_kernel.ir.passes.dead import eliminate_dead, sweep
 from calor_kernel.ir.passes.hoist import hoist, hoist_invariants
 from calor_kernel.ir.passes.rewriting import Rewriter, clone
 from calor_kernel.ir.passes.simplify import simplify
+from calor_kernel.ir.passes.vectors import lower_vreduce, split_vectors
 
 __all__ = [
     "Rewriter",
     "clone",
     "eliminate_dead",
     "hoist_invariants",
+    "lower_vreduce",
     "optimize",
     "simplify",
+    "split_vectors",
 ]
 
 

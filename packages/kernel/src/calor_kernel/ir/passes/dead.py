@@ -8,33 +8,32 @@ something that is, so that an accumulator that reads itself alone goes.
 from __future__ import annotations
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
+from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import clone
 
-# What an operation does beside giving its results. Loads with an order synchronise.
-EFFECTS = frozenset(
+# What depends on more than its operands, and yet may go where nobody reads it. Every other
+# operation that is not pure has an effect.
+_READS = frozenset(
     (
-        "store",
-        "atomic",
-        "prefetch",
-        "barrier",
-        "arrive",
-        "fence",
-        "copy_async",
-        "commit_async",
-        "wait_async",
-        "role",
-        "print",
-        "assert",
-        "inline",
+        "load",
+        "plane_shuffle",
+        "plane_reduce",
+        "plane_scan",
+        "plane_ballot",
+        "mma",
+        "for",
+        "if",
+        "while",
     )
 )
 
 
 def has_effect(operation: Operation) -> bool:
     """Return whether an operation must stay although nobody reads its results."""
-    if operation.name in EFFECTS:
-        return True
-    if operation.name == "load" and operation.attributes.get("order"):
+    if operation.name not in _READS:
+        return not OPS[operation.name].pure
+    # A load with an order synchronises.
+    if operation.attributes.get("order"):
         return True
     return any(has_effect(inner) for region in operation.regions for inner in region.operations)
 
