@@ -37,7 +37,7 @@ def nearly(relative: float) -> Callable[[Any, Any], None]:
 
 def wide(value: Any) -> Array:
     """Return a result as float64 on the host; half types have no arrays of NumPy's own."""
-    if hasattr(value, "detach"):
+    if type(value).__module__.startswith("torch"):
         value = value.detach().cpu().double()
     return as_array(value).astype(np.float64)
 

@@ -137,7 +137,7 @@ def test_a_missing_peer_is_named_with_the_command(monkeypatch: pytest.MonkeyPatc
 def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run.main(["nothing"])
-    assert 'no suite "nothing"; there are: example' in capsys.readouterr().err
+    assert 'no suite "nothing"; there are: ' in capsys.readouterr().err
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
