@@ -14,7 +14,7 @@ Call = Callable[[], Any]
 
 def as_array(value: Any) -> np.ndarray[Any, Any]:
     """A result of any library on the host, without its gradient record."""
-    if hasattr(value, "detach"):
+    if type(value).__module__.startswith("torch"):
         value = value.detach().cpu()
     return np.asarray(value)
 
