@@ -43,6 +43,10 @@ class KernelFunction:
         """Put the kernel's body into the kernel that is being built, as a helper."""
         self.body(*arguments, **build)
 
+    def __reduce__(self) -> str:
+        """A kernel is pickled by its name, as functions are."""
+        return self.function.__qualname__
+
     @property
     def body(self) -> Callable[..., None]:
         """The rewritten function."""
@@ -86,6 +90,7 @@ class KernelFunction:
                 value = builder.value(Type(declared.dtype), name)
                 value.nonnegative = declared.nonnegative
                 value.divisible = declared.divisible
+                builder.scalars[value] = name
                 parameters.append(Parameter(name, declared, value=value))
                 arguments.append(value)
         with builder.active():
