@@ -5,8 +5,12 @@ import pytest
 
 from calor.dtypes import int64
 from calor_kernel import language as kl
+from calor_kernel.ir.ops import OPS
 from calor_kernel.language import Buffer, Scalar, absolute_position, helper, kernel
 from calor_kernel.language.lanes import run_on_lanes
+from calor_kernel.language.lanes.arithmetic import ARITHMETIC
+from calor_kernel.language.lanes.program import MAKERS
+from calor_kernel.language.lanes.vectors import VECTORS
 
 NUMBERS = Buffer(int64)
 
@@ -144,3 +148,8 @@ def test_positions(batch):
     run_on_lanes(built, (3, 2, 2), [y], batch=batch)
     units = [(u % 3, u // 3 % 2, u % 4, u // 4) for u in range(12)]
     assert y.reshape(12, 12, 4).tolist() == [[list(u) for u in units]] * 12
+
+
+def test_every_operation_has_a_meaning():
+    known = {*ARITHMETIC, *VECTORS, *MAKERS, "constant", "role"}
+    assert set(OPS) <= known

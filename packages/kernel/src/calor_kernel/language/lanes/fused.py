@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 # Outside of these magnitudes the error terms of float64 may underflow or overflow.
 _SMALL, _LARGE = 2.0**-480, 2.0**480
 _SPLIT = 2.0**27 + 1
+_NORMAL = 2.0**-126
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
@@ -29,7 +30,19 @@ def fma(a: Array, b: Array, c: Array) -> Array:
         return _fma_64(a, b, c)
     # A product of two 24-bit significands is exact in float64.
     product = a.astype(np.float64) * b.astype(np.float64)
+    if a.dtype == np.float32:
+        total = product + c
+        if not _doubtful(total):
+            return total.astype(np.float32)
     return rounded(odd_sum(product, c.astype(np.float64)), a.dtype)
+
+
+def _doubtful(total: Array) -> bool:
+    """Return whether some float64 is halfway between two float32, where what it lost decides."""
+    size = np.abs(total)
+    halfway = (np.ascontiguousarray(total).view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    # Below the normal numbers halfway is elsewhere.
+    return bool((halfway | ((size < _NORMAL) & (size > 0))).any())
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:

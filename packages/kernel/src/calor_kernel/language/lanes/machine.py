@@ -18,6 +18,7 @@ from calor_kernel.ir.nodes import Kernel, Operation
 
 if TYPE_CHECKING:
     from calor_kernel.language.lanes.memory import State
+    from calor_kernel.language.lanes.mbarriers import Phases
     from calor_kernel.language.lanes.roles import NamedBarrier, Party
 
 Array = np.ndarray[Any, Any]
@@ -54,26 +55,27 @@ class Batch:
     """The units of some cubes that follow each other, and their values by slot.
 
     Attributes: ``values``, by the slot that the program gave a value; ``mask``, the active units;
-    ``states``, the memories by number; ``every``, the units' places in the batch, and ``who``,
-    their numbers in the launch plus one; ``last_barrier`` and ``last_meeting``, the clock at each
-    unit's last barrier of its cube, and of its plane or cube; ``flights``, the asynchronous copies
-    by the name of their group; ``named``, the named barriers; ``known``, where there are any, a
-    clock per unit and unit of its cube, before which accesses are ordered; ``party``, the roles
-    that run beside this one.
+    ``states``, the memories by number; ``every``, the units' places in the batch, ``cubes``, the
+    number of each one's cube, and ``who``, its own number in the launch plus one; ``last_barrier``
+    and ``last_meeting``, the clock at each unit's last barrier of its cube, and of its plane or
+    cube; ``flights``, the asynchronous copies by the name of their group; ``named``, the named
+    barriers, and ``mbarriers``, those in memory by its number; ``known``, where there are any, a clock per unit and unit of its cube, before which
+    accesses are ordered; ``party``, the roles that run beside this one.
     """
 
     __slots__ = (
         "count",
+        "cubes",
         "every",
         "first",
         "flights",
-        "known",
         "known",
         "lanes",
         "last_barrier",
         "last_meeting",
         "launch",
         "mask",
+        "mbarriers",
         "named",
         "party",
         "states",
@@ -101,10 +103,12 @@ class Batch:
         self.mask: Array | None = None
         self.flights: dict[Any, Any] = {}
         self.named: dict[int, NamedBarrier] = {}
+        self.mbarriers: dict[int, Phases] = {}
         self.known = np.zeros((self.lanes if named else 0, self.units), np.int64)
         self.party: Party | None = None
         self.every = np.arange(self.lanes)
         self.who = self.every + (first * self.units + 1)
+        self.cubes = self.every // self.units + first
         self.last_barrier = np.zeros(self.lanes, np.int64)
         self.last_meeting = self.last_barrier
 

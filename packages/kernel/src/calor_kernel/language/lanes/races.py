@@ -29,18 +29,20 @@ SEVERAL = -(2**62)
 class Shadow:
     """The last writers and readers of a memory's cells, and the clock when they came.
 
-    ``reads``: whether readers matter, which they do where the kernel also writes.
+    ``reads``: whether readers matter, which they do where the kernel also writes. ``shared``:
+    whether a cell is one cube's, so that marks of other cubes never meet in it.
     """
 
-    __slots__ = ("atomic", "read_at", "reader", "reads", "writer", "written_at")
+    __slots__ = ("atomic", "read_at", "reader", "reads", "shared", "writer", "written_at")
 
-    def __init__(self, cells: int, reads: bool) -> None:
+    def __init__(self, cells: int, reads: bool, shared: bool = False) -> None:
         self.writer = np.zeros(cells, np.int64)
         self.written_at = np.zeros(cells, np.int64)
         self.reader = np.zeros(cells if reads else 0, np.int64)
         self.read_at = np.zeros(cells if reads else 0, np.int64)
         self.atomic: Array | None = None
         self.reads = reads
+        self.shared = shared
 
     def read(
         self,
@@ -73,7 +75,7 @@ class Shadow:
             marks = self.reader.take(cells)
             foreign = (marks != who) & (marks != 0)
             if foreign.any():
-                foreign &= ~_ordered(batch, marks, self.read_at.take(cells), lanes, who)
+                foreign = self._racing(batch, foreign, marks, self.read_at, cells, lanes)
                 if foreign.any():
                     _complain(batch, operation, state, cells, lanes, foreign, marks, "reads")
             self.reader[cells] = 0
@@ -108,7 +110,7 @@ class Shadow:
             return
         if atomic and self.atomic is not None:
             foreign &= ~self.atomic.take(cells)
-        foreign &= ~_ordered(batch, marks, self.written_at.take(cells), lanes, who)
+        foreign = self._racing(batch, foreign, marks, self.written_at, cells, lanes)
         if foreign.any():
             _complain(batch, operation, state, cells, lanes, foreign, marks, "writes")
 
@@ -116,57 +118,68 @@ class Shadow:
         self, batch: Batch, held: Array, times: Array, cells: Array, lanes: Array, who: Array
     ) -> None:
         """Set marks; those that nothing orders before stay, joined with the new ones."""
-        units = batch.units
         marks = held.take(cells)
         made = who
         foreign = (marks != who) & (marks != 0)
         if foreign.any():
-            foreign &= ~_ordered(batch, marks, times.take(cells), lanes, who)
+            foreign = self._racing(batch, foreign, marks, times, cells, lanes)
             if foreign.any():
-                made = np.where(foreign, _joined(marks, who, units), who)
+                made = np.where(foreign, self._joined(batch, marks, who, lanes), who)
         held[cells] = made
         times[cells] = batch.launch.clock
         last = held.take(cells)
         clash = last != made
         if clash.any():
             # Several units came at once; the widest mark must stay, and is set last.
-            joined, where = _joined(last[clash], made[clash], units), cells[clash]
-            wide = joined == SEVERAL
-            held[where[~wide]] = joined[~wide]
-            held[where[wide]] = SEVERAL
+            joined = self._joined(batch, last[clash], made[clash], lanes[clash])
+            where, wide = cells[clash], joined == SEVERAL
+            held[where] = joined
+            if wide.any():
+                held[where[wide]] = SEVERAL
+
+    def _joined(self, batch: Batch, a: Array, b: Array, lanes: Array) -> Array:
+        """Return the mark of two marks' units together; ``b`` is of the lanes' own cubes."""
+        ours = batch.cubes[lanes]
+        if self.shared:
+            return np.asarray(-1 - ours)
+        same = (_cubes(a, batch.units) == ours) & (b != SEVERAL)
+        return np.where(same, -1 - ours, SEVERAL)
+
+    def _racing(
+        self, batch: Batch, foreign: Array, marks: Array, times: Array, cells: Array, lanes: Array
+    ) -> Array:
+        """Return which accesses of other units, of those in question, nothing orders before now."""
+        units, plane, launch = batch.units, batch.launch.kernel.plane, batch.launch
+        when = times.take(cells)
+        racing = foreign & (when >= batch.last_barrier[lanes])
+        ours = batch.cubes[lanes]
+        if self.shared:
+            if not racing.any():
+                return racing
+            theirs = ours
+        else:
+            theirs = _cubes(marks, units)
+            racing |= foreign & (theirs != ours)
+        one = (theirs == ours) & (marks > 0)
+        if plane > 1:
+            near = (marks - 1) % units // plane == lanes % units // plane
+            racing &= ~(one & near & (when < batch.last_meeting[lanes]))
+        if len(batch.known):
+            # Of several units it is enough here that one is known, which finds fewer races.
+            of_one = batch.known[lanes, np.where(one, (marks - 1) % units, 0)]
+            clock = np.where(one, of_one, batch.known[lanes].max(axis=1))
+            racing &= ~((theirs == ours) & (when < clock))
+        if launch.published:
+            # Of several cubes nobody knows who released last, and they get the benefit of doubt.
+            released = (theirs < 0) | (launch.released[np.maximum(theirs, 0)] > when)
+            racing &= ~(released & (launch.acquired[ours] > when))
+        return racing
 
 
 def _cubes(marks: Array, units: int) -> Array:
     """Return the cube of each mark, −1 for several and for nobody."""
     several = np.where(marks > SEVERAL, -1 - marks, -1)
     return np.where(marks > 0, (marks - 1) // units, several)
-
-
-def _joined(a: Array, b: Array, units: int) -> Array:
-    """Return the mark of two marks' units together."""
-    cube = _cubes(a, units)
-    return np.where((cube == _cubes(b, units)) & (cube >= 0), -1 - cube, SEVERAL)
-
-
-def _ordered(batch: Batch, marks: Array, times: Array, lanes: Array, who: Array) -> Array:
-    """Return whether accesses of marked units at some times come before what lanes do now."""
-    launch, units, plane = batch.launch, batch.units, batch.launch.kernel.plane
-    theirs, ours = _cubes(marks, units), (who - 1) // units
-    same = theirs == ours
-    ordered = same & (times < batch.last_barrier[lanes])
-    if plane > 1:
-        near = (marks - 1) % units // plane == (who - 1) % units // plane
-        ordered |= same & (marks > 0) & near & (times < batch.last_meeting[lanes])
-    if len(batch.known):
-        # Of several units it is enough here that one is known, which finds fewer races.
-        one = batch.known[lanes, np.where(marks > 0, (marks - 1) % units, 0)]
-        clock = np.where(marks > 0, one, batch.known[lanes].max(axis=1))
-        ordered |= same & (times < clock)
-    if launch.published:
-        # Of several cubes nobody knows who released last, and they get the benefit of the doubt.
-        released = (theirs < 0) | (launch.released[np.maximum(theirs, 0)] > times)
-        ordered |= released & (launch.acquired[ours] > times)
-    return np.asarray(ordered)
 
 
 def _complain(
@@ -187,7 +200,7 @@ def _complain(
         who = f"unit {unit} of cube {other} {does} it too"
     else:
         who = f"other units {does.removesuffix('s')} it too"
-    if cube == (int(batch.who[lane]) - 1) // batch.units:
+    if cube == int(batch.cubes[lane]):
         advice = "no barrier stands between"
     else:
         advice = "cubes of a launch run in any order; take an atomic, or two launches"

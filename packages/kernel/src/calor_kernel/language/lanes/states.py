@@ -71,7 +71,7 @@ def own_states(program: Program, states: Sequence[State], cubes: int, checks: bo
         data = np.zeros(copies * size, memory.type.dtype.numpy)
         watch = None
         if checks:
-            shadow = Shadow(len(data), True) if shared and units > 1 else None
+            shadow = Shadow(len(data), True, True) if shared and units > 1 else None
             watch = Watch(shadow, np.ones(len(data), np.bool_))
         made.append(State(memory, data, base, 0, size, watch))
     return made
