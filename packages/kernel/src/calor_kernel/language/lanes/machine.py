@@ -59,8 +59,9 @@ class Batch:
     number of each one's cube, and ``who``, its own number in the launch plus one; ``last_barrier``
     and ``last_meeting``, the clock at each unit's last barrier of its cube, and of its plane or
     cube; ``flights``, the asynchronous copies by the name of their group; ``named``, the named
-    barriers, and ``mbarriers``, those in memory by its number; ``known``, where there are any, a clock per unit and unit of its cube, before which
-    accesses are ordered; ``party``, the roles that run beside this one.
+    barriers, and ``mbarriers``, those in memory by its number; ``known``, where there are any, a
+    clock per unit and unit of its cube, before which accesses are ordered; ``party``, the roles
+    that run beside this one.
     """
 
     __slots__ = (
