@@ -7,12 +7,13 @@ reads what was there; where an op can fail, what comes before it and what comes 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from calor.dtypes import uint8
 from calor.specs import spec
+from calor_kernel.ir.types import Buffer
 from calor_kernel.library.work import (
     Argument,
     Input,
@@ -113,6 +114,7 @@ class Recorder:
                 continue
             for launch in work.launches:
                 if launch.copies not in layout.in_place[number]:
+                    launch = _written(launch, layout.in_place[number])
                     lists[-1].append(Launched(number, task.op, launch))
                     placed[-1].append(self._arguments(layout, number, task, launch))
         if split and len(lists) == 1:
@@ -134,7 +136,13 @@ class Recorder:
         functions = iter(self.engine.kernels.load(la.build for la in flat))
         steps = tuple(
             tuple(
-                Step(next(functions), la.launch.cubes, arguments)
+                Step(
+                    next(functions),
+                    la.launch.cubes,
+                    arguments,
+                    la.launch.flops,
+                    la.launch.nbytes,
+                )
                 for la, arguments in zip(one, given, strict=True)
             )
             for one, given in zip(lists, placed, strict=True)
@@ -230,3 +238,19 @@ class Recorder:
             Output: Slot(self.slots.outputs + output),
         }
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
+
+
+def _written(launch: Launch, in_place: frozenset[int]) -> Launch:
+    """Return a launch whose operands that are written in place are declared as written."""
+    if not in_place:
+        return launch
+    signature = list(launch.build.signature)
+    for place, argument in enumerate(launch.arguments):
+        declared = signature[place]
+        if isinstance(argument, Input) and isinstance(declared, Buffer):
+            signature[place] = replace(
+                declared, writable=declared.writable or argument.number in in_place
+            )
+    if tuple(signature) == launch.build.signature:
+        return launch
+    return replace(launch, build=replace(launch.build, signature=tuple(signature)))

@@ -1,48 +1,81 @@
 """From what a launch is built from to a function that a device runs: each made once.
 
-Requirements: equal builds are one function; looking one up costs as much as a dictionary; building
-and compiling are pure, so they may happen anywhere.
+Requirements: equal builds are one function, in this process and, by the images on disk, in others;
+looking a known one up costs as much as a dictionary; many cold ones are compiled beside each other.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from calor.ops.attributes import exact
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Kernel
 from calor_kernel.library.work import Build
 from calor_kernel.runtime.device import Device
+from calor_kernel.runtime.images import Images
+from calor_kernel.runtime.workers import Job, compile_jobs, image_of
+
+Key = tuple[Build, Any]
 
 
 class Kernels:
-    """The loaded kernels of one device."""
+    """The loaded kernels of one device. ``compiled`` and ``found`` count the new ones so far."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, images: Images | None = None) -> None:
         self.device = device
-        self._functions: dict[Any, Any] = {}
         self.compiled = 0
+        self.found = 0
+        self._functions: dict[Key, Any] = {}
+        self._images = images
         self.unlock()
 
     def unlock(self) -> None:
         """Start with a new lock, in a forked child."""
         self._lock = threading.RLock()
 
+    @property
+    def images(self) -> Images:
+        """The stored images; the sources are digested when they are first asked for."""
+        if self._images is None:
+            self._images = Images(self.device)
+        return self._images
+
     def load(self, builds: Iterable[Build]) -> list[Any]:
         """Return the function of each build, compiling those that are new; CompileError."""
         keys = [(build, exact(build.keywords)) for build in builds]
         known = self._functions
-        new = {key: None for key in keys if key not in known}
-        if new:
+        if any(key not in known for key in keys):
             with self._lock:
-                for key in new:
-                    if key not in known:
-                        known[key] = self._make(key[0])
+                self._make([key for key in dict.fromkeys(keys) if key not in known])
         return [known[key] for key in keys]
 
-    def _make(self, build: Build) -> Any:
-        toolchain = self.device.toolchain
-        kernel = build.kernel(self.device.info.features)
-        self.compiled += 1
-        image = toolchain.compile(toolchain.source(kernel), kernel.name)
-        return self.device.queue.load(image, kernel)
+    def _make(self, keys: Sequence[Key]) -> None:
+        cold: dict[Key, str | None] = {}
+        for key in keys:
+            name = self._name(key[0])
+            stored = None if name is None else self.images.read(name)
+            if stored is None:
+                cold[key] = name
+            else:
+                self.found += 1
+                self._functions[key] = self.device.queue.load(*stored)
+        jobs = [Job(key[0], self.device.toolchain, self.device.info.features) for key in cold]
+        for (key, name), (image, kernel) in zip(cold.items(), compile_jobs(jobs), strict=True):
+            self.compiled += 1
+            self._functions[key] = self.device.queue.load(image, kernel)
+            if name is not None:
+                self.images.write(name, image, kernel)
+
+    def _name(self, build: Build) -> str | None:
+        """Return the key on disk; None for a build that only this process knows."""
+        try:
+            return self.images.key(build)
+        except KernelTypeError:
+            return None
+
+    def image(self, build: Build) -> tuple[bytes, Kernel]:
+        """Return a freshly compiled image, whatever is stored."""
+        return image_of(Job(build, self.device.toolchain, self.device.info.features))

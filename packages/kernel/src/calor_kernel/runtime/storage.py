@@ -1,0 +1,149 @@
+"""Files that many processes read and write at once: stored by key, checked, bounded in size.
+
+Requirements: a reader sees a whole entry or none, whatever a writer dies of; what is damaged is
+removed and made again; what was used long ago goes first when the bound is reached; a directory
+that nobody can write to is an inconvenience and not an error. Bundles are directories of the same
+form that are only read, so that they can be shipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_MAGIC: Final = b"calor-entry-1\n"
+_DAY: Final = 86400.0
+# A temporary file that is older belongs to a writer that died.
+_STALE: Final = 3600.0
+_SWEEP: Final = 64  # writes between two looks at the size of everything
+
+
+def cache_directory() -> Path:
+    """Return where calor keeps what can be made again.
+
+    CALOR_CACHE_DIR, else ``calor`` in XDG_CACHE_HOME, or in the user's cache directory.
+    """
+    named = os.environ.get("CALOR_CACHE_DIR")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(base) if base else Path.home() / ".cache") / "calor"
+
+
+def bundle_directories() -> list[Path]:
+    """Return the bundles that CALOR_BUNDLES names, in order."""
+    return [Path(p) for p in os.environ.get("CALOR_BUNDLES", "").split(os.pathsep) if p]
+
+
+class Storage:
+    """Entries by key (hexadecimal text), in one directory and in bundles that are only read.
+
+    ``directory`` None keeps nothing. ``limit``: bytes of all entries, from CALOR_CACHE_BYTES (2 GiB
+    if it is not set) where it is not given.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        bundles: Sequence[Path] = (),
+        limit: int | None = None,
+    ) -> None:
+        self.directory = directory
+        self.bundles = tuple(bundles)
+        self.limit = int(os.environ.get("CALOR_CACHE_BYTES", 2 << 30)) if limit is None else limit
+        self._writes = 0
+
+    def read(self, key: str) -> bytes | None:
+        """Return an entry, None where there is none or it is damaged."""
+        if self.directory is not None:
+            path = self._path(self.directory, key)
+            data = _load(path)
+            if data is not None:
+                _touch(path)
+                return data
+        for bundle in self.bundles:
+            data = _load(self._path(bundle, key), remove=False)
+            if data is not None:
+                return data
+        return None
+
+    def write(self, key: str, data: bytes) -> bool:
+        """Store an entry; False where it cannot be stored."""
+        if self.directory is None:
+            return False
+        path = self._path(self.directory, key)
+        text = _MAGIC + hashlib.sha256(data).digest() + data
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(text)
+            os.replace(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+            return False
+        self._writes += 1
+        if self._writes % _SWEEP == 1:
+            self.sweep()
+        return True
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the directory's entries."""
+        if self.directory is not None and self.directory.is_dir():
+            for path in self.directory.glob("??/*"):
+                if not path.name.startswith("."):
+                    yield path.parent.name + path.name
+
+    def sweep(self) -> None:
+        """Remove the entries used longest ago until nine tenths of the limit hold the rest."""
+        assert self.directory is not None
+        found: list[tuple[float, int, Path]] = []
+        now = time.time()
+        for path in self.directory.glob("??/*"):
+            try:
+                state = path.stat()
+            except OSError:
+                continue
+            if path.name.startswith("."):
+                if now - state.st_mtime > _STALE:
+                    path.unlink(missing_ok=True)
+                continue
+            found.append((state.st_mtime, state.st_size, path))
+        total = sum(size for _, size, _ in found)
+        if total <= self.limit:
+            return
+        for _, size, path in sorted(found):
+            if total <= self.limit * 9 // 10:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
+
+    @staticmethod
+    def _path(directory: Path, key: str) -> Path:
+        return directory / key[:2] / key[2:]
+
+
+def _load(path: Path, *, remove: bool = True) -> bytes | None:
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return None
+    start = len(_MAGIC) + 32
+    data = text[start:]
+    if text[: len(_MAGIC)] == _MAGIC and hashlib.sha256(data).digest() == text[len(_MAGIC) : start]:
+        return data
+    if remove:
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _touch(path: Path) -> None:
+    """Note that an entry was used, once a day at most."""
+    with suppress(OSError):  # Somebody may have removed it, or it is not ours to touch.
+        if time.time() - path.stat().st_mtime > _DAY:
+            os.utime(path)

@@ -1,0 +1,170 @@
+"""Kernels are named by what they are built from, found on disk, and compiled beside each other."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+import pytest
+
+from calor.dtypes import float32, int64
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import cube_position, kernel, shared
+from calor_kernel.library.copying import copy_dense, copy_rows
+from calor_kernel.library.work import Build
+from calor_kernel.runtime import workers
+from calor_kernel.runtime.description import build_text, describe
+from calor_kernel.runtime.images import Images, outline, outline_data
+from calor_kernel.runtime.kernels import Kernels
+from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
+
+SIZE = Scalar(int64, nonnegative=True)
+
+
+def dense(width, fill=False):
+    keywords = (("width", width), ("turns", 4), ("fill", fill))
+    return Build(copy_dense, (Buffer(float32), Buffer(float32), SIZE), keywords)
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    tile: tuple[int, int]
+    scale: float
+
+
+def twice(x):
+    return x * 2
+
+
+def times(factor):
+    return lambda x: x * factor
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (1, 1.0),
+        (1, True),
+        (0.0, -0.0),
+        ((1, 2), ((1, 2),)),
+        ("1", 1),
+        (float32, int64),
+        (twice, len),
+        (times(2), times(3)),
+        (lambda x: x + 1, lambda x: x + 2),
+        (Blueprint((1, 2), 1.0), Blueprint((1, 2), 1.5)),
+        (copy_dense, copy_rows),
+        (Buffer(float32), Buffer(float32, align=16)),
+        (frozenset("ab"), frozenset("ac")),
+    ],
+)
+def test_what_differs_has_another_text(a, b):
+    assert describe(a) != describe(b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(times(2), times(2)), (Blueprint((1, 2), 1.0), Blueprint((1, 2), 1.0)), ((1, "a"), (1, "a"))],
+)
+def test_what_is_alike_has_one_text(a, b):
+    assert describe(a) == describe(b)
+
+
+def test_what_has_no_lasting_name_is_refused():
+    with pytest.raises(KernelTypeError, match="build-time argument"):
+        describe(object())
+
+
+def test_the_text_is_the_same_in_another_process():
+    code = (
+        "from calor_kernel.runtime.description import build_text;"
+        "from calor_kernel.library.copying import copy_dense;"
+        "from calor_kernel.library.work import Build;"
+        "from calor_kernel.ir.types import Buffer, Scalar;"
+        "from calor.dtypes import float32, int64;"
+        "print(build_text(Build(copy_dense, (Buffer(float32), Buffer(float32),"
+        " Scalar(int64, nonnegative=True)), (('width', 8), ('turns', 4), ('fill', False)))))"
+    )  # fmt: skip
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == build_text(dense(8))
+
+
+def test_a_second_process_compiles_nothing(own_cache):
+    device = LanesDevice()
+    first, second = Kernels(device), Kernels(LanesDevice())
+    first.load([dense(8), dense(16), dense(8)])
+    second.load([dense(16), dense(8)])
+    assert (first.compiled, first.found, second.compiled, second.found) == (2, 0, 0, 2)
+    third = Kernels(LanesDevice(replace(device.info, features=frozenset())))
+    third.load([dense(8)])
+    assert (third.compiled, third.found) == (1, 0)
+
+
+def test_numbers_that_compare_equal_are_different_kernels():
+    kernels = Kernels(LanesDevice())
+    one, other = kernels.load([dense(8, False), dense(8, 0)])
+    assert one is not other
+
+
+def test_keeping_nothing(monkeypatch, own_cache):
+    monkeypatch.setenv("CALOR_CACHE", "0")
+    Kernels(LanesDevice()).load([dense(8)])
+    assert not own_cache.exists()
+
+
+@kernel
+def with_shared_memory(x, n):
+    held = shared(32, float32)
+    held[0] = x[cube_position()]
+    x[cube_position()] = held[0]
+
+
+def test_an_outline_is_the_kernel_without_its_body():
+    built = with_shared_memory.build(
+        [Buffer(float32, align=16), SIZE], cube=(8, 2, 1), plane=8, attributes={"registers": 40}
+    )
+    found = outline(outline_data(built))
+    assert [(p.name, p.declared) for p in found.parameters] == [
+        (p.name, p.declared) for p in built.parameters
+    ]
+    assert [p.memory is None for p in found.parameters] == [False, True]
+    for name in ("name", "cube", "plane", "units", "shared_bytes", "attributes"):
+        assert getattr(found, name) == getattr(built, name)
+    assert outline_data(replace(built, attributes={"thing": object()})) is None
+
+
+def test_images_of_another_toolchain_have_other_keys():
+    one, other = LanesDevice(), LanesDevice()
+    other.toolchain.target = "lanes-2"
+    assert Images(one).key(dense(8)) != Images(other).key(dense(8))
+
+
+def test_many_cold_kernels_are_compiled_in_workers(monkeypatch):
+    monkeypatch.setenv("CALOR_COMPILE_WORKERS", "2")
+    pool = workers.Workers()
+    monkeypatch.setattr(workers, "_POOL", pool)
+    device = LanesDevice(MANY_UNITS)
+    hidden = Build(kernel(_hidden()), (Buffer(float32), SIZE))
+    builds = [dense(n) for n in range(1, 13)] + [hidden]
+    kernels = Kernels(device)
+    functions = kernels.load(builds)
+    assert kernels.compiled == 13
+    assert [f.kernel.name for f in functions[:2]] == ["copy_dense"] * 2
+    assert len(pool._all) == 2
+    # One that dies is replaced, and what it was asked is done here.
+    pool._all[0].process.kill()
+    pool._all[0].process.wait()
+    assert len(Kernels(device).load([dense(n) for n in range(20, 34)])) == 14
+    assert len(pool._all) == 2
+    pool.close()
+
+
+def _hidden():
+    def put(x, n):
+        x[n - 1] = 1.0
+
+    return put
+
+
+def test_a_worker_says_what_it_cannot_do():
+    assert workers._answer(b"no pickle") is None
