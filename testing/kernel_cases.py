@@ -7,7 +7,7 @@ what lanes compute, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -480,10 +480,3 @@ def scalars_case() -> Case:
     built = scalars.build([Buffer(float64), *(Scalar(t) for t in DTYPES)], targets=targets)
     given = [True, -3, -300, -70000, -(2**40), 200, 60000, 2**32 - 1, 2**40, 1.5, -2.5, 0.1, 0.1]
     return Case("scalars", built, (1, 1, 1), (np.zeros(len(targets)), *given))
-
-
-def rows() -> Iterator[tuple[DType, str]]:
-    """Yield each type with each of its operations."""
-    for dtype in DTYPES:
-        for name in operations(dtype):
-            yield dtype, name

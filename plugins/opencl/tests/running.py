@@ -16,7 +16,8 @@ def run(
     image = device.toolchain.compile(device.toolchain.source(kernel), kernel.name)
     function = device.queue.load(image, kernel)
     memory, before = device.memory, device.info.align
-    handles, given = [], []
+    handles: list[Any] = []
+    given: list[Any] = []
     for argument in arguments:
         if isinstance(argument, np.ndarray):
             handle = memory.alloc(argument.nbytes + before)

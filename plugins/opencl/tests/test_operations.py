@@ -40,16 +40,17 @@ from kernel_cases import (
 from .running import run
 
 # One run in the tests' few seconds: every type and every operation, not in every width.
-FEW = {
+FEW: dict[int, tuple[DType, ...]] = {
     1: (bool_, int8, int32, int64, uint16, float16, bfloat16, float32, float64),
     4: (bool_, int16, uint8, uint32, uint64, float16, float32),
 }
-FEW_LANES = {2: (bool_,), 4: (float32,), 8: (uint8,)}
+FEW_LANES: dict[int, tuple[DType, ...]] = {2: (bool_,), 4: (float32,), 8: (uint8,)}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a row of each operation, type and width; of all widths with ``--full``."""
     full = metafunc.config.getoption("--full")
+    chosen: dict[int, tuple[DType, ...]]
     name = metafunc.function.__name__
     if name == "test_an_operation":
         chosen = dict.fromkeys((1, 2, 4, 8, 16), DTYPES) if full else FEW

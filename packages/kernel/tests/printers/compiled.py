@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from math import prod
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.printers import PlainC, print_kernel
+from calor_kernel.printers import PlainC, bits_of, print_kernel
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 OPTIONS = ("-std=c11", "-O1", "-ffp-contract=off", "-shared", "-fPIC")
@@ -41,14 +40,11 @@ def compile_c(source: str, name: str) -> Any:
 def run_c(kernel: Kernel, cubes: tuple[int, int, int], arguments: Sequence[Any]) -> None:
     """Run a kernel over arrays, in place, with numbers in the low bytes of their slots."""
     function = compile_c(print_kernel(kernel, PlainC()), kernel.name)
-    slots = np.zeros(len(arguments) + 3, np.int64)
-    raw = slots.view(np.uint8).reshape(-1, 8)
-    for slot, parameter, given in zip(raw, kernel.parameters, arguments, strict=False):
+    slots = np.zeros(len(arguments) + 3, np.uint64)
+    for place, (parameter, given) in enumerate(zip(kernel.parameters, arguments, strict=True)):
         if isinstance(given, np.ndarray):
-            held = np.array(given.ctypes.data)
+            slots[place] = given.ctypes.data
         else:
-            held = np.array(given).astype(parameter.declared.dtype.numpy)
-        data = np.frombuffer(held.tobytes(), np.uint8)
-        slot[: data.size] = data if sys.byteorder == "little" else data[::-1]
+            slots[place] = bits_of(given, parameter.declared.dtype)
     slots[len(arguments) :] = cubes
     function(slots.ctypes.data, 0, prod(cubes))

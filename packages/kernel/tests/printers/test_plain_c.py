@@ -5,18 +5,21 @@ from typing import Any
 
 import pytest
 
-from calor.dtypes import DType, float32, float64
+from calor.dtypes import DType, bool_, float32, float64, uint8
 from kernel_cases import (
+    DTYPES,
     INTEGERS,
     Case,
     assert_alike,
     atomics_case,
     flow_case,
     masks_case,
+    operations,
     positions_case,
-    rows,
     scalars_case,
     sheet_case,
+    vector_case,
+    vector_functions,
 )
 
 from .compiled import COMPILER, run_c
@@ -25,26 +28,41 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler
 
 
 @cache
-def outcome(dtype: DType) -> tuple[list[Any], list[Any]]:
-    case = sheet_case(dtype)
+def outcome(case: Case) -> tuple[list[Any], list[Any]]:
     got = case.fresh()
     run_c(case.kernel, case.cubes, got)
     return got, case.expected()
 
 
-@pytest.mark.parametrize(
-    ("dtype", "operation"), [pytest.param(*r, id=f"{r[1]}-{r[0].name}") for r in rows()]
-)
-def test_an_operation(dtype: DType, operation: str) -> None:
-    got, want = outcome(dtype)
-    place = 4 + sheet_case(dtype).outputs.index(operation)
-    assert_alike(got[place], want[place], f"{operation} of {dtype}")
+SHEETS = [(t, w, n) for t in DTYPES for w in (1, 4) for n in operations(t)]
+LANES = [(t, w, n) for t in (bool_, uint8, float32) for w in (2, 6) for n in vector_functions(t, w)]
+
+
+def label(row: tuple[DType, int, str]) -> str:
+    return f"{row[2]}-{row[0].name}x{row[1]}"
+
+
+@pytest.mark.parametrize(("dtype", "width", "name"), SHEETS, ids=map(label, SHEETS))
+def test_an_operation(dtype: DType, width: int, name: str) -> None:
+    case = sheet_case(dtype, width)
+    got, want = outcome(case)
+    place = 4 + case.outputs.index(name)
+    assert_alike(got[place], want[place], f"{name} of {dtype} x {width}")
+
+
+@pytest.mark.parametrize(("dtype", "width", "name"), LANES, ids=map(label, LANES))
+def test_lanes_of_a_vector(dtype: DType, width: int, name: str) -> None:
+    case = vector_case(dtype, width)
+    got, want = outcome(case)
+    place = 2 + case.outputs.index(name)
+    assert_alike(got[place], want[place], f"{name} of {dtype} x {width}")
 
 
 CASES = [
     flow_case(),
     flow_case(3),
     masks_case(1),
+    masks_case(4),
     positions_case((1, 1, 1)),
     scalars_case(),
     *(atomics_case(t) for t in (*INTEGERS, float32, float64)),
@@ -53,8 +71,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_kernel(case: Case) -> None:
-    got, want = case.fresh(), case.expected()
-    run_c(case.kernel, case.cubes, got)
+    got, want = outcome(case)
     for place, (a, b) in enumerate(zip(got, want, strict=True)):
         if hasattr(b, "dtype"):
             assert_alike(a, b, f"argument {place}")

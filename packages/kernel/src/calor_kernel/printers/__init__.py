@@ -2,6 +2,7 @@
 
 from calor_kernel.printers.c import print_kernel
 from calor_kernel.printers.dialect import Dialect
+from calor_kernel.printers.numbers import bits_of
 from calor_kernel.printers.plain_c import PlainC
 
-__all__ = ["Dialect", "PlainC", "print_kernel"]
+__all__ = ["Dialect", "PlainC", "bits_of", "print_kernel"]

@@ -17,6 +17,7 @@ from typing import Any, Final
 from calor.errors import CompileError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
 from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.passes import eliminate_dead, optimize, split_vectors
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import memory, units, vectors
@@ -34,9 +35,19 @@ _INDENT: Final = "  "
 def print_kernel(kernel: Kernel, dialect: Dialect) -> str:
     """Return a kernel as text; CompileError names what the language does not have.
 
-    The kernel's vectors are as wide as ``dialect.widths`` says (``split_vectors`` makes them so).
+    >>> from calor.dtypes import float32, int64
+    >>> from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
+    >>> from calor_kernel.printers import PlainC
+    >>> @kernel
+    ... def double(x, n):
+    ...     i = absolute_position()
+    ...     if i < n:
+    ...         x[i] = x[i] * 2.0
+    >>> built = double.build([Buffer(float32), Scalar(int64)])  # doctest: +SKIP
+    >>> print(print_kernel(built, PlainC()))  # doctest: +SKIP
     """
-    return Printer(kernel, dialect).text()
+    fitting = split_vectors(optimize(kernel), dialect.widths)
+    return Printer(eliminate_dead(fitting), dialect).text()
 
 
 class Printer:

@@ -35,12 +35,14 @@ def decimal_or_hexadecimal(number: float) -> str:
 
 
 def bits_of(number: Any, dtype: DType) -> int:
-    """Return a number's bits as the dtype holds it.
+    """Return a number's bits as the dtype holds it, as an unsigned integer.
 
-    >>> from calor.dtypes import float16
-    >>> hex(bits_of(1.0, float16))
-    '0x3c00'
+    >>> from calor.dtypes import float16, int8
+    >>> hex(bits_of(1.0, float16)), bits_of(-1, int8)
+    ('0x3c00', 255)
     """
+    if dtype.kind != "float":
+        return int(number) & ((1 << int(dtype.itemsize) * 8) - 1)
     with np.errstate(all="ignore"):
         made = np.asarray(number, np.float64).astype(dtype.numpy)
     return int(made.view(f"u{dtype.itemsize}"))

@@ -1,0 +1,1 @@
+"""A device for calor with a C compiler and nothing else."""
