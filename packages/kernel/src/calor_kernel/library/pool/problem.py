@@ -1,0 +1,120 @@
+"""The problem of sliding windows: axes that lead, and axes along which windows slide.
+
+Requirements: one form for reductions, their gradients and picks; any strides of the operands; axes
+that lead are merged where they can be, so that kernels meet few ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from calor.dtypes import DType, float32, int32, int64, uint32, uint64
+from calor_kernel.library.work import View
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """An axis along which windows slide: window i sees ``stride * i + dilation * k + start``.
+
+    ``size`` elements are there; places outside of them are padding. There are ``count`` windows of
+    ``window`` places.
+    """
+
+    count: int
+    window: int
+    stride: int
+    dilation: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows over the last axes; ``lead`` is the shape of the others."""
+
+    lead: tuple[int, ...]
+    slides: tuple[Slide, ...]
+
+    @property
+    def rank(self) -> int:
+        """The number of axes along which windows slide."""
+        return len(self.slides)
+
+    @property
+    def windows(self) -> int:
+        """The number of windows."""
+        return prod(self.lead) * prod(s.count for s in self.slides)
+
+    @property
+    def elements(self) -> int:
+        """The number of elements that the windows slide over."""
+        return prod(self.lead) * prod(s.size for s in self.slides)
+
+    @property
+    def places(self) -> int:
+        """The number of places in a window."""
+        return prod(s.window for s in self.slides)
+
+
+def windows_of(shape: Sequence[int], attributes: Mapping[str, Any]) -> Windows:
+    """Return the problem of an array of a shape, and the attributes of an op of windows."""
+    window = attributes["window"]
+    lead = len(shape) - len(window)
+    slides = []
+    given = zip(
+        shape[lead:],
+        window,
+        attributes["stride"],
+        attributes["padding"],
+        attributes["dilation"],
+        strict=True,
+    )
+    for size, k, stride, (low, high), dilation in given:
+        rest = size + low + high - dilation * (k - 1) - 1
+        count = rest // stride + 1 if rest >= 0 else 0
+        slides.append(Slide(count, k, stride, dilation, -low, size))
+    return Windows(tuple(shape[:lead]), tuple(slides))
+
+
+def leading(views: Sequence[View], lead: int) -> list[tuple[int, ...]]:
+    """Return the first axes of views of one shape, merged: (size, a stride per view) each.
+
+    At least one axis comes back.
+    """
+    found: list[tuple[int, ...]] = []
+    for axis in range(lead):
+        n = views[0].shape[axis]
+        if n == 1:
+            continue
+        strides = tuple(v.strides[axis] for v in views)
+        if found and all(s == t * n for s, t in zip(found[-1][1:], strides, strict=True)):
+            found[-1] = (found[-1][0] * n, *strides)
+        else:
+            found.append((n, *strides))
+    return found or [(1, *(0 for _ in views))]
+
+
+def working(dtype: DType, kind: str) -> DType:
+    """Return the type that values of a dtype are compared and summed in."""
+    if dtype.kind == "float":
+        return float32 if dtype.itemsize < 4 else dtype
+    if kind != "sum":
+        return dtype
+    if dtype.kind == "uint":
+        return uint64 if dtype is uint64 else uint32
+    return int64 if dtype is int64 else int32
+
+
+def identity(dtype: DType, kind: str) -> int | float:
+    """Return what a window that sees padding alone gives: 0, or the end of the dtype's range."""
+    if kind == "sum":
+        return 0
+    if dtype.kind == "float":
+        return float("-inf") if kind == "max" else float("inf")
+    bits = 8 * dtype.itemsize - (dtype.kind == "int")
+    if kind == "max":
+        return -(1 << bits) if dtype.kind == "int" else 0
+    return (1 << bits) - 1

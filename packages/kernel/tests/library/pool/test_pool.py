@@ -1,0 +1,103 @@
+"""Are windows, their gradients and picks what the reference says, for every way of computing them?"""
+
+import numpy as np
+import pytest
+
+from calor.dtypes import ALL
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+from ..ops import run_op
+
+NAMES = {t.name: t for t in ALL}
+NONE = (0, 0)
+# shape, window, stride, padding, dilation.
+ROWS = [
+    ((2, 4, 5), (2, 2), (2, 2), (NONE, NONE), (1, 1)),
+    ((2, 7), (3,), (2,), ((1, 1),), (1,)),
+    ((5, 5), (3, 2), (1, 1), ((1, 1), (0, 1)), (1, 1)),
+    ((7, 6), (2, 3), (1, 2), (NONE, (2, 1)), (3, 2)),
+    ((3, 3, 4), (2, 2, 2), (1, 2, 2), ((0, 1),) * 3, (1, 1, 1)),
+    ((2, 1, 2, 4), (2,), (1,), (NONE,), (1,)),
+    ((2, 3), (1, 2), (1, 1), ((0, 0), (3, 3)), (1, 1)),
+    ((2, 6), (2,), (2,), ((-1, -2),), (1,)),
+    ((2, 0), (2,), (2,), (NONE,), (1,)),
+    ((0, 4), (2,), (2,), (NONE,), (1,)),
+    ((2, 20, 300), (20, 16), (20, 16), (NONE, NONE), (1, 1)),
+]
+TYPES = ["float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "uint16"]
+DIGITS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-14}
+OPS = ["window_reduce", "window_gradient", "window_pick"]
+KINDS = ["max", "min", "sum"]
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units"])
+def backend(request):
+    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+def draw(rng, shape, dtype):
+    if dtype.kind == "float":
+        # Few different numbers, so that there are ties, and some that are none.
+        values = rng.integers(-4, 4, shape).astype(np.float64)
+        values[rng.random(shape) < 0.05] = np.nan
+        values[rng.random(shape) < 0.05] = -np.inf
+        return values.astype(dtype.numpy)
+    return rng.integers(-50 if dtype.kind == "int" else 0, 50, shape).astype(dtype.numpy)
+
+
+def check(backend, op, kind, row, dtype, axes=None):
+    shape, window, stride, padding, dilation = row
+    attributes = {
+        "kind": kind,
+        "window": window,
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+    }
+    lead = len(shape) - len(window)
+    reach = [d * (k - 1) + 1 for k, d in zip(window, dilation, strict=True)]
+    given = zip(shape[lead:], padding, reach, stride, strict=True)
+    counts = [max((n + sum(p) - r) // s + 1, 0) for n, p, r, s in given]
+    shapes = {
+        "window_reduce": [shape],
+        "window_gradient": [(*shape[:lead], *counts), shape],
+        "window_pick": [shape, shape],
+    }[op]
+    rng = np.random.default_rng(3)
+    arrays = [draw(rng, s, NAMES[dtype]) for s in shapes]
+    if op != "window_reduce":
+        arrays[0] = rng.standard_normal(shapes[0]).astype(NAMES[dtype].numpy)
+    if axes:
+        back = np.argsort(axes)
+        arrays = [np.ascontiguousarray(a.transpose(back)) for a in arrays]
+    (found,), (wanted,) = run_op(backend, op, arrays, attributes, [axes] * len(arrays))
+    assert found.dtype == wanted.dtype
+    if NAMES[dtype].kind == "float":
+        found, wanted = found.astype(np.float64), wanted.astype(np.float64)
+        near = DIGITS[dtype] if kind == "sum" or op == "window_gradient" else 0
+        np.testing.assert_allclose(found, wanted, rtol=near, atol=8 * near)
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_shapes(backend, op, kind, row):
+    check(backend, op, kind, row, "float32")
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_types(backend, op, kind, dtype):
+    check(backend, op, kind, ROWS[2], dtype)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_orders_of_axes(backend, op, kind):
+    check(backend, op, kind, ROWS[0], "float32", axes=(2, 0, 1))
+    check(backend, op, kind, ROWS[5], "float32", axes=(0, 2, 3, 1))
