@@ -1,4 +1,4 @@
-"""Are windows, their gradients and picks what the reference says, for every way of computing them?"""
+"""Are windows, gradients and picks what the reference says, for every way of computing them?"""
 
 import numpy as np
 import pytest

@@ -157,7 +157,7 @@ def _general(
     units = min(info.max_units, 128)
     width = 1 if units > 1 else max(1, info.vector_bytes // 8)
     strides = (_STRIDE,) * len(views)
-    signature = (
+    signature: tuple[Buffer | Scalar, ...] = (
         *(Buffer(dtype, writable=False) for dtype in read),
         Buffer(written),
         _SIZE,

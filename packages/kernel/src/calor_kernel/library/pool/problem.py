@@ -114,7 +114,7 @@ def identity(dtype: DType, kind: str) -> int | float:
         return 0
     if dtype.kind == "float":
         return float("-inf") if kind == "max" else float("inf")
-    bits = 8 * dtype.itemsize - (dtype.kind == "int")
+    bits: int = 8 * dtype.itemsize - (dtype.kind == "int")
     if kind == "max":
         return -(1 << bits) if dtype.kind == "int" else 0
     return (1 << bits) - 1
