@@ -26,6 +26,9 @@ from calor_kernel.runtime.device import DeviceInfo
 # operands beside the accumulators.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 
+# The rows of a cube at most: with a part of the summed axis they fit the second cache.
+_BLOCK_ROWS = 168
+
 
 @dataclass(frozen=True, slots=True)
 class Packed:
@@ -94,7 +97,9 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
     pack_b = not columns or (product.m > 4 * rows and product.n * product.k > 1 << 16)
-    block_rows = max(rows, min(-(-product.m // rows), max(1, 120 // rows)) * rows)
+    tiles_down = -(-product.m // rows)
+    blocks = -(-tiles_down * rows // _BLOCK_ROWS)
+    block_rows = -(-tiles_down // max(1, blocks)) * rows
     panels = -(-product.n // (lanes * vectors))
     tall = -(-product.m // block_rows) * product.batches
     block_panels = max(1, min(panels, 8, panels * tall // (4 * info.cores) or 1))

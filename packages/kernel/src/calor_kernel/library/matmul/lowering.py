@@ -43,7 +43,9 @@ from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)
+# Rows of the summed axis that a cube packs: where squares are transposed, and where not.
 _PACK_ROWS = 256
+_PACK_STREAMS = 16
 # Cubes of this many units compute tiles together.
 _UNITS = 64
 _PARTS = {complex64: float32, complex128: float64}
@@ -348,7 +350,7 @@ def _pack(
 ) -> Launch:
     square = operand.depth == 1 and operand.free != 1 and group == 1 and lanes & (lanes - 1) == 0
     function: KernelFunction = pack_transposed if square else pack
-    rows = _PACK_ROWS if square else _PACK_ROWS // group
+    rows = _PACK_ROWS if square else _PACK_STREAMS
     order = "columns" if operand.free == 1 else "any"
     numbers = (n, k, operand.depth, operand.free, batch[1], *operand.batch, operand.offset)
     keywords: dict[str, Any] = {
@@ -364,7 +366,9 @@ def _pack(
         tuple(sorted(keywords.items())),
     )
     groups = -(-k // group)
-    cubes = (-(-n // width), max(1, -(-groups // rows)), batch[0] * batch[1])
+    panels = -(-n // width)
+    across = panels if square else 1
+    cubes = (across, max(1, -(-groups // rows)), batch[0] * batch[1])
     nbytes = n * k * batch[0] * batch[1] * (operand.dtype.itemsize + element.itemsize)
     return Launch(build, cubes, (source, target, *numbers), 0, int(nbytes), "matmul pack")
 

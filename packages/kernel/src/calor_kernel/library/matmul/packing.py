@@ -12,6 +12,7 @@ from typing import Any
 
 from calor_kernel.language import (
     constant,
+    cube_count,
     cube_position,
     helper,
     kernel,
@@ -41,42 +42,28 @@ def pack(
     order: str,
     rows: int,
 ) -> None:
-    """Pack ``source[k, n]`` to panels: cube (x, y, z) packs ``rows`` rows of panel x of batch z.
+    """Pack ``source[k, n]`` to panels: cube (x, y, z) packs ``rows`` groups of rows of batch z.
 
-    ``order``: which stride is known to be 1, "columns", "depth" or neither ("any").
+    ``order``: which stride is known to be 1, "columns", "depth" or neither ("any"). Few rows at a
+    time go through all panels of x's share, so that memory sees few long streams.
     """
-    panel = cube_position(0)
     first = cube_position(1) * rows
     batch = cube_position(2)
     start = base + batch // batch_inner * outer_stride + batch % batch_inner * inner_stride
     groups = (k + group - 1) // group
     panel_count = (n + width - 1) // width
-    target = (batch * panel_count + panel) * groups * (width * group)
+    share = (panel_count + cube_count(0) - 1) // cube_count(0)
+    first_panel = cube_position(0) * share
+    target = batch * panel_count * groups * (width * group)
     stop = min(first + rows, groups)
-    begin = panel * width
-    for g in range(first, stop):
-        for v in range(width // lanes):
-            column = begin + v * lanes
-            at = target + (g * width + v * lanes) * group
-            if group == 1:
-                row = load_row(
-                    source, start, g, column, n, k, depth_stride, column_stride, lanes, order
-                )
-                panels.store(at, row.to(panels.dtype))
-            else:
+    strides = depth_stride, column_stride
+    for panel in range(first_panel, min(first_panel + share, panel_count)):
+        for g in range(first, stop):
+            for v in range(width // lanes):
+                column = panel * width + v * lanes
+                at = target + ((panel * groups + g) * width + v * lanes) * group
                 parts = [
-                    load_row(
-                        source,
-                        start,
-                        g * group + i,
-                        column,
-                        n,
-                        k,
-                        depth_stride,
-                        column_stride,
-                        lanes,
-                        order,
-                    )
+                    load_row(source, start, g * group + i, column, n, k, strides, lanes, order)
                     for i in range(group)
                 ]
                 panels.store(at, interleave(parts).to(panels.dtype))
@@ -90,12 +77,12 @@ def load_row(
     column: Any,
     n: Any,
     k: Any,
-    depth_stride: Any,
-    column_stride: Any,
+    strides: tuple[Any, Any],
     lanes: int,
     order: str,
 ) -> Any:
     """Return ``lanes`` elements of a row from a column on, 0 beyond the matrix."""
+    depth_stride, column_stride = strides
     index = column + iota(lanes, column)
     inside = (index < n) & splat(row < k, lanes)
     if order == "columns":
