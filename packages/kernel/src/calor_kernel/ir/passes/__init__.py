@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.dead import eliminate_dead, sweep
+from calor_kernel.ir.passes.halves import lower_bfloat16, lower_float16
 from calor_kernel.ir.passes.hoist import hoist, hoist_invariants
 from calor_kernel.ir.passes.rewriting import Rewriter, clone
 from calor_kernel.ir.passes.simplify import simplify
@@ -14,6 +15,8 @@ __all__ = [
     "clone",
     "eliminate_dead",
     "hoist_invariants",
+    "lower_bfloat16",
+    "lower_float16",
     "lower_vreduce",
     "optimize",
     "simplify",
