@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calor.dtypes import DType, bfloat16, float32, float64, int8, int16, int32, uint8
+from calor.dtypes import DType, bfloat16, bool_, float32, float64, int8, int16, int32, uint8
 from calor.errors import CompileError
 from calor_cpu import printer  # noqa: F401 - registers what prints operations
 from calor_cpu.printer_values import PRINTS
@@ -24,7 +24,17 @@ from calor_kernel.language.lanes import run_on_lanes
 from .test_operations import TARGETS
 
 # What a CPU has not: kernels that use these are for devices with cubes of many units.
-ABSENT = {"mma", "mma_async", "mma_result", "role"}
+ABSENT = {
+    "copy_tensor",
+    "mbarrier_arrive",
+    "mbarrier_expect",
+    "mbarrier_init",
+    "mbarrier_wait",
+    "mma",
+    "mma_async",
+    "mma_result",
+    "role",
+}
 
 
 def test_every_operation_is_printed_or_said_to_be_absent() -> None:
@@ -188,20 +198,22 @@ def test_arithmetic_of_half_types_is_refused_with_advice() -> None:
         LlvmToolchain().source(halves_computed.build([Buffer(bfloat16)]))
 
 
-def test_asynchronous_copies_are_copies() -> None:
+@pytest.mark.parametrize("mask", [None, True, False])
+def test_asynchronous_copies_are_copies(mask: bool | None) -> None:
     x, y = (Memory(n, "global", Type(float32)) for n in "xy")
     here = Memory("here", "shared", Type(float32), 4)
-    index = Value(Type(int32), known=0)
-    value = Value(Type(float32, 4))
+    index, value, wanted = Value(Type(int32), known=0), Value(Type(float32, 4)), Value(Type(bool_))
+    given = (index, index) if mask is None else (index, index, wanted)
     steps = [
         Operation("constant", (), (index,), {"value": 0}),
-        Operation("copy_async", (index, index), (), {"source": x, "elements": 4}, memory=here),
+        Operation("constant", (), (wanted,), {"value": bool(mask)}),
+        Operation("copy_async", given, (), {"source": x, "elements": 4}, memory=here),
         Operation("commit_async"),
         Operation("wait_async", attributes={"pending": 0}),
         Operation("load", (index,), (value,), memory=here),
         Operation("store", (index, value), (), memory=y),
     ]
     parameters = tuple(Parameter(m.name, Buffer(float32), memory=m) for m in (x, y))
-    given, got = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
-    run(Kernel("later", parameters, Block((), steps), memories=(here,)), 1, [given, got])
-    np.testing.assert_array_equal(got, given)
+    numbers, got = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+    run(Kernel("later", parameters, Block((), steps), memories=(here,)), 1, [numbers, got])
+    np.testing.assert_array_equal(got, np.zeros(4) if mask is False else numbers)

@@ -41,30 +41,22 @@ def _for(w: Writer, operation: Operation) -> None:
 
 
 def _trips(start: Value, stop: Value, step: Value) -> int | None:
-    bounds = [getattr(v, "known", None) for v in (start, stop, step)]
+    bounds = [v.known for v in (start, stop, step)]
     known = [b for b in bounds if isinstance(b, int)]
     return len(range(*known)) if len(known) == 3 and known[2] else None
 
 
 def _test(w: Writer, position: str, stop: Value, step: Value) -> str:
-    """Return whether a loop goes on at a position, upwards or downwards."""
-    of = llvm(stop.type)
+    """Return whether a loop goes on at a position; one whose step is not known goes upwards."""
     sign = "u" if stop.type.dtype.kind == "uint" else "s"
-    known = getattr(step, "known", None)
-    up = f"icmp {sign}lt {of} {position}, {w.use(stop)}"
-    down = f"icmp {sign}gt {of} {position}, {w.use(stop)}"
-    if sign == "u" or getattr(step, "nonnegative", False) or (isinstance(known, int) and known > 0):
-        return w.let(up)
-    if isinstance(known, int):
-        return w.let(down)
-    positive = w.let(f"icmp sgt {of} {w.use(step)}, 0")
-    return w.let(f"select i1 {positive}, i1 {w.let(up)}, i1 {w.let(down)}")
+    down = isinstance(step.known, int) and step.known < 0
+    return w.let(f"icmp {sign}{'gt' if down else 'lt'} {llvm(stop.type)} {position}, {w.use(stop)}")
 
 
 def _ahead(w: Writer, position: str, step: Value, count: int) -> str:
     """Return the position some steps further."""
     of = llvm(step.type)
-    known = getattr(step, "known", None)
+    known = step.known
     if count == 0:
         return position
     if isinstance(known, int):

@@ -80,16 +80,22 @@ def _ballot(w: Writer, operation: Operation) -> None:
 def _copy(w: Writer, operation: Operation) -> None:
     source, memory = operation.attributes["source"], operation.memory
     assert memory is not None
-    end, start = operation.operands[:2]
-    nbytes = memory.type.dtype.itemsize * operation.attributes.get("elements", 1)
-    w.call(
-        "void",
-        "llvm.memcpy.p0.p0.i64",
-        (f"ptr align {memory.type.dtype.itemsize}", address(w, memory, end)),
-        (f"ptr align {source.type.dtype.itemsize}", address(w, source, start)),
-        ("i64", str(nbytes)),
-        ("i1", "false"),
-    )
+    end, start, *masks = operation.operands
+    size = memory.type.dtype.itemsize
+    there = (f"ptr align {size}", address(w, memory, end))
+    count = ("i64", str(size * operation.attributes.get("elements", 1)))
+    copied, zeros, after = (w.fresh(hint) for hint in ("copied", "zeros", "after"))
+    if masks:
+        w.choose(w.use(masks[0]), copied, zeros)
+        w.block(zeros)
+        w.call("void", "llvm.memset.p0.i64", there, ("i8", "0"), count, ("i1", "false"))
+        w.jump(after)
+        w.block(copied)
+    here = (f"ptr align {size}", address(w, source, start))
+    w.call("void", "llvm.memcpy.p0.p0.i64", there, here, count, ("i1", "false"))
+    if masks:
+        w.jump(after)
+        w.block(after)
 
 
 @prints("inline")

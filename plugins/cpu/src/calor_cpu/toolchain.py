@@ -1,8 +1,8 @@
 """From a kernel to an object file in memory, by LLVM.
 
 Requirements: pure and picklable (compile workers), so LLVM's objects are made where they are used;
-no pass pipeline runs, because what is printed is vectorised already; a foreign target is compiled
-for, never run.
+calor's own passes run and none of LLVM's, which make nothing faster that is vectorised already and
+take as long as the code generator; a foreign target is compiled for, never run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from calor_cpu.llvm import all_targets, binding
 from calor_cpu.printer import VERSION, print_kernel
 from calor_cpu.target import Target, target_of
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.passes import optimize
 from calor_kernel.runtime.device import Toolchain
 
 LEVEL: Final = 2  # of LLVM's code generator
@@ -29,7 +30,7 @@ class LlvmToolchain(Toolchain):
 
     def source(self, kernel: Kernel) -> str:
         """Return the kernel as LLVM text; CompileError where a CPU has not what it asks for."""
-        return print_kernel(kernel, self.processor)
+        return print_kernel(optimize(kernel), self.processor)
 
     def compile(self, source: str, name: str) -> bytes:
         """Return the object file of a text; CompileError with LLVM's message and the text."""
