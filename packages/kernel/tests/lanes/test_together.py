@@ -260,3 +260,17 @@ def test_atomics_are_done_in_the_units_order(kind, units):
     built = changed.build([INTEGERS, INTEGERS], cube=(units, 1, 1), kind=kind)
     run_on_lanes(built, (4 // units, 1, 1), [x, y])
     assert (x[0], y.tolist()) == (end, old)
+
+
+@kernel
+def histogram(x, y):
+    i = kl.absolute_position()
+    if x[i] >= 0:
+        y.atomic("add", x[i], 1)
+
+
+def test_atomics_of_many_units():
+    x = np.random.default_rng(0).integers(-2, 5, 4096)
+    y = np.zeros(5, np.int64)
+    run_on_lanes(histogram.build([INTEGERS, INTEGERS], cube=(64, 1, 1)), (64, 1, 1), [x, y])
+    assert y.tolist() == np.bincount(x[x >= 0]).tolist()

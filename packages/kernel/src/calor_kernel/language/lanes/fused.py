@@ -9,7 +9,6 @@ IEEE Transactions on Computers 57(4), 2008).
 from __future__ import annotations
 
 from fractions import Fraction
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -83,24 +82,25 @@ def _fma_64(a: Array, b: Array, c: Array) -> Array:
     upper, lower = two_sum(c, low)
     total, rest = two_sum(high, upper)
     result = np.asarray(total + odd_sum(rest, lower))
-    safe = np.ones(a.shape, np.bool_)
-    for x in (a, b, c):
-        size = np.abs(x)
-        safe &= (size > _SMALL) & (size < _LARGE)
-    plain = ~safe
-    if plain.any():
-        result[plain] = [_exact(*map(float, v)) for v in zip(a[plain], b[plain], c[plain])]  # noqa: B905
+    zero = (a == 0) | (b == 0)
+    sizes = [np.abs(x) for x in (a, b, c)]
+    safe = [(x > _SMALL) & (x < _LARGE) for x in sizes]
+    rare = ~(safe[0] & safe[1] & (safe[2] | (c == 0)))
+    if not rare.any():
+        return result
+    # A product with 0 is exact, and that of two finite numbers finite, however large it is.
+    infinite = ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
+    only_c = infinite & np.isfinite(a) & np.isfinite(b)
+    result = np.where(zero | infinite, np.where(only_c, c, a * b + c), result)
+    rare &= ~(zero | infinite)
+    if rare.any():
+        result[rare] = [_exact(*map(float, v)) for v in zip(a[rare], b[rare], c[rare], strict=True)]
     return result
 
 
 def _exact(a: float, b: float, c: float) -> float:
-    if not (isfinite(a) and isfinite(b) and isfinite(c)):
-        # The product of two finite numbers is finite here, however large it is.
-        return c if isfinite(a) and isfinite(b) else a * b + c
+    """Return a * b + c of finite numbers, of which the product is not 0."""
     total = Fraction(a) * Fraction(b) + Fraction(c)
-    if total == 0:
-        # The sign of an exact zero is that of the sum of two signed zeros.
-        return a * b + c if 0.0 in (a, b) else 0.0
     try:
         return float(total)
     except OverflowError:

@@ -7,6 +7,7 @@ units reach is checked and written.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -218,19 +219,29 @@ def atomic_step(compiler: Compiler, operation: Operation) -> Step:
         places = batch.full(places)
         operands = [batch.full(values[s]) for s in given]
         old = np.zeros(batch.lanes, state.data.dtype)
-        lanes = np.arange(batch.lanes) if needed is None else np.flatnonzero(needed)
-        # Round after round, the first unit of those that wait for an element changes it.
-        while lanes.size:
-            _, turn = np.unique(places[lanes], return_index=True)
-            now = lanes[turn]
+        lanes = batch.every if needed is None else np.flatnonzero(needed)
+        for now in _turns(places[lanes], lanes):
             where = places[now]
             found = state.data[where]
             old[now] = found
             state.data[where] = _changed(kind, found, *(v[now] for v in operands))
-            lanes = np.delete(lanes, turn)
         values[result] = old
 
     return step
+
+
+def _turns(places: Array, lanes: Array) -> Iterator[Array]:
+    """Yield lanes in turns: in each, of those that wait for an element, the first one."""
+    if not lanes.size:
+        return
+    order = np.argsort(places, kind="stable")
+    sorted_places = places[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = sorted_places[1:] != sorted_places[:-1]
+    starts = np.flatnonzero(first)
+    turn = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    by_turn = lanes[order[np.argsort(turn, kind="stable")]]
+    yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])
 
 
 def _changed(kind: str, found: Array, value: Array, new: Array | None = None) -> Array:
