@@ -21,7 +21,9 @@ Found = tuple[Operation | None, str]
 Check = Callable[[Operation], Complaints]
 
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
-_MEMORY = frozenset(("load", "store", "atomic", "prefetch", "copy_async", "mma_async"))
+_MEMORY = frozenset(
+    ("load", "store", "atomic", "prefetch", "copy_async", "copy_tensor", "mma_async")
+) | {name for name in OPS if name.startswith("mbarrier")}
 _REGIONS = {"for": 1, "if": 2, "while": 2, "role": 1}
 _KINDS = {
     "vreduce": "add mul min max and or xor",

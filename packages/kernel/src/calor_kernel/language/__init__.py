@@ -62,9 +62,12 @@ from calor_kernel.language.intrinsics import Intrinsic, intrinsic
 from calor_kernel.language.kernel import KernelFunction, helper, kernel
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 from calor_kernel.language.matrices import MatrixShape
+from calor_kernel.language.mbarriers import Mbarriers
+from calor_kernel.language.pipelines import Pipeline, Tile
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role
 from calor_kernel.language.statements import loop_range
+from calor_kernel.language.tensor_maps import TensorMap, tensor_map
 from calor_kernel.language.values import Number
 
 __all__ = [
@@ -76,13 +79,17 @@ __all__ = [
     "KernelFunction",
     "Layout",
     "MatrixShape",
+    "Mbarriers",
     "Number",
+    "Pipeline",
     "Pointer",
     "Registers",
     "Scalar",
     "SharedMatrix",
     "Swizzle",
     "Swizzled",
+    "TensorMap",
+    "Tile",
     "Type",
     "absolute_position",
     "arrive",
@@ -139,6 +146,7 @@ __all__ = [
     "shuffle",
     "splat",
     "sqrt",
+    "tensor_map",
     "trunc",
     "unit_index",
     "unit_position",

@@ -70,6 +70,8 @@ class Builder:
         self._constants: list[Operation] = []
         self.memories: list[Memory] = []
         self.attributes: dict[str, Any] = {}
+        # The kernel's scalar parameters, by which a host finds their arguments.
+        self.scalars: dict[Value, str] = {}
         self.arrays: WeakSet[Registers] = WeakSet()
         self.flags: tuple[str, ...] = ("contract",)
         # Pure operations made so far, innermost scope last.

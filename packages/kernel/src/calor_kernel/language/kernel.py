@@ -90,6 +90,7 @@ class KernelFunction:
                 value = builder.value(Type(declared.dtype), name)
                 value.nonnegative = declared.nonnegative
                 value.divisible = declared.divisible
+                builder.scalars[value] = name
                 parameters.append(Parameter(name, declared, value=value))
                 arguments.append(value)
         with builder.active():

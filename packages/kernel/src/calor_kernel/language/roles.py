@@ -68,7 +68,7 @@ class role(Region):
         builder = self.builder
         frame = Frame(builder, values, names)
         with builder.inside(Block()) as block:
-            end = body(*values)
+            end = body(*frame.set(frame.before()))
             items: list[list[Any]] = [list(a.items) for a in frame.arrays]
         frame.restore()
         said = {"first": self.first, "count": self.count}

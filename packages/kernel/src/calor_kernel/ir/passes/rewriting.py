@@ -160,9 +160,10 @@ class Rewriter:
         regions = [self.region(r) for r in operation.regions]
         self.position = operation.position
         counts = [self.types(r.type) for r in operation.results]
-        attributes = operation.attributes
-        if isinstance(attributes.get("source"), Memory):
-            attributes = {**attributes, "source": self.memory(attributes["source"])}
+        attributes = {
+            k: self.memory(v) if isinstance(v, Memory) else v
+            for k, v in operation.attributes.items()
+        }
         made = self.emit(
             operation.name,
             self.flat(operation.operands),

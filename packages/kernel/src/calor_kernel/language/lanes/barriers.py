@@ -74,11 +74,12 @@ def barrier_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def _tell(batch: Batch, group: int) -> None:
-    """Let the active units of each group know what one of them knows of named barriers."""
+    """Let the active units of each group know what one of them knows, and of each other."""
     rows = _groups(batch, group)
-    told = batch.known[rows].max(axis=1, keepdims=True)
-    active = batch.active()[rows][:, :, None]
-    batch.known[rows] = np.where(active, told, batch.known[rows])
+    told, active = batch.known[rows].max(axis=1), batch.active()[rows]
+    members = (np.arange(len(rows))[:, None], rows % batch.units)
+    told[members] = np.where(active, batch.launch.clock, told[members])
+    batch.known[rows] = np.where(active[:, :, None], told[:, None], batch.known[rows])
 
 
 def _now(batch: Batch, before: Array) -> Array:

@@ -56,7 +56,7 @@ class Copy:
         if watch is not None:
             changed = _bytes(now) != _bytes(data)
             if changed.any():
-                first = int(np.argmax(changed.any(axis=-1)))
+                first = int(np.argmax(changed.reshape(len(changed), -1).any(axis=1)))
                 lane = int(lanes[first])
                 index = int(self.starts[mine][first]) - self.source.start(lane)
                 message = "its source was written before the copy was waited for"
@@ -76,8 +76,33 @@ class Copy:
         return Copy(self.operation, self.source, self.target, *(p[chosen] for p in parts))
 
 
+@dataclass(slots=True)
+class Fill:
+    """Zeros on the way to elements, where a copy has no source."""
+
+    operation: Operation
+    target: State
+    ends: Array
+    lanes: Array
+
+    def finish(self, batch: Batch, done: Array) -> None:
+        """Let the zeros of some units arrive."""
+        mine = done[self.lanes]
+        ends, watch = self.ends[mine], self.target.watch
+        if watch is not None:
+            assert watch.pending is not None
+            watch.pending[ends] = False
+            watch.arrive(batch, self.operation, self.target, ends, self.lanes[mine])
+        self.target.data[ends] = 0
+        self.ends, self.lanes = self.ends[~mine], self.lanes[~mine]
+
+    def part(self, chosen: Array) -> Fill:
+        """Return some of the elements."""
+        return Fill(self.operation, self.target, self.ends[chosen], self.lanes[chosen])
+
+
 def _bytes(values: Array) -> Array:
-    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
+    return np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, values.itemsize)
 
 
 @dataclass(slots=True)
@@ -107,21 +132,26 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
     number = compiler.number(operation.memory)
     origin = compiler.number(operation.attributes["source"])
     elements = operation.attributes.get("elements", 1)
-    end, start = compiler.slots(operation.operands[:2])
+    end, start, *masks = compiler.slots(operation.operands)
     spread = np.arange(elements)
 
     def step(batch: Batch) -> None:
         values, source, target = batch.values, batch.states[origin], batch.states[number]
-        froms, needed = reach(batch, operation, source, values[start][:, None] + spread, None)
-        tos, _ = reach(batch, operation, target, values[end][:, None] + spread, None)
+        wanted = values[masks[0]][:, None] if masks else None
+        froms, read = reach(batch, operation, source, values[start][:, None] + spread, wanted)
+        tos, needed = reach(batch, operation, target, values[end][:, None] + spread, None)
         if source.watch is not None:
-            source.watch.read(batch, operation, source, froms, needed)
+            source.watch.read(batch, operation, source, froms, read)
         if target.watch is not None:
             target.watch.write(batch, operation, target, tos, needed, starts=True)
-        starts, _ = reached(batch, froms, needed)
-        ends, lanes = reached(batch, tos, needed)
+        starts, _ = reached(batch, froms, read)
+        ends, lanes = reached(batch, tos, read)
         made = Copy(operation, source, target, starts, ends, lanes, source.data[starts])
-        flight_of(batch, operation.attributes.get("group")).open.append(made)
+        flight = flight_of(batch, operation.attributes.get("group"))
+        flight.open.append(made)
+        if wanted is not None:
+            empty = ~wanted if needed is None else needed & ~wanted
+            flight.open.append(Fill(operation, target, *reached(batch, tos, empty)))
 
     return step
 

@@ -17,8 +17,8 @@ from calor_kernel.errors import KernelCheckError
 from calor_kernel.ir.nodes import Kernel, Operation
 
 if TYPE_CHECKING:
-    from calor_kernel.language.lanes.memory import State
     from calor_kernel.language.lanes.mbarriers import Phases
+    from calor_kernel.language.lanes.memory import State
     from calor_kernel.language.lanes.roles import NamedBarrier, Party
 
 Array = np.ndarray[Any, Any]

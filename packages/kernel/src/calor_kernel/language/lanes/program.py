@@ -21,6 +21,7 @@ from calor_kernel.language.lanes import (
     effects,
     inline,
     matrices,
+    mbarriers,
     memory,
     planes,
     products,
@@ -39,7 +40,7 @@ class Program:
     ``values`` is what a batch starts with: constants in their slots. ``memories`` are numbered:
     parameters' first, then the kernel's own; ``written`` and ``read`` are those that the kernel
     writes and reads. ``in_order`` says that a cube may wait for one before it, ``named`` that there
-    are named barriers.
+    are barriers by name or in memory.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -53,15 +54,16 @@ class Program:
         self.values = compiler.values
         self.memories = list(compiler.memories)
         walked = list(kernel.body.walk())
-        self.written = _touched(walked, "store", "atomic", "copy_async")
+        self.written = _touched(walked, "store", "atomic", "copy_async", "copy_tensor")
         self.read = _touched(walked, "load", "atomic", "mma_async") | {
             op.attributes["source"] for op in walked if "source" in op.attributes
         }
         self.named = any(
-            op.name == "arrive" or op.attributes.get("count")
+            op.name != "barrier" or op.attributes.get("count")
             for op in walked
-            if op.name in ("arrive", "barrier")
+            if op.name in ("arrive", "barrier", "mbarrier_arrive", "copy_tensor")
         )
+        self.width = max([1, *(v.type.width for op in walked for v in op.results)])
         self.in_order = any(_waits(op) for op in walked if op.name == "while")
 
 
@@ -230,6 +232,11 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "plane_scan": planes.scan_step,
     "plane_ballot": planes.ballot_step,
     "mma": matrices.mma_step,
+    "copy_tensor": mbarriers.tensor_step,
+    "mbarrier_init": mbarriers.init_step,
+    "mbarrier_expect": mbarriers.expect_step,
+    "mbarrier_arrive": mbarriers.arrive_step,
+    "mbarrier_wait": mbarriers.wait_step,
     "mma_async": products.async_step,
     "mma_result": products.result_step,
     "copy_async": copies.copy_step,

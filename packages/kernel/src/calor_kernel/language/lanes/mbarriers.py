@@ -1,0 +1,244 @@
+"""Barriers in shared memory, and copies of boxes of which the bytes count at them.
+
+Requirements: a phase ends when its arrivals and its bytes are there, and then at once for all; data
+arrives when a unit waits for the phase, and not before; units that wait for what nobody will do are
+an error and not a hang.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor_kernel.ir.nodes import Operation
+from calor_kernel.language.lanes.copies import Copy, Fill
+from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.memory import State, reach
+
+if TYPE_CHECKING:
+    from calor_kernel.language.lanes.program import Compiler
+
+Array = np.ndarray[Any, Any]
+
+
+class Phases:
+    """The barriers of a memory, per cube of a batch.
+
+    Attributes: ``wanted``, the arrivals that a phase needs; ``arrived`` and ``missing``, this
+    phase's arrivals, and bytes that are expected and have not come; ``phase``, how many are over;
+    ``held`` and ``passed``, what those who arrive know, in this phase and in those that are over
+    (as for named barriers); ``landing``, (phase, copy) by (cube, barrier).
+    """
+
+    def __init__(self, cubes: int, size: int, units: int) -> None:
+        shape = (cubes, size)
+        self.wanted = np.zeros(shape, np.int64)
+        self.arrived = np.zeros(shape, np.int64)
+        self.missing = np.zeros(shape, np.int64)
+        self.phase = np.zeros(shape, np.int64)
+        self.held = np.zeros((*shape, units), np.int64)
+        self.passed = np.zeros((*shape, units), np.int64)
+        self.landing: dict[tuple[int, int], list[tuple[int, Copy | Fill]]] = {}
+
+    def settle(self, batch: Batch, operation: Operation, cubes: Array, places: Array) -> None:
+        """End the phases of barriers for which everything is there."""
+        batch.launch.clock += 1
+        here = np.unique(np.stack([cubes, places]), axis=1)
+        where = (here[0], here[1])
+        over = self.arrived[where] > self.wanted[where]
+        if over.any():
+            cube, place = (int(i) for i in here[:, np.argmax(over)])
+            message = (
+                f"{self.arrived[cube, place]} arrive at barrier {place}, where a phase has "
+                f"{self.wanted[cube, place]}"
+            )
+            batch.fail(operation, "barrier", int(np.argmax(batch.active())), message)
+        done = (self.arrived[where] == self.wanted[where]) & (self.missing[where] == 0)
+        ended = (here[0][done], here[1][done])
+        self.arrived[ended] = 0
+        self.phase[ended] += 1
+        self.passed[ended] = np.maximum(self.passed[ended], self.held[ended])
+        self.held[ended] = 0
+        if batch.party is not None:
+            batch.party.moved()
+
+    def land(self, batch: Batch, cubes: Array, places: Array) -> None:
+        """Let the data of phases that are over arrive."""
+        for cube, place in np.unique(np.stack([cubes, places]), axis=1).T.tolist():
+            flying = self.landing.get((cube, place), [])
+            over = [copy for phase, copy in flying if phase < self.phase[cube, place]]
+            if not over:
+                continue
+            self.landing[cube, place] = flying[len(over) :]
+            done = np.zeros(batch.lanes, np.bool_)
+            done[cube * batch.units : (cube + 1) * batch.units] = True
+            batch.launch.clock += 1
+            for copy in over:
+                who = copy.lanes % batch.units
+                copy.finish(batch, done)
+                self.passed[cube, place, who] = batch.launch.clock + 1
+            batch.launch.clock += 1
+
+
+def phases_of(batch: Batch, number: int) -> Phases:
+    """Return the barriers of a memory."""
+    size = batch.states[number].memory.size or 0
+    found: Phases = batch.mbarriers.setdefault(number, Phases(batch.count, size, batch.units))
+    return found
+
+
+def _reached(
+    batch: Batch, operation: Operation, number: int, index: Array
+) -> tuple[Phases, Array, Array]:
+    """Return a memory's barriers, and the cube and barrier of each active unit."""
+    state = batch.states[number]
+    places, needed = reach(batch, operation, state, index, None)
+    if state.watch is not None:
+        state.watch.read(batch, operation, state, places, needed, True)
+    lanes = np.flatnonzero(batch.active())
+    return phases_of(batch, number), lanes // batch.units, batch.full(index)[lanes].astype(int)
+
+
+def init_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that makes a barrier."""
+    number = compiler.number(operation.memory)
+    place, wanted = compiler.slots(operation.operands)
+
+    def step(batch: Batch) -> None:
+        state, index = batch.states[number], batch.values[place]
+        places, needed = reach(batch, operation, state, index, None)
+        if state.watch is not None:
+            state.watch.write(batch, operation, state, places, needed)
+        lanes = np.flatnonzero(batch.active())
+        where = (lanes // batch.units, batch.full(index)[lanes].astype(int))
+        phases_of(batch, number).wanted[where] = batch.full(batch.values[wanted])[lanes]
+
+    return step
+
+
+def expect_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that expects bytes."""
+    number = compiler.number(operation.memory)
+    place, nbytes = compiler.slots(operation.operands)
+
+    def step(batch: Batch) -> None:
+        phases, cubes, places = _reached(batch, operation, number, batch.values[place])
+        more = batch.full(batch.values[nbytes])[batch.active()]
+        np.add.at(phases.missing, (cubes, places), more)
+
+    return step
+
+
+def arrive_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that counts an arrival."""
+    number = compiler.number(operation.memory)
+    (place,) = compiler.slots(operation.operands)
+
+    def step(batch: Batch) -> None:
+        phases, cubes, places = _reached(batch, operation, number, batch.values[place])
+        np.add.at(phases.arrived, (cubes, places), 1)
+        lanes = np.flatnonzero(batch.active())
+        np.maximum.at(phases.held, (cubes, places), batch.known[lanes])
+        phases.held[cubes, places, lanes % batch.units] = batch.launch.clock + 1
+        phases.settle(batch, operation, cubes, places)
+
+    return step
+
+
+def wait_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that waits for the end of a phase."""
+    number = compiler.number(operation.memory)
+    place, parity = compiler.slots(operation.operands)
+
+    def step(batch: Batch) -> None:
+        phases, cubes, places = _reached(batch, operation, number, batch.values[place])
+        of_phase = batch.full(batch.values[parity])[batch.active()]
+        while True:
+            late = phases.phase[cubes, places] & 1 == of_phase
+            if not late.any():
+                break
+            if batch.party is None or not batch.party.give_way():
+                first = int(np.argmax(late))
+                where = (int(cubes[first]), int(places[first]))
+                lane = int(np.flatnonzero(batch.active())[first])
+                message = (
+                    f"barrier {where[1]} has {phases.arrived[where]} of {phases.wanted[where]} "
+                    f"arrivals and waits for {phases.missing[where]} bytes, and nobody else will"
+                )
+                batch.fail(operation, "barrier", lane, message)
+        phases.land(batch, cubes, places)
+        lanes = np.flatnonzero(batch.active())
+        batch.known[lanes] = np.maximum(batch.known[lanes], phases.passed[cubes, places])
+
+    return step
+
+
+def tensor_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that starts copying a box."""
+    said = operation.attributes
+    target_number, source_number = map(compiler.number, (operation.memory, said["source"]))
+    barrier_number = compiler.number(said["barrier"])
+    to, barrier, *numbers = compiler.slots(operation.operands)
+    box, at = said["map"].box, said["map"].at
+    rank = len(box)
+    inside_box = np.indices(box).reshape(rank, -1)
+    offsets = at(*inside_box) if rank > 1 else at(inside_box[0])
+
+    def step(batch: Batch) -> None:
+        values, source, target = (
+            batch.values,
+            batch.states[source_number],
+            batch.states[target_number],
+        )
+        given = [batch.full(values[n]).astype(np.int64)[:, None] for n in numbers]
+        position, sizes, strides = given[:rank], given[rank : 2 * rank], given[2 * rank :]
+        exists = np.ones((batch.lanes, offsets.size), np.bool_)
+        index = np.zeros((batch.lanes, offsets.size), np.int64)
+        for start, size, stride, along in zip(position, sizes, strides, inside_box, strict=True):
+            place = start + along
+            exists &= (place >= 0) & (place < size)
+            index += place * stride
+        froms, wanted = reach(batch, operation, source, index, exists)
+        tos, needed = reach(
+            batch, operation, target, batch.full(values[to])[:, None] + offsets, None
+        )
+        if source.watch is not None:
+            source.watch.read(batch, operation, source, froms, wanted)
+        if target.watch is not None:
+            target.watch.write(batch, operation, target, tos, needed, starts=True)
+        phases, cubes, places = _reached(batch, operation, barrier_number, values[barrier])
+        for lane, cube, place in zip(np.flatnonzero(batch.active()), cubes, places, strict=True):
+            fly(
+                batch,
+                phases,
+                (int(cube), int(place)),
+                int(lane),
+                exists[lane],
+                froms[lane],
+                tos[lane],
+            )
+            phases.missing[cube, place] -= offsets.size * target.data.itemsize
+        phases.settle(batch, operation, cubes, places)
+
+    def fly(
+        batch: Batch,
+        phases: Phases,
+        where: tuple[int, int],
+        lane: int,
+        exists: Array,
+        froms: Array,
+        tos: Array,
+    ) -> None:
+        source: State = batch.states[source_number]
+        target: State = batch.states[target_number]
+        now = int(phases.phase[where])
+        starts, ends = froms[exists], tos[exists]
+        lanes = np.full(len(starts), lane)
+        landing = phases.landing.setdefault(where, [])
+        made = Copy(operation, source, target, starts, ends, lanes, source.data[starts])
+        empty = tos[~exists]
+        landing.append((now, made))
+        landing.append((now, Fill(operation, target, empty, np.full(len(empty), lane))))
+
+    return step

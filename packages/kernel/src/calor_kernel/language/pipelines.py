@@ -1,0 +1,328 @@
+"""Pipelines: stages of shared memory that are filled ahead while others are worked on.
+
+Requirements: a kernel says what is copied and when it is needed, in the same words on every device,
+and the pipeline becomes copy engines with barriers in memory, asynchronous copies in groups,
+registers that are stored later, or plain copies of a unit that is alone; nothing is visible before
+``wait``, and no stage is written before all have released it, which lanes checks.
+
+    pipe = Pipeline(3, Tile(float16, a_at), Tile(float16, b_at))
+    for t in range(2):                          # ahead
+        pipe.acquire(); pipe.copy_box(0, a_map, (…)); …; pipe.commit()
+    for t in range(n):
+        pipe.wait()
+        pipe.acquire()                          # before the work, which saves a barrier
+        if t + 2 < n: pipe.copy_box(0, a_map, (…)); …
+        pipe.commit()
+        … pipe.stage(0) …
+        pipe.release()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from calor.dtypes import DType, bool_
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.language.arrays import Registers, registers
+from calor_kernel.language.builder import current
+from calor_kernel.language.functions import (
+    Pointer,
+    barrier,
+    lane_position,
+    private,
+    select,
+    shared,
+    unit_index,
+)
+from calor_kernel.language.layouts import Layout, Swizzled
+from calor_kernel.language.mbarriers import Mbarriers
+from calor_kernel.language.roles import has, units_of
+from calor_kernel.language.statements import branch
+from calor_kernel.language.tensor_maps import UNROLLED, TensorMap, each_piece
+
+How = Literal["engine", "async", "registers", "direct"]
+_NEEDS: Final = {"engine": ("tensor_copy", "mbarrier"), "async": ("async_copy",)}
+_GROUP = "pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a stage holds: elements of a dtype, and where each of a box lies.
+
+    ``align``: of a stage in bytes. ``width``: the elements that a copy through registers takes at
+    a time, a divisor of what bounds and strides allow.
+    """
+
+    dtype: DType
+    at: Layout | Swizzled
+    align: int = 128
+    width: int = 1
+
+    @property
+    def size(self) -> int:
+        """The elements that a stage needs, so that the next one is aligned and swizzled alike."""
+        step = max(self.align // self.dtype.itemsize, 1)
+        return int(-(-self.at.cosize // step) * step)
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        """The size of the box along each axis."""
+        layout = self.at.layout if isinstance(self.at, Swizzled) else self.at
+        return tuple(mode.size for mode in layout)
+
+
+class Pipeline:
+    """``stages`` places for each tile, filled by producers and emptied by consumers in turn.
+
+    ``producers`` and ``consumers``: (first, count) of the units, all of them if not said; where
+    they differ they are roles, and the device needs barriers in memory. ``how``: the way of
+    copying, by the device's features if not said. Every unit of the cube makes the pipeline.
+    """
+
+    def __init__(
+        self,
+        stages: int,
+        *tiles: Tile,
+        producers: tuple[int, int] | None = None,
+        consumers: tuple[int, int] | None = None,
+        how: How | None = None,
+    ) -> None:
+        builder = current()
+        units = units_of(builder)
+        everyone = (0, units)
+        self.stages = stages
+        self.tiles = tiles
+        self.producers = producers or everyone
+        self.consumers = consumers or everyone
+        self.how = how or _choose(units)
+        self._check(units)
+        space = shared if units > 1 else private
+        self.memory = [space(stages * t.size, t.dtype, align=t.align) for t in tiles]
+        index = builder.index
+        # The stage that is filled or worked on next, and the parity of the barriers' phase then.
+        self.filling = registers(2, index)
+        self.working = registers(2, index)
+        # Whether units may still read what they have released, since the last barrier.
+        self.dirty = registers(1, bool_, 1, False)
+        each = self.producers[1]
+        through = tiles if self.how == "registers" else ()
+        self.held = [_Held.of(t, -(-t.at.size // (t.width * each)), index) for t in through]
+        self.full = self.empty = None
+        if self.counted:
+            self.full = Mbarriers(stages, 1 if self.how == "engine" else self.producers[1])
+            self.empty = Mbarriers(stages, -(-self.consumers[1] // builder.plane))
+
+    @property
+    def counted(self) -> bool:
+        """Whether barriers in memory hand over the stages."""
+        return self.how == "engine" or self.producers != self.consumers
+
+    def _check(self, units: int) -> None:
+        for feature in _NEEDS.get(self.how, ()):
+            if not has(feature):
+                raise KernelTypeError(f"a pipeline by {self.how!r} needs the feature {feature!r}")
+        if self.how == "direct" and units > 1 and not self.counted:
+            raise KernelTypeError("a pipeline of direct copies is for units that are alone")
+        if self.counted and self.how in ("async", "registers"):
+            raise KernelTypeError(f"roles copy by 'engine' or 'direct', not by {self.how!r}")
+        planes = current().plane
+        if self.counted and self.consumers[1] % planes:
+            raise KernelTypeError(f"consumers are whole planes of {planes} units")
+
+    # Producers.
+    def acquire(self) -> None:
+        """Wait until the next stage is free; what is copied goes to it."""
+        self._flush()
+        if self.empty is not None:
+            self.empty.wait(self.filling[0], self.filling[1] ^ 1)
+        elif self.how != "direct":
+            self._meet_if_dirty()
+
+    def target(self, tile: int) -> Pointer:
+        """Return the memory of a tile in the stage that is being filled."""
+        return self.memory[tile].at(self.filling[0] * self.tiles[tile].size)
+
+    def copy(
+        self, tile: int, to: Any, source: Pointer, index: Any, width: int = 1, mask: Any = None
+    ) -> None:
+        """Copy ``width`` elements from an index of the source to one of the tile.
+
+        Without the mask they are zeros. Each producer copies its own; not by a copy engine.
+        """
+        if self.how == "engine":
+            raise KernelTypeError("a copy engine copies boxes; write copy_box, or choose how=")
+        target = self.target(tile)
+        nbytes = width * source.dtype.itemsize
+        if self.how == "async" and nbytes in (4, 8, 16):
+            builder = current()
+            operands = [target._index(to), source._index(index)]
+            if mask is not None:
+                operands.append(builder.coerce(mask))
+            said = {"source": source.memory, "elements": width, "group": _GROUP}
+            builder.emit("copy_async", operands, (), said, memory=target.memory)
+            return
+        target.store(to, source.load(index, width, mask=mask))
+
+    def copy_box(self, tile: int, source: TensorMap, position: Sequence[Any]) -> None:
+        """Copy the box at a position, with zeros outside of the tensor; all producers call this."""
+        if source.box != self.tiles[tile].box:
+            raise KernelTypeError(
+                f"a box of {source.box} is copied to a tile of {self.tiles[tile].box}"
+            )
+        if self.how == "registers":
+            self._hold(tile, source, position)
+            return
+        if self.how != "engine":
+            width, pointer = source.width(position), source.pointer
+
+            def move(_: Any, to: Any, index: Any, mask: Any) -> None:
+                self.copy(tile, to, pointer, index, width, mask)
+
+            source.share(position, self._unit(), self.producers[1], width, move)
+            return
+        full = self.full
+        assert full is not None
+
+        def issue() -> tuple[Any, ...]:
+            full.expect(self.filling[0], source.nbytes)
+            source.fetch(self.target(tile), position, full, self.filling[0])
+            return ()
+
+        branch(unit_index() == self.producers[0], issue, lambda: (), (), ())
+
+    def commit(self) -> None:
+        """Say that the stage is on its way, with what was copied since ``acquire``, or nothing."""
+        if self.full is not None:
+            self._arrive_full(self.full)
+        elif self.how == "async":
+            current().emit("commit_async", (), (), {"group": _GROUP})
+        self._advance(self.filling)
+
+    def _arrive_full(self, full: Mbarriers) -> None:
+        def arrive() -> tuple[Any, ...]:
+            full.arrive(self.filling[0])
+            return ()
+
+        if self.how == "engine":
+            branch(unit_index() == self.producers[0], arrive, lambda: (), (), ())
+        else:
+            arrive()
+
+    # Consumers.
+    def wait(self, pending: int | None = None) -> None:
+        """Wait until the oldest stage has arrived; every consumer sees all of it.
+
+        ``pending``: the later commits that may still be on their way, all but two stages' if not
+        said, as where each round waits first and commits once. Only asynchronous copies look at it.
+        """
+        if self.full is not None:
+            self.full.wait(self.working[0], self.working[1])
+            return
+        self._flush()
+        if self.how == "async":
+            pending = max(self.stages - 2, 0) if pending is None else pending
+            current().emit("wait_async", (), (), {"group": _GROUP, "pending": pending})
+        if self.how != "direct":
+            barrier("cube")
+            self.dirty[0] = False
+
+    def stage(self, tile: int) -> Pointer:
+        """Return the memory of a tile in the stage that is worked on."""
+        return self.memory[tile].at(self.working[0] * self.tiles[tile].size)
+
+    def release(self) -> None:
+        """Say that this unit has done with the stage, which may be filled again."""
+        if self.empty is not None:
+            empty = self.empty
+            barrier("plane")
+
+            def arrive() -> tuple[Any, ...]:
+                empty.arrive(self.working[0])
+                return ()
+
+            branch(lane_position() == 0, arrive, lambda: (), (), ())
+        else:
+            self.dirty[0] = True
+        self._advance(self.working)
+
+    # Pieces of these.
+    def _advance(self, state: Registers) -> None:
+        later = state[0] + 1
+        last = later == self.stages
+        state[0] = select(last, 0, later)
+        state[0].nonnegative = True
+        state[1] = select(last, state[1] ^ 1, state[1])
+
+    def _meet_if_dirty(self) -> None:
+        # The build knows where a barrier has come between; where it does not, there is one.
+        if self.dirty[0].known is not False:
+            barrier("cube")
+            self.dirty[0] = False
+
+    def _unit(self) -> Any:
+        """Return this unit's place among the producers."""
+        first = self.producers[0]
+        return unit_index() - first if first else unit_index()
+
+    def _hold(self, tile: int, source: TensorMap, position: Sequence[Any]) -> None:
+        """Load a box to registers, which the next acquire or wait stores."""
+        held, width = self.held[tile], self.tiles[tile].width
+        if source.width(position) % width:
+            raise KernelTypeError(
+                f"{source.width(position)} elements are one access of this tensor, and the tile "
+                f"asks for {width}; Tile(…, width=…), or Scalar(…, divisible=…)"
+            )
+
+        def move(i: int, to: Any, index: Any, mask: Any) -> None:
+            held.values[i] = source.pointer.load(index, width, mask=mask)
+
+        source.share(position, self._unit(), self.producers[1], width, move)
+        held.stage[0], held.here[0] = self.filling[0], True
+
+    def _flush(self) -> None:
+        """Store what registers hold. The build often knows whether they hold anything."""
+        for tile, memory, held in zip(self.tiles, self.memory, self.held, strict=False):
+
+            def store(tile: Tile = tile, memory: Pointer = memory, held: _Held = held) -> Any:
+                target = memory.at(held.stage[0] * tile.size)
+
+                def move(i: int, place: tuple[Any, ...]) -> None:
+                    target.store(tile.at(*place), held.values[i])
+
+                each_piece(tile.box, self._unit(), self.producers[1], tile.width, move)
+                return ()
+
+            branch(held.here[0], store, lambda: (), (), ())
+            held.here[0] = False
+
+
+@dataclass(slots=True)
+class _Held:
+    """A box in registers: a unit's pieces of it, the stage they go to, and whether there is one."""
+
+    values: Registers
+    stage: Registers
+    here: Registers
+
+    @staticmethod
+    def of(tile: Tile, pieces: int, index: DType) -> _Held:
+        if pieces > UNROLLED:
+            raise KernelTypeError(
+                f"{pieces} pieces of a tile are too many for a unit's registers; more units, or "
+                f"Tile(…, width=…)"
+            )
+        return _Held(
+            registers(pieces, tile.dtype, tile.width),
+            registers(1, index),
+            registers(1, bool_, 1, False),
+        )
+
+
+def _choose(units: int) -> How:
+    if units == 1:
+        return "direct"
+    if has("tensor_copy") and has("mbarrier"):
+        return "engine"
+    return "async" if has("async_copy") else "registers"

@@ -1,0 +1,237 @@
+"""Tensor maps: an argument's shape and strides, of which a device copies boxes by itself.
+
+Requirements: a kernel says "the box at these coordinates", and devices with a copy engine get one
+instruction and a descriptor, others get what their units copy, from the same line; elements outside
+of the tensor are zeros; a descriptor follows from a launch's own arguments, so that launches stay
+buffers and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Any
+
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.language.builder import Builder, current
+from calor_kernel.language.division import offset_of, unravel
+from calor_kernel.language.functions import Pointer
+from calor_kernel.language.layouts import Layout, Swizzled
+from calor_kernel.language.loops import DeviceRange, loop
+from calor_kernel.language.mbarriers import Mbarriers
+from calor_kernel.language.statements import branch
+from calor_kernel.language.values import Number
+
+# Boxes of at most this many elements a side, as descriptors have them.
+_SIDE = 256
+# Pieces of a box that one unit copies without a loop.
+UNROLLED = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """How the host makes a map: from a buffer argument, and numbers or the names of scalar ones.
+
+    ``sizes`` and ``strides`` are in elements, the last axis first to change; ``box`` is the size of
+    what is copied at a time, and ``at`` where its elements lie in shared memory.
+    """
+
+    name: str
+    sizes: tuple[int | str, ...]
+    strides: tuple[int | str, ...]
+    box: tuple[int, ...]
+    at: Layout | Swizzled
+
+
+class TensorMap:
+    """A tensor in global memory of which boxes are copied; made by :func:`tensor_map`."""
+
+    __slots__ = ("at", "box", "pointer", "sizes", "strides")
+
+    def __init__(
+        self,
+        pointer: Pointer,
+        sizes: tuple[Any, ...],
+        strides: tuple[Any, ...],
+        box: tuple[int, ...],
+        at: Layout | Swizzled,
+    ) -> None:
+        self.pointer = pointer
+        self.sizes = sizes
+        self.strides = strides
+        self.box = box
+        self.at = at
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of a box."""
+        return int(prod(self.box) * self.pointer.dtype.itemsize)
+
+    def descriptor(self) -> Descriptor:
+        """Return how the host makes the map; KernelTypeError where it cannot."""
+        builder = current()
+        if not isinstance(self.pointer.offset, int) or self.pointer.offset:
+            raise KernelTypeError("a tensor map is of a whole buffer argument, from its index 0 on")
+        if not (isinstance(self.strides[-1], int) and self.strides[-1] == 1):
+            raise KernelTypeError("the last stride of a tensor map is 1")
+        if max(self.box) > _SIDE:
+            raise KernelTypeError(f"a box has at most {_SIDE} elements a side, not {self.box}")
+        return Descriptor(
+            self.pointer.memory.name,
+            tuple(_named(builder, n) for n in self.sizes),
+            tuple(_named(builder, s) for s in self.strides),
+            self.box,
+            self.at,
+        )
+
+    def fetch(
+        self, target: Pointer, position: Sequence[Any], barriers: Mbarriers, index: Any
+    ) -> None:
+        """Start copying the box at a position to shared memory; its bytes count at a barrier.
+
+        One unit calls this, and expects ``nbytes`` at the barrier. ``target`` starts at a multiple
+        of the layout's swizzle.
+        """
+        builder = current()
+        of_index = builder.coerce(target.offset)
+        numbers = [barriers.place(index), *position, *self.sizes, *self.strides]
+        operands = [of_index, *(builder.cast(builder.coerce(n), of_index.dtype) for n in numbers)]
+        said = {
+            "source": self.pointer.memory,
+            "barrier": barriers.pointer.memory,
+            "map": self.descriptor(),
+        }
+        builder.emit("copy_tensor", operands, (), said, memory=target.memory)
+
+    def share(
+        self,
+        position: Sequence[Any],
+        unit: Any,
+        units: int,
+        width: int,
+        move: Callable[[Any, Any, Any, Any], None],
+    ) -> None:
+        """Have some units copy the box at a position, each its pieces of ``width`` elements.
+
+        ``move(round, to, from, mask)`` copies a piece from an index of the tensor to one of the
+        target; without the mask (None: always) it is zeros. ``unit`` is this unit's place among
+        ``units``.
+        """
+
+        def piece(i: Any, place: tuple[Any, ...]) -> None:
+            there = [start + p for start, p in zip(position, place, strict=True)]
+            mask = _inside(there, self.sizes)
+            move(i, self.at(*place), offset_of(there, self.strides), mask)
+
+        each_piece(self.box, unit, units, width, piece)
+
+    def width(self, position: Sequence[Any]) -> int:
+        """Return how many elements each access takes: as many as bounds and alignment allow."""
+        item = self.pointer.dtype.itemsize
+        widest = max(16 // item, 1)
+        if not (isinstance(self.strides[-1], int) and self.strides[-1] == 1):
+            return 1
+        # Pieces that start inside end inside, and start where such an access may.
+        common = gcd(self.box[-1], widest, *map(_divisor, (*position, self.sizes[-1])))
+        common = gcd(common, *map(_divisor, (*self.strides[:-1], self.pointer.offset)))
+        common = gcd(common, max(self.pointer.memory.align // item, 1))
+        while common > 1 and not _dense(self.at, self.box, common):
+            common //= 2
+        return common
+
+
+def tensor_map(
+    pointer: Pointer,
+    sizes: Sequence[Any],
+    strides: Sequence[Any],
+    box: Sequence[int],
+    at: Layout | Swizzled | None = None,
+) -> TensorMap:
+    """Return a map of a buffer argument.
+
+    ``sizes`` and ``strides``, in elements, are numbers or arguments of the kernel. ``box``: the
+    size of what is copied at a time. ``at``: where a box's elements lie in the target, row-major if
+    not said.
+    """
+    ranks = {len(sizes), len(strides), len(box)}
+    if len(ranks) != 1 or not 1 <= len(box) <= 5:
+        raise KernelTypeError(
+            f"a tensor map has 1 to 5 sizes, and as many strides and sides of a box, not "
+            f"{len(sizes)}, {len(strides)} and {len(box)}"
+        )
+    at = Layout.rows(*box) if at is None else at
+    if at.size != prod(box):
+        raise KernelTypeError(f"the layout {at} is not of a box of {tuple(box)}")
+    return TensorMap(pointer, tuple(sizes), tuple(strides), tuple(box), at)
+
+
+def each_piece(
+    box: tuple[int, ...],
+    unit: Any,
+    units: int,
+    width: int,
+    body: Callable[[Any, tuple[Any, ...]], None],
+) -> None:
+    """Call ``body(round, place)`` for a unit's share of the pieces of a box, in every round one."""
+    count = prod(box) // width
+    rounds = -(-count // units)
+
+    def turn(i: Any) -> tuple[Any, ...]:
+        number = unit + i * units
+
+        def inside() -> tuple[Any, ...]:
+            body(i, unravel(number * width, box))
+            return ()
+
+        if count % units == 0:
+            return inside()
+        return branch(number < count, inside, lambda: (), (), ())
+
+    if rounds <= UNROLLED:
+        for i in range(rounds):
+            turn(i)
+    else:
+        loop(DeviceRange(0, rounds, 1), turn, 0, (), ())
+
+
+def _named(builder: Builder, number: Any) -> int | str:
+    if isinstance(number, int):
+        return number
+    if isinstance(number, Number) and isinstance(number.known, int):
+        return number.known
+    name = builder.scalars.get(number)
+    if name is None:
+        raise KernelTypeError(
+            "a tensor map's sizes and strides are numbers of Python or arguments of the kernel, "
+            "because the host makes its descriptor"
+        )
+    return name
+
+
+def _divisor(number: Any) -> int:
+    return number.divisible if isinstance(number, Number) else abs(number)
+
+
+def _inside(position: Sequence[Any], sizes: Sequence[Any]) -> Any:
+    """Return whether a position lies in a tensor, None where that is sure."""
+    builder, found = current(), None
+    for place, size in zip(position, sizes, strict=True):
+        tests = [builder.binary("lt", *builder.pair(place, size))]
+        if not getattr(place, "nonnegative", False):
+            tests.append(builder.binary("ge", place, 0))
+        for test in tests:
+            found = test if found is None else builder.binary("and", found, test)
+    return None if found is None or found.known is True else found
+
+
+def _dense(at: Layout | Swizzled, box: tuple[int, ...], width: int) -> bool:
+    """Return whether each ``width`` elements of a row of a box lie behind each other, aligned."""
+    last = at.layout[-1] if isinstance(at, Swizzled) else at[-1]
+    rest = at.layout if isinstance(at, Swizzled) else at
+    if isinstance(at, Swizzled) and at.swizzle.bits and 1 << at.swizzle.base < width:
+        return False
+    dense = [last(i) for i in range(width)] == list(range(width))
+    others = [s for mode in list(rest)[:-1] for n, s in mode.modes() if n > 1]
+    steps = [last(i) for i in range(0, box[-1], width)]
+    return dense and all(n % width == 0 for n in (*others, *steps))

@@ -1,0 +1,345 @@
+"""Pipelines of every kind do the same, and what is looked at too early is found on lanes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calor.dtypes import float32, int64
+from calor_kernel.errors import KernelCheckError, KernelTypeError
+from calor_kernel.ir.verify import verify
+from calor_kernel.language import (
+    Buffer,
+    Scalar,
+    barrier,
+    kernel,
+    private,
+    role,
+    shared,
+    unit_index,
+)
+from calor_kernel.language.lanes import run_on_lanes
+from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
+from calor_kernel.language.mbarriers import Mbarriers
+from calor_kernel.language.pipelines import Pipeline, Tile
+from calor_kernel.language.tensor_maps import tensor_map
+
+ROWS, COLUMNS, UNITS = 8, 16, 64
+FEATURES = {
+    "direct": frozenset[str](),
+    "registers": frozenset({"barrier"}),
+    "async": frozenset({"barrier", "async_copy"}),
+    "engine": frozenset({"barrier", "async_copy", "tensor_copy", "mbarrier"}),
+}
+HOWS = list(FEATURES)
+SIZE = Scalar(int64, nonnegative=True)
+BUFFERS = [Buffer(float32, align=64), Buffer(float32)]
+
+
+def units_of(how: str, units: int = UNITS) -> dict[str, Any]:
+    one = how == "direct"
+    return {
+        "cube": (1 if one else units, 1, 1),
+        "plane": 1 if one else 8,
+        "features": FEATURES[how],
+    }
+
+
+@kernel
+def summed(x, y, n, m, *, stages, at, early):
+    """y[i] = the sum of row i of x, and twice that of the row below, by tiles of 8 x 16."""
+    across = tensor_map(x, (8, n), (m, 1), (8, 16), at)
+    pipe = Pipeline(stages, Tile(float32, at))
+    ahead = stages - 1
+    for t in range(ahead):
+        pipe.acquire()
+        if t * 16 < n:
+            pipe.copy_box(0, across, (0, t * 16))
+        pipe.commit()
+    unit = unit_index()
+    total = 0.0
+    for t in range(0, n, 16):
+        if ahead > 0:
+            pipe.wait()
+        if early:
+            pipe.acquire()
+            if t + ahead * 16 < n:
+                pipe.copy_box(0, across, (0, t + ahead * 16))
+            pipe.commit()
+        if ahead == 0:
+            pipe.wait()
+        tile = pipe.stage(0)
+        row = unit % 8
+        for c in range(16):
+            total = total + tile[at(row, c)] + 2.0 * tile[at((row + 1) % 8, c)]
+        pipe.release()
+        if not early:
+            pipe.acquire()
+            if t + ahead * 16 < n:
+                pipe.copy_box(0, across, (0, t + ahead * 16))
+            pipe.commit()
+    if unit < 8:
+        y[unit] = total
+
+
+@kernel
+def summed_alone(x, y, n, m, *, stages, at, early):
+    """The same for one unit, which does every row."""
+    across = tensor_map(x, (8, n), (m, 1), (8, 16), at)
+    pipe = Pipeline(stages, Tile(float32, at))
+    totals = private(8, float32)
+    for row in range(8):
+        totals[row] = 0.0
+    for t in range(0, n, 16):
+        pipe.acquire()
+        pipe.copy_box(0, across, (0, t))
+        pipe.commit()
+        pipe.wait()
+        tile = pipe.stage(0)
+        for row in range(8):
+            for c in range(16):
+                below = (row + 1) % 8
+                totals[row] = totals[row] + tile[at(row, c)] + 2.0 * tile[at(below, c)]
+        pipe.release()
+    for row in range(8):
+        y[row] = totals[row]
+
+
+AT = Swizzled(Swizzle(2, 2, 3), Layout.rows(8, 16))
+
+
+@pytest.mark.parametrize("n", [0, 16, 40, 96])
+@pytest.mark.parametrize(
+    ("stages", "early"), [(1, True), (2, True), (2, False), (3, True), (3, False)]
+)
+@pytest.mark.parametrize("how", HOWS)
+def test_every_way_gives_the_same(how: str, stages: int, n: int, early: bool) -> None:
+    m = 104
+    x = np.random.default_rng(n).integers(-9, 9, (ROWS, m)).astype(np.float32)
+    y = np.zeros(ROWS, np.float32)
+    chosen = summed_alone if how == "direct" else summed
+    built = chosen.build([*BUFFERS, SIZE, SIZE], stages=stages, at=AT, early=early, **units_of(how))
+    run_on_lanes(verify(built), (1, 1, 1), [x, y, n, m])
+    rows = x[:, :n].sum(1)
+    np.testing.assert_array_equal(y, rows + 2 * np.roll(rows, -1))
+    names = [o.name for o in built.body.walk()]
+    assert ("copy_async" in names) == (how == "async")
+    assert ("copy_tensor" in names) == (how == "engine")
+
+
+def test_a_copy_before_the_work_needs_one_barrier_a_round() -> None:
+    for early, count in ((True, 1), (False, 2)):
+        options = {"stages": 3, "at": AT, "early": early, **units_of("async")}
+        built = summed.build([*BUFFERS, SIZE, SIZE], **options)
+        (loop,) = [o for o in built.body.operations if o.name == "for"]
+        assert [o.name for o in loop.regions[0].walk()].count("barrier") == count
+
+
+@pytest.mark.parametrize(
+    ("divisible", "widths"), [(1, {1}), (2, {2}), (4, {4})], ids=["1", "2", "4"]
+)
+def test_copies_are_as_wide_as_is_known(divisible: int, widths: set[int]) -> None:
+    size = Scalar(int64, divisible=divisible, nonnegative=True)
+    options = {"stages": 2, "at": AT, "early": True, **units_of("async")}
+    built = summed.build([*BUFFERS, size, size], **options)
+    found = {o.attributes["elements"] for o in built.body.walk() if o.name == "copy_async"}
+    assert found == widths
+    x = np.ones((ROWS, 104), np.float32)
+    y = np.zeros(ROWS, np.float32)
+    run_on_lanes(built, (1, 1, 1), [x, y, 40, 104])
+    assert (y == 120).all()
+
+
+@kernel
+def in_roles(x, y, n, m, *, stages, how, mistake):
+    """Units 0 to 31 copy tiles for units 32 to 63, which add them up as ``summed`` does."""
+    at = Layout.rows(8, 16)
+    across = tensor_map(x, (8, n), (m, 1), (8, 16), at)
+    pipe = Pipeline(stages, Tile(float32, at), producers=(0, 32), consumers=(32, 32), how=how)
+    with role(0, registers=40):
+        for t in range(0, n, 16):
+            if mistake != "acquire":
+                pipe.acquire()
+            pipe.copy_box(0, across, (0, t))
+            pipe.commit()
+    with role(1, registers=200):
+        total = 0.0
+        row = unit_index() % 8
+        for _t in range(0, n, 16):
+            if mistake != "wait":
+                pipe.wait()
+            tile = pipe.stage(0)
+            for c in range(16):
+                total = total + tile[at(row, c)] + 2.0 * tile[at((row + 1) % 8, c)]
+            if mistake != "release":
+                pipe.release()
+        if unit_index() < 40:
+            y[unit_index() - 32] = total
+
+
+def run_roles(how: str, mistake: str = "", n: int = 88) -> tuple[Any, Any]:
+    m = 104
+    x = np.random.default_rng(3).integers(-9, 9, (ROWS, m)).astype(np.float32)
+    y = np.zeros(ROWS, np.float32)
+    options = {"stages": 2, "how": how, "mistake": mistake, **units_of("engine")}
+    built = verify(in_roles.build([*BUFFERS, SIZE, SIZE], **options))
+    run_on_lanes(built, (1, 1, 1), [x, y, n, m])
+    rows = x[:, :n].sum(1)
+    return y, rows + 2 * np.roll(rows, -1)
+
+
+@pytest.mark.parametrize("how", ["engine", "direct"])
+def test_roles_hand_over_stages(how: str) -> None:
+    np.testing.assert_array_equal(*run_roles(how))
+
+
+@pytest.mark.parametrize("how", ["engine", "direct"])
+@pytest.mark.parametrize("mistake", ["acquire", "wait", "release"])
+def test_mistakes_between_roles_are_found(how: str, mistake: str) -> None:
+    with pytest.raises(KernelCheckError) as caught:
+        run_roles(how, mistake)
+    assert caught.value.rule in {"race", "pending", "barrier", "uninitialized"}
+
+
+@kernel
+def careless(x, y, n, m, *, mistake):
+    """A pipeline of which a step is left out."""
+    at = Layout.rows(8, 16)
+    across = tensor_map(x, (8, n), (m, 1), (8, 16), at)
+    pipe = Pipeline(3, Tile(float32, at))
+    for t in range(2):
+        pipe.acquire()
+        pipe.copy_box(0, across, (0, t * 16))
+        pipe.commit()
+    if mistake == "wait":
+        barrier()
+    if mistake == "pending":
+        pipe.wait(pending=2)
+    if mistake == "overwrite":
+        pipe.wait()
+        for t in range(2):
+            pipe.acquire()
+            pipe.copy_box(0, across, (0, 32 + t * 16))
+            pipe.commit()
+    tile = pipe.stage(0)
+    y[unit_index()] = tile[unit_index()]
+
+
+@pytest.mark.parametrize("mistake", ["wait", "pending", "overwrite"])
+def test_nothing_is_visible_before_the_wait(mistake: str) -> None:
+    x, y = np.ones((ROWS, 64), np.float32), np.zeros(UNITS, np.float32)
+    built = careless.build([*BUFFERS, SIZE, SIZE], mistake=mistake, **units_of("async"))
+    with pytest.raises(KernelCheckError, match="on the way to it"):
+        run_on_lanes(built, (1, 1, 1), [x, y, 64, 64])
+
+
+@kernel
+def counted(y, *, arrivals, expected):
+    """Unit 0 writes, arrives and the others wait for it."""
+    held = shared(1, float32)
+    gate = Mbarriers(1, arrivals)
+    if unit_index() == 0:
+        held[0] = 5.0
+        if expected > 0:
+            gate.expect(0, expected)
+        gate.arrive(0)
+    gate.wait(0, 0)
+    y[unit_index()] = held[0]
+
+
+def run_counted(arrivals: int, expected: int) -> Any:
+    y = np.zeros(16, np.float32)
+    options = {"arrivals": arrivals, "expected": expected, **units_of("engine", 16)}
+    run_on_lanes(counted.build([Buffer(float32)], **options), (1, 1, 1), [y])
+    return y
+
+
+def test_barriers_in_memory_order_units() -> None:
+    assert (run_counted(1, 0) == 5).all()
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "expected", "message"),
+    [
+        (2, 0, "has 1 of 2 arrivals and waits for 0 bytes"),
+        (1, 64, "has 1 of 1 arrivals and waits for 64 bytes"),
+        (0, 0, "1 arrive at barrier 0, where a phase has 0"),
+    ],
+)
+def test_barriers_that_nobody_completes(arrivals: int, expected: int, message: str) -> None:
+    with pytest.raises(KernelCheckError, match=message):
+        run_counted(arrivals, expected)
+
+
+@kernel
+def placed(x, y, n, *, box, position, sizes, strides):
+    """y = the box at a position, in shared memory and out again."""
+    box_map = tensor_map(x, sizes or (n, n), strides or (n, 1), box)
+    pipe = Pipeline(1, Tile(float32, Layout.rows(*box)))
+    pipe.acquire()
+    pipe.copy_box(0, box_map, position)
+    pipe.commit()
+    pipe.wait()
+    count = Layout.rows(*box).size
+    tile = pipe.stage(0)
+    for i in range(0, count, 16):
+        if unit_index() + i < count:
+            y[unit_index() + i] = tile[unit_index() + i]
+
+
+@pytest.mark.parametrize("how", ["registers", "async", "engine"])
+@pytest.mark.parametrize(
+    ("box", "position"),
+    [((4, 8), (0, 0)), ((4, 8), (-2, -3)), ((4, 4), (9, 8)), ((2, 2), (20, -9)), ((3, 5), (1, 2))],
+)
+def test_outside_of_a_tensor_there_are_zeros(how: str, box: Any, position: Any) -> None:
+    n = 10
+    x = np.arange(1, n * n + 1, dtype=np.float32).reshape(n, n)
+    y = np.full(box, -1, np.float32)
+    options = {"box": box, "position": position, "sizes": None, "strides": None}
+    built = placed.build([*BUFFERS, SIZE], **options, **units_of(how, 16))
+    run_on_lanes(verify(built), (1, 1, 1), [x, y, n])
+    wide = np.pad(x, 32)[32 + position[0] :, 32 + position[1] :]
+    np.testing.assert_array_equal(y, wide[: box[0], : box[1]])
+
+
+def test_descriptors_name_arguments() -> None:
+    options = {"box": (4, 8), "position": (0, 0), "sizes": (10, 12), "strides": None}
+    built = placed.build([*BUFFERS, SIZE], **options, **units_of("engine", 16))
+    (copy,) = [o for o in built.body.walk() if o.name == "copy_tensor"]
+    found = copy.attributes["map"]
+    assert (found.name, found.sizes, found.strides, found.box) == ("x", (10, 12), ("n", 1), (4, 8))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"box": (4,)}, "1 to 5 sizes, and as many strides"),
+        ({"box": (512, 8)}, "at most 256 elements a side"),
+        ({"box": (4, 8), "strides": (1, 10)}, "last stride of a tensor map is 1"),
+    ],
+)
+def test_maps_that_no_device_has(options: Any, message: str) -> None:
+    options = {"position": (0, 0), "sizes": None, "strides": None, **options}
+    with pytest.raises(KernelTypeError, match=message):
+        placed.build([*BUFFERS, SIZE], **options, **units_of("engine", 16))
+
+
+@kernel
+def chosen(x, *, keywords):
+    Pipeline(2, Tile(float32, Layout.rows(4, 4)), **keywords)
+
+
+@pytest.mark.parametrize(
+    ("how", "keywords", "message"),
+    [
+        ("registers", {"how": "async"}, "needs the feature 'async_copy'"),
+        ("async", {"how": "direct"}, "units that are alone"),
+        ("engine", {"how": "async", "consumers": (0, 32)}, "roles copy by 'engine' or 'direct'"),
+        ("engine", {"consumers": (0, 12)}, "whole planes of 8"),
+        ("registers", {"how": "direct", "consumers": (0, 32)}, "no barriers in memory"),
+    ],
+)
+def test_ways_that_do_not_fit(how: str, keywords: Any, message: str) -> None:
+    with pytest.raises(KernelTypeError, match=message):
+        chosen.build([Buffer(float32)], keywords=keywords, **units_of(how))
