@@ -242,7 +242,7 @@ def sums_nobody_reads(y, x, n):
 
 @case()
 def divisions_under_conditions(y, x, n):
-    z = n - n
+    z = cast(x[200], int64)
     r = 0
     for _ in range(z):
         r = r + n // z

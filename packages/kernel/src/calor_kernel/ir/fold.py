@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType
+from calor.dtypes import DType, bfloat16, float64
 from calor_kernel.ir.nodes import Value
 from calor_kernel.ir.types import Type
 
@@ -29,8 +29,27 @@ def convert(number: Any, dtype: DType) -> Any:
         bits = dtype.itemsize * 8
         number = int(number) & ((1 << bits) - 1)
         return number - (1 << bits) if dtype.kind == "int" and number >> (bits - 1) else number
+    if dtype is float64:
+        return float(number)
     with np.errstate(all="ignore"):
-        return float(np.asarray(number, np.float64).astype(dtype.numpy))
+        exact = np.float64(_odd(number, 53))
+        if dtype is not bfloat16:
+            return float(exact.astype(dtype.numpy))
+        # NumPy reaches bfloat16 by way of float32, which rounds a first time.
+        near = exact.astype(np.float32)
+        if near != exact and np.isfinite(near) and not near.view(np.uint32) & 1:
+            near = np.nextafter(near, np.float32(np.copysign(np.inf, exact - np.float64(near))))
+        return float(near.astype(bfloat16.numpy))
+
+
+def _odd(number: Any, bits: int) -> Any:
+    """Return an integer with its lower bits in the last kept one, so that it is rounded once."""
+    spare = abs(number).bit_length() - bits if isinstance(number, int) else 0
+    if spare <= 0:
+        return number
+    size = abs(number)
+    kept = size >> spare | bool(size & ((1 << spare) - 1))
+    return (kept << spare) * (1 if number > 0 else -1)
 
 
 def bits(known: Any) -> Any:
@@ -177,7 +196,10 @@ def fold(
         if name == "cast" and types[0].dtype.kind == "float":
             return numbers[0]
         return None
-    return _identity(name, operands, numbers) if whole else None
+    if not whole or len(operands) != 2:
+        return None
+    known = _itself(name, *operands)
+    return _identity(name, operands, numbers) if known is None else known
 
 
 def _whole(name: str, numbers: Sequence[Any], dtype: DType, type: Type) -> Any:
@@ -202,8 +224,6 @@ def _whole(name: str, numbers: Sequence[Any], dtype: DType, type: Type) -> Any:
 
 def _identity(name: str, operands: Sequence[Value], numbers: Sequence[Any]) -> Any:
     """Return the operand that is the result already: x + 0, x * 1, x & true."""
-    if len(operands) != 2:
-        return None
     (a, b), (m, n) = operands, numbers
     if isinstance(m, bool) or isinstance(n, bool):
         if name == "and":
@@ -223,4 +243,29 @@ def _identity(name: str, operands: Sequence[Value], numbers: Sequence[Any]) -> A
         return b
     if name == "modulo" and n == 1:
         return 0
+    if name == "and" and 0 in (m, n):
+        return 0
+    return None
+
+
+# What an operation of two operands gives where they are one value.
+_SAME: Mapping[str, Any] = MappingProxyType(
+    {
+        **dict.fromkeys(("sub", "xor"), 0),
+        **dict.fromkeys(("eq", "le", "ge"), True),
+        **dict.fromkeys(("ne", "lt", "gt"), False),
+        **dict.fromkeys(("and", "or", "min", "max")),
+    }
+)
+
+
+def _itself(name: str, a: Value, b: Value) -> Any:
+    """Return what follows where both operands are one value, or one is 0 and one no less."""
+    if a is b and name in _SAME:
+        same = _SAME[name]
+        return a if same is None else convert(same, a.type.dtype) if name == "xor" else same
+    if b.known == 0 and a.nonnegative and name in ("lt", "ge"):
+        return name == "ge"
+    if a.known == 0 and b.nonnegative and name in ("gt", "le"):
+        return name == "le"
     return None
