@@ -185,10 +185,13 @@ class _Traced:
     def _stand_ins(self, block: Block) -> tuple[list[Number | None], Values]:
         """Return an argument for each number, and the names' values with these in place."""
         made: list[Number | None] = []
-        for type, leaf in zip(self.types, self.before, strict=True):
+        labels = self.frame.labels()
+        for type, leaf, label in zip(self.types, self.before, labels, strict=True):
             argument = None
             if type is not None:
-                argument = self.builder.value(type, getattr(leaf, "hint", ""))
+                # People read the names of the kernel in what is printed of it.
+                name = label if label.isidentifier() else "item"
+                argument = self.builder.value(type, getattr(leaf, "hint", "") or name)
                 argument.home = block
             made.append(argument)
         pairs = zip(made, self.before, strict=True)
