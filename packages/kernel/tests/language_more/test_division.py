@@ -1,5 +1,6 @@
 """Division by numbers of a launch: exact for every index, and what follows from assumptions."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +11,14 @@ from calor_kernel.language import (
     Buffer,
     FastDivmod,
     Scalar,
+    absolute_position,
     assume_multiple,
     index_dtype,
     kernel,
     offset_of,
     unravel,
 )
+from calor_kernel.language.lanes import run_on_lanes
 
 DTYPES = [int32, int64, uint32, uint64]
 
@@ -104,6 +107,32 @@ def test_assumptions_are_checked_in_debug_builds() -> None:
     ]
     with pytest.raises(KernelTypeError, match="7 is no multiple of 4"):
         assume_multiple(7, 4)
+
+
+@kernel
+def split(x, q, r, a, b, c, *numbers, vector):
+    i = absolute_position() * vector
+    one, two = FastDivmod.groups(numbers)
+    quotient, rest = one.divmod(x.load(i, vector))
+    q.store(i, quotient)
+    r.store(i, rest)
+    for p, found in zip((a, b, c), unravel(x.load(i, vector), (2, two, 5)), strict=True):
+        p.store(i, found)
+
+
+@pytest.mark.parametrize("vector", [1, 4])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_division_on_lanes(dtype: DType, vector: int) -> None:
+    most = (1 << bits_of(dtype)) - 1
+    x = np.array([0, 1, 6, 7, 34, 35, most - 1, most], dtype.numpy)
+    found = [np.zeros_like(x) for _ in range(5)]
+    numbers = [*FastDivmod.arguments(7, dtype), *FastDivmod.arguments(3, dtype)]
+    signature = [Buffer(dtype)] * 6 + [*FastDivmod.declared(dtype)] * 2
+    index = int32 if dtype.itemsize == 4 else int64
+    built = split.build(signature, vector=vector, index=index)
+    run_on_lanes(built, (len(x) // vector, 1, 1), [x, *found, *numbers])
+    for made, wanted in zip(found, [x // 7, x % 7, x // 15, x // 5 % 3, x % 5], strict=True):
+        np.testing.assert_array_equal(made, wanted)
 
 
 @kernel

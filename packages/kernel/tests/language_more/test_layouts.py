@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from calor.dtypes import int32
 from calor_kernel.language import Buffer, absolute_position, kernel
+from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 
 SIZES = st.sampled_from([1, 2, 3, 4, 6, 8])
@@ -211,6 +213,14 @@ def test_errors(wrong: Any, message: str) -> None:
 def where(y, *, layout):
     i = absolute_position()
     y[i] = layout(i).to(int32)
+
+
+@settings(max_examples=25)
+@given(layouts())
+def test_offsets_on_the_device_are_those_of_the_build(layout: Layout) -> None:
+    y = np.zeros(layout.size, np.int32)
+    run_on_lanes(where.build([Buffer(int32)], layout=layout), (layout.size, 1, 1), [y])
+    assert y.tolist() == offsets(layout)
 
 
 @pytest.mark.parametrize(

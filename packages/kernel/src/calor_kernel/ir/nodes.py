@@ -140,8 +140,13 @@ class Kernel:
 
     @property
     def shared_bytes(self) -> int:
-        """The shared memory that a cube needs, in bytes."""
-        return sum(m.type.nbytes * (m.size or 0) for m in self.memories if m.space == "shared")
+        """The shared memory that a cube needs, in bytes, each piece aligned as it asks."""
+        total = 0
+        for memory in self.memories:
+            if memory.space == "shared":
+                align = max(memory.align, memory.type.nbytes)
+                total = -(-total // align) * align + memory.type.nbytes * (memory.size or 0)
+        return total
 
     def text(self) -> str:
         """Return the kernel as readable text."""

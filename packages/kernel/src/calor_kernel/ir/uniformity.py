@@ -19,6 +19,10 @@ from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
 
 
+# Planes in a warpgroup.
+WARPGROUP = 4
+
+
 class Level(IntEnum):
     """The largest group of units for which a value is the same."""
 
@@ -99,7 +103,11 @@ class Uniformity:
         elif operation.name == "while":
             self._while(operation, control)
         elif operation.name == "role":
-            self._block(operation.regions[0], min(control, Level.WARPGROUP))
+            planes = WARPGROUP * self.kernel.plane
+            said = operation.attributes
+            whole = said.get("first", 0) % planes == 0 and said.get("count", 0) % planes == 0
+            inner = Level.WARPGROUP if whole else Level.PLANE
+            self._block(operation.regions[0], min(control, inner))
         else:
             level = self._simple(operation)
             for result in operation.results:

@@ -58,6 +58,9 @@ _NEEDS = {
     "plane_ballot": "planes",
     "mma": "matrix",
     "copy_async": "async_copy",
+    "mma_async": "async_matrix",
+    "copy_tensor": "tensor_copy",
+    "mbarrier_init": "mbarrier",
     "atomic": "atomics",
     "print": "print",
 }
