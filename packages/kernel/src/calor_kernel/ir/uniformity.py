@@ -18,7 +18,6 @@ from enum import IntEnum
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
 
-
 # Planes in a warpgroup.
 WARPGROUP = 4
 
