@@ -51,6 +51,7 @@ from calor_kernel.language import (
     popcount,
     private,
     quotient,
+    registers,
     rint,
     select,
     shared,
@@ -480,3 +481,28 @@ def scalars_case() -> Case:
     built = scalars.build([Buffer(float64), *(Scalar(t) for t in DTYPES)], targets=targets)
     given = [True, -3, -300, -70000, -(2**40), 200, 60000, 2**32 - 1, 2**40, 1.5, -2.5, 0.1, 0.1]
     return Case("scalars", built, (1, 1, 1), (np.zeros(len(targets)), *given))
+
+
+@kernel
+def product(a: Any, b: Any, c: Any, n: Any, k: Any, *, rows: int, width: int) -> None:
+    """A tile of a matrix product in registers: what the inner loop of a kernel looks like."""
+    sums = registers(rows, float32, width)
+    row = cube_position(0) * rows
+    column = cube_position(1) * width
+    for p in range(k):
+        line = b.load(p * n + column, width, align=width * 4)
+        for i in range(rows):
+            sums[i] = fma(splat(a[(row + i) * k + p], width), line, sums[i])
+    for i in range(rows):
+        c.store((row + i) * n + column, sums[i], align=width * 4)
+
+
+def product_case(rows: int = 2, width: int = 4) -> Case:
+    """Return the case of a small matrix product."""
+    read, size = Buffer(float32, writable=False, align=64), Scalar(int64, nonnegative=True)
+    signature = [read, read, Buffer(float32, align=64), size, size]
+    built = product.build(signature, rows=rows, width=width)
+    rng = np.random.default_rng(2)
+    a, b = (rng.normal(size=s).astype(np.float32) for s in ((2 * rows, 5), (5, 2 * width)))
+    c = np.zeros((2 * rows, 2 * width), np.float32)
+    return Case("product", built, (2, 2, 1), (a, b, c, 2 * width, 5))

@@ -119,7 +119,7 @@ class _Vectors:
         if level in (ex.EQUAL, ex.ORDER):
             return self.narrowed(ex.infix(operator, level, a, b), type)
         if dtype.kind == "float":
-            return self.scalars.floating(name, a, b, operation.attributes)
+            return self.scalars.floating(name, dtype, a, b, operation.attributes)
         if dtype.kind == "int" and name in ("add", "sub", "mul", "shl"):
             x, y = self.unsigned(type, a), self.unsigned(type, b)
             return self.signed(type, ex.infix(operator, level, x, y))

@@ -65,7 +65,7 @@ class Printer:
         self.names: dict[str, str] = {}
         # How each value is written, and those that wait for the one place that uses them.
         self.texts: dict[Value, Expression] = {}
-        self.waiting: dict[Value, Expression] = {}
+        self.waiting: dict[Value, tuple[Expression, str]] = {}
         self.uses, self.homes = _uses(kernel.body)
 
     def text(self) -> str:
@@ -91,7 +91,7 @@ class Printer:
         if base[0].isdigit():
             base = f"v{base}"
         # Values without a name of their own are t1, t2 …; others get a number when it is taken.
-        joint = "" if base == "t" else "_"
+        joint = "" if base == "t" or base.endswith("_") else "_"
         name, number = base, 1
         while name in self.taken or name in self.helpers.texts or name == "t":
             name, number = f"{base}{joint}{number}", number + 1
@@ -116,7 +116,7 @@ class Printer:
     def operand(self, value: Value) -> Expression:
         """Return how a value is written; one that waited for this place is written here."""
         waiting = self.waiting.pop(value, None)
-        return waiting if waiting is not None else self.texts[value]
+        return waiting[0] if waiting is not None else self.texts[value]
 
     def atom(self, value: Value, hint: str = "") -> Expression:
         """Return a name or number for a value, which may be repeated."""
@@ -140,16 +140,16 @@ class Printer:
             return
         brief = len(expression.text) <= _LONG or expression.product is not None
         if uses == 1 and self.homes[value] is block and brief:
-            self.waiting[value] = expression
+            self.waiting[value] = expression, value.hint or hint
         else:
             self.texts[value] = self.named(expression, value.type, value.hint or hint)
 
     def settle(self) -> None:
         """Give names to waiting values that read memory, because memory is written next."""
-        for value, expression in list(self.waiting.items()):
+        for value, (expression, hint) in list(self.waiting.items()):
             if expression.reads:
                 del self.waiting[value]
-                self.texts[value] = self.named(expression, value.type, value.hint or "t")
+                self.texts[value] = self.named(expression, value.type, hint)
 
     # Operations.
     def block(self, block: Block) -> None:

@@ -130,7 +130,7 @@ class Scalars:
         operator, level = INFIX[name]
         a, b = operands
         if dtype.kind == "float":
-            return self.floating(name, a, b, attributes)
+            return self.floating(name, dtype, a, b, attributes)
         compares = level in (ex.EQUAL, ex.ORDER)
         small = dtype.itemsize < 4
         if (a.bare and (b.bare or level == ex.SHIFT)) and dtype.itemsize != 4:
@@ -148,7 +148,7 @@ class Scalars:
     ) -> Expression:
         """Return a sum, difference, product or shift of integers, modulo the size of the type."""
         operator, level = INFIX[name]
-        if safe or (self.dialect.wraps and dtype.itemsize >= 4):
+        if (safe and name != "shl") or (self.dialect.wraps and dtype.itemsize >= 4):
             return ex.infix(operator, level, a, b)
         cast = self.dialect.cast
         unsigned = self.dialect.bits(dtype)
@@ -169,17 +169,24 @@ class Scalars:
         return replace(cast(dtype, made), wrapping=made)
 
     def floating(
-        self, name: str, a: Expression, b: Expression, attributes: Mapping[str, Any]
+        self,
+        name: str,
+        dtype: DType,
+        a: Expression,
+        b: Expression,
+        attributes: Mapping[str, Any],
     ) -> Expression:
         """Return a float operation; a product and the sum that it goes into may be one step."""
         operator, level = INFIX[name]
         contract = self.dialect.fast_fma and "contract" in attributes.get("flags", ())
-        if contract and name in ("add", "sub"):
+        fused = self.template("fma", dtype)
+        if contract and fused is not None and name in ("add", "sub"):
+            minus = ex.prefix if name == "sub" else (lambda _, value: value)
             if a.product is not None:
-                return ex.call("fma", *a.product, b if name == "add" else ex.prefix("-", b))
+                return self.filled(fused, (*a.product, minus("-", b)), "")
             if b.product is not None:
                 x, y = b.product
-                return ex.call("fma", x if name == "add" else ex.prefix("-", x), y, a)
+                return self.filled(fused, (minus("-", x), y, a), "")
         made = ex.infix(operator, level, a, b)
         return replace(made, product=(a, b)) if contract and name == "mul" else made
 

@@ -52,7 +52,7 @@ class Expression:
     @property
     def is_atom(self) -> bool:
         """Whether repeating the text repeats no work."""
-        return self.level == ATOM and (self.bare or self.text.isidentifier())
+        return self.bare or (self.level == ATOM and self.text.isidentifier())
 
 
 def reading(made: Expression, *parts: Expression) -> Expression:

@@ -162,8 +162,9 @@ class PlainC(Dialect):
             if parameter.memory is not None:
                 # Nothing writes a memory that is only read, which is what restrict promises.
                 only_read = not parameter.memory.writable
-                type = f"const {type} *restrict " if only_read else f"{type} *"
-                value = f"({type.rstrip()})(intptr_t)slots[{number}]"
+                pointer = f"const {type} *" if only_read else f"{type} *"
+                value = f"({pointer})(intptr_t)slots[{number}]"
+                type = f"{pointer}restrict " if only_read else pointer
             else:
                 held = self.held(dtype)
                 value = f"({self.types[self.bits(held)]})slots[{number}]"

@@ -1,0 +1,198 @@
+"""How kernels look as text: golden files, names, the order of effects, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calor.dtypes import bfloat16, float16, float32, float64, int32, int64, uint8
+from calor.errors import CompileError
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.language import (
+    Buffer,
+    Scalar,
+    absolute_position,
+    barrier,
+    kernel,
+    loop_range,
+    sqrt,
+    unit_position,
+)
+from calor_kernel.printers import Dialect, PlainC, print_kernel
+from golden import assert_golden
+from kernel_cases import cube_sum_case, flow_case, product_case
+
+GOLDEN = Path(__file__).parent / "golden"
+F, N = Buffer(float32), Scalar(int64, nonnegative=True)
+
+
+def body(built: Kernel, dialect: Dialect | None = None) -> list[str]:
+    """Return the lines of a kernel's body as C, without indentation."""
+    text = print_kernel(built, dialect or PlainC())
+    inside = text.partition(f"static void {built.name}_cube(")[2].partition("{\n")[2]
+    return [line.strip() for line in inside.partition("\n}\n")[0].splitlines()]
+
+
+@pytest.mark.parametrize("case", [flow_case(), product_case()], ids=lambda case: case.name)
+def test_a_golden_file(case: Any) -> None:
+    assert_golden(GOLDEN / f"{case.name}.c", print_kernel(case.kernel, PlainC()))
+
+
+@kernel
+def swap(x: Any, y: Any) -> None:
+    a = x[0]
+    x[0] = y[0]
+    y[0] = a
+
+
+@kernel
+def late(x: Any, y: Any) -> None:
+    a = x[0]
+    b = y[0] * 2.0
+    y[1] = 3.0
+    y[2] = a + b
+
+
+def test_a_load_stays_before_the_next_store() -> None:
+    assert body(swap.build([F, F])) == ["float x_ = x[0];", "x[0] = y[0];", "y[0] = x_;"]
+
+
+def test_a_load_of_what_nobody_writes_moves_to_its_use() -> None:
+    got = body(late.build([Buffer(float32, writable=False), F]))
+    assert got == ["float t1 = y[0] * 2.0f;", "y[1] = 3.0f;", "y[2] = x[0] + t1;"]
+
+
+@kernel
+def fibonacci(x: Any, n: Any) -> None:
+    a, b = 0, 1
+    for _ in range(n):
+        a, b = b, a + b
+    x[0] = a
+
+
+def test_carried_values_change_all_at_once() -> None:
+    got = body(fibonacci.build([Buffer(int64), N]))
+    assert got[2:] == [
+        "for (int64_t i = 0; i < n; i++) {",
+        "int64_t b_next = (int64_t)((uint64_t)a + b);",
+        "a = b;",
+        "b = b_next;",
+        "}",
+        "x[0] = a;",
+    ]
+
+
+@kernel
+def named(float: Any, index: Any, t: Any, n: Any) -> None:
+    i = absolute_position()
+    if i < n:
+        t[i] = float[i] + index[i]
+
+
+def test_no_name_is_a_word_of_the_language() -> None:
+    text = print_kernel(named.build([F, F, F, N]), PlainC())
+    assert "float *float_1, float *index_1, float *t1, int64_t n" in text
+
+
+@kernel
+def unrolled(x: Any, n: Any) -> None:
+    for i in loop_range(n, unroll=4):
+        x[i] = 0.0
+
+
+def test_a_loop_asks_for_unrolling() -> None:
+    assert body(unrolled.build([F, N]))[0] == "#pragma GCC unroll 4"
+
+
+@kernel
+def arithmetic(y: Any, a: Any, b: Any, *, function: Any) -> None:
+    y[0] = function(a, b)
+
+
+def expression(dtype: Any, function: Any, dialect: Dialect | None = None) -> str:
+    """Return how a function of two scalars is written."""
+    signature = [Buffer(dtype), Scalar(dtype), Scalar(dtype)]
+    (line,) = body(arithmetic.build(signature, function=function), dialect)
+    return line.removeprefix("y[0] = ").removesuffix(";")
+
+
+EXPRESSIONS = [
+    (float32, "a - (b - a)", lambda a, b: a - (b - a)),
+    (float32, "a - b - a", lambda a, b: a - b - a),
+    (float32, "-(a * b)", lambda a, b: -(a * b)),
+    (float32, "a * 0x1.99999ap-4f", lambda a, b: a * 0.1),
+    (float32, "a * 0.25f", lambda a, b: a * 0.25),
+    (float32, "a + INFINITY", lambda a, b: a + float("inf")),
+    (float32, "a * -INFINITY", lambda a, b: a * float("-inf")),
+    (float32, "a * 0x1p-126f", lambda a, b: a * 2.0**-126),
+    (float32, "sqrtf(a * b)", lambda a, b: sqrt(a * b)),
+    (float64, "sqrt(a) + 0x1.999999999999ap-4", lambda a, b: sqrt(a) + 0.1),
+    (int32, "(int32_t)((uint32_t)a * b + a)", lambda a, b: a * b + a),
+    (int32, "(a ^ b) & 15", lambda a, b: (a ^ b) & 15),
+    (int32, "a & (-2147483647 - 1)", lambda a, b: a & -(2**31)),
+    (int32, "(int32_t)((uint32_t)a << b)", lambda a, b: a << b),
+    (int64, "(int64_t)((uint64_t)a + 4)", lambda a, b: a + 4),
+    (int64, "(int64_t)-(uint64_t)a", lambda a, b: -a),
+    (uint8, "(uint8_t)(a * b)", lambda a, b: a * b),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "function"), EXPRESSIONS, ids=[e[1] for e in EXPRESSIONS]
+)
+def test_an_expression(dtype: Any, text: str, function: Any) -> None:
+    assert expression(dtype, function) == text
+
+
+class Fused(PlainC):
+    """C for a processor that has a fused multiply-add."""
+
+    fast_fma = True
+
+
+CONTRACTED = [
+    ("fmaf(a, b, a)", lambda a, b: a * b + a),
+    ("fmaf(a, b, -a)", lambda a, b: a * b - a),
+    ("fmaf(-a, b, a)", lambda a, b: a - a * b),
+    ("a * b", lambda a, b: a * b),
+    ("a * b * a", lambda a, b: a * b * a),
+]
+
+
+@pytest.mark.parametrize(("text", "function"), CONTRACTED, ids=[c[0] for c in CONTRACTED])
+def test_a_product_is_contracted_into_a_sum_where_that_is_fast(text: str, function: Any) -> None:
+    assert expression(float32, function, Fused()) == text
+    assert "fma" not in expression(float32, function)
+
+
+@kernel
+def meeting(x: Any) -> None:
+    x[unit_position()] = 1.0
+    barrier()
+
+
+@kernel
+def halves(x: Any, y: Any) -> None:
+    y[0] = x[0] * x[1]
+
+
+REFUSED = [
+    (halves, [Buffer(float16)] * 2, (1, 1, 1), "C has no arithmetic of float16"),
+    (halves, [Buffer(bfloat16)] * 2, (1, 1, 1), "C has no arithmetic of bfloat16"),
+    (meeting, [F], (4, 1, 1), "C has no barriers of a cube"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "signature", "cube", "message"), REFUSED, ids=[r[3] for r in REFUSED]
+)
+def test_what_a_language_lacks_is_refused_with_the_line(
+    function: Any, signature: Any, cube: Any, message: str
+) -> None:
+    with pytest.raises(CompileError, match=rf"test_text.py:\d+: {message}"):
+        print_kernel(function.build(signature, cube=cube), PlainC())
+
+
+def test_cubes_of_many_units_have_no_place_in_plain_c() -> None:
+    with pytest.raises(CompileError, match="C has no"):
+        print_kernel(cube_sum_case(8).kernel, PlainC())
