@@ -466,6 +466,7 @@ ARGUMENTS = {
     ),
     "no array": ([3.0, np.zeros(4, np.float32), 0], "x takes an array of float32, not float"),
     "strides": ([np.zeros(8, np.float32)[::2], np.zeros(4, np.float32), 0], "contiguous"),
+    "overflow": ([np.zeros(4, np.float32)] * 2 + [2**80], "n takes a number of int64"),
     "sign": ([np.zeros(4, np.float32)] * 2 + [-4], "never negative"),
     "divisible": ([np.zeros(4, np.float32)] * 2 + [6], "declared to divide by 4"),
     "aligned": ([(np.zeros(8, np.float32), 1), np.zeros(4, np.float32), 0], "aligned to 16 bytes"),

@@ -24,7 +24,7 @@ from calor_kernel.language.lanes.states import own_states, watch_arguments
 Array = np.ndarray[Any, Any]
 Argument = Array | tuple[Array, int] | int | float
 
-# Units that run together where nobody says.
+# Numbers of the widest value of all units that run together, where nobody says how many.
 LANES = 16384
 
 
@@ -67,7 +67,7 @@ def run_on_lanes(
     count, units = prod(cubes), program.kernel.units
     if batch is None:
         # Named barriers keep a number for each pair of units.
-        each = units * units if program.named else units
+        each = program.width * (units * units if program.named else units)
         batch = 1 if program.in_order else max(1, LANES // each)
     with np.errstate(all="ignore"):
         for first in range(0, count, batch):
@@ -95,7 +95,10 @@ def _bind(program: Program, arguments: Sequence[Argument], values: list[Any]) ->
 def _number(parameter: Parameter, given: Any) -> Array:
     declared = parameter.declared
     assert isinstance(declared, Scalar)
-    made = np.array([given], declared.dtype.numpy)
+    try:
+        made = np.array([given], declared.dtype.numpy)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise KernelTypeError(f"{parameter.name} takes a number of {declared}: {error}") from error
     if declared.divisible > 1 and given % declared.divisible:
         raise KernelTypeError(
             f"{parameter.name} is declared to divide by {declared.divisible}, and is {given}"
