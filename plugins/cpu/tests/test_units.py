@@ -12,6 +12,7 @@ from calor.dtypes import DType, bfloat16, bool_, float32, float64, int8, int16, 
 from calor.errors import CompileError
 from calor_cpu import printer  # noqa: F401 - registers what prints operations
 from calor_cpu.printer_values import PRINTS
+from calor_cpu.target import Target
 from calor_cpu.testing import run
 from calor_cpu.toolchain import LlvmToolchain
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Parameter, Value
@@ -134,6 +135,17 @@ def test_dots_are_one_instruction_where_there_is_one(
     p, q, sums, group = types
     built = dots.build([Buffer(p), Buffer(q), Buffer(sums)], group=group, width=16)
     assert len(re.findall(text, tools.assembly(tools.source(built), "dots"))) == 1
+
+
+def test_dots_of_processors_with_vnni_and_without_avx_512() -> None:
+    flags = frozenset(("avx", "avx2", "fma", "f16c", "avxvnni"))
+    tools = LlvmToolchain(
+        Target("x86_64-unknown-linux-gnu", "alderlake", flags, features="+avxvnni", runs=False)
+    )
+    built = dots.build([Buffer(uint8), Buffer(int8), Buffer(int32)], group=4, width=16)
+    assembly = tools.assembly(tools.source(built), "dots")
+    assert len(re.findall(r"vpdpbusd\t.*ymm", assembly)) == 2
+    assert "zmm" not in assembly
 
 
 def test_dots_of_bytes_are_pairs_of_words_without_vnni() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import threading
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +26,6 @@ class CpuMemory(Memory):
 
     def __init__(self) -> None:
         self._pieces: dict[int, Any] = {}
-        self._lock = threading.Lock()
 
     def alloc(self, nbytes: int) -> int:
         """Return the address of a piece, aligned to 64 bytes; large pieces are zero."""

@@ -7,6 +7,7 @@ one thread and needs no atomic instruction.
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Final
 
 from calor.dtypes import DType
@@ -23,6 +24,7 @@ _ORDERS: Final = {
     "acq_rel": "acq_rel",
     "seq_cst": "seq_cst",
 }
+_OWN_ALIGN: Final = 64
 
 
 def address(w: Writer, memory: Memory, index: Value) -> str:
@@ -52,7 +54,14 @@ def to_memory(w: Writer, type: Type, name: str) -> str:
 
 
 def _align(operation: Operation, dtype: DType) -> int:
-    return int(operation.attributes.get("align") or dtype.itemsize)
+    """Return the bytes that an access's address divides by: said, or known of memory and index."""
+    said = int(operation.attributes.get("align") or dtype.itemsize)
+    memory, index = operation.memory, operation.operands[0]
+    assert memory is not None
+    whole = memory.align if memory.space == "global" else _OWN_ALIGN
+    if not whole or index.type.width > 1:
+        return said
+    return max(said, gcd(whole, index.divisible * dtype.itemsize))
 
 
 def _notes(w: Writer, operation: Operation) -> str:
@@ -237,7 +246,7 @@ def allocate(w: Writer, memory: Memory) -> None:
     """Give memory of a cube or a unit a place on the stack; a cube here is one unit."""
     dtype = memory.type.dtype
     name = f"%memory.{memory.name}"
-    align = max(memory.align, 64)
+    align = max(memory.align, _OWN_ALIGN)
     item = vector(stored(dtype), memory.type.width)
     w.pointers[memory] = name
     w.allocations.append(f"  {name} = alloca {item}, i64 {memory.size or 0}, align {align}")
