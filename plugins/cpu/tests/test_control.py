@@ -29,7 +29,7 @@ from calor_kernel.language import (
     unit_position,
 )
 
-from .test_operations import TARGETS
+from .needs import TARGETS
 
 N = Scalar(int64)
 

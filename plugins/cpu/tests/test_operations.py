@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from calor.dtypes import DType, bfloat16, float16, float32, float64
-from calor_cpu.target import native
 from calor_cpu.testing import run
 from calor_kernel.ir.types import Buffer
 from calor_kernel.language import cube_position, kernel, modulo, quotient
 from calor_kernel.language.lanes import run_on_lanes
 
+from .needs import TARGETS
 from .operations import COMPUTED, STORED, build, chosen, values
-
-TARGETS = ("native", "x86-64-v3", "x86-64") if native().is_x86 else ("native",)
 
 
 def differing(got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
