@@ -22,7 +22,7 @@ from calor_kernel.runtime.device import Device, DeviceInfo, Memory, Queue, Slot,
 
 from ._bindings import devices, typed
 from .dialect import OpenCLC
-from .toolchain import OpenCLToolchain, context, program_of
+from .toolchain import OpenCLToolchain, context
 
 _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
 _CACHE: Final = 1 << 17
@@ -153,7 +153,7 @@ class OpenCLQueue(Queue):
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return the function of an image."""
-        return Function(program_of(self.toolchain, image, kernel.name), kernel)
+        return Function(self.toolchain.program(image, kernel.name), kernel)
 
     def record(self, steps: Sequence[Step], slots: int) -> list[Recorded]:
         """Return the launches with all arguments set but buffers."""

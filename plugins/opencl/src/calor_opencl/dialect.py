@@ -298,4 +298,4 @@ def _templates(double: bool, exact_sqrt: bool) -> Mapping[str, str]:
     if not exact_sqrt and double:
         # The root in double precision rounds to the right float.
         found["sqrt float32"] = "convert_{T}(sqrt(convert_double{W}({0})))"
-    return MappingProxyType(found)
+    return found

@@ -8,6 +8,7 @@ own cache is passed by; a driver that returns no binary, or does not take it bac
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
@@ -18,9 +19,8 @@ from calor_kernel.runtime.device import Toolchain
 
 from .dialect import OpenCLC
 
-# The first byte of an image.
-_BINARY: Final = b"b"
-_SOURCE: Final = b"s"
+# An image is the length of the text in as many bytes, the text, and the binary if there is one.
+_LENGTH: Final = 8
 
 
 class OpenCLToolchain(Toolchain):
@@ -48,7 +48,17 @@ class OpenCLToolchain(Toolchain):
 
         program = build(self._context(), source, self.options, name)
         (binary,) = program.get_info(cl.program_info.BINARIES)
-        return _BINARY + binary if binary else _SOURCE + source.encode()
+        text = source.encode()
+        return len(text).to_bytes(_LENGTH, "little") + text + bytes(binary or b"")
+
+    def program(self, image: bytes, name: str) -> Any:
+        """Return the built program of an image: of its binary if the driver takes it."""
+        start = _LENGTH + int.from_bytes(image[:_LENGTH], "little")
+        text, binary = image[_LENGTH:start].decode(), image[start:]
+        if binary:
+            with suppress(CompileError):
+                return build(self._context(), binary, self.options, name)
+        return build(self._context(), text, self.options, name)
 
     def _context(self) -> Any:
         if self.number is None:
@@ -65,15 +75,6 @@ def context(number: int) -> Any:
 
     with typed(f"opening device {number}"):
         return cl.Context([devices()[number]])
-
-
-def program_of(toolchain: OpenCLToolchain, image: bytes, name: str) -> Any:
-    """Return the built program of an image."""
-    found = toolchain._context()
-    kind, data = image[:1], image[1:]
-    if kind == _SOURCE:
-        return build(found, data.decode(), toolchain.options, name)
-    return build(found, data, toolchain.options, name)
 
 
 def build(found: Any, text: str | bytes, options: str, name: str) -> Any:

@@ -1,0 +1,122 @@
+"""Kernels as OpenCL C: golden files, what depends on the device, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calor.dtypes import float16, float32, float64, int8, int32, uint32
+from calor.errors import CompileError
+from calor_kernel.language import (
+    Buffer,
+    fence,
+    fma,
+    kernel,
+    plane_reduce,
+    plane_scan,
+    plane_shuffle,
+    sqrt,
+    unit_position,
+)
+from calor_kernel.printers import print_kernel
+from calor_opencl.dialect import OpenCLC
+from golden import assert_golden
+from kernel_cases import cube_sum_case, product_case, sheet_case
+
+GOLDEN = Path(__file__).parent / "golden"
+F = Buffer(float32)
+
+
+@pytest.mark.parametrize("case", [cube_sum_case(8), product_case()], ids=lambda case: case.name)
+def test_a_golden_file(case: Any) -> None:
+    assert_golden(GOLDEN / f"{case.name}.cl", print_kernel(case.kernel, OpenCLC()))
+
+
+@kernel
+def arithmetic(x: Any, y: Any, *, function: Any, width: int = 1) -> None:
+    y.store(0, function(x.load(0, width)))
+
+
+DEVICES = [
+    (float32, 1, {"fast_fma": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
+    (float32, 4, {"fast_fma": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
+    (float32, 1, {"fast_fma": False}, "x_ * x_ + x_", lambda x: x * x + x),
+    (float32, 1, {"exact_sqrt": True}, "y[0] = sqrt(x[0])", lambda x: sqrt(x)),
+    (float32, 4, {"exact_sqrt": False}, "convert_float4(sqrt(convert_double4(", lambda x: sqrt(x)),
+    (float16, 1, {"half": True}, "x_ * x_ + (half)1.0f", lambda x: x * x + 1.0),
+    (float16, 1, {"half": False}, "vload_half(0, (const half *)&h)", lambda x: x.to(float32)),
+    (float32, 4, {}, "vload4(0, x + 0)", lambda x: x + x),
+    (int32, 2, {}, "as_int2(as_uint2(x_) * as_uint2(x_) + as_uint2(x_))", lambda x: x * x + x),
+    (float64, 2, {}, "convert_float2(", lambda x: x.to(float32)),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "has", "text", "function"), DEVICES, ids=[f"{d[3]}-{d[2]}" for d in DEVICES]
+)
+def test_a_device_gets_what_it_has(
+    dtype: Any, width: int, has: Any, text: str, function: Any
+) -> None:
+    result = float32 if ".to" in text or "half(" in text or "convert_float2" in text else dtype
+    built = arithmetic.build([Buffer(dtype), Buffer(result)], function=function, width=width)
+    assert text in print_kernel(built, OpenCLC(**has))
+
+
+@kernel
+def planes(x: Any, y: Any) -> None:
+    i = unit_position()
+    total = plane_reduce("add", x[i])
+    scanned = plane_scan("max", x[i], exclusive=True)
+    y[i] = total + scanned + plane_shuffle(x[i], 1, "up")
+
+
+def test_planes_are_made_of_shuffles() -> None:
+    built = planes.build([F, F], cube=(32, 1, 1), plane=16)
+    text = print_kernel(built, OpenCLC(subgroups="khr"))
+    assert "__attribute__((intel_reqd_sub_group_size(16)))" in text
+    assert "x = x + sub_group_shuffle_xor(x, (uint)8);" in text
+    assert "intel_sub_group_shuffle_xor" in print_kernel(built, OpenCLC(subgroups="intel"))
+    with pytest.raises(CompileError, match="no planes of 16|no subgroups that shuffle"):
+        print_kernel(built, OpenCLC())
+
+
+def test_a_fence_is_one_of_both_memories() -> None:
+    @kernel
+    def fenced(x: Any) -> None:
+        x[0] = 1.0
+        fence()
+        x.store(1, 2.0, order="release")
+        x[2] = x.load(1, order="acquire")
+
+    text = print_kernel(fenced.build([F]), OpenCLC())
+    assert text.count("mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);") == 3
+    assert "*(__global volatile float *)&x[1] = 2.0f;" in text
+
+
+def test_halves_compute_where_the_device_does() -> None:
+    case = sheet_case(int8)
+    assert "cl_khr_fp16" not in print_kernel(case.kernel, OpenCLC(half=False))
+    assert "cl_khr_fp16 : enable" in print_kernel(case.kernel, OpenCLC(half=True))
+
+
+REFUSED = [
+    (float16, {}, lambda x: x * x, "no arithmetic of float16"),
+    (float64, {"double": False}, lambda x: fma(x, x, x), "float64"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "has", "function", "message"), REFUSED, ids=lambda v: str(v))
+def test_what_a_device_lacks_is_refused(dtype: Any, has: Any, function: Any, message: str) -> None:
+    built = arithmetic.build([Buffer(dtype)] * 2, function=function)
+    with pytest.raises(CompileError, match=message):
+        print_kernel(built, OpenCLC(**has))
+
+
+def test_small_integers_have_no_atomics() -> None:
+    @kernel
+    def small(x: Any) -> None:
+        x.atomic("add", 0, 1)
+
+    with pytest.raises(CompileError, match="no atomics on int8 in global memory"):
+        print_kernel(small.build([Buffer(int8)]), OpenCLC())
+    assert "atomic_add(&x[0], (uint)1u)" in print_kernel(small.build([Buffer(uint32)]), OpenCLC())
