@@ -38,7 +38,7 @@ def describe(target: Target) -> DeviceInfo:
         caches=private,
         max_cubes=(_MANY, _MANY, _MANY),
         memory_bytes=memory_bytes(),
-        native={"shared_cache": shared},
+        native={"shared_cache": shared, "vector_registers": target.vector_registers},
     )
 
 

@@ -60,6 +60,11 @@ class Target:
         return 32 if self.has("avx2") else 16
 
     @property
+    def vector_registers(self) -> int:
+        """The number of vector registers."""
+        return 32 if self.vector_bytes == 64 or self.architecture == "aarch64" else 16
+
+    @property
     def converts_half(self) -> bool:
         """Whether float16 becomes float32 and back by instructions, subnormals included."""
         return self.has("f16c") or self.has("avx512f") or self.architecture == "aarch64"
