@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from calor.dtypes import bool_
+from calor.dtypes import bool_, uint64
 from calor_kernel.ir.fold import convert
 from calor_kernel.ir.nodes import Operation, Value
 from calor_kernel.ir.ops import OPS
@@ -256,6 +256,38 @@ def _copy_async(operation: Operation) -> Complaints:
         yield "it copies from global memory to shared memory"
 
 
+def _copy_tensor(operation: Operation) -> Complaints:
+    source, barrier = (operation.attributes.get(name) for name in ("source", "barrier"))
+    made = operation.attributes.get("map")
+    if made is None or len(operation.operands) != 2 + 3 * len(made.box):
+        yield "it takes two indices, and a position, sizes and strides as its map has axes"
+    yield from _copy_async(operation)
+    if source is not None and made is not None and made.name != source.name:
+        yield f"its map is of {made.name}, and it copies from {source!r}"
+    if barrier is None or barrier.space != "shared":
+        yield f"its bytes count at {barrier!r}, which is no barrier"
+
+
+def _mbarrier(operation: Operation) -> Complaints:
+    memory = operation.memory
+    if memory is not None and (memory.space != "shared" or memory.type != Type(uint64)):
+        yield f"{memory!r} of {memory.type} holds no barriers; those are shared uint64"
+
+
+def _mma_async(operation: Operation) -> Complaints:
+    c, a, b = (v.type for v in operation.operands)
+    shape, source = operation.attributes.get("shape"), operation.attributes.get("source")
+    if shape is None or c != Type(shape.c_dtype, shape.c[1].size) or operation.result.type != c:
+        yield f"it adds to {c} and gives {operation.result.type}"
+    elif source is None and a != Type(shape.a_dtype, shape.a[1].size):
+        yield f"its operand a is {a}"
+    for memory in (operation.memory, source):
+        if shape is not None and memory is not None and memory.type.dtype is not shape.a_dtype:
+            yield f"{memory!r} holds no operand of {shape.name}"
+    if b.width != 1 or b.dtype.kind != "int":
+        yield f"its operand b is at {b}"
+
+
 def _shuffle_units(operation: Operation) -> Complaints:
     value, lane = (v.type for v in operation.operands)
     if operation.result.type != value or lane.width != 1 or lane.dtype.kind not in ("int", "uint"):
@@ -324,6 +356,12 @@ SHAPES: Final[Mapping[str, Check]] = MappingProxyType(
         "store": _store,
         "atomic": _atomic,
         "copy_async": _copy_async,
+        "copy_tensor": _copy_tensor,
+        "mma_async": _mma_async,
+        "mbarrier_init": _mbarrier,
+        "mbarrier_expect": _mbarrier,
+        "mbarrier_arrive": _mbarrier,
+        "mbarrier_wait": _mbarrier,
         "plane_shuffle": _shuffle_units,
         "for": _for,
         "if": _if,
