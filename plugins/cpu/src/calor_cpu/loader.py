@@ -8,6 +8,7 @@ instruction) is found in the process.
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
 from itertools import count
 from typing import Any
@@ -21,7 +22,9 @@ _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_in
 
 @cache
 def _linker() -> Any:
-    return binding().create_lljit_compiler()
+    # JITLink keeps what belongs to an object in one piece, so that its parts reach each other in
+    # a process with much memory too; on Windows LLVM's older linker is the better kept one.
+    return binding().create_lljit_compiler(use_jit_link=sys.platform != "win32")
 
 
 class LoadedImage:
