@@ -53,16 +53,18 @@ def product(**build: int) -> Kernel:
 
 SCALE = """\
 kernel scale(x: float32[], y: float32[], n: int64) cube=1x1x1:
-  %1 = constant value=4 : int64
-  %2 = constant value=2.0 : float32
-  %3 = cube_position axis=0 : int64
-  %4 = mul %3 %1 : int64
-  %5 = lt %4 %n : bool
-  if %5
-    %6 = load x %4 align=16 : float32x4
-    %7 = splat %2 : float32x4
-    %8 = mul %6 %7 flags=('contract',) : float32x4
-    store y %4 %8 align=16
+  %1 = constant value=1 : int64
+  %2 = constant value=0 : int64
+  %3 = constant value=4 : int64
+  %4 = constant value=2.0 : float32
+  %5 = cube_position axis=0 : int64
+  %6 = mul %5 %3 : int64
+  %7 = lt %6 %n : bool
+  if %7
+    %8 = load x %6 align=16 : float32x4
+    %9 = splat %4 : float32x4
+    %10 = mul %8 %9 flags=('contract',) : float32x4
+    store y %6 %10 align=16
   else
 """
 
