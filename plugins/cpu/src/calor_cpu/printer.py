@@ -14,6 +14,7 @@ means the text n − 1.
 from __future__ import annotations
 
 import calor_cpu.printer_dots
+import calor_cpu.printer_lanes
 import calor_cpu.printer_units  # noqa: F401 - registers what prints operations
 from calor.errors import CompileError
 from calor_cpu.printer_control import region

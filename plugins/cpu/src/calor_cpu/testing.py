@@ -1,9 +1,4 @@
-"""Running one kernel on NumPy arrays, for tests of kernels and for people who try one.
-
->>> import numpy as np
->>> from calor.dtypes import float32, int64
->>> from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
-"""
+"""Running one kernel on NumPy arrays, for tests of kernels and for people who try one."""
 
 from __future__ import annotations
 
