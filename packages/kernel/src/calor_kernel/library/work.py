@@ -134,7 +134,9 @@ class Launch:
     ``flops`` and ``nbytes`` are what the launch computes and moves at least, for profiles and the
     distance to the machine's ceilings. ``label`` names family and blueprint. ``copies``: the
     number of an operand that the launch only copies to the result; it is left out where the work
-    is done in place of that operand.
+    is done in place of that operand. ``prepares``: whether what it writes, scratch memory of its
+    own, depends on at most one operand and on nothing that changes otherwise, so that it need not
+    run again while that operand stays as it is and the scratch is kept.
     """
 
     build: Build
@@ -144,6 +146,7 @@ class Launch:
     nbytes: int = 0
     label: str = ""
     copies: int | None = None
+    prepares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
