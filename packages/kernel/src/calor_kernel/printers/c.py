@@ -180,6 +180,7 @@ class Printer:
         """Return a number, or a vector of numbers."""
         number, type = operation.attributes["value"], operation.result.type
         if type.width == 1:
+            (number,) = number if isinstance(number, tuple) else (number,)
             return self.dialect.literal(number, type.dtype)
         lanes = number if isinstance(number, tuple) else (number,) * type.width
         return self.dialect.vector(type, [self.dialect.literal(n, type.dtype) for n in lanes])
