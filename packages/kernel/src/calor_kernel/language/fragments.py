@@ -37,7 +37,7 @@ Place = Layout | Swizzled | tuple[Any, Any] | Callable[[Any, Any], Any]
 
 
 class Fragment:
-    """A unit's registers of a matrix; made by :func:`fragment`, :func:`zeros_like` and loads.
+    """A unit's registers of a matrix; made by :func:`fragment` and :func:`operand_of`.
 
     ``parts`` holds the registers in vectors of equal length; register r of the layout is lane
     ``r % width`` of part ``r // width``.

@@ -104,8 +104,9 @@ def intrinsic(signature: str, /, **texts: str) -> Callable[[Callable[..., Any]],
 
     ``signature``: the types of operands and result. In the text of a C language, an expression, or
     a statement where there is no result, ``{0}`` is the first operand. In that of LLVM, whole
-    lines, ``{result}`` is the result's name, and ``declare`` lines go to the top of the module.
-    ``c`` serves all C languages that have no text of their own.
+    lines, ``{result}`` is the result's name, with which names that it makes up begin, and
+    ``declare`` lines go to the top of the module. ``c`` serves all C languages that have no text of
+    their own.
 
     >>> import numpy as np
     >>> @intrinsic("float32, float32 -> float32", c="hypot({0}, {1})", metal="length(float2({0}, {1}))")
