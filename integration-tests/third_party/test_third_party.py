@@ -22,7 +22,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECTS = sorted(path.parent for path in HERE.glob("*/pyproject.toml"))
-OURS = [ROOT / "packages/core", ROOT / "packages/conformance"]
+OURS = [ROOT / "packages/core", ROOT / "packages/kernel", ROOT / "packages/conformance"]
 # Device, profile, and the tiers that its project claims.
 CLAIMS = [
     ("slate", "complete", ("basic", "full", "dtypes", "compiled", "training")),
@@ -96,11 +96,14 @@ def away(tmp_path: Path) -> dict[str, Any]:
 
 
 def published() -> set[str]:
-    """Return the modules that the reference for authors of plugins lists."""
-    page = (ROOT / "docs/extending/backends.md").read_text("utf-8")
-    section = page.partition("## What a package imports")[2].partition("\n## ")[0]
-    found = set(re.findall(r"^\| `(calor[\w.]*)` \|", section, re.MULTILINE))
-    assert len(found) > 5
+    """Return the modules that the pages for authors of plugins list."""
+    found: set[str] = set()
+    for page in ("backends.md", "bring-a-device.md"):
+        text = (ROOT / "docs/extending" / page).read_text("utf-8")
+        section = re.split("^###? ", text.partition("# What a package imports")[2], flags=re.M)[0]
+        modules = re.findall(r"^\| `(calor[\w.]*)` \|", section, re.MULTILINE)
+        assert len(modules) >= 5, page
+        found.update(modules)
     return found
 
 
@@ -133,8 +136,9 @@ def test_an_entry_module_imports_nothing_heavy(project: Path) -> None:
     assert set(imports_of(plugin)) <= {"typing", "calor.plugins"}
 
 
-def test_a_simple_device_is_200_lines() -> None:
-    files = sorted((HERE / "calor-slate/src").rglob("*.py"))
+@pytest.mark.parametrize("name", ["calor-slate", "calor-thimble"])
+def test_a_simple_device_is_200_lines(name: str) -> None:
+    files = sorted((HERE / name / "src").rglob("*.py"))
     assert sum(len(path.read_text("utf-8").splitlines()) for path in files) <= 200
 
 
