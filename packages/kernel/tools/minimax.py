@@ -161,9 +161,10 @@ def parts(x: mp.mpf, count: int, bits: int) -> list[float]:
     return made
 
 
-def away(x: mp.mpf) -> mp.mpf:
+def away(x: mp.mpf, digits: int = 12) -> mp.mpf:
     """Return x, or a small number where it is 0."""
-    return x if abs(x) > mp.mpf(10) ** -12 else mp.mpf(10) ** -12
+    least = mp.mpf(10) ** -digits
+    return x if abs(x) > least else least
 
 
 def text_of(name: str, meaning: str, tables: Sequence[Sequence[float]]) -> str:
@@ -171,6 +172,9 @@ def text_of(name: str, meaning: str, tables: Sequence[Sequence[float]]) -> str:
     lines = textwrap.wrap(meaning, 96, initial_indent="# ", subsequent_indent="# ")
     lines += [f"{name.upper()}: Final[Table] = ("]
     for table in tables:
+        if not table:
+            lines.append("    (),")
+            continue
         words = ", ".join(map(repr, table))
         lines += textwrap.wrap(f"({words},),", 96, initial_indent="    ", subsequent_indent="     ")
     return "\n".join([*lines, ")  # fmt: skip"])
@@ -191,7 +195,8 @@ def main() -> None:
         if sys.argv[1:] and name not in sys.argv[1:] and name.upper() in known:
             made.append(text_of(name, meaning, known[name.upper()]))
             continue
-        tables = []
+        # A polynomial that float32 does not need has fits for float64 only.
+        tables: list[list[float]] = [[]] if fits[0].bits == 53 else []
         for fit in fits:
             coefficients, error = solve(fit)
             tables.append([shortest(c, fit.bits) for c in coefficients])

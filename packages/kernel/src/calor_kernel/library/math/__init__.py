@@ -1,6 +1,52 @@
-"""Mathematical functions as functions of the kernel language, the same bits on every device."""
+"""Mathematical functions as functions of the kernel language, the same bits on every device.
 
+Each takes and returns float32 or float64, scalars or vectors of any width. :data:`BOUNDS` states
+how far a result may be from the exact one.
+"""
+
+from calor_kernel.library.math.bounds import BOUNDS, Bound
+from calor_kernel.library.math.circular import cos, sin, tan
+from calor_kernel.library.math.division import floor_divide, fmod, remainder
+from calor_kernel.library.math.error_function import erf, erfinv
 from calor_kernel.library.math.exponential import exp, exp2, expm1
+from calor_kernel.library.math.gamma import digamma, lgamma
+from calor_kernel.library.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
+from calor_kernel.library.math.inverse_circular import acos, asin, atan, atan2
 from calor_kernel.library.math.logarithm import log, log1p, log2, log10
+from calor_kernel.library.math.plane import hypot, logaddexp
+from calor_kernel.library.math.power import power
 
-__all__ = ["exp", "exp2", "expm1", "log", "log1p", "log2", "log10"]
+__all__ = [
+    "BOUNDS",
+    "Bound",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "digamma",
+    "erf",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor_divide",
+    "fmod",
+    "hypot",
+    "lgamma",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "power",
+    "remainder",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]

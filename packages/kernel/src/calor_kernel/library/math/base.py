@@ -16,7 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from calor.dtypes import DType, float32, float64, int32, int64, uint32, uint64
 from calor_kernel.errors import KernelTypeError
-from calor_kernel.language import Number, bitcast, constant, fma, select, vreduce
+from calor_kernel.language import Number, bitcast, constant, fma, select, sqrt, vreduce
 from calor_kernel.language.builder import current
 from calor_kernel.library.math.coefficients import Table
 
@@ -35,6 +35,8 @@ __all__ = [
     "is_negative",
     "polynomial",
     "power_of_two",
+    "ratio",
+    "root",
     "sign_as",
     "some",
     "two_product",
@@ -69,6 +71,11 @@ class Format:
     def magic(self) -> float:
         """1.5 · 2**fraction."""
         return 1.5 * 2.0**self.fraction
+
+    @property
+    def magic_bits(self) -> int:
+        """The bits of ``magic``."""
+        return ((self.bias + self.fraction) << self.fraction) | (1 << (self.fraction - 1))
 
     @property
     def tiny(self) -> float:
@@ -144,6 +151,21 @@ def two_product(a: Number, b: Any) -> Pair:
     return product, fma(a, b, -product)
 
 
+def ratio(over: Pair, under: Pair) -> Pair:
+    """Return the quotient of two sums of two numbers as such a sum; the sums' first parts lead."""
+    inverse = 1.0 / under[0]
+    first = over[0] * inverse
+    left = fma(-first, under[0], over[0]) + fma(-first, under[1], over[1])
+    return first, left * inverse
+
+
+def root(square: Pair, least: float = 2.0**-60) -> Pair:
+    """Return the square root of a sum of two numbers as such a sum; of 0 it is 0."""
+    first = sqrt(square[0])
+    left = fma(-first, first, square[0]) + square[1]
+    return first, left * (0.5 / below(first, least))
+
+
 # Bits.
 def bits_of(x: Number) -> Number:
     """Return the bits as a signed integer."""
@@ -155,8 +177,8 @@ def power_of_two(n: Number, like: Format) -> Number:
     return bitcast((n + like.bias) << like.fraction, like.dtype)
 
 
-def some(condition: Number) -> Number:
-    """Return whether a condition holds in any lane."""
+def some(condition: Number) -> Any:
+    """Return whether a condition holds in any lane, as the device value that an ``if`` takes."""
     return vreduce("or", condition)
 
 

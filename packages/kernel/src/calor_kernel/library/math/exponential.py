@@ -21,6 +21,7 @@ from calor_kernel.library.math.base import (
     fast_two_sum,
     format_of,
     polynomial,
+    power_of_two,
     two_sum,
 )
 from calor_kernel.library.math.coefficients import EXP, EXP2, EXPM1
@@ -79,27 +80,25 @@ def exp2(x: Number) -> Number:
 
 
 class Reduced(NamedTuple):
-    """x = n · log 2 + r + rest, exactly but for far less than an ulp of r.
+    """x = n · log 2 + r + rest, but for far less than an ulp of r.
 
-    ``bits``: their low bits hold n + ``added``.
+    ``n`` is an integer of the size of the float.
     """
 
     r: Number
     rest: Number
-    bits: Number
-    added: int
+    n: Number
 
 
 def reduced(x: Number, form: Format) -> Reduced:
-    """Return an argument's remainder of log 2, for exponents that normal numbers have."""
-    magic = form.magic + form.bias
-    total = fma(x, LOG2_E, magic)
-    n = total - magic
+    """Return an argument's remainder of log 2."""
+    total = fma(x, LOG2_E, form.magic)
+    n = total - form.magic
     first, second = LOG_2[form.number]
     near = fma(n, -first, x)
     step = n * second
     r = near - step
-    return Reduced(r, (near - r) - step, bitcast(total, form.signed), form.bias)
+    return Reduced(r, (near - r) - step, bitcast(total, form.signed) - form.magic_bits)
 
 
 def expm1_parts(x: Number, form: Format) -> tuple[Number, Number]:
@@ -107,8 +106,8 @@ def expm1_parts(x: Number, form: Format) -> tuple[Number, Number]:
 
     The second is right to about 2**−5 of an ulp of the first.
     """
-    r, rest, bits, added = reduced(x, form)
-    half = bitcast((bits + (form.bias - 1 - added)) << form.fraction, form.dtype)
+    r, rest, n = reduced(x, form)
+    half = power_of_two(n - 1, form)
     tail = fma(r * r, polynomial(r, EXPM1[form.number]), rest)
     # Of half · exp(r) − 1/2 the leading terms are exact; the first is the larger, or 0.
     first, lost = two_sum(half, -0.5)

@@ -138,15 +138,18 @@ def log10(x: Number) -> Number:
     return _finished(x, total, error + fma(e, part, rest))
 
 
+def log_of_sum(total: Number, lost: Number, form: Format, more: Any = 0) -> Number:
+    """Return log(2**more · (total + lost)); what is lost is at most an ulp of the total."""
+    e, m = decomposed(total, form)
+    # Of a large sum nothing lost counts, whatever it is scaled by.
+    parts = log_near(m - 1.0, form, lost * power_of_two(-above(e, 64), form))
+    return _finished(total, *natural(e + more, *parts, form))
+
+
 @exactly
 def log1p(x: Number) -> Number:
     """Return log(1 + x), within 1 ulp, also near 0; −inf at −1, NaN below."""
     form = format_of(x)
     total = x + 1.0
-    # What the sum has lost: it is exact where one is much larger than the other.
     lost = select(x > 1.0, 1.0 - (total - x), x - (total - 1.0))
-    e, m = decomposed(total, form)
-    # Of a large sum nothing lost counts, whatever it is scaled by.
-    parts = log_near(m - 1.0, form, lost * power_of_two(-above(e, 64), form))
-    result = _finished(total, *natural(e, *parts, form))
-    return select(abs(x) < 2.0 ** -(form.fraction + 3), x, result)
+    return select(abs(x) < 2.0 ** -(form.fraction + 3), x, log_of_sum(total, lost, form))

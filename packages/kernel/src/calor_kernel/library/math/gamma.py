@@ -1,0 +1,170 @@
+"""The logarithm of the gamma function, and its derivative.
+
+Requirements: above 0 the results are right relative to themselves, so at their zeros too; below,
+where reflection brings zeros of no simple form, relative to the terms that it adds. Arguments are
+moved to [3/2, 5/2] and [1, 2] by the recurrences (DLMF 5.5), whose factors are multiplied up, so
+that there is one logarithm and one division; large ones take the asymptotic series (DLMF 5.11).
+Reflection (DLMF 5.5.3 and 5.5.4) is a branch for vectors that have a lane below 0.
+"""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Final
+
+from calor_kernel.language import Number, constant, fma, helper, rint, select
+from calor_kernel.library.math.base import (
+    INFINITY,
+    NAN,
+    Format,
+    Pair,
+    Table,
+    above,
+    exactly,
+    fast_two_sum,
+    format_of,
+    is_negative,
+    polynomial,
+    some,
+    two_product,
+    two_sum,
+)
+from calor_kernel.library.math.circular import cos, sin
+from calor_kernel.library.math.coefficients import DIGAMMA, LGAMMA
+from calor_kernel.library.math.logarithm import decomposed, log, log_near, natural
+
+# From here on the asymptotic series, and how many steps of one lead down to where others serve.
+_LARGE: Final = (4.0, 8.0)
+_STEPS: Final = (2, 6)
+# B(2k) / (2k (2k − 1)) and B(2k) / 2k, with the signs that the series have.
+_STIRLING: Final[Table] = (
+    (1 / 12, -1 / 360, 1 / 1260, -1 / 1680),
+    (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400),
+)
+_DIGAMMA_SERIES: Final[Table] = (
+    (1 / 12, -1 / 120, 1 / 252, -1 / 240),
+    (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160),
+)
+_HALF_LOG_TWO_PI: Final = 0.9189385332046728
+_LOG_PI: Final[Table] = (
+    (1.1447298526763916, 3.317300922844879e-08),
+    (1.1447298858494002, 1.0265951162707826e-17),
+)
+# digamma(2), the slope of log Γ at 2; and where digamma is 0.
+_SLOPE: Final[Table] = (
+    (0.42278432846069336, 6.637773886097875e-09),
+    (0.42278433509846713, 4.942915152430645e-18),
+)
+_ZERO: Final[Table] = (
+    (1.4616321325302124, 1.243815006546356e-08, -1.2654464444209374e-16),
+    (1.4616321449683622, 9.549995429965697e-17, 2.89392992820415e-33),
+)
+
+
+def _log(x: Number, form: Format) -> Pair:
+    e, m = decomposed(x, form)
+    return natural(e, *log_near(m - 1.0, form), form)
+
+
+def _lgamma_above(x: Number, form: Format) -> Number:
+    """Return log Γ(x) for x > 0."""
+    one = constant(1.0, x.dtype, x.width)
+    large = x >= _LARGE[form.number]
+    inside = above(x, _LARGE[form.number])
+    # Γ(x) = Γ(place) · factors, or divided by them below 3/2.
+    place, factors = inside, one
+    for _ in range(_STEPS[form.number]):
+        down = place >= 2.5
+        place = select(down, place - 1.0, place)
+        factors = select(down, factors * place, factors)
+    low, small = x < 1.5, x < 0.5
+    factors = select(low, select(small, x * (x + 1.0), x), factors)
+    # The argument less 2, from the number itself, so that no digits are lost near 1.
+    u = select(low, select(small, x, x - 1.0), place - 2.0)
+    # The leading term keeps its digits, for below 3/2 the logarithm takes most of it away.
+    slope, slope_rest = _SLOPE[form.number]
+    near, near_rest = two_product(u, slope * one)
+    near_rest = near_rest + u * fma(u, polynomial(u, LGAMMA[form.number]), slope_rest)
+    near, near_rest = fast_two_sum(near, near_rest)
+    high, rest = _log(select(large, x, factors), form)
+    moved, error = two_sum(select(low, -high, high), near)
+    middle = moved + (error + (select(low, -rest, rest) + near_rest))
+    # (x − 1/2) (log x − 1) + (log 2π − 1) / 2 + …
+    inverse = 1.0 / x
+    series = polynomial(inverse * inverse, _STIRLING[form.number]) * inverse
+    less, lost = fast_two_sum(high, -one)
+    product, part = two_product(x - 0.5, less)
+    far = product + (fma(x - 0.5, rest + lost, part) + (series + (_HALF_LOG_TWO_PI - 0.5)))
+    far = select(x == INFINITY, INFINITY, select(product == INFINITY, INFINITY, far))
+    return select(large, far, middle)
+
+
+@exactly
+@helper
+def lgamma(x: Number) -> Number:
+    """Return log |Γ(x)|, within 4 ulp above 0; +inf at 0, the negative integers and ±inf.
+
+    Below 0 the error is within 4 ulp of the larger of 1 and log Γ(1 − x).
+    """
+    form = format_of(x)
+    size = abs(x)
+    result = _lgamma_above(size, form)
+    reflected = x < 0.0
+    if some(reflected):
+        turn = abs(size - rint(size))
+        # Γ(x) Γ(1 − x) sin(πx) = π; for large numbers, which are whole, there is a pole anyway.
+        other = log(sin(turn * pi) * above(size, 2.0**60))
+        first, second = _LOG_PI[form.number]
+        below = ((first - other) + second) - result
+        # Near 0 both are −log |x|, of which the other's sine may be below the denormals.
+        result = select(reflected & (size > 2.0**-60), below, result)
+        result = select(reflected & (turn == 0.0), INFINITY, result)
+    result = select(x == 0.0, INFINITY, result)
+    return select(x == x, select(size == INFINITY, INFINITY, result), NAN)
+
+
+def _digamma_above(x: Number, form: Format) -> Number:
+    """Return digamma of x ≥ 0."""
+    large = x >= _LARGE[form.number]
+    place = above(x, _LARGE[form.number])
+    nothing = constant(0.0, x.dtype, x.width)
+    # The sum of 1 / (x − k) as one fraction.
+    over, under = nothing, nothing + 1.0
+    for _ in range(_STEPS[form.number]):
+        down = place >= 2.0
+        place = select(down, place - 1.0, place)
+        over = select(down, fma(over, place, under), over)
+        under = select(down, under * place, under)
+    low = x < 1.0
+    over, under = select(low, -1.0, over), select(low, x, under)
+    first, second, third = _ZERO[form.number]
+    # From the zero, which x + 1 would have rounded away for small x.
+    off = select(low, (x - (first - 1.0)) - second, (place - first) - second) - third
+    middle = select(low, x - 0.5, place - 1.5)
+    unit = off * polynomial(middle, DIGAMMA[form.number])
+    inverse = 1.0 / select(large, x, under)
+    value = unit + over * inverse
+    square = inverse * inverse
+    series = fma(polynomial(square, _DIGAMMA_SERIES[form.number]), square, inverse * 0.5)
+    return select(large, log(x) - series, value)
+
+
+@exactly
+@helper
+def digamma(x: Number) -> Number:
+    """Return the derivative of log Γ, within 4 ulp above 0.
+
+    Below 0 the error is within 4 ulp of the larger of 1 and the terms of the reflection. At ±0 the
+    result is ∓inf, at the negative integers NaN, as is −inf.
+    """
+    form = format_of(x)
+    reflected = is_negative(x)
+    result = _digamma_above(select(reflected, 1.0 - x, x), form)
+    if some(reflected):
+        turn = x - rint(x)
+        angle = turn * pi
+        below = result - cos(angle) / sin(angle) * pi
+        result = select(reflected, below, result)
+        result = select(reflected & (turn == 0.0), NAN, result)
+    result = select(x == 0.0, select(reflected, INFINITY, -INFINITY + (x - x)), result)
+    return select(x > -INFINITY, result, NAN)

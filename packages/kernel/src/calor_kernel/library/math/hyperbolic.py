@@ -1,0 +1,156 @@
+"""Hyperbolic functions and their inverses.
+
+Requirements: within 1 ulp, near 0 too, and up to where the results are infinite; odd functions keep
+the sign of zero. sinh and cosh come of the even and the odd part of the exponential of the reduced
+argument, so that nothing cancels and no reciprocal is made; the inverses are logarithms of sums of
+two numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from calor_kernel.language import Number, constant, fma, select
+from calor_kernel.library.math.base import (
+    INFINITY,
+    NAN,
+    Format,
+    Pair,
+    above,
+    exactly,
+    fast_two_sum,
+    format_of,
+    polynomial,
+    power_of_two,
+    ratio,
+    root,
+    sign_as,
+    two_product,
+    two_sum,
+)
+from calor_kernel.library.math.coefficients import COSH, SINH
+from calor_kernel.library.math.exponential import expm1_parts, reduced
+from calor_kernel.library.math.logarithm import log_of_sum
+
+# Beyond, sinh and cosh are infinite, and tanh is 1.
+_ENDS: Final = (89.5, 710.5)
+_TANH_ENDS: Final = (10.0, 20.0)
+# Below, x ± x³ / 3 is x.
+_NOTHING: Final = (2.0**-13, 2.0**-28)
+
+
+class _Halves(NamedTuple):
+    """A quarter of 2**n − 2**−n and of 2**n + 2**−n, with what each lost, and r's functions.
+
+    ``even``: cosh(r) − 1; ``odd``: sinh(r) − r, r's rest included.
+    """
+
+    less: Pair
+    more: Pair
+    r: Number
+    even: Number
+    odd: Number
+
+
+def _halves(size: Number, form: Format) -> _Halves:
+    r, rest, n = reduced(above(size, _ENDS[form.number]), form)
+    up = power_of_two(n - 2, form)
+    # The other power is nothing long before it is below the normal numbers.
+    down = power_of_two(-2 - above(n, 100), form)
+    z = r * r
+    even = z * polynomial(z, COSH[form.number])
+    odd = fma(z * r, polynomial(z, SINH[form.number]), rest)
+    return _Halves(fast_two_sum(up, -down), fast_two_sum(up, down), r, even, odd)
+
+
+def _sum(main: Pair, other: Pair, h: _Halves) -> Number:
+    """Return 2 · (main · cosh(r) + other · sinh(r)) of the reduced argument."""
+    product, error = two_product(other[0], h.r)
+    total, lost = fast_two_sum(main[0], product)
+    tail = fma(main[0], h.even, fma(other[0], h.odd, lost + error))
+    return (total + (tail + fma(other[1], h.r, main[1]))) * 2.0
+
+
+@exactly
+def sinh(x: Number) -> Number:
+    """Return the hyperbolic sine, within 1 ulp."""
+    form = format_of(x)
+    h = _halves(abs(x), form)
+    result = sign_as(_sum(h.less, h.more, h), x)
+    return select(abs(x) < _NOTHING[form.number], x, result)
+
+
+@exactly
+def cosh(x: Number) -> Number:
+    """Return the hyperbolic cosine, within 1 ulp."""
+    form = format_of(x)
+    h = _halves(abs(x), form)
+    return _sum(h.more, h.less, h)
+
+
+@exactly
+def tanh(x: Number) -> Number:
+    """Return the hyperbolic tangent, within 1 ulp."""
+    form = format_of(x)
+    size = above(abs(x), _TANH_ENDS[form.number])
+    # With t = (exp(2 |x|) − 1) / 2 it is t / (t + 1).
+    over = fast_two_sum(*expm1_parts(size * 2.0, form))
+    under, lost = two_sum(over[0], 1.0)
+    first, rest = ratio(over, (under, lost + over[1]))
+    return sign_as(first + rest, x)
+
+
+# Beyond, asinh(x) and acosh(x) are log(2 x).
+_LARGE: Final = (2.0**14, 2.0**28)
+
+
+def _result(z: Number, rest: Number, large: Number, size: Number, form: Format) -> Number:
+    """Return log(1 + z + rest), or log(2 · size) where that is large."""
+    total, lost = two_sum(z, 1.0)
+    total, lost = fast_two_sum(total, lost + rest)
+    nothing = constant(0.0, size.dtype, size.width)
+    more = select(large, constant(1, form.signed, size.width), 0)
+    return log_of_sum(select(large, size, total), select(large, nothing, lost), form, more)
+
+
+@exactly
+def asinh(x: Number) -> Number:
+    """Return the inverse hyperbolic sine, within 1 ulp."""
+    form = format_of(x)
+    size = abs(x)
+    large = size > _LARGE[form.number]
+    usual = above(size, _LARGE[form.number])
+    square, error = two_product(usual, usual)
+    total, lost = two_sum(square, 1.0)
+    s, s_rest = root((total, lost + error))
+    z, z_rest = two_sum(usual, s - 1.0)
+    result = _result(z, z_rest + s_rest, large, size, form)
+    return select(size < _NOTHING[form.number], x, sign_as(result, x))
+
+
+@exactly
+def acosh(x: Number) -> Number:
+    """Return the inverse hyperbolic cosine, within 1 ulp; NaN below 1."""
+    form = format_of(x)
+    large = x > _LARGE[form.number]
+    t = above(x, _LARGE[form.number]) - 1.0
+    square, error = two_product(t, t)
+    total, lost = two_sum(square, t * 2.0)
+    s, s_rest = root((total, lost + error))
+    z, z_rest = two_sum(t, s)
+    return select(x >= 1.0, _result(z, z_rest + s_rest, large, x, form), NAN)
+
+
+@exactly
+def atanh(x: Number) -> Number:
+    """Return the inverse hyperbolic tangent, within 1 ulp; ±inf at ±1, NaN beyond."""
+    form = format_of(x)
+    size = abs(x)
+    nothing = constant(0.0, x.dtype, x.width)
+    under, lost = two_sum(-size, 1.0)
+    # log((1 + x) / (1 − x)) / 2 = log(1 + 2 x / (1 − x)) / 2
+    z, rest = ratio((size * 2.0, nothing), (under, lost))
+    result = _result(z, rest, size > 2.0, size, form) * 0.5
+    ends = select(size == 1.0, INFINITY, constant(NAN, x.dtype, x.width))
+    result = select(size < 1.0, result, ends)
+    return select(size < _NOTHING[form.number], x, sign_as(result, x))
