@@ -1,0 +1,162 @@
+"""Are elements where the reference puts them?"""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from calor.errors import ElementIndexError
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+from ..ops import run_op
+
+BF16 = ml_dtypes.bfloat16
+TYPES = [np.float32, np.float16, BF16, np.int8, np.uint16, np.int64, np.complex64, np.complex128]
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units"])
+def backend(request):
+    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+def numbers(shape, dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "b":
+        return rng.random(shape) < 0.5
+    if np.dtype(dtype).kind == "c":
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    return (rng.standard_normal(shape) * 4).astype(dtype)
+
+
+def check(backend, op, arrays, attributes, axes=(), exact=True):
+    for found, wanted in zip(*run_op(backend, op, arrays, attributes, axes), strict=True):
+        assert found.dtype == wanted.dtype
+        assert found.shape == wanted.shape
+        if exact:
+            assert found.tobytes() == np.ascontiguousarray(wanted).tobytes()
+        else:
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, np.bool_])
+@pytest.mark.parametrize(
+    ("shapes", "axis", "orders"),
+    [
+        (((3, 4), (3, 2), (3, 0)), 1, ()),
+        (((2, 40), (5, 40)), 0, ()),
+        (((40, 2), (5, 2)), 0, ((1, 0), None)),
+        (((3,), (4,)), 0, ()),
+    ],
+)
+def test_concat(backend, dtype, shapes, axis, orders):
+    given = [numbers(s, dtype, i) for i, s in enumerate(shapes)]
+    seen = [
+        np.ascontiguousarray(a.transpose(o)) if o else a
+        for a, o in zip(given, orders or (None,) * len(given), strict=True)
+    ]
+    check(backend, "concat", seen, {"axis": axis}, orders)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.bool_])
+@pytest.mark.parametrize(
+    ("shape", "low", "high", "interior"),
+    [
+        ((3, 20), (1, 2), (0, 3), (0, 0)),
+        ((3, 4), (1, 0), (2, 1), (1, 2)),
+        ((0, 4), (2, 0), (1, 0), (1, 0)),
+        ((), (), (), ()),
+        ((5,), (0,), (0,), (0,)),
+    ],
+)
+def test_pad(backend, dtype, shape, low, high, interior):
+    attributes = {"low": low, "high": high, "interior": interior}
+    check(backend, "pad", [numbers(shape, dtype), numbers((), dtype, 1)], attributes)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+@pytest.mark.parametrize("starts", [[1, 2, 0], [-3, 100, 1]])
+@pytest.mark.parametrize("index", [np.int32, np.int8, np.int64])
+def test_dynamic_slices(backend, dtype, starts, index):
+    x, at = numbers((4, 5, 20), dtype), np.array(starts, index)
+    check(backend, "dynamic_slice", [x, at], {"sizes": (2, 3, 18)})
+    check(backend, "dynamic_slice", [x, at], {"sizes": (4, 5, 20)})
+    check(backend, "dynamic_update_slice", [x, numbers((2, 3, 18), dtype, 1), at], {})
+    check(backend, "dynamic_update_slice", [x, numbers((0, 3, 18), dtype, 1), at], {})
+
+
+def test_starts_beyond_every_index(backend):
+    x = numbers((4, 5))
+    starts = np.array([2**63 + 5, 1], np.uint64)
+    check(backend, "dynamic_slice", [x, starts], {"sizes": (2, 3)})
+    check(backend, "dynamic_slice", [numbers(()), np.zeros(0, np.int64)], {"sizes": ()})
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, np.bool_])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_gather(backend, dtype, axis):
+    x = numbers((4, 5, 19), dtype)
+    index = np.random.default_rng(0).integers(-4, 4, (2, 3)).astype(np.int32)
+    check(backend, "gather", [x, index], {"axis": axis})
+    check(backend, "gather", [x, index[0, 0].reshape(())], {"axis": axis})
+    check(backend, "gather", [x, index[:0]], {"axis": axis})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.int8])
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_gather_nd(backend, dtype, depth):
+    x = numbers((4, 5, 19), dtype)
+    index = np.random.default_rng(0).integers(-4, 4, (6, depth))
+    check(backend, "gather_nd", [x, index], {})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.int8])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_take_along(backend, dtype, axis):
+    x = numbers((4, 5, 6), dtype)
+    shape = [4, 5, 6]
+    shape[axis] = 3
+    index = np.random.default_rng(0).integers(-4, 4, shape)
+    check(backend, "take_along", [x, index], {"axis": axis})
+
+
+UPDATES = [
+    (dtype, update)
+    for dtype in TYPES
+    for update in ("assign", "add", "mul", "max", "min")
+    if update not in ("max", "min") or np.dtype(dtype).kind != "c"
+]
+
+
+@pytest.mark.parametrize(("dtype", "update"), UPDATES)
+def test_scatter(backend, dtype, update):
+    exact = np.dtype(dtype).kind in "iu" or update in ("assign", "max", "min")
+    rng = np.random.default_rng(0)
+    x = numbers((4, 5, 19), dtype)
+    for depth in (0, 1, 2, 3):
+        index = rng.integers(-4, 4, (6, depth))
+        updates = numbers((6, *x.shape[depth:]), dtype, 1)
+        check(backend, "scatter_nd", [x, index, updates], {"update": update}, (), exact)
+    for axis in range(3):
+        shape = [4, 5, 19]
+        shape[axis] = 7
+        index = rng.integers(-4, 4, shape)
+        updates = numbers(shape, dtype, 1)
+        attributes = {"axis": axis, "update": update}
+        check(backend, "scatter_along", [x, index, updates], attributes, (), exact)
+
+
+def test_scatter_of_bools(backend):
+    x, index = numbers((5, 3), np.bool_), np.array([[1], [1], [4]])
+    check(backend, "scatter_nd", [x, index, numbers((3, 3), np.bool_)], {"update": "assign"})
+
+
+@pytest.mark.parametrize("wrong", [5, -6, 2**40])
+def test_indices_out_of_range(backend, wrong):
+    x, index = numbers((3, 5)), np.array([[0, 0], [2, wrong]])
+    with pytest.raises(ElementIndexError, match="out of range for axis 1 of size 5"):
+        run_op(backend, "gather_nd", [x, index], {})
+    with pytest.raises(ElementIndexError, match="out of range for axis 1 of size 5"):
+        run_op(backend, "gather", [x, index], {"axis": 1})
+    with pytest.raises(ElementIndexError, match="out of range for axis 1 of size 5"):
+        run_op(backend, "scatter_nd", [x, index, numbers((2,))], {"update": "add"})
