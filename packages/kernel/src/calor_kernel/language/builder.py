@@ -74,6 +74,8 @@ class Builder:
         self.scalars: dict[Value, str] = {}
         self.arrays: WeakSet[Registers] = WeakSet()
         self.flags: tuple[str, ...] = ("contract",)
+        # Types of numbers of Python that changed in a loop, for when it is traced again.
+        self.guesses: dict[Any, dict[int, Type]] = {}
         # Pure operations made so far, innermost scope last.
         self._scopes: list[dict[Any, Value]] = [{}]
 

@@ -83,7 +83,7 @@ def _device_loop(source: DeviceRange, body: Body, values: Values, names: tuple[s
     else:
         position.nonnegative = isinstance(stop.known, int) and stop.known >= -1
     position.divisible = gcd(start.divisible, step.divisible)
-    traced = _Traced(builder, values, names, lambda *v: body(position, *v), [position])
+    traced = _Traced(builder, values, names, body, [position])
     attributes = {"unroll": source.unroll} if source.unroll != 1 else {}
     return traced.make("for", [start, stop, step], attributes)
 
@@ -144,11 +144,30 @@ class _Traced:
         self.builder = builder
         self.frame = Frame(builder, values, names)
         self.leading = leading
-        # Types of numbers of Python that turned out to change, by the place of the leaf.
-        self.guessed: dict[int, Type] = {}
-        memories = len(builder.memories)
+        self.memories = len(builder.memories)
+        # An outer loop that is traced again traces this one again: then the types are known.
+        kinds = [_type(leaf) or type(leaf) for leaf in self.frame.before()]
+        key = (body.__code__, *names, *kinds)
+        guessed = builder.guesses.get(key, {})
+        try:
+            self._attempt(body, question, guessed)
+        except KernelTypeError:
+            if not guessed:
+                raise
+            self.frame.restore()
+            self._attempt(body, question, {})
+        builder.guesses[key] = self.guessed
+
+    def _attempt(
+        self, body: Body, question: Callable[..., Number] | None, guessed: dict[int, Type]
+    ) -> None:
+        """Trace until no stand-in is missing, and find what is carried.
+
+        ``guessed``: types of numbers of Python that change, by the place of the leaf.
+        """
+        self.guessed = dict(guessed)
         for _ in range(_GUESSES * (1 + len(self.frame.before()))):
-            del builder.memories[memories:]
+            del self.builder.memories[self.memories :]
             if self._trace(body, question):
                 break
         self._finish()
@@ -171,7 +190,7 @@ class _Traced:
             argument.home = self.block
         self.arguments, start = self._stand_ins(self.block)
         with builder.inside(self.block):
-            end = body(*start)
+            end = body(*self.leading, *start)
             alike = _alike(frame, end)
             self.flat = frame.flat(alike) if alike is not None else []
         frame.restore()
