@@ -81,7 +81,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> House:
 
 @pytest.fixture(scope="session")
 def python(house: House) -> Path:
-    """The interpreter of an environment with the three devices and the suite."""
+    """The interpreter of an environment with all the devices and the suite."""
     return house.environment("all", *(f"{project.name}[test]" for project in PROJECTS))
 
 

@@ -75,7 +75,7 @@ class ThimbleToolchain(Toolchain):
         with tempfile.TemporaryDirectory() as folder:
             text, image = Path(folder, f"{name}.c"), Path(folder, f"{name}.so")
             text.write_text(source, "utf-8")
-            command = [self.compiler, *self.options, "-o", image, text, "-lm"]
+            command = [self.compiler, *self.options, "-o", str(image), str(text), "-lm"]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             except OSError as error:
