@@ -1,0 +1,125 @@
+"""Are reductions what the reference says, for every way of computing them?"""
+
+import numpy as np
+import pytest
+
+from calor.dtypes import ALL
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+from ..ops import run_op
+
+NAMES = {t.name: t for t in ALL}
+# shape, axes that vanish, the order in which the axes are seen.
+ROWS = [
+    ((3, 4), (1,), None),
+    ((3, 70), (1,), None),
+    ((3, 70), (0,), None),
+    ((70, 3), (0,), None),
+    ((3, 70), (0, 1), None),
+    ((2, 3, 40), (0, 2), None),
+    ((2, 3, 40), (1,), None),
+    ((2, 3, 40), (0, 2), (2, 0, 1)),
+    ((3, 70), (1,), (1, 0)),
+    ((3, 70), (0,), (1, 0)),
+    ((2, 1, 3, 1, 5), (1, 2, 4), (4, 3, 2, 1, 0)),
+    ((3, 4), (), None),
+    ((), (), None),
+    ((1, 1), (0, 1), None),
+    ((2, 0), (0,), None),
+    ((1, 5000), (1,), None),
+    ((5000, 2), (0,), None),
+    ((40, 130), (1,), None),
+    ((130, 40), (0,), None),
+]
+KINDS = ["sum", "prod", "max", "min", "argmax", "argmin", "any", "all"]
+TYPES = [t.name for t in ALL if t.kind != "storage"]
+ORDERED = ["max", "min", "argmax", "argmin"]
+PAIRS = [
+    (kind, row) for kind in KINDS for row in ROWS if not kind.startswith("arg") or len(row[1]) == 1
+]
+TYPED = [
+    (kind, t) for kind in KINDS for t in TYPES if kind not in ORDERED or not NAMES[t].is_complex
+]
+DIGITS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-14}
+DIGITS |= {"complex64": 2e-6, "complex128": 1e-14}
+RESULTS = [
+    ("float32", "float64"),
+    ("float64", "float32"),
+    ("float32", "int64"),
+    ("int8", "int64"),
+    ("int32", "uint8"),
+    ("bool", "int64"),
+    ("bool", "float32"),
+    ("uint16", "float16"),
+    ("float64", "complex128"),
+    ("complex64", "complex128"),
+    ("float16", "float32"),
+]
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units"])
+def backend(request):
+    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+def draw(shape, dtype, kind):
+    rng = np.random.default_rng(5)
+    if dtype.kind == "bool":
+        return rng.random(shape) < 0.3
+    if dtype.kind in ("int", "uint"):
+        low = -3 if dtype.kind == "int" else 0
+        return rng.integers(low, 4, shape).astype(dtype.numpy)
+    if kind == "sum":
+        values = rng.standard_normal(shape)
+    elif kind == "prod":
+        values = rng.uniform(0.97, 1.03, shape)
+    else:
+        # Few different numbers, so that there are ties; zeros of both signs; some are none.
+        values = rng.integers(-4, 4, shape) * rng.choice([1.0, 0.25, -0.0], shape)
+        values = np.where(rng.random(shape) < 0.01, np.nan, values)
+    if dtype.kind == "complex":
+        values = values + 1j * (values[..., ::-1] if values.ndim else values) * 0.1
+    return np.asarray(values).astype(dtype.numpy)
+
+
+def check(backend, kind, row, dtype, result=None):
+    shape, axes, order = row
+    dtype = NAMES[dtype]
+    array = draw(shape, dtype, kind)
+    if kind in ("argmax", "argmin"):
+        attributes = {"axis": axes[0]}
+    else:
+        attributes = {"axes": axes}
+    if kind in ("sum", "prod"):
+        attributes["dtype"] = NAMES[result or ("int64" if dtype.kind == "bool" else dtype.name)]
+    (found,), (wanted,) = run_op(backend, kind, [array], attributes, [order])
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    made = NAMES[found.dtype.name]
+    if kind in ("sum", "prod") and made.is_inexact:
+        wide = np.complex128 if made.is_complex else np.float64
+        f, w = found.astype(wide), wanted.astype(wide)
+        scale = np.abs(w).max(initial=1) * 8
+        np.testing.assert_allclose(f, w, rtol=DIGITS[made.name], atol=DIGITS[made.name] * scale)
+    else:
+        exact = np.float64 if made.name == "bfloat16" else found.dtype
+        np.testing.assert_array_equal(found.astype(exact), wanted.astype(exact))
+
+
+@pytest.mark.parametrize(("kind", "row"), PAIRS, ids=str)
+def test_shapes(backend, kind, row):
+    check(backend, kind, row, "float32")
+
+
+@pytest.mark.parametrize(("kind", "dtype"), TYPED)
+def test_types(backend, kind, dtype):
+    check(backend, kind, ROWS[1], dtype)
+    check(backend, kind, ROWS[2], dtype)
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod"])
+@pytest.mark.parametrize(("dtype", "result"), RESULTS)
+def test_results_of_other_types(backend, kind, dtype, result):
+    check(backend, kind, ROWS[1], dtype, result)
