@@ -19,7 +19,8 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a graph that was claimed; CompileError."""
     if has_control(graph):
         return ControlPlan(engine, graph, compile_body)
-    return Plan(engine, Planner(engine.lowerings, graph, engine.fusers).draft())
+    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+    return Plan(engine, planner.draft())
 
 
 def compile_body(engine: Engine, graph: Graph) -> Executable:

@@ -10,6 +10,7 @@ recording of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -64,7 +65,7 @@ class Plan:
         self.graph: Graph = draft.graph
         self.pool = engine.pool
         self.queue = engine.device.queue
-        self.works = [task.works[0] for task in draft.tasks]
+        self.works = [engine.tuner.choose(task) for task in draft.tasks]
         align = engine.device.info.align
         failing = [n for n, w in enumerate(self.works) if w.failures]
         # For each task that may fail, where its word lies in the block of host numbers.
@@ -151,13 +152,27 @@ class Plan:
         handles += [b.handle for b in outputs]
         if block is not None:
             self._fill(block[0], inputs)
-        run = self.queue.run
+        run = self.queue.run if self.engine.profiler is None else self._profiled
         lists = recording.lists
         run(lists[0], handles)
         if self.status:
             self._check(handles[len(self.given) + 1])
             if len(lists) > 1:
                 run(lists[1], handles)
+
+    def _profiled(self, recorded: Any, handles: Sequence[Any]) -> None:
+        """Run a recorded list and hand the times of its launches to the profiler."""
+        profiler = self.engine.profiler
+        assert profiler is not None
+        variants = (self.base, *self._variants)
+        launches = next(
+            launched
+            for v in variants
+            for one, launched in zip(v.recording.lists, v.recording.launches, strict=True)
+            if one is recorded
+        )
+        start = perf_counter()
+        profiler(launches, start, self.queue.seconds(recorded, handles))
 
     def _fill(self, handle: Any, inputs: Sequence[Any]) -> None:
         packed, buffers = self.block.pack(inputs)

@@ -25,6 +25,8 @@ from calor_kernel.planning.views import view_of
 
 # Ramps up to this many bytes are constants; longer ones are computed at each call.
 _SHORT: Final = 1 << 16
+# How results without elements are made.
+_NOTHING: Final = Work(())
 SOURCES: Final = frozenset(("full", "constant", "iota"))
 
 
@@ -165,6 +167,8 @@ class Planner:
     ) -> list[Value]:
         """Add a task and return its results; operands that must be dense are copied first."""
         outputs = tuple(results)
+        if not any(s.size for s in outputs):
+            return self._task(op, attributes, (_NOTHING,), (), outputs)
         given = tuple(
             self.dense(v) if self.lowerings.dense(op, i) else v for i, v in enumerate(inputs)
         )
@@ -175,6 +179,16 @@ class Planner:
             works = self._ask(op, attributes, given, outputs)
             if isinstance(works, Refusal):
                 raise CompileError(f"{op} is refused after it was claimed: {works.reason}", op=op)
+        return self._task(op, attributes, works, given, outputs)
+
+    def _task(
+        self,
+        op: str,
+        attributes: Any,
+        works: Sequence[Work],
+        given: tuple[Value, ...],
+        outputs: tuple[Spec, ...],
+    ) -> list[Value]:
         pieces = tuple(Piece("made", s.nbytes) for s in outputs)
         self.tasks.append(Task(op, works, given, pieces, attributes, outputs))
         return [Value(p, View.dense(s)) for p, s in zip(pieces, outputs, strict=True)]

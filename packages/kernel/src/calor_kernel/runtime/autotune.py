@@ -1,0 +1,283 @@
+"""Autotuning: candidates of a family are timed on the device, once for each kind of problem.
+
+Requirements: a key is anchored to powers of two, so that near sizes share a result; the cost
+model's order comes first and a time near the roofline ends the search; what is slow is dropped
+early; results outlive the process and can be shipped. A deterministic program is never tuned, for
+another blueprint gives other bits.
+
+CALOR_TUNE: ``on`` times what is not known; ``off`` takes the cost model's first candidate; ``dry``
+says on standard error what would be timed; if it is not set, stored results are used and nothing
+is timed. CALOR_TUNE_CHECK=1 compares every timed candidate's results with the first one's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor.errors import CompileError
+from calor.graph.graph import Graph
+from calor.specs import Spec
+from calor_kernel.errors import KernelCheckError
+from calor_kernel.library.work import Input, Output, Scratch, View, Work
+from calor_kernel.planning.cost import Ceilings, work_seconds
+from calor_kernel.planning.values import Task
+from calor_kernel.runtime.description import describe
+from calor_kernel.runtime.device import Slot, Step
+from calor_kernel.runtime.lines import Lines
+from calor_kernel.runtime.storage import bundle_directories, cache_directory
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
+
+TUNING: Final = "tuning"
+_MODES: Final = ("stored", "on", "off", "dry")
+_FEWEST, _MOST = 3, 10  # samples of a candidate
+_HOPELESS: Final = 1.5  # A candidate this much slower than the best gets no more samples.
+_NEAR: Final = 1.1  # A time within this of the roofline is good enough.
+_CANDIDATES: Final = 48
+
+
+def tuning_mode() -> str:
+    """Return what CALOR_TUNE says."""
+    mode = os.environ.get("CALOR_TUNE", "stored").strip().lower()
+    if mode not in _MODES:
+        raise ValueError(f"CALOR_TUNE={mode!r} is none of {', '.join(_MODES)}")
+    return mode
+
+
+def tuning_lines(target: str) -> Lines:
+    """Return the stored results for a toolchain's target."""
+    name = f"{hashlib.sha256(target.encode()).hexdigest()[:16]}.lines"
+    bundles = [path / TUNING / name for path in bundle_directories()]
+    return Lines(cache_directory() / TUNING / name, bundles)
+
+
+class Tuner:
+    """Chooses among the candidates of tasks on one device."""
+
+    def __init__(self, engine: Engine, lines: Lines | None = None) -> None:
+        self.engine = engine
+        self.mode = "off" if engine.deterministic else tuning_mode()
+        self.check = os.environ.get("CALOR_TUNE_CHECK", "0") not in ("", "0")
+        self.timed = 0
+        self._lines = lines
+
+    @property
+    def lines(self) -> Lines:
+        """The stored results, read when they are first asked for."""
+        if self._lines is None:
+            self._lines = tuning_lines(self.engine.device.toolchain.target)
+        return self._lines
+
+    def choose(self, task: Task) -> Work:
+        """Return the work to do a task with."""
+        works = task.works
+        if len(works) == 1 or self.mode == "off":
+            return works[0]
+        key = task_key(task)
+        names = [work_name(work) for work in works]
+        known = self.lines.get(key)
+        if known is not None and known["work"] in names:
+            return works[names.index(known["work"])]
+        if self.mode == "dry":
+            print(f"would time {len(works)} candidates of {task.op}: {key}", file=sys.stderr)
+        if self.mode != "on":
+            return works[0]
+        best, seconds = self._best(task)
+        label = works[best].launches[0].label
+        self.lines.put(key, {"work": names[best], "label": label, "seconds": seconds})
+        return works[best]
+
+    def _best(self, task: Task) -> tuple[int, float]:
+        """Return the fastest candidate and its time."""
+        ceilings = self.engine.ceilings
+        best, seconds = 0, float("inf")
+        trial = Trial(self.engine, task)
+        try:
+            expected: list[np.ndarray[Any, Any]] | None = None
+            for number, work in enumerate(task.works[:_CANDIDATES]):
+                try:
+                    found = trial.time(work, seconds)
+                except CompileError:
+                    continue  # A candidate that does not fit the device drops out.
+                self.timed += 1
+                if self.check:
+                    results = trial.results()
+                    expected = results if expected is None else expected
+                    _compare(task, work, results, expected)
+                if found < seconds:
+                    best, seconds = number, found
+                if _is_near(work, seconds, ceilings):
+                    break
+        finally:
+            trial.close()
+        return best, seconds
+
+
+def _is_near(work: Work, seconds: float, ceilings: Ceilings) -> bool:
+    return seconds <= _NEAR * work_seconds(work, ceilings)
+
+
+class Trial:
+    """Memory to time the candidates of a task on."""
+
+    def __init__(self, engine: Engine, task: Task) -> None:
+        self.engine = engine
+        self.task = task
+        self.held: list[tuple[Any, int]] = []
+        rng = np.random.default_rng(0)
+        self.inputs = [self._upload(_sample(v.view, rng)) for v in task.inputs]
+        self.outputs = [self._take(max(p.nbytes, 1)) for p in task.outputs]
+        self.status = self._upload(np.zeros(16, np.int32))
+
+    def _take(self, nbytes: int) -> Any:
+        self.held.append(self.engine.pool.raw(nbytes))
+        return self.held[-1][0]
+
+    def _upload(self, array: np.ndarray[Any, Any]) -> Any:
+        handle = self._take(max(array.nbytes, 1))
+        self.engine.pool.memory.copy_in(handle, 0, array)
+        return handle
+
+    def time(self, work: Work, best: float) -> float:
+        """Return the least of 3 to 10 samples in seconds; CompileError."""
+        queue = self.engine.device.queue
+        scratch = [self._take(nbytes) for nbytes in work.scratch]
+        handles = [*self.inputs, *self.outputs, self.status, *scratch]
+        functions = self.engine.kernels.load(la.build for la in work.launches)
+        steps = []
+        for launch, function in zip(work.launches, functions, strict=True):
+            arguments = tuple(
+                self._slot(a, launch.build.signature[i].dtype)
+                for i, a in enumerate(launch.arguments)
+            )
+            steps.append(Step(function, launch.cubes, arguments, launch.flops, launch.nbytes))
+        recorded = queue.record(steps, len(handles))
+        queue.run(recorded, handles)
+        found = float("inf")
+        for sample in range(_MOST):
+            found = min(found, sum(queue.seconds(recorded, handles)))
+            if sample + 1 >= _FEWEST and found > _HOPELESS * best:
+                break
+        return found
+
+    def _slot(self, argument: Any, dtype: DType) -> Slot | int | float:
+        if isinstance(argument, int | float):
+            return argument
+        count = len(self.inputs)
+        if isinstance(argument, Input):
+            number = argument.number
+        elif isinstance(argument, Output):
+            number = count + argument.number
+        elif isinstance(argument, Scratch):
+            number = count + len(self.outputs) + 1 + argument.number
+        else:
+            return Slot(count + len(self.outputs))
+        return Slot(number, argument.offset * dtype.itemsize)
+
+    def results(self) -> list[np.ndarray[Any, Any]]:
+        """Return what the last candidate made."""
+        self.engine.device.queue.synchronize()
+        made = []
+        for handle, known in zip(self.outputs, self.task.results, strict=True):
+            array = np.empty(known.shape, known.dtype.numpy)
+            self.engine.pool.memory.copy_out(handle, 0, array)
+            made.append(array)
+        return made
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for handle, room in self.held:
+            self.engine.pool.give(handle, room, 0)
+
+
+def _sample(view: View, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Return numbers for a view's memory: small ones, which are indices too."""
+    last = view.offset + sum(
+        max((n - 1) * s, 0) for n, s in zip(view.shape, view.strides, strict=True)
+    )
+    count = last + 1 if view.size else 1
+    if view.dtype.kind in ("bool", "int", "uint"):
+        return rng.integers(0, 2, count).astype(view.dtype.numpy)
+    return rng.standard_normal(count, np.float32).astype(view.dtype.numpy)
+
+
+def _compare(
+    task: Task,
+    work: Work,
+    found: Sequence[np.ndarray[Any, Any]],
+    expected: Sequence[np.ndarray[Any, Any]],
+) -> None:
+    for known, a, b in zip(task.results, found, expected, strict=True):
+        wide = np.complex128 if known.dtype.is_complex else np.float64
+        x, y = a.astype(wide), b.astype(wide)
+        most = float(np.nanmax(np.abs(y), initial=0.0, where=np.isfinite(y)))
+        error = np.abs(x - y)
+        if not (error <= _tolerance(known.dtype) * max(most, 1e-30)).all():
+            raise KernelCheckError(
+                f"candidate {work.launches[0].label!r} of {task.op} differs from the first by "
+                f"{float(np.nanmax(error)):.3g}, where numbers go up to {most:.3g}"
+            )
+
+
+def _tolerance(dtype: DType) -> float:
+    if not dtype.is_inexact:
+        return 0.0
+    # The square root of the distance from 1 to the next number: half of the digits.
+    digits = {"float16": 10, "bfloat16": 7, "float32": 23, "complex64": 23}.get(dtype.name, 52)
+    return float(2.0 ** (-digits / 2))
+
+
+def task_key(task: Task) -> str:
+    """Return what a task's problem is, with sizes rounded up to powers of two."""
+    operands = ";".join(_view_text(v.view) for v in task.inputs)
+    results = ";".join(_spec_text(s) for s in task.results)
+    return f"{task.op}({operands}){{{_attributes(task.attributes)}}}->{results}"
+
+
+def _attributes(attributes: Mapping[str, Any]) -> str:
+    return ",".join(f"{k}={_attribute(v)}" for k, v in sorted(attributes.items()))
+
+
+def _anchored(n: int) -> int:
+    return n if n < 2 else 1 << (n - 1).bit_length()
+
+
+def _view_text(view: View) -> str:
+    """Return dtype, anchored sizes, and how the axes lie: by the order of their strides."""
+    if view.is_dense:
+        order = ""
+    else:
+        strides = sorted({s for s in view.strides if s}, key=abs)
+        ranks = {s: n + 1 for n, s in enumerate(strides)} | {0: 0}
+        order = "/" + "".join(f"{'-' if s < 0 else ''}{ranks[s]}" for s in view.strides)
+        order += "c" if 1 in view.strides else ""
+    return f"{view.dtype.name}{[_anchored(n) for n in view.shape]}{order}".replace(" ", "")
+
+
+def _spec_text(known: Spec) -> str:
+    return f"{known.dtype.name}{[_anchored(n) for n in known.shape]}".replace(" ", "")
+
+
+def _attribute(value: Any) -> str:
+    if isinstance(value, Graph):
+        nodes = (f"{n.op.name}{n.inputs}{{{_attributes(n.attributes)}}}" for n in value.nodes)
+        text = " ".join((*map(_spec_text, value.input_specs), *nodes, str(value.outputs)))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return describe(value)
+
+
+def work_name(work: Work) -> str:
+    """Return a name for a candidate that lasts: what its kernels are built from."""
+    text = "\n".join(
+        f"{la.label} {la.build.function.name} {describe(la.build.keywords)} {la.build.cube}"
+        for la in work.launches
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

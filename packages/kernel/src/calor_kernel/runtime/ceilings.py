@@ -1,0 +1,98 @@
+"""What a device does at most, measured: bytes moved in a second, and operations.
+
+Requirements: estimates and profiles are shares of a number that was measured on this device; it is
+measured when it is first asked for, in a tenth of a second, and kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from calor.dtypes import float32, int64
+from calor.errors import CalorError
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import absolute_position, fma, kernel, loop_range, registers, splat
+from calor_kernel.library.copying import copy_dense
+from calor_kernel.library.work import Build
+from calor_kernel.planning.cost import Ceilings, ceilings_of
+from calor_kernel.runtime.device import Slot, Step
+from calor_kernel.runtime.lines import Lines
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
+
+_BYTES: Final = 64 << 20
+_SAMPLES: Final = 4
+_CHAINS: Final = 16
+_TURNS: Final = 1 << 14
+_SIZE: Final = Scalar(int64, nonnegative=True)
+
+
+@kernel
+def multiply_add(y: Any, turns: Any, *, width: int, chains: int) -> None:
+    """Run independent chains of multiplications with additions, and write what they come to."""
+    sums = registers(chains, float32, width)
+    a, b = splat(0.999, width), splat(0.001, width)
+    for _ in loop_range(turns):
+        for i in range(chains):
+            sums[i] = fma(sums[i], a, b)
+    total = sums[0]
+    for i in range(1, chains):
+        total = total + sums[i]
+    y.store(absolute_position() * width, total)
+
+
+def measured(engine: Engine, lines: Lines) -> Ceilings:
+    """Return the ceilings of a device: its own word, what is stored, or a measurement."""
+    info = engine.device.info
+    if isinstance(info.native.get("ceilings"), Ceilings):
+        return ceilings_of(info)
+    stored = lines.get("ceilings")
+    if stored is not None:
+        return Ceilings(*stored)
+    try:
+        found = Ceilings(_bandwidth(engine), _flops(engine))
+    except CalorError:
+        return ceilings_of(info)  # A device that cannot run these is estimated.
+    lines.put("ceilings", [found.bandwidth, found.flops, found.launch])
+    return found
+
+
+def _best(engine: Engine, step: Step, *nbytes: int) -> float:
+    pieces = [engine.pool.raw(n) for n in nbytes]
+    handles = [handle for handle, _ in pieces]
+    queue = engine.device.queue
+    try:
+        recorded = queue.record([step], len(handles))
+        queue.run(recorded, handles)
+        return min(queue.seconds(recorded, handles)[0] for _ in range(_SAMPLES))
+    finally:
+        for handle, room in pieces:
+            engine.pool.give(handle, room, 0)
+
+
+def _bandwidth(engine: Engine) -> float:
+    info = engine.device.info
+    width = max(info.vector_bytes // 4, 1)
+    units = min(info.max_units, 256)
+    turns = 4 if units > 1 else 1024
+    keywords = (("width", width), ("turns", turns), ("fill", False))
+    signature = (Buffer(float32, writable=False), Buffer(float32), _SIZE)
+    (function,) = engine.kernels.load([Build(copy_dense, signature, keywords, (units, 1, 1))])
+    count = _BYTES // 4
+    cubes = -(-count // (units * width * turns))
+    step = Step(function, (cubes, 1, 1), (Slot(0), Slot(1), count), 0, 2 * _BYTES)
+    return 2 * _BYTES / _best(engine, step, _BYTES, _BYTES)
+
+
+def _flops(engine: Engine) -> float:
+    info = engine.device.info
+    width = max(info.vector_bytes // 4, 1)
+    units = min(info.max_units, 256)
+    cubes = info.cores * (8 if units > 1 else 1)
+    keywords = (("width", width), ("chains", _CHAINS))
+    build = Build(multiply_add, (Buffer(float32), _SIZE), keywords, (units, 1, 1))
+    (function,) = engine.kernels.load([build])
+    flops = 2 * cubes * units * width * _CHAINS * _TURNS
+    step = Step(function, (cubes, 1, 1), (Slot(0), _TURNS), flops, 0)
+    return flops / _best(engine, step, cubes * units * width * 4)

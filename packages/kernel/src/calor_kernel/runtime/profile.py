@@ -1,0 +1,158 @@
+"""Profiles: what each launch of the plans that run took, and how far that is from the ceilings.
+
+Requirements: nothing costs anything while no profile is taken; times are the device's own; a table
+for people and a trace for Chrome's viewer (https://ui.perfetto.dev) come from the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from time import perf_counter
+from typing import Any
+
+from calor.backends.selection import as_device, current_device
+from calor.errors import UnsupportedError
+from calor_kernel.planning.cost import Ceilings
+from calor_kernel.planning.recording import Launched
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One launch. Times in seconds, ``start`` since the profile began, on the host's clock."""
+
+    op: str
+    blueprint: str
+    start: float
+    seconds: float
+    nbytes: int
+    flops: int
+    cubes: tuple[int, int, int]
+
+    def share(self, ceilings: Ceilings) -> float:
+        """Return the least time that the launch could take over the time that it took."""
+        least = ceilings.seconds(self.nbytes, self.flops, 0)
+        return least / self.seconds if self.seconds > 0 else 0.0
+
+
+class Profile:
+    """The launches of a device while it is active; made by :func:`profile`.
+
+    >>> import calor, calor_kernel  # doctest: +SKIP
+    >>> with calor_kernel.profile("cpu") as p:
+    ...     calor.eval(calor.exp(calor.ones((1000, 1000), device="cpu")))
+    >>> print(p.table())
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.events: list[Event] = []
+        self._begin = 0.0
+
+    def __enter__(self) -> Profile:
+        self.engine.device.queue.synchronize()
+        self._begin = perf_counter()
+        self.engine.profiler = self.add
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.engine.device.queue.synchronize()
+        self.engine.profiler = None
+
+    def add(self, launches: Sequence[Launched], start: float, seconds: Sequence[float]) -> None:
+        """Take the times of one recorded list."""
+        at = start - self._begin
+        for launched, took in zip(launches, seconds, strict=True):
+            launch = launched.launch
+            blueprint = launch.label or launch.build.function.name
+            self.events.append(
+                Event(launched.op, blueprint, at, took, launch.nbytes, launch.flops, launch.cubes)
+            )
+            at += took
+
+    @property
+    def seconds(self) -> float:
+        """The time of all launches together."""
+        return sum(e.seconds for e in self.events)
+
+    def table(self, rows: int = 40) -> str:
+        """Return the launches summed up by op and blueprint, those that took most time first."""
+        ceilings = self.engine.ceilings
+        groups: dict[tuple[str, str], list[Event]] = {}
+        for event in self.events:
+            groups.setdefault((event.op, event.blueprint), []).append(event)
+        ordered = sorted(groups.items(), key=lambda item: -sum(e.seconds for e in item[1]))
+        lines = [("op", "blueprint", "calls", "ms", "share", "GB/s", "GFLOP/s", "of ceiling")]
+        whole = self.seconds or 1.0
+        for (op, blueprint), events in ordered[:rows]:
+            took = sum(e.seconds for e in events) or 1e-12
+            moved, computed = sum(e.nbytes for e in events), sum(e.flops for e in events)
+            least = sum(e.share(ceilings) * e.seconds for e in events)
+            lines.append(
+                (
+                    op,
+                    blueprint,
+                    str(len(events)),
+                    f"{took * 1e3:.3f}",
+                    f"{took / whole:.1%}",
+                    f"{moved / took / 1e9:.1f}",
+                    f"{computed / took / 1e9:.1f}",
+                    f"{least / took:.0%}",
+                )
+            )
+        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+        made = [_aligned(line, widths) for line in lines]
+        return "\n".join([*made, f"{len(self.events)} launches, {self.seconds * 1e3:.3f} ms"])
+
+    def chrome_trace(self, path: str | PathLike[str]) -> None:
+        """Write the launches as a trace, in the form that Chrome and Perfetto open."""
+        ceilings = self.engine.ceilings
+        events: list[dict[str, Any]] = [
+            {
+                "name": e.op,
+                "cat": e.blueprint,
+                "ph": "X",
+                "pid": 0,
+                "tid": 0,
+                "ts": e.start * 1e6,
+                "dur": e.seconds * 1e6,
+                "args": {
+                    "blueprint": e.blueprint,
+                    "bytes": e.nbytes,
+                    "flops": e.flops,
+                    "cubes": e.cubes,
+                    "of ceiling": round(e.share(ceilings), 3),
+                },
+            }
+            for e in self.events
+        ]
+        name = self.engine.device.info.description
+        events.insert(0, {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": name}})
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a line with text to the left and numbers to the right."""
+    cells = [
+        c.ljust(w) if i < 2 else c.rjust(w)
+        for i, (c, w) in enumerate(zip(line, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def profile(device: Any = None) -> Profile:
+    """Return a context that records every launch on a device (the current one).
+
+    UnsupportedError for a device that does not run kernels. While it is active each call waits for
+    its launches, one by one, so that the whole takes longer than without it.
+    """
+    place = current_device() if device is None else as_device(device)
+    backend = place.backend
+    if not isinstance(backend, KernelBackend):
+        raise UnsupportedError(f"{place.name} runs no kernels of calor's, so they have no profile")
+    return Profile(backend.engine(place.index))

@@ -1,0 +1,192 @@
+"""Which candidate is taken: by the cost model, by the clock, by what is stored."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calor
+from calor.backends.device import device_of
+from calor.dtypes import float32, int64
+from calor.specs import spec
+from calor_kernel.errors import KernelCheckError
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import kernel, loop_range
+from calor_kernel.library.work import (
+    DENSE,
+    LOWERINGS,
+    Build,
+    Input,
+    Launch,
+    Output,
+    View,
+    Work,
+)
+from calor_kernel.planning.cost import Ceilings
+from calor_kernel.planning.lowering import load_families
+from calor_kernel.planning.values import Piece, Task, Value
+from calor_kernel.runtime.autotune import task_key
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
+from calor_kernel.runtime.lines import Lines
+
+
+@kernel
+def negate(x, y, n, *, turns, wrong):
+    for _ in range(turns):
+        for i in loop_range(n):
+            y[i] = x[i] * (1.0 if wrong else -1.0)
+
+
+def candidates(request):
+    (x,) = request.inputs
+    signature = (Buffer(float32), Buffer(float32), Scalar(int64, nonnegative=True))
+    made = []
+    for turns, wrong in BLUEPRINTS:
+        build = Build(negate, signature, (("turns", turns), ("wrong", wrong)))
+        launch = Launch(
+            build, (1, 1, 1), (Input(0, x.offset), Output(), x.size), label=f"negate.{turns}"
+        )
+        made.append(Work((launch,)))
+    return made
+
+
+INFO = replace(ONE_UNIT, native={"ceilings": Ceilings(1e12, 1e12)})
+BLUEPRINTS = [(6, False), (1, False), (4, False)]
+
+
+@pytest.fixture
+def tuned(monkeypatch):
+    load_families()
+    monkeypatch.setitem(LOWERINGS, "neg", candidates)
+    monkeypatch.setitem(DENSE, "neg", None)
+    monkeypatch.setenv("CALOR_TUNE", "on")
+
+    def engine():
+        device = LanesDevice(INFO, checks=False)
+        backend = KernelBackend("tuned", lambda index: device)
+        return backend, backend.engine(0)
+
+    return engine
+
+
+def negated(backend, size=16):
+    """Negate on a backend, and return the label of the candidate that did it."""
+    with calor.device(device_of(backend, 0)):
+        graph = calor.trace(lambda x: -x, calor.asarray(np.ones(size, np.float32)))
+        plan = backend.compile(0, graph)
+        made = plan([backend.upload(0, np.arange(size, dtype=np.float32))])
+        found = backend.download(0, made[0], graph.output_specs[0])
+        assert (found == -np.arange(size)).all()
+        (launched,) = plan.base.recording.launches[0]
+        return launched.launch.label
+
+
+def test_the_fastest_is_taken_and_kept(tuned, monkeypatch):
+    backend, engine = tuned()
+    assert negated(backend) == "negate.1"
+    assert engine.tuner.timed == 3
+    assert negated(backend, 15) == "negate.1"
+    assert negated(backend, 9) == "negate.1"
+    assert engine.tuner.timed == 3
+    assert engine.pool.in_use >= 0
+    monkeypatch.setenv("CALOR_TUNE", "stored")
+    other, engine = tuned()
+    assert negated(other) == "negate.1"
+    assert negated(other, 40) == "negate.6"
+    assert engine.tuner.timed == 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("CALOR_TUNE", "off"), ("CALOR_DETERMINISTIC", "1")])
+def test_the_first_is_taken_where_nothing_is_tuned(tuned, monkeypatch, name, value):
+    backend, _ = tuned()
+    negated(backend)
+    monkeypatch.setenv(name, value)
+    backend, engine = tuned()
+    assert negated(backend) == "negate.6"
+    assert engine.tuner.timed == 0
+
+
+def test_a_dry_run_says_what_it_would_time(tuned, monkeypatch, capsys):
+    monkeypatch.setenv("CALOR_TUNE", "dry")
+    backend, engine = tuned()
+    assert negated(backend) == "negate.6"
+    assert engine.tuner.timed == 0
+    assert "would time 3 candidates of neg: neg(float32[16])" in capsys.readouterr().err
+
+
+def test_an_unknown_mode(tuned, monkeypatch):
+    monkeypatch.setenv("CALOR_TUNE", "sometimes")
+    with pytest.raises(ValueError, match="CALOR_TUNE='sometimes'"):
+        tuned()
+
+
+def test_check_mode_finds_the_wrong_candidate(tuned, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "BLUEPRINTS", [(2, False), (1, True)])
+    monkeypatch.setenv("CALOR_TUNE_CHECK", "1")
+    backend, _ = tuned()
+    with pytest.raises(KernelCheckError, match="negate.1"):
+        negated(backend)
+
+
+def task(*shapes, strides=None, offset=0):
+    values = []
+    for shape in shapes:
+        view = View.dense(spec(shape, float32))
+        if strides is not None:
+            view = View(shape, strides, float32, offset)
+        values.append(Value(Piece("input", 0), view))
+    return Task("neg", (), tuple(values), (), {"axis": 1}, (spec(shapes[0], float32),))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alike"),
+    [
+        (task((17, 5)), task((32, 8)), True),
+        (task((17, 5)), task((16, 5)), False),
+        (task((0, 5)), task((1, 5)), False),
+        (task((20, 20), strides=(1, 20)), task((30, 30), strides=(1, 30)), True),
+        (task((20, 20), strides=(1, 20)), task((20, 20)), False),
+        (task((20, 20), strides=(0, 1)), task((20, 20), strides=(20, 1)), False),
+        (task((20, 20), strides=(40, 2)), task((20, 20), strides=(40, 1)), False),
+    ],
+)
+def test_keys_are_anchored(a, b, alike):
+    assert (task_key(a) == task_key(b)) == alike
+
+
+def test_lines_outlive_damage_and_other_writers(tmp_path):
+    path, shipped = tmp_path / "own", tmp_path / "shipped"
+    Lines(shipped).put("a", 1)
+    Lines(shipped).put("b", 2)
+    lines = Lines(path, [shipped])
+    lines.put("b", {"x": [1, 2]})
+    Lines(path).put("c", "text")
+    with path.open("ab") as file:
+        file.write(b'00000000 ["a",9]\nhalf a li')
+    again = Lines(path, [shipped])
+    assert [again.get(k) for k in "abcd"] == [1, {"x": [1, 2]}, "text", None]
+    assert Lines(None).get("a") is None
+    (tmp_path / "file").write_text("")
+    lost = Lines(tmp_path / "file" / "x")
+    lost.put("a", 3)
+    assert lost.get("a") == 3
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from calor_kernel.runtime.lines import Lines
+lines = Lines(Path(sys.argv[1]))
+for n in range(200):
+    lines.put(f"{sys.argv[2]} {n}", n)
+"""
+
+
+def test_processes_append_at_once(tmp_path):
+    path = tmp_path / "lines"
+    processes = [subprocess.Popen([sys.executable, "-c", WRITER, path, str(n)]) for n in range(3)]
+    assert [p.wait() for p in processes] == [0, 0, 0]
+    assert len(Lines(path)) == 600

@@ -1,0 +1,28 @@
+"""What a device does at most is measured once, and kept."""
+
+import pytest
+
+from calor_kernel.planning.cost import Ceilings
+from calor_kernel.runtime import ceilings
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.runtime.lines import Lines
+
+
+@pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS])
+def test_measured(info, monkeypatch):
+    for name, value in {"_BYTES": 1 << 14, "_TURNS": 4, "_SAMPLES": 1}.items():
+        monkeypatch.setattr(ceilings, name, value)
+    backend = KernelBackend("measured", lambda index: LanesDevice(info, checks=False))
+    lines = Lines(None)
+    found = ceilings.measured(backend.engine(0), lines)
+    assert found.bandwidth > 0
+    assert found.flops > 0
+    assert ceilings.measured(backend.engine(0), lines) == found
+    assert lines.get("ceilings") == [found.bandwidth, found.flops, found.launch]
+
+
+def test_roofline():
+    known = Ceilings(bandwidth=100.0, flops=1000.0, launch=0.5)
+    assert known.seconds(200, 100) == 2.5
+    assert known.seconds(200, 9000, launches=2) == 10.0
