@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
+from calor.graph.file import load, save
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.planning.compiling import compile_graph
@@ -128,6 +129,14 @@ class KernelBackend(Backend):
     def compile(self, index: int, graph: Graph) -> Executable:
         """Plan a graph, compile its kernels and record its launches."""
         return compile_graph(self.engine(index), graph)
+
+    def serialize(self, index: int, executable: Any) -> bytes:
+        """Return the graph's file form; its kernels travel in bundles."""
+        return save(executable.graph)
+
+    def deserialize(self, index: int, data: bytes) -> Executable:
+        """Plan the stored graph; kernels come from the cache and from bundles where they are."""
+        return self.compile(index, load(data))
 
     def synchronize(self, index: int) -> None:
         """Wait for the queue."""

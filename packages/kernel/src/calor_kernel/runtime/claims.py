@@ -62,6 +62,7 @@ def describe(engine: Engine) -> Info:
             "control_flow": FULL,
             "host_views": host,
             "dlpack": host,
+            "serialize": FULL,
             "memory_limit": FULL,
             "fork": FULL if info.has("fork") else impossible("its driver does not survive a fork"),
             "quantized_only": impossible("it runs graphs of every dtype that it has"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -47,6 +47,10 @@ class Lines:
                 os.write(file, _line(key, value))
             finally:
                 os.close(file)
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return keys and values."""
+        return self._known.items()
 
     def __len__(self) -> int:
         return len(self._known)

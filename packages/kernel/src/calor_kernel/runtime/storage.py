@@ -99,6 +99,13 @@ class Storage:
                 if not path.name.startswith("."):
                     yield path.parent.name + path.name
 
+    def size(self, key: str) -> int:
+        """Return the bytes of an entry's file in the directory, 0 where it has gone."""
+        assert self.directory is not None
+        with suppress(OSError):
+            return self._path(self.directory, key).stat().st_size
+        return 0
+
     def sweep(self) -> None:
         """Remove the entries used longest ago until nine tenths of the limit hold the rest."""
         assert self.directory is not None

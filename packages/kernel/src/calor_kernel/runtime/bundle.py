@@ -1,0 +1,37 @@
+"""Bundles: what was compiled and tuned here, as a directory for other machines of the same kind.
+
+Requirements: a bundle has the form of the cache, so that it is made by copying and read by the same
+code; entries for another processor, compiler or version of the sources have other names and do no
+harm.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from calor_kernel.runtime.autotune import TUNING
+from calor_kernel.runtime.images import KERNELS
+from calor_kernel.runtime.lines import Lines
+from calor_kernel.runtime.storage import Storage
+
+
+def make_bundle(source: Path, target: Path) -> None:
+    """Copy the entries and tuning results of a cache into a bundle, beside what it has."""
+    images, made = Storage(source / KERNELS), Storage(target / KERNELS)
+    for key in images.keys():  # noqa: SIM118 - a storage is no mapping
+        data = images.read(key)
+        if data is not None:
+            made.write(key, data)
+    for file in sorted((source / TUNING).glob("*.lines")):
+        lines = Lines(target / TUNING / file.name)
+        for name, value in Lines(file).items():
+            if lines.get(name) != value:
+                lines.put(name, value)
+
+
+def cache_figures(directory: Path) -> str:
+    """Return what a cache or bundle holds, in one line."""
+    storage = Storage(directory / KERNELS)
+    sizes = [storage.size(key) for key in storage.keys()]  # noqa: SIM118 - as above
+    tuned = sum(len(Lines(file)) for file in (directory / TUNING).glob("*.lines"))
+    return f"{directory}: {len(sizes)} kernels, {sum(sizes)} bytes; {tuned} tuning results"
