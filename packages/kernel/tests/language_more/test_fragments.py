@@ -117,6 +117,37 @@ def test_memory_is_reached_in_the_widest_runs(side: Any, at: Any, widths: set[in
     assert {o.operands[1].type.width for o in stores} == widths
 
 
+PADDED = {"a": Layout((16, 16), (24, 1)), "b": Layout((16, 8), (1, 24))}
+ACROSS = {"a": Layout((16, 16), (1, 24)), "b": Layout((16, 8), (8, 1))}
+
+
+@pytest.mark.parametrize(
+    ("side", "at", "count", "transposed"),
+    [
+        ("a", PADDED["a"], 4, False),
+        ("a", Swizzled(Swizzle(1, 3, 3), Layout.rows(16, 16)), 4, False),
+        ("a", ACROSS["a"], 4, True),
+        ("b", PADDED["b"], 2, False),
+        ("b", ACROSS["b"], 2, True),
+        ("a", Layout((16, 16), (20, 1)), 0, False),
+        ("c", Layout.rows(16, 8), 0, False),
+    ],
+    ids=str,
+)
+def test_blocks_are_loaded_together(side: Any, at: Any, count: int, transposed: bool) -> None:
+    shape = mma_16x8(float16)
+    dtype = shape.dtype(side)
+    x = np.arange(prod(shape.extent(side)), dtype=dtype.numpy)
+    y = np.zeros_like(x)
+    units = {**units_of(shape), "features": FEATURES | {"load_matrix"}}
+    options = {"shape": shape, "side": side, "at": at, "dtype": dtype}
+    built = verify(copied.build([Buffer(dtype)] * 2, **options, **units))
+    run_on_lanes(built, (1, 1, 1), [x, y])
+    np.testing.assert_array_equal(x, y)
+    loads = [o.attributes for o in built.body.walk() if o.name == "load_matrix"]
+    assert loads == ([{"count": count, "transposed": transposed}] if count else [])
+
+
 @kernel
 def softmax_rows(x, y, n, *, shape):
     """Softmax without its maximum and its exponential: masks, bands and what keeps them apart."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float32, int64
-from calor_kernel.errors import KernelCheckError, KernelTypeError
+from calor_kernel.errors import KernelCheckError, KernelTypeError, VerificationError
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
@@ -17,12 +17,13 @@ from calor_kernel.language import (
     role,
     shared,
     unit_index,
+    unravel,
 )
 from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.pipelines import Pipeline, Tile
-from calor_kernel.language.tensor_maps import tensor_map
+from calor_kernel.language.tensor_maps import tensor_map, wait_puts
 
 ROWS, COLUMNS, UNITS = 8, 16, 64
 FEATURES = {
@@ -301,6 +302,66 @@ def test_outside_of_a_tensor_there_are_zeros(how: str, box: Any, position: Any) 
     run_on_lanes(verify(built), (1, 1, 1), [x, y, n])
     wide = np.pad(x, 32)[32 + position[0] :, 32 + position[1] :]
     np.testing.assert_array_equal(y, wide[: box[0], : box[1]])
+
+
+@kernel
+def put_back(x, y, n, *, position, at, early):
+    """The box of y at a position = x, by way of shared memory."""
+    out = tensor_map(y, (n, n), (n, 1), (4, 8), at)
+    tile = shared(at.cosize, float32, align=128)
+    for i in range(0, 32, 16):
+        row, column = unravel(unit_index() + i, (4, 8))
+        tile[at(row, column)] = x[unit_index() + i]
+    barrier()
+    out.put(tile, position, unit_index(), 16)
+    if early and unit_index() == 0:
+        tile[0] = 7.0
+    wait_puts()
+
+
+@pytest.mark.parametrize("how", ["registers", "engine"])
+@pytest.mark.parametrize("position", [(0, 0), (3, 1), (-2, -3), (8, 6)])
+def test_boxes_are_put_where_the_tensor_is(how: str, position: Any) -> None:
+    n = 10
+    x = np.arange(1, 33, dtype=np.float32).reshape(4, 8)
+    y = np.zeros((n, n), np.float32)
+    for at in (Layout.rows(4, 8), Swizzled(Swizzle(1, 2, 3), Layout.rows(4, 8))):
+        y[:] = 0
+        options = {"position": position, "at": at, "early": False, **units_of(how, 16)}
+        run_on_lanes(verify(put_back.build([*BUFFERS, SIZE], **options)), (1, 1, 1), [x, y, n])
+        wide = np.zeros((n + 64, n + 64), np.float32)
+        wide[32 + position[0] :, 32 + position[1] :][:4, :8] = x
+        np.testing.assert_array_equal(y, wide[32:-32, 32:-32])
+
+
+def test_what_is_put_stays_as_it_is_until_the_wait() -> None:
+    x, y = np.ones((4, 8), np.float32), np.zeros((10, 10), np.float32)
+    options = {"position": (0, 0), "at": Layout.rows(4, 8), "early": True, **units_of("engine", 16)}
+    built = put_back.build([*BUFFERS, SIZE], **options)
+    with pytest.raises(KernelCheckError, match="its source was written before the copy"):
+        run_on_lanes(built, (1, 1, 1), [x, y, 10])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("copy_tensor", {"operands": ()}, "it takes two indices, and a position"),
+        ("copy_tensor", {"attributes": {"barrier": None}}, "None, which is no barrier"),
+        ("copy_tensor", {"attributes": {"source": None}}, "it copies from None"),
+        ("mbarrier_wait", {"memory": "x"}, "holds no barriers"),
+        ("mbarrier_init", {"memory": None}, "its memory is None"),
+    ],
+)
+def test_broken_operations_are_refused(name: str, change: Any, message: str) -> None:
+    options = {"box": (4, 8), "position": (0, 0), "sizes": None, "strides": None}
+    built = placed.build([*BUFFERS, SIZE], **options, **units_of("engine", 16))
+    found = next(o for o in built.body.walk() if o.name == name)
+    found.attributes = {**found.attributes, **change.get("attributes", {})}
+    found.operands = found.operands[:1] if "operands" in change else found.operands
+    if "memory" in change:
+        found.memory = built.parameters[0].memory if change["memory"] else None
+    with pytest.raises(VerificationError, match=message):
+        verify(built)
 
 
 def test_descriptors_name_arguments() -> None:

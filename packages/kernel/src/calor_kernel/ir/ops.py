@@ -192,6 +192,17 @@ _ROWS = (
         meaning="c + a @ b on fragments, each a vector of the lane's elements",
     ),
     Row(
+        "load_matrix",
+        1,
+        "given",
+        "iu",
+        pure=False,
+        scope="plane",
+        attributes=("count", "transposed"),
+        meaning="of count blocks of 8 rows of 8 elements, of which lane 8 b + r names the start of "
+        "row r of block b, lane l gets 2 neighbours each: of row l / 4, or of that column",
+    ),
+    Row(
         "mma_async",
         3,
         "given",
@@ -232,6 +243,17 @@ _ROWS = (
         attributes=("source", "barrier", "map"),
         meaning="starts copying a box to memory at operand 0, of which the bytes count at the "
         "barrier of operand 1; then come its position, and the tensor's sizes and strides",
+    ),
+    Row(
+        "store_tensor",
+        -1,
+        "none",
+        "iu",
+        alike=False,
+        pure=False,
+        attributes=("source", "map", "group"),
+        meaning="starts copying a box from source at operand 0 to memory, of which then come the "
+        "position, and the tensor's sizes and strides; done after a wait_async for its group",
     ),
     Row(
         "mbarrier_init",

@@ -22,8 +22,8 @@ Check = Callable[[Operation], Complaints]
 
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
 _MEMORY = frozenset(
-    ("load", "store", "atomic", "prefetch", "copy_async", "copy_tensor", "mma_async")
-) | {name for name in OPS if name.startswith("mbarrier")}
+    ("load", "store", "atomic", "prefetch", "copy_async", "copy_tensor", "store_tensor")
+) | {name for name in OPS if name.startswith(("mbarrier", "load_", "mma_async"))}
 _REGIONS = {"for": 1, "if": 2, "while": 2, "role": 1}
 _KINDS = {
     "vreduce": "add mul min max and or xor",
@@ -268,6 +268,26 @@ def _copy_tensor(operation: Operation) -> Complaints:
         yield f"its bytes count at {barrier!r}, which is no barrier"
 
 
+def _store_tensor(operation: Operation) -> Complaints:
+    memory, source = operation.memory, operation.attributes.get("source")
+    made = operation.attributes.get("map")
+    if made is None or len(operation.operands) != 1 + 3 * len(made.box):
+        yield "it takes an index, and a position, sizes and strides as its map has axes"
+    if memory is None or source is None or memory.type != source.type:
+        yield f"it copies from {source!r} to {memory!r}"
+    elif memory.space != "global" or source.space != "shared":
+        yield "it copies from shared memory to global memory"
+    yield from _writable(operation)
+
+
+def _load_matrix(operation: Operation) -> Complaints:
+    memory, result = operation.memory, operation.result.type
+    if memory is not None and (memory.space != "shared" or memory.type != result.scalar):
+        yield f"it loads {result} from {memory!r} of {memory.type}"
+    if result.width != 2 * operation.attributes.get("count", 0) or result.dtype.itemsize != 2:
+        yield f"{operation.attributes.get('count')} blocks are no {result}"
+
+
 def _mbarrier(operation: Operation) -> Complaints:
     memory = operation.memory
     if memory is not None and (memory.space != "shared" or memory.type != Type(uint64)):
@@ -357,6 +377,8 @@ SHAPES: Final[Mapping[str, Check]] = MappingProxyType(
         "atomic": _atomic,
         "copy_async": _copy_async,
         "copy_tensor": _copy_tensor,
+        "store_tensor": _store_tensor,
+        "load_matrix": _load_matrix,
         "mma_async": _mma_async,
         "mbarrier_init": _mbarrier,
         "mbarrier_expect": _mbarrier,

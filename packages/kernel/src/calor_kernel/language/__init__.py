@@ -67,7 +67,7 @@ from calor_kernel.language.pipelines import Pipeline, Tile
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role
 from calor_kernel.language.statements import loop_range
-from calor_kernel.language.tensor_maps import TensorMap, tensor_map
+from calor_kernel.language.tensor_maps import TensorMap, tensor_map, wait_puts
 from calor_kernel.language.values import Number
 
 __all__ = [
@@ -153,4 +153,5 @@ __all__ = [
     "unravel",
     "vreduce",
     "wait_mma",
+    "wait_puts",
 ]

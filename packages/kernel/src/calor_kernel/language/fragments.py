@@ -29,6 +29,7 @@ from calor_kernel.language.functions import (
 )
 from calor_kernel.language.layouts import Layout, Swizzled
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places, register_places
+from calor_kernel.language.matrix_loads import load_blocks
 from calor_kernel.language.roles import units_of
 from calor_kernel.language.values import Number
 
@@ -171,6 +172,10 @@ class Fragment:
         ``at``: where (row, column) lies in the source. ``limits``: rows and columns that exist;
         elements beyond are ``other``. Elements are converted to the fragment's type.
         """
+        blocks = None if limits is not None else load_blocks(self, source, at)
+        if blocks is not None:
+            self.parts[0] = blocks
+            return self
         for part in range(len(self.parts.items)):
             pieces = []
             for first, length in self._runs(part, at):

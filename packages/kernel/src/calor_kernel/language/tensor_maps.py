@@ -27,6 +27,7 @@ from calor_kernel.language.values import Number
 _SIDE = 256
 # Pieces of a box that one unit copies without a loop.
 UNROLLED = 32
+_PUTS = "tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,33 @@ class TensorMap:
         }
         builder.emit("copy_tensor", operands, (), said, memory=target.memory)
 
+    def put(self, source: Pointer, position: Sequence[Any], unit: Any, units: int) -> None:
+        """Copy a box from shared memory to a position; what lies outside of the tensor is dropped.
+
+        ``units`` units, of which this is ``unit``, call this after a barrier; the source, and the
+        box, are theirs again after ``wait_puts``.
+        """
+        builder = current()
+        if "tensor_copy" in builder.features and source.memory.space == "shared":
+            branch(unit == 0, lambda: self._put(source, position), lambda: (), (), ())
+            return
+        width = self.width(position)
+
+        def move(_: Any, index: Any, to: Any, mask: Any) -> None:
+            self.pointer.store(to, source.load(index, width), mask=mask)
+
+        self.share(position, unit, units, width, move)
+
+    def _put(self, source: Pointer, position: Sequence[Any]) -> tuple[Any, ...]:
+        builder = current()
+        index = builder.coerce(source.offset)
+        numbers = [*position, *self.sizes, *self.strides]
+        operands = [index, *(builder.cast(builder.coerce(n), index.dtype) for n in numbers)]
+        said = {"source": source.memory, "map": self.descriptor(), "group": _PUTS}
+        builder.emit("store_tensor", operands, (), said, memory=self.pointer.memory)
+        builder.emit("commit_async", (), (), {"group": _PUTS})
+        return ()
+
     def share(
         self,
         position: Sequence[Any],
@@ -164,6 +192,13 @@ def tensor_map(
     if at.size != prod(box):
         raise KernelTypeError(f"the layout {at} is not of a box of {tuple(box)}")
     return TensorMap(pointer, tuple(sizes), tuple(strides), tuple(box), at)
+
+
+def wait_puts(pending: int = 0) -> None:
+    """Wait until this unit's boxes are written, all but the latest ``pending``."""
+    builder = current()
+    if "tensor_copy" in builder.features:
+        builder.emit("wait_async", (), (), {"group": _PUTS, "pending": pending})
 
 
 def each_piece(

@@ -36,6 +36,7 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "mbarrier": "barriers in shared memory that count arrivals and bytes",
         "clusters": "cubes that run together and reach each other's shared memory",
         "matrix": "matrix instructions on fragments",
+        "load_matrix": "loads of 8 x 8 blocks of 16-bit elements by the lanes of a plane together",
         "async_matrix": "matrix instructions that run beside the units, on shared memory",
         "forward_progress": "a cube that runs goes on while others spin",
         "print": "prints from kernels",

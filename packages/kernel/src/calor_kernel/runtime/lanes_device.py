@@ -60,6 +60,8 @@ _NEEDS = {
     "copy_async": "async_copy",
     "mma_async": "async_matrix",
     "copy_tensor": "tensor_copy",
+    "store_tensor": "tensor_copy",
+    "load_matrix": "load_matrix",
     "mbarrier_init": "mbarrier",
     "atomic": "atomics",
     "print": "print",

@@ -21,6 +21,7 @@ _READS = frozenset(
         "plane_scan",
         "plane_ballot",
         "mma",
+        "load_matrix",
         "for",
         "if",
         "while",

@@ -1,4 +1,4 @@
-"""Barriers in shared memory, and copies of boxes of which the bytes count at them.
+"""Barriers in shared memory, which count arrivals and the bytes that copies bring.
 
 Requirements: a phase ends when its arrivals and its bytes are there, and then at once for all; data
 arrives when a unit waits for the phase, and not before; units that wait for what nobody will do are
@@ -14,7 +14,7 @@ import numpy as np
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.copies import Copy, Fill
 from calor_kernel.language.lanes.machine import Batch, Step
-from calor_kernel.language.lanes.memory import State, reach
+from calor_kernel.language.lanes.memory import reach
 
 if TYPE_CHECKING:
     from calor_kernel.language.lanes.program import Compiler
@@ -88,7 +88,7 @@ def phases_of(batch: Batch, number: int) -> Phases:
     return found
 
 
-def _reached(
+def barriers_of(
     batch: Batch, operation: Operation, number: int, index: Array
 ) -> tuple[Phases, Array, Array]:
     """Return a memory's barriers, and the cube and barrier of each active unit."""
@@ -123,7 +123,7 @@ def expect_step(compiler: Compiler, operation: Operation) -> Step:
     place, nbytes = compiler.slots(operation.operands)
 
     def step(batch: Batch) -> None:
-        phases, cubes, places = _reached(batch, operation, number, batch.values[place])
+        phases, cubes, places = barriers_of(batch, operation, number, batch.values[place])
         more = batch.full(batch.values[nbytes])[batch.active()]
         np.add.at(phases.missing, (cubes, places), more)
 
@@ -136,7 +136,7 @@ def arrive_step(compiler: Compiler, operation: Operation) -> Step:
     (place,) = compiler.slots(operation.operands)
 
     def step(batch: Batch) -> None:
-        phases, cubes, places = _reached(batch, operation, number, batch.values[place])
+        phases, cubes, places = barriers_of(batch, operation, number, batch.values[place])
         np.add.at(phases.arrived, (cubes, places), 1)
         lanes = np.flatnonzero(batch.active())
         np.maximum.at(phases.held, (cubes, places), batch.known[lanes])
@@ -152,7 +152,7 @@ def wait_step(compiler: Compiler, operation: Operation) -> Step:
     place, parity = compiler.slots(operation.operands)
 
     def step(batch: Batch) -> None:
-        phases, cubes, places = _reached(batch, operation, number, batch.values[place])
+        phases, cubes, places = barriers_of(batch, operation, number, batch.values[place])
         of_phase = batch.full(batch.values[parity])[batch.active()]
         while True:
             late = phases.phase[cubes, places] & 1 == of_phase
@@ -170,75 +170,5 @@ def wait_step(compiler: Compiler, operation: Operation) -> Step:
         phases.land(batch, cubes, places)
         lanes = np.flatnonzero(batch.active())
         batch.known[lanes] = np.maximum(batch.known[lanes], phases.passed[cubes, places])
-
-    return step
-
-
-def tensor_step(compiler: Compiler, operation: Operation) -> Step:
-    """Return the step that starts copying a box."""
-    said = operation.attributes
-    target_number, source_number = map(compiler.number, (operation.memory, said["source"]))
-    barrier_number = compiler.number(said["barrier"])
-    to, barrier, *numbers = compiler.slots(operation.operands)
-    box, at = said["map"].box, said["map"].at
-    rank = len(box)
-    inside_box = np.indices(box).reshape(rank, -1)
-    offsets = at(*inside_box) if rank > 1 else at(inside_box[0])
-
-    def step(batch: Batch) -> None:
-        values, source, target = (
-            batch.values,
-            batch.states[source_number],
-            batch.states[target_number],
-        )
-        given = [batch.full(values[n]).astype(np.int64)[:, None] for n in numbers]
-        position, sizes, strides = given[:rank], given[rank : 2 * rank], given[2 * rank :]
-        exists = np.ones((batch.lanes, offsets.size), np.bool_)
-        index = np.zeros((batch.lanes, offsets.size), np.int64)
-        for start, size, stride, along in zip(position, sizes, strides, inside_box, strict=True):
-            place = start + along
-            exists &= (place >= 0) & (place < size)
-            index += place * stride
-        froms, wanted = reach(batch, operation, source, index, exists)
-        tos, needed = reach(
-            batch, operation, target, batch.full(values[to])[:, None] + offsets, None
-        )
-        if source.watch is not None:
-            source.watch.read(batch, operation, source, froms, wanted)
-        if target.watch is not None:
-            target.watch.write(batch, operation, target, tos, needed, starts=True)
-        phases, cubes, places = _reached(batch, operation, barrier_number, values[barrier])
-        for lane, cube, place in zip(np.flatnonzero(batch.active()), cubes, places, strict=True):
-            fly(
-                batch,
-                phases,
-                (int(cube), int(place)),
-                int(lane),
-                exists[lane],
-                froms[lane],
-                tos[lane],
-            )
-            phases.missing[cube, place] -= offsets.size * target.data.itemsize
-        phases.settle(batch, operation, cubes, places)
-
-    def fly(
-        batch: Batch,
-        phases: Phases,
-        where: tuple[int, int],
-        lane: int,
-        exists: Array,
-        froms: Array,
-        tos: Array,
-    ) -> None:
-        source: State = batch.states[source_number]
-        target: State = batch.states[target_number]
-        now = int(phases.phase[where])
-        starts, ends = froms[exists], tos[exists]
-        lanes = np.full(len(starts), lane)
-        landing = phases.landing.setdefault(where, [])
-        made = Copy(operation, source, target, starts, ends, lanes, source.data[starts])
-        empty = tos[~exists]
-        landing.append((now, made))
-        landing.append((now, Fill(operation, target, empty, np.full(len(empty), lane))))
 
     return step

@@ -16,6 +16,8 @@ from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.language.lanes import (
     barriers,
+    blocks,
+    boxes,
     control,
     copies,
     effects,
@@ -54,8 +56,10 @@ class Program:
         self.values = compiler.values
         self.memories = list(compiler.memories)
         walked = list(kernel.body.walk())
-        self.written = _touched(walked, "store", "atomic", "copy_async", "copy_tensor")
-        self.read = _touched(walked, "load", "atomic", "mma_async") | {
+        self.written = _touched(
+            walked, "store", "atomic", "copy_async", "copy_tensor", "store_tensor"
+        )
+        self.read = _touched(walked, "load", "load_matrix", "atomic", "mma_async") | {
             op.attributes["source"] for op in walked if "source" in op.attributes
         }
         self.named = any(
@@ -232,11 +236,13 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "plane_scan": planes.scan_step,
     "plane_ballot": planes.ballot_step,
     "mma": matrices.mma_step,
-    "copy_tensor": mbarriers.tensor_step,
+    "copy_tensor": boxes.copy_step,
     "mbarrier_init": mbarriers.init_step,
     "mbarrier_expect": mbarriers.expect_step,
     "mbarrier_arrive": mbarriers.arrive_step,
     "mbarrier_wait": mbarriers.wait_step,
+    "load_matrix": blocks.load_step,
+    "store_tensor": boxes.store_step,
     "mma_async": products.async_step,
     "mma_result": products.result_step,
     "copy_async": copies.copy_step,
