@@ -1,0 +1,82 @@
+"""Are running sums, products and extremes those of the reference?"""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from calor_kernel.library.scan import lowering
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+from ..ops import run_op
+
+TYPES = [
+    np.float32,
+    np.float64,
+    np.float16,
+    ml_dtypes.bfloat16,
+    np.int8,
+    np.int64,
+    np.uint16,
+    np.complex64,
+    np.complex128,
+]
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units"])
+def backend(request):
+    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+def check(backend, x, op, axis, reverse):
+    attributes = {"axis": axis, "reverse": reverse}
+    (found,), (wanted,) = run_op(backend, op, [x], attributes)
+    assert found.dtype == wanted.dtype
+    if op in ("cummax", "cummin") or x.dtype.kind in "iu":
+        np.testing.assert_array_equal(found, wanted)
+        return
+    wide = np.complex128 if x.dtype.kind == "c" else np.float64
+    digits = {2: 0.01, 4: 1e-5, 8: 1e-5, 16: 1e-12}[x.dtype.itemsize]
+    near = np.abs(found.astype(wide) - wanted.astype(wide))
+    assert near.max(initial=0) <= digits * np.abs(wanted.astype(wide)).max(initial=1)
+
+
+OPS = [
+    (op, dtype)
+    for op in ("cumsum", "cumprod", "cummax", "cummin")
+    for dtype in TYPES
+    if op in ("cumsum", "cumprod") or np.dtype(dtype).kind != "c"
+]
+
+
+@pytest.mark.parametrize(("op", "dtype"), OPS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_types(backend, op, dtype, reverse):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.5, 1.5, (3, 70, 4))
+    x = (x + 1j * rng.uniform(-1, 1, x.shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+    if np.dtype(dtype).kind in "iu":
+        x = rng.integers(0, 100, x.shape).astype(dtype)
+    for axis in range(3):
+        check(backend, x, op, axis, reverse)
+    check(backend, np.ascontiguousarray(x[:, :, 0]), op, 1, reverse)
+    check(backend, np.ascontiguousarray(x[:, :, 0]), op, 0, reverse)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 64, 65, 300, 2000])
+def test_lengths_over_many_levels(backend, monkeypatch, length, reverse):
+    monkeypatch.setattr(lowering, "_LONG", 32)
+    monkeypatch.setattr(lowering, "_SHORT", 4)
+    x = np.random.default_rng(0).integers(-9, 9, (2, length))
+    check(backend, x, "cumsum", 1, reverse)
+    check(backend, x.astype(np.float32), "cummax", 1, reverse)
+    check(backend, np.ascontiguousarray(x.T), "cumsum", 0, reverse)
+
+
+def test_nan_and_nothing(backend):
+    x = np.array([1, np.nan, 3, -np.inf], np.float32)
+    check(backend, x, "cummax", 0, False)
+    check(backend, np.zeros((3, 0), np.float32), "cumsum", 1, False)
+    check(backend, np.array(3.0, np.float32).reshape(1), "cumsum", 0, True)
