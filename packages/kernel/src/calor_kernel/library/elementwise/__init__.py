@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calor_kernel.library.elementwise import (
+    activations,
     arithmetic,
     comparisons,
     conversions,
+    integers,
     rounding,
     transcendental,
 )
@@ -20,9 +22,11 @@ __all__ = [
     "ROWS",
     "Expression",
     "Step",
+    "activations",
     "arithmetic",
     "comparisons",
     "conversions",
+    "integers",
     "lower_expression",
     "rounding",
     "transcendental",

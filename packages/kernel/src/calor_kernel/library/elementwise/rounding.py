@@ -8,6 +8,7 @@ from calor_kernel import language
 from calor_kernel.language import constant, select
 from calor_kernel.library.elementwise.operations import row
 from calor_kernel.library.elementwise.values import Complex
+from calor_kernel.library.math import complex_numbers, hypot
 
 
 def _whole(name: str, function: Any) -> None:
@@ -26,6 +27,8 @@ _whole("round", language.rint)
 
 @row("sign")
 def _sign(x: Any) -> Any:
+    if isinstance(x, Complex):
+        return Complex(*complex_numbers.sign(x))
     if x.dtype.kind == "uint":
         return select(x != 0, constant(1, x.dtype), 0)
     one, nothing = constant(1, x.dtype), constant(0, x.dtype)
@@ -35,12 +38,6 @@ def _sign(x: Any) -> Any:
 
 @row("abs")
 def _abs(x: Any) -> Any:
+    if isinstance(x, Complex):
+        return hypot(x.real, x.imag)
     return x if x.dtype.kind == "uint" else abs(x)
-
-
-row("sqrt")(language.sqrt)
-
-
-@row("div")
-def _div(a: Any, b: Any) -> Any:
-    return a / b

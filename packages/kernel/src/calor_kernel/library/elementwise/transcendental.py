@@ -1,14 +1,57 @@
-"""Rows of the mathematical functions."""
+"""Rows of the mathematical functions: those of the library, for real and for complex values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+from calor_kernel import language
 from calor_kernel.library import math
 from calor_kernel.library.elementwise.operations import row
+from calor_kernel.library.elementwise.values import Complex
+from calor_kernel.library.math import complex_circular, complex_numbers
 
-row("exp")(math.exp)
-row("exp2")(math.exp2)
-row("expm1")(math.expm1)
-row("log")(math.log)
-row("log2")(math.log2)
-row("log10")(math.log10)
-row("log1p")(math.log1p)
+_REAL: Final = (
+    "exp2",
+    "erf",
+    "erfinv",
+    "lgamma",
+    "digamma",
+    "atan2",
+    "hypot",
+    "logaddexp",
+)
+_COMPLEX: Final[dict[ModuleType, tuple[str, ...]]] = {
+    complex_numbers: ("exp", "expm1", "log", "log2", "log10", "log1p"),
+    complex_circular: (
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+    ),
+}
+
+
+def _both(name: str, real: Callable[..., Any], pair: Callable[..., Any]) -> None:
+    def function(*values: Any) -> Any:
+        return Complex(*pair(*values)) if isinstance(values[0], Complex) else real(*values)
+
+    row(name)(function)
+
+
+for _name in _REAL:
+    row(_name)(getattr(math, _name))
+for _module, _names in _COMPLEX.items():
+    for _name in _names:
+        _both(_name, getattr(math, _name), getattr(_module, _name))
+_both("sqrt", language.sqrt, complex_numbers.root)
+_both("div", lambda a, b: a / b, complex_numbers.divide)

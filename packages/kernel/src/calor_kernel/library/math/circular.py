@@ -72,6 +72,17 @@ def cos(x: Number) -> Number:
 
 
 @exactly
+def sincos(x: Number) -> tuple[Number, Number]:
+    """Return the sine and the cosine of an angle in radians, each within 1 ulp."""
+    form = format_of(x)
+    angle = reduced_angle(abs(x), form)
+    sine = _chosen(angle, form, angle.quadrant)
+    bit = bitcast(x, form.signed) & ~(form.sign - 1)
+    sine = bitcast(bitcast(sine, form.signed) ^ bit, form.dtype)
+    return sine, _chosen(angle, form, angle.quadrant + 1)
+
+
+@exactly
 def tan(x: Number) -> Number:
     """Return the tangent of an angle in radians, within 1 ulp; NaN for infinities."""
     form = format_of(x)

@@ -89,6 +89,15 @@ def cosh(x: Number) -> Number:
 
 
 @exactly
+def sinhcosh(x: Number) -> tuple[Number, Number]:
+    """Return the hyperbolic sine and cosine, each within 1 ulp."""
+    form = format_of(x)
+    h = _halves(abs(x), form)
+    sine = sign_as(_sum(h.less, h.more, h), x)
+    return select(abs(x) < _NOTHING[form.number], x, sine), _sum(h.more, h.less, h)
+
+
+@exactly
 def tanh(x: Number) -> Number:
     """Return the hyperbolic tangent, within 1 ulp."""
     form = format_of(x)

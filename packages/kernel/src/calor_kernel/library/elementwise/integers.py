@@ -1,0 +1,76 @@
+"""Division and powers, of integers and of floats.
+
+Requirements: integer division is total: by zero it gives 0, and so does its remainder, and the
+least integer divided by −1 is itself; it rounds down, and the remainder has the divisor's sign.
+Powers of integers wrap; a negative exponent gives 0 but for the bases 1 and −1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor_kernel.language import Number, constant, helper, modulo, quotient, select
+from calor_kernel.library import math
+from calor_kernel.library.elementwise.operations import row
+from calor_kernel.library.elementwise.values import Complex
+from calor_kernel.library.math import complex_numbers
+from calor_kernel.library.math.base import some
+
+
+def _divisor(a: Number, b: Number) -> Number:
+    """Return the divisor, or 1 where the division is not made: by zero, and where it overflows."""
+    bad = b == 0
+    if a.dtype.kind == "int":
+        least = -(1 << (8 * a.dtype.itemsize - 1))
+        bad = bad | ((a == least) & (b == -1))
+    return select(bad, 1, b)
+
+
+@row("floor_divide")
+def _floor_divide(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "float":
+        return math.floor_divide(a, b)
+    divisor = _divisor(a, b)
+    made = quotient(a, divisor)
+    if a.dtype.kind == "int":
+        rest = a - made * divisor
+        made = select((rest != 0) & ((rest ^ divisor) < 0), made - 1, made)
+    return select(b == 0, 0, made)
+
+
+@row("remainder")
+def _remainder(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "float":
+        return math.remainder(a, b)
+    rest = modulo(a, _divisor(a, b))
+    if a.dtype.kind == "int":
+        rest = select((rest != 0) & ((rest ^ b) < 0), rest + b, rest)
+        # What 1 stood for divides without a rest.
+        rest = select(b == -1, 0, rest)
+    return select(b == 0, 0, rest)
+
+
+@helper
+def integer_power(base: Number, exponent: Number) -> Number:
+    """Return base to the power of exponent, wrapped, by squaring."""
+    result = constant(1, base.dtype, base.width)
+    square, left = base, exponent
+    negative = exponent < 0 if exponent.dtype.kind == "int" else None
+    if negative is not None:
+        left = select(negative, 0, exponent)
+    while some(left != 0):
+        result = select((left & 1) != 0, result * square, result)
+        square = square * square
+        left = left >> 1
+    if negative is not None:
+        odd = (exponent & 1) != 0
+        inverse = select((base == 1) | ((base == -1) & ~odd), 1, select(base == -1, base, 0))
+        result = select(negative, inverse, result)
+    return result
+
+
+@row("power")
+def _power(a: Any, b: Any) -> Any:
+    if isinstance(a, Complex):
+        return Complex(*complex_numbers.power(a, b))
+    return math.power(a, b) if a.dtype.kind == "float" else integer_power(a, b)
