@@ -80,10 +80,7 @@ def mark(name: str, operands: Sequence[Value], result: Value) -> None:
     if dtype.kind == "int":
         result.nonnegative = _stays_nonnegative(name, operands, dtype)
     if result.type.width == 1:
-        result.divisible = divisor(name, *operands)
-        if name == "cast" and operands[0].type.dtype.itemsize > dtype.itemsize:
-            # Of the low bits only divisors that are powers of two stay.
-            result.divisible = gcd(result.divisible, _MOST)
+        result.divisible = divisor(name, operands, result.type)
 
 
 # Integers do not overflow where they are indices, and only of those is the sign of the start known.
@@ -112,9 +109,12 @@ def _stays_nonnegative(name: str, operands: Sequence[Value], dtype: DType) -> bo
     return name in _ALWAYS
 
 
-def divisor(name: str, *operands: Value) -> int:
+def divisor(name: str, operands: Sequence[Value], type: Type) -> int:
     """Return a number that the result of an integer operation is known to divide by."""
     known_to = [v.divisible for v in operands]
+    if name == "cast" and operands[0].type.dtype.itemsize > type.dtype.itemsize:
+        # Of the low bits only divisors that are powers of two stay.
+        return gcd(known_to[0], _MOST)
     if name in ("add", "sub", "min", "max", "neg", "cast"):
         return gcd(*known_to)
     if name == "select":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.passes.align import align, align_accesses
 from calor_kernel.ir.passes.dead import eliminate_dead, sweep
 from calor_kernel.ir.passes.halves import lower_bfloat16, lower_float16
 from calor_kernel.ir.passes.hoist import hoist, hoist_invariants
@@ -12,6 +13,7 @@ from calor_kernel.ir.passes.vectors import lower_vreduce, split_vectors
 
 __all__ = [
     "Rewriter",
+    "align_accesses",
     "clone",
     "eliminate_dead",
     "hoist_invariants",
@@ -35,4 +37,5 @@ def optimize(kernel: Kernel) -> Kernel:
     # Two loops may have had the same operation, which now stands twice before them.
     made = simplify(made)
     sweep(made)
+    align(made)
     return made
