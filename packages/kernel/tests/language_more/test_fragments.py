@@ -12,9 +12,10 @@ from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, barrier, kernel, shared, unit_index, unravel
 from calor_kernel.language.fragments import fragment, group_of, operand_of
 from calor_kernel.language.lanes import run_on_lanes
-from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
+from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import SHAPES, MatrixShape, mma_16x8, scalar, wgmma_64
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
+from calor_kernel.language.swizzles import Swizzle, Swizzled
 
 ALONE = [
     scalar(4, 8, 2),

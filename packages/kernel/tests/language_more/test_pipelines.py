@@ -20,9 +20,10 @@ from calor_kernel.language import (
     unravel,
 )
 from calor_kernel.language.lanes import run_on_lanes
-from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
+from calor_kernel.language.layouts import Layout
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.pipelines import Pipeline, Tile
+from calor_kernel.language.swizzles import Swizzle, Swizzled
 from calor_kernel.language.tensor_maps import tensor_map, wait_puts
 
 ROWS, COLUMNS, UNITS = 8, 16, 64

@@ -60,13 +60,14 @@ from calor_kernel.language.functions import (
 )
 from calor_kernel.language.intrinsics import Intrinsic, intrinsic
 from calor_kernel.language.kernel import KernelFunction, helper, kernel
-from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
+from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.pipelines import Pipeline, Tile
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role
 from calor_kernel.language.statements import loop_range
+from calor_kernel.language.swizzles import Swizzle, Swizzled
 from calor_kernel.language.tensor_maps import TensorMap, tensor_map, wait_puts
 from calor_kernel.language.values import Number
 

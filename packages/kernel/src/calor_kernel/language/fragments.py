@@ -27,10 +27,11 @@ from calor_kernel.language.functions import (
     shuffle,
     unit_index,
 )
-from calor_kernel.language.layouts import Layout, Swizzled
+from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places, register_places
 from calor_kernel.language.matrix_loads import load_blocks
 from calor_kernel.language.roles import units_of
+from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
 Place = Layout | Swizzled | tuple[Any, Any] | Callable[[Any, Any], Any]

@@ -36,10 +36,11 @@ from calor_kernel.language.functions import (
     shared,
     unit_index,
 )
-from calor_kernel.language.layouts import Layout, Swizzled
+from calor_kernel.language.layouts import Layout
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.roles import has, units_of
 from calor_kernel.language.statements import branch
+from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.tensor_maps import UNROLLED, TensorMap, each_piece
 
 How = Literal["engine", "async", "registers", "direct"]

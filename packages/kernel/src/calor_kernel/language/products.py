@@ -15,8 +15,9 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.builder import current
 from calor_kernel.language.fragments import Fragment, check_shape
 from calor_kernel.language.functions import Pointer, fma
-from calor_kernel.language.layouts import Layout, Swizzled
+from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import Holding, MatrixShape
+from calor_kernel.language.swizzles import Swizzled
 
 
 def mma(a: Fragment, b: Fragment, c: Fragment) -> None:

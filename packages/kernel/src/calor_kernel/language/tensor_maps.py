@@ -17,10 +17,11 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.builder import Builder, current
 from calor_kernel.language.division import offset_of, unravel
 from calor_kernel.language.functions import Pointer
-from calor_kernel.language.layouts import Layout, Swizzled
+from calor_kernel.language.layouts import Layout
 from calor_kernel.language.loops import DeviceRange, loop
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.statements import branch
+from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
 # Boxes of at most this many elements a side, as descriptors have them.

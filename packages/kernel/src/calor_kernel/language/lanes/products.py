@@ -17,8 +17,8 @@ from calor_kernel.language.lanes.copies import flight_of
 from calor_kernel.language.lanes.machine import Batch, Step
 from calor_kernel.language.lanes.matrices import as_factor
 from calor_kernel.language.lanes.memory import State, reach
-from calor_kernel.language.layouts import Swizzled
 from calor_kernel.language.matrices import MatrixShape, lane_places
+from calor_kernel.language.swizzles import Swizzled
 
 if TYPE_CHECKING:
     from calor_kernel.language.lanes.program import Compiler
