@@ -9,6 +9,7 @@ which returns an array of zeros with indices known at build time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calor_kernel.language import helper, kernel
@@ -542,6 +543,28 @@ def dicts(y, x, n, *, make):
             state["high"] = x[i]
     y[0] = state["low"]
     y[1] = state["high"]
+
+
+@dataclass(frozen=True)
+class State:
+    """Values that belong together, and a name that the build knows."""
+
+    total: Any
+    best: Any
+    name: str = "state"
+
+
+@program
+def dataclasses(y, x, n, *, make):
+    state = State(n, n - n)
+    for i in range(n):
+        state = State(state.total + x[i], x[i] if x[i] > state.best else state.best, state.name)
+    y[0] = state.total
+    y[1] = state.best
+    y[2] = len(state.name)
+    if n > 2:
+        state = replace(state, best=n)
+    y[3] = state.best
 
 
 @program
