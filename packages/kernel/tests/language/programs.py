@@ -599,6 +599,23 @@ def arrays_changed_by_helpers(y, x, n, *, make):
     y[2] = a[0]
 
 
+@helper
+def taken(array, x, place):
+    """Count a read in an array, and return what was read."""
+    array[0] = array[0] + x[place]
+    return x[place]
+
+
+@program
+def conditions_that_change_arrays(y, x, n, *, make):
+    a = make((1,))
+    if n > 1 and taken(a, x, n) > 1:
+        y[0] = 1
+    if n > 2 or taken(a, x, 1) > 3:
+        y[1] = a[0]
+    y[2] = a[0]
+
+
 @program
 def array_swap(y, x, n, *, make):
     a = make((2,))

@@ -185,8 +185,10 @@ def _logical(name: str, a: Number, second: Callable[[], Any]) -> Any:
     if isinstance(a.known, bool):
         return second() if a.known is (name == "and") else a
     # Lanes are computed together, whatever the others say.
+    frame = Frame(builder, (), ())
     made, harmless = builder.attempt(second) if a.width == 1 else (second(), True)
     if not harmless:
+        frame.restore()
         # It reads memory, or divides: only where the first operand asks for it.
         sides: list[Body] = [lambda _: (second(),), lambda _: (name == "or",)]
         then, otherwise = sides if name == "and" else reversed(sides)
