@@ -1,0 +1,174 @@
+"""Is attention what its definition says, with its gradients, for every way of computing them?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from calor.dtypes import ALL
+from calor.graph.graph import Builder
+from calor.ops.base import table
+from calor.specs import spec
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+from . import reference
+
+NAMES = {t.name: t for t in ALL}
+DTYPES = {t.numpy: t for t in ALL}
+# Errors allowed, as a part of the largest element.
+DIGITS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-13}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case: batch, query and key heads, places, features, and what else there is.
+
+    ``order``: the order in which the axes lie in memory. ``hide``: a mask with this shape.
+    """
+
+    n: int = 1
+    heads: int = 1
+    key_heads: int = 1
+    queries: int = 3
+    keys: int = 5
+    features: int = 4
+    values: int = 4
+    causal: bool = False
+    mask: tuple[int, ...] | None = None
+    bias: tuple[int, ...] | None = None
+    order: tuple[int, ...] | None = None
+    scale: float = 0.5
+
+
+ROWS = [
+    Row(),
+    Row(2, 4, 2, 7, 19, 16, 16),
+    Row(1, 2, 2, 20, 20, 8, 8, causal=True),
+    Row(1, 1, 1, 21, 70, 5, 17, causal=True),
+    Row(1, 1, 1, 70, 21, 17, 5, causal=True),
+    Row(2, 3, 1, 13, 33, 20, 12, mask=(2, 1, 13, 33)),
+    Row(2, 2, 2, 13, 33, 20, 12, bias=(1, 2, 1, 33), mask=(1, 1, 13, 1)),
+    Row(2, 2, 2, 9, 18, 4, 4, bias=(2, 1, 9, 18), causal=True),
+    Row(2, 2, 1, 9, 18, 4, 4, bias=(1, 1, 9, 1)),
+    Row(2, 2, 1, 9, 18, 8, 8, order=(0, 2, 1, 3)),
+    Row(2, 2, 1, 9, 18, 8, 8, order=(0, 1, 3, 2), bias=(2, 2, 9, 18)),
+    Row(1, 1, 1, 1, 40, 8, 8),
+    Row(1, 1, 1, 4, 1, 1, 1),
+    Row(1, 2, 1, 4, 0, 3, 3),
+    Row(1, 2, 1, 0, 4, 3, 3),
+    Row(1, 2, 1, 4, 4, 0, 3),
+    Row(1, 2, 1, 4, 4, 3, 0),
+    Row(0, 2, 1, 4, 4, 3, 3),
+    Row(2, 2, 2, 3, 5, 4, 2, scale=-0.7),
+    Row(2, 2, 2, 3, 5, 4, 2, scale=100.0),
+]
+BIASED = [row for row in ROWS if row.bias]
+
+
+def operands(row, dtype):
+    """Return query, key, value and extras in a type."""
+    rng = np.random.default_rng(3)
+    host = NAMES[dtype].numpy
+    made = [
+        rng.standard_normal(shape).astype(host)
+        for shape in (
+            (row.n, row.heads, row.queries, row.features),
+            (row.n, row.key_heads, row.keys, row.features),
+            (row.n, row.key_heads, row.keys, row.values),
+        )
+    ]
+    if row.mask:
+        seen = rng.random(row.mask) < 0.7
+        # A row that may look nowhere.
+        seen[..., 1, :] = False
+        made.append(seen)
+    if row.bias:
+        made.append(rng.standard_normal(row.bias).astype(host))
+    return made
+
+
+def run(backend, op, arrays, attributes, order, first):
+    """Return what a backend makes of an op whose query is operand ``first``."""
+    builder = Builder()
+    laid = list(arrays)
+    for i in range(first, first + 3 if order else first):
+        laid[i] = np.ascontiguousarray(arrays[i].transpose(order))
+    numbers = [builder.input(spec(a.shape, DTYPES[a.dtype])) for a in laid]
+    for i in range(first, first + 3 if order else first):
+        axes = tuple(int(x) for x in np.argsort(order))
+        (numbers[i],) = builder.add(table()["permute"], [numbers[i]], {"axes": axes})
+    graph = builder.build(builder.add(table()[op], numbers, attributes))
+    executable = backend.compile(0, graph)
+    made = executable([backend.upload(0, np.ascontiguousarray(a)) for a in laid])
+    return [
+        np.array(backend.download(0, b, s)) for b, s in zip(made, graph.output_specs, strict=True)
+    ]
+
+
+def wide(arrays):
+    return [a if a.dtype == bool else a.astype(np.float64) for a in arrays]
+
+
+def near(found, wanted, dtype):
+    assert found.shape == wanted.shape
+    there = np.isfinite(wanted)
+    np.testing.assert_array_equal(found[~there].astype(np.float64), wanted[~there])
+    error = np.abs(found.astype(np.float64)[there] - wanted[there])
+    assert error.max(initial=0) <= DIGITS[dtype] * np.abs(wanted[there]).max(initial=1)
+
+
+def check_forward(backend, row, dtype):
+    arrays = operands(row, dtype)
+    attributes = {"causal": row.causal, "scale": row.scale}
+    found = run(backend, "attention", arrays, attributes, row.order, 0)
+    for mine, right in zip(found, reference.attention(*wide(arrays), **attributes), strict=True):
+        near(mine, right, dtype)
+
+
+def check_backward(backend, row, dtype, op):
+    arrays = operands(row, dtype)
+    attributes = {"causal": row.causal, "scale": row.scale}
+    out, total = reference.attention(*wide(arrays), **attributes)
+    rng = np.random.default_rng(4)
+    upstream = rng.standard_normal(out.shape).astype(arrays[0].dtype)
+    rows = np.float64 if dtype == "float64" else np.float32
+    delta = (upstream.astype(np.float64) * out).sum(-1).astype(rows)
+    given = [upstream, delta, total.astype(rows), *arrays]
+    found = run(backend, op, given, attributes, row.order, 3)
+    right = {
+        "attention_gradient": reference.gradient,
+        "attention_bias_gradient": reference.bias_gradient,
+    }[op](*wide(given), **attributes)
+    for mine, wanted in zip(found, right, strict=True):
+        # Errors of the scores are multiplied by the scale.
+        near(mine / max(1, row.scale), wanted / max(1, row.scale), dtype)
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units"])
+def backend(request):
+    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_forward(backend, row):
+    check_forward(backend, row, "float32")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_gradient(backend, row):
+    check_backward(backend, row, "float32", "attention_gradient")
+
+
+@pytest.mark.parametrize("row", BIASED, ids=str)
+def test_bias_gradient(backend, row):
+    check_backward(backend, row, "float32", "attention_bias_gradient")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_types(backend, dtype):
+    row = BIASED[0]
+    check_forward(backend, row, dtype)
+    check_backward(backend, row, dtype, "attention_gradient")
+    check_backward(backend, row, dtype, "attention_bias_gradient")
