@@ -21,15 +21,18 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
+from calor.errors import CompileError
 from kernel_cases import (
     DTYPES,
     Case,
     assert_alike,
     atomics_case,
     cube_sum_case,
+    dots_case,
     flow_case,
     masks_case,
     operations,
+    planes_case,
     positions_case,
     scalars_case,
     sheet_case,
@@ -66,6 +69,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("dtype", "width", "name"), found, ids=ids)
 
 
+DOTS = ((int8, int32), (uint8, uint32), (int8, uint32), (bfloat16, float32))
 _RESULTS: dict[str, Any] = {}
 
 
@@ -109,6 +113,7 @@ def cases() -> dict[str, Case]:
         positions_case((2, 3, 1)),
         positions_case((1, 2, 2)),
         scalars_case(),
+        *(dots_case(*t, w, cube=2) for t in DOTS for w in (1, 4)),
         *(atomics_case(t, units=8) for t in (int32, uint32, int64, uint64, float32, float64)),
     ]
     return {f"{i}-{c.name}": c for i, c in enumerate(found)}
@@ -122,3 +127,25 @@ def test_a_kernel(device: Any, name: str) -> None:
     for place, (a, b) in enumerate(zip(got, want, strict=True)):
         if hasattr(b, "dtype"):
             assert_alike(a, b, f"argument {place}")
+
+
+@pytest.mark.parametrize("dtype", [int32, uint32, int64, float32, float64], ids=str)
+def test_planes(device: Any, dtype: DType) -> None:
+    for plane in device.info.planes:
+        case = planes_case(dtype, plane)
+        got, want = case.fresh(), case.expected()
+        run(device, case.kernel, case.cubes, got)
+        for place, (a, b) in enumerate(zip(got, want, strict=True)):
+            assert_alike(a, b, f"argument {place} with planes of {plane}")
+
+
+def test_arithmetic_of_float16_where_the_device_has_it(device: Any) -> None:
+    for width in (1, 4):
+        case = sheet_case(float16, width, cube=4, computed=True)
+        if float16 not in device.info.dtypes:
+            with pytest.raises(CompileError, match="no arithmetic of float16"):
+                device.toolchain.source(case.kernel)
+            continue
+        got, want = results(device, case)
+        for name, a, b in zip(case.outputs, got[4:], want[4:], strict=True):
+            assert_alike(a, b, f"{name} of float16 x {width}")

@@ -5,16 +5,18 @@ from typing import Any
 
 import pytest
 
-from calor.dtypes import DType, bool_, float32, float64, uint8
+from calor.dtypes import DType, bfloat16, bool_, float32, float64, int8, int32, uint8
 from kernel_cases import (
     DTYPES,
     INTEGERS,
     Case,
     assert_alike,
     atomics_case,
+    dots_case,
     flow_case,
     masks_case,
     operations,
+    planes_case,
     positions_case,
     scalars_case,
     sheet_case,
@@ -65,6 +67,9 @@ CASES = [
     masks_case(4),
     positions_case((1, 1, 1)),
     scalars_case(),
+    dots_case(int8, int32, 4),
+    dots_case(bfloat16, float32, 2),
+    *(planes_case(t, 1, 1) for t in (int32, float64)),
     *(atomics_case(t) for t in (*INTEGERS, float32, float64)),
 ]
 

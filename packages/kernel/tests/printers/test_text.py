@@ -111,7 +111,7 @@ def arithmetic(y: Any, a: Any, b: Any, *, function: Any) -> None:
 
 def expression(dtype: Any, function: Any, dialect: Dialect | None = None) -> str:
     """Return how a function of two scalars is written."""
-    signature = [Buffer(dtype), Scalar(dtype), Scalar(dtype)]
+    signature: list[Any] = [Buffer(dtype), Scalar(dtype), Scalar(dtype)]
     (line,) = body(arithmetic.build(signature, function=function), dialect)
     return line.removeprefix("y[0] = ").removesuffix(";")
 

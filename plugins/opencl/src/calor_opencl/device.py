@@ -26,7 +26,7 @@ from .toolchain import OpenCLToolchain, context
 
 _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
 _CACHE: Final = 1 << 17
-_SUB_GROUP_SIZES: Final = 0x4108  # CL_DEVICE_SUB_GROUP_SIZES_INTEL
+_PLANES: Final = (16, 32)  # every device that can be asked for a size has these
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def language(device: Any) -> tuple[OpenCLC, str]:
     exact = bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
     subgroups = ""
     if _has(device, "cl_intel_required_subgroup_size"):
-        if _has(device, "cl_khr_subgroup_shuffle", "cl_khr_subgroups"):
+        if _has(device, "cl_khr_subgroup_shuffle"):
             subgroups = "khr"
         elif _has(device, "cl_intel_subgroups"):
             subgroups = "intel"
@@ -239,7 +239,7 @@ def language(device: Any) -> tuple[OpenCLC, str]:
     )
     options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
     if subgroups and version >= 2.0:
-        options.append(f"-cl-std=CL{version:.1f}")
+        options.append(f"-cl-std=CL{min(version, 3.0):.1f}")
     return dialect, " ".join(options)
 
 
@@ -257,8 +257,7 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         features.add("dot_8")
     planes: tuple[int, ...] = (1,)
     if dialect.subgroups:
-        sizes = device.get_info(_SUB_GROUP_SIZES)
-        planes = tuple(sorted(s for s in sizes if s > 1)) or planes
+        planes = _PLANES
         features.add("planes")
     computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")} - {bfloat16}
     computed -= {t for t in (float16, float64) if not dialect.computes(t)}

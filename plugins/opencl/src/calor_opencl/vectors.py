@@ -24,6 +24,7 @@ from calor.dtypes import (
     int16,
     int32,
     int64,
+    uint8,
     uint16,
 )
 from calor_kernel.ir.nodes import Operation
@@ -86,7 +87,9 @@ class _Vectors:
         if name == "select" and type.width > 1:
             mask = self.mask(operands[0], result)
             return ex.call("select", operands[2], operands[1], mask)
-        if name in ("pack", "insert", "extract", "vreduce", "dot", "select"):
+        if name == "dot":
+            return self.dot(operation, operands)
+        if name in ("pack", "insert", "extract", "vreduce", "select"):
             return None
         return self.arithmetic(operation, operands, type)
 
@@ -133,6 +136,26 @@ class _Vectors:
 
     def signed(self, type: Type, made: Expression) -> Expression:
         return replace(ex.call(f"as_{self.dialect.type(type)}", made), wrapping=made)
+
+    def dot(self, operation: Operation, operands: Sequence[Expression]) -> Expression | None:
+        """Return sums of four products each (cl_khr_integer_dot_product)."""
+        a, b, totals = operands
+        types = [v.type for v in operation.operands]
+        result = operation.result.type
+        groups = types[0].width == 4 * result.width and result.dtype.itemsize == 4
+        bytes_ = all(t.dtype in (int8, uint8) for t in types[:2])
+        if not (self.dialect.dot and groups and bytes_ and all(o.is_atom for o in operands)):
+            return None
+        lanes = []
+        for i in range(result.width):
+            part = "".join(f"{4 * i + k:x}" for k in range(4))
+            products = ex.call("dot", *(Expression(f"{o.text}.s{part}") for o in (a, b)))
+            products = self.dialect.cast(result.dtype, products)
+            total = totals if result.width == 1 else self.dialect.lane(totals, result, i)
+            pair = [total, products]
+            made = self.scalars.operation("add", result.scalar, [result.scalar] * 2, pair, {})
+            lanes.append(made)
+        return lanes[0] if result.width == 1 else literal(self.dialect, result, lanes)
 
     # Masks: of a comparison they have the lanes' size, as values a byte.
     def narrowed(self, mask: Expression, type: Type) -> Expression:

@@ -119,7 +119,8 @@ def _extreme(sign: str, tie: str) -> Callable[[_Text, DType], Made]:
         if d.kind != "float":
             return {"a": d, "b": d}, d, f"return a {sign} b ? a : b;"
         # Equal numbers differ at most in the sign of a zero; a sum of a NaN is one.
-        same = t.number(f"{t.bits('a', d)} {tie} {t.bits('b', d)}", d)
+        bits = f"{t.bits('a', d)} {tie} {t.bits('b', d)}"
+        same = t.number(f"({t.of(t.dialect.bits(d))})({bits})" if d.itemsize < 4 else bits, d)
         body = f"return a {sign} b ? a : b {sign} a ? b : a == b ? {same} : a + b;"
         return {"a": d, "b": d}, d, body
 

@@ -27,6 +27,8 @@ _VALUE = Expression("x")
 def plane(printer: Printer, operation: Operation, operands: Sequence[Expression]) -> Expression:
     """Return a shuffle, reduction, scan or ballot of scalars."""
     dialect, dtype = printer.dialect, operation.operands[0].type.dtype
+    if printer.kernel.plane == 1:
+        return _alone(printer, operation, operands)
     own = dialect.plane(operation, operands, printer.kernel.plane)
     if own is not None:
         return own
@@ -44,6 +46,16 @@ def plane(printer: Printer, operation: Operation, operands: Sequence[Expression]
     made = ex.call(_reduction(printer, "or", wide), bit)
     result = operation.result.type.dtype
     return made if result is wide else dialect.cast(result, made)
+
+
+def _alone(printer: Printer, operation: Operation, operands: Sequence[Expression]) -> Expression:
+    """Return what a unit that is a plane by itself computes."""
+    result = operation.result.type.dtype
+    if operation.name == "plane_ballot":
+        return printer.dialect.cast(result, operands[0])
+    if operation.name == "plane_scan" and operation.attributes.get("exclusive"):
+        return printer.dialect.literal(identity(operation.attributes["kind"], result), result)
+    return operands[0]
 
 
 def _combined(printer: Printer, kind: str, dtype: DType, a: str, b: str) -> str:
