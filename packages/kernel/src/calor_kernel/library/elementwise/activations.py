@@ -45,7 +45,7 @@ def _gelu_tanh(x: Any) -> Any:
 @row("binary_cross_entropy")
 def _binary_cross_entropy(x: Any, t: Any) -> Any:
     low = _at_least(math.log(x))
-    high = _at_least(math.log1p(-x))
+    high = _at_least(math.log1p(0.0 - x))
     return -(t * low + (1.0 - t) * high)
 
 

@@ -124,8 +124,10 @@ def acosh(z: Complex) -> Complex:
 def atanh(z: Complex) -> Complex:
     """Return the inverse hyperbolic tangent."""
     a, b = z
-    less, more = 1.0 - a, 1.0 + a
-    real = log1p(a * 4.0 / fma(less, less, b * b)) * 0.25
+    size = abs(a)
+    less, more = 1.0 - size, 1.0 + size
+    # Of a positive argument the logarithm enlarges no error.
+    real = sign_as(log1p(size * 4.0 / fma(less, less, b * b)) * 0.25, a)
     return real, atan2(b * 2.0, fma(less, more, -(b * b))) * 0.5
 
 
