@@ -44,9 +44,11 @@ from calor_kernel.language import (
     cube_position,
     cube_size,
     dot,
+    fence,
     floor,
     fma,
     insert,
+    intrinsic,
     kernel,
     lane_position,
     modulo,
@@ -60,12 +62,14 @@ from calor_kernel.language import (
     quotient,
     registers,
     rint,
+    role,
     select,
     shared,
     shuffle,
     splat,
     sqrt,
     trunc,
+    unit_index,
     unit_position,
     vreduce,
 )
@@ -407,6 +411,63 @@ def counters(slots: Any, marks: Any, *, kinds: Sequence[str]) -> None:
             marks[i] = slots.atomic(kind, number + 1 + i, value)
         else:
             slots.atomic(kind, number, value)
+
+
+@intrinsic("float32, int32 -> float32", c="({0} * 2.0f + (float){1})")
+def twice_and(x: Any, n: Any) -> Any:
+    return (x * 2 + n).astype(np.float32)
+
+
+def copied(target: Any, to: Any, source: Any, of: Any, count: int, mask: Any = None) -> None:
+    """Copy elements as a pipeline of a device with asynchronous copies does."""
+    places = [to, of] if mask is None else [to, of, mask]
+    said = {"source": source.memory, "elements": count, "group": ""}
+    builder = of.builder
+    operands = [builder.coerce(p) for p in places]
+    builder.emit("copy_async", operands, (), said, memory=target.memory)
+    builder.emit("commit_async", (), (), {"group": ""})
+    builder.emit("wait_async", (), (), {"group": "", "pending": 0})
+
+
+@kernel
+def effects(x: Any, y: Any, n: Any, *, units: int) -> None:
+    """What a kernel does beside computing: copies, fences, ordered accesses, intrinsics."""
+    held = shared(units * 4, float32)
+    i = unit_position() + cube_position() * 0
+    start = absolute_position() * 4
+    x.prefetch(start)
+    copied(held, i * 4, x, start, 2)
+    copied(held, i * 4 + 2, x, start + 2, 2, start < n)
+    barrier()
+    y.store(start, twice_and(held[i * 4], 3), order="release")
+    fence()
+    seen = y.load(start, order="acquire")
+    y[start + 1] = seen + held[(units * 4 - 1) - (i * 4)]
+    y[start + 2] = held[i * 4 + 2]
+
+
+def effects_case(units: int) -> Case:
+    """Return the case of effects."""
+    signature: list[Buffer | Scalar] = [Buffer(float32), Buffer(float32), Scalar(int64)]
+    built = effects.build(signature, cube=(units, 1, 1), units=units)
+    x = np.arange(units * 8, dtype=np.float32)
+    return Case(f"effects-{units}", built, (2, 1, 1), (x, np.zeros_like(x), units * 4))
+
+
+@kernel
+def parts(x: Any, *, units: int) -> None:
+    """Units that do different things at the same time."""
+    i = cube_position() * units + unit_index()
+    with role(0, units // 2, scope="plane"):  # type: ignore[attr-defined]
+        x[i] = 1.0
+    with role(units // 2, units // 2, scope="plane"):  # type: ignore[attr-defined]
+        x[i] = 2.0
+
+
+def parts_case(units: int) -> Case:
+    """Return the case of roles."""
+    built = parts.build([Buffer(float32)], cube=(units // 2, 2, 1), units=units)
+    return Case(f"parts-{units}", built, (3, 1, 1), (np.zeros(units * 3, np.float32),))
 
 
 KINDS = ("add", "min", "max", "and", "or", "xor", "compare", "exchange")

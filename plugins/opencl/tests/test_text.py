@@ -120,3 +120,17 @@ def test_small_integers_have_no_atomics() -> None:
     with pytest.raises(CompileError, match="no atomics on int8 in global memory"):
         print_kernel(small.build([Buffer(int8)]), OpenCLC())
     assert "atomic_add(&x[0], (uint)1u)" in print_kernel(small.build([Buffer(uint32)]), OpenCLC())
+
+
+def test_prints_and_assertions_are_of_debug_builds() -> None:
+    @kernel
+    def told(x: Any) -> None:
+        v = x.load(0, 2)
+        print("100%", v, "and", x[2])
+        assert x[2] > 0.0, "no {positive} number"
+
+    assert "printf" not in print_kernel(told.build([F]), OpenCLC())
+    text = print_kernel(told.build([F], features=frozenset(("debug",))), OpenCLC())
+    form = '"100%% [%.9g %.9g] and %.9g\\n"'
+    assert f"printf({form}, (double)x_.s0, (double)x_.s1, (double)x_1);" in text
+    assert "no {positive} number" in text

@@ -30,7 +30,7 @@ from calor.dtypes import (
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import Dialect, words
+from calor_kernel.printers.dialect import Dialect, Values, words
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
 from calor_kernel.printers.helpers import Helpers
@@ -75,7 +75,7 @@ class OpenCLC(Dialect):
     """
 
     name = "OpenCL C"
-    inline_names = ("opencl",)
+    inline_names = ("opencl", "c")
     suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ul", "float16": "f"})
     reserved = Dialect.reserved | words(
         "half uchar ushort uint ulong size_t ptrdiff_t event_t image2d_t sampler_t constant global "
@@ -242,7 +242,7 @@ class OpenCLC(Dialect):
             return ex.infix("!=", ex.EQUAL, made, Expression("0"))
         return ex.reading(Expression(f"{name}({value.text}, {index})"), value, lane)
 
-    def printed(self, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
+    def printed(self, text: str, values: Sequence[Values]) -> str:
         """Return a call of printf, in which long is the longest integer."""
         return printf(self, text, values, long="l", signed="long", unsigned="ulong")
 

@@ -118,9 +118,10 @@ class Printer:
         waiting = self.waiting.pop(value, None)
         return waiting[0] if waiting is not None else self.texts[value]
 
-    def atom(self, value: Value, hint: str = "") -> Expression:
+    def atom(self, value: Value) -> Expression:
         """Return a name or number for a value, which may be repeated."""
-        return self.named(self.operand(value), value.type, hint or value.hint)
+        hint = self.waiting[value][1] if value in self.waiting else value.hint
+        return self.named(self.operand(value), value.type, hint)
 
     def named(self, expression: Expression, type: Type, hint: str = "") -> Expression:
         """Return a name or number for an expression."""
@@ -168,6 +169,8 @@ class Printer:
         name = operation.name
         if name == "constant":
             self.texts[operation.result] = self.constant(operation)
+        elif name in self.dialect.statements:
+            self.dialect.statements[name](self, operation, block)
         elif name in _STATEMENTS:
             _STATEMENTS[name](self, operation, block)
         elif OPS[name].pure:
@@ -374,6 +377,7 @@ _STATEMENTS: Final = {
     "plane_reduce": units.plane,
     "plane_scan": units.plane,
     "plane_ballot": units.plane,
+    "role": units.role,
     "print": units.printed,
     "assert": units.asserted,
     "inline": units.inline,

@@ -7,7 +7,7 @@ names the operation, never printed wrongly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
@@ -19,7 +19,14 @@ from calor_kernel.printers import numbers
 from calor_kernel.printers.expressions import ATOM, UNARY, Expression, prefix
 
 if TYPE_CHECKING:
+    from calor_kernel.ir.nodes import Block
+    from calor_kernel.printers.c import Printer
     from calor_kernel.printers.helpers import Helpers
+
+    Statement = Callable[[Printer, Operation, Block], None]
+
+# The lanes of a value that is printed, each with its type.
+Values = Sequence[tuple[Expression, DType]]
 
 UNSIGNED = MappingProxyType({1: uint8, 2: uint16, 4: uint32, 8: uint64})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -53,6 +60,8 @@ class Dialect:
         "if inline int long register restrict return short signed sizeof static struct switch "
         "typedef union unsigned void volatile while bool true false main"
     )
+    # Operations that the language prints as a whole in its own way, by name.
+    statements: Mapping[str, Statement] = MappingProxyType({})
     types: Mapping[DType, str]
     templates: Mapping[str, str] = _NOTHING
     fast_fma: bool = False
@@ -219,8 +228,8 @@ class Dialect:
         """Return an operation of a plane, or None to make it of shuffles."""
         return None
 
-    def printed(self, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
-        """Return the statement that prints values for people."""
+    def printed(self, text: str, values: Sequence[Values]) -> str:
+        """Return the statement that prints a text for people; each ``{}`` is lanes of a value."""
         self.refuse("prints")
 
     def refuse(self, what: str) -> NoReturn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from calor.dtypes import bool_, int32
+from calor.dtypes import bool_
 from calor_kernel.ir.nodes import Block, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
@@ -162,15 +162,22 @@ def prefetch(printer: Printer, operation: Operation, block: Block) -> None:
 def copy(printer: Printer, operation: Operation, block: Block) -> None:
     """Print an asynchronous copy as one that is finished at once."""
     source: Memory = operation.attributes["source"]
-    to, of = (printer.atom(v) for v in operation.operands[:2])
+    target, dialect = _memory(operation), printer.dialect
+    dtype, count = target.type.dtype, operation.attributes["elements"]
+    to, of, *mask = (printer.atom(v) for v in operation.operands)
     printer.settle()
-    name = printer.fresh("k")
-    begin = printer.dialect.declare(Type(int32), name, Expression("0"))
-    at = Expression(name)
-    target = element(printer, _memory(operation), ex.infix("+", ex.SUM, to, at))
-    found = element(printer, source, ex.infix("+", ex.SUM, of, at))
-    count = operation.attributes["elements"]
-    printer.line(f"for ({begin} {name} < {count}; {name}++) {target.text} = {found.text};")
+    type = Type(dtype, count)
+    zero = dialect.literal(0, dtype)
+    if count > 1 and count in dialect.widths(dtype) and not mask:
+        value = dialect.vector_load(printer.memories[source], source, of, type, False)
+        printer.line(dialect.vector_store(printer.memories[target], target, to, value, type, False))
+        return
+    for lane in range(count):
+        value = element(printer, source, moved(of, lane))
+        if mask:
+            value = ex.choice(mask[0], value, zero)
+        place = element(printer, target, moved(to, lane))
+        printer.line(f"{place.text} = {value.text};")
 
 
 def nothing(printer: Printer, operation: Operation, block: Block) -> None:

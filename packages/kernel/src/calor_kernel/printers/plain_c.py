@@ -35,7 +35,7 @@ from calor.dtypes import (
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import Dialect, words
+from calor_kernel.printers.dialect import Dialect, Values, words
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
@@ -144,7 +144,7 @@ class PlainC(Dialect):
         operands = [Expression("old"), Expression("a")]
         return Scalars(self, helpers).operation(kind, type, [type, type], operands, {}).text
 
-    def printed(self, text: str, values: Sequence[tuple[Expression, Type]]) -> str:
+    def printed(self, text: str, values: Sequence[Values]) -> str:
         """Return a call of printf."""
         return printf(self, text, values)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from calor.dtypes import int32
 from calor_kernel.ir.nodes import Block, Operation
+from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import planes
 from calor_kernel.printers.expressions import Expression
@@ -45,11 +47,36 @@ def plane(printer: Printer, operation: Operation, block: Block) -> None:
     printer.effect(operation, block, made, operation.name.removeprefix("plane_"))
 
 
-def printed(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a print."""
-    values = [(printer.operand(v), v.type) for v in operation.operands]
+def role(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print what some units of a cube do as a branch on the unit's number."""
     printer.settle()
-    printer.line(printer.dialect.printed(operation.attributes.get("text", ""), values))
+    first, count = operation.attributes["first"], operation.attributes["count"]
+    x, y, z = printer.kernel.cube
+    index = printer.dialect.position("unit_position", 0, int32)
+    for axis, size in ((1, x), (2, x * y)):
+        if (y, z)[axis - 1] > 1:
+            place = printer.dialect.position("unit_position", axis, int32)
+            scaled = ex.infix("*", ex.PRODUCT, place, Expression(str(size), bare=True))
+            index = ex.infix("+", ex.SUM, index, scaled)
+    unit = printer.named(index, Type(int32), "unit")
+    below = ex.infix("<", ex.ORDER, unit, Expression(str(first + count), bare=True))
+    above = ex.infix(">=", ex.ORDER, unit, Expression(str(first), bare=True))
+    inside = below if first == 0 else ex.infix("&&", ex.AND, above, below)
+    with printer.braces(f"if ({inside.text})"):
+        printer.block(operation.regions[0])
+
+
+def printed(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a print: a text with ``{}`` for each value."""
+    dialect = printer.dialect
+    atoms = [(printer.atom(v), v.type) for v in operation.operands]
+    printer.settle()
+    values = []
+    for atom, type in atoms:
+        whole = type.width == 1
+        lanes = [atom] if whole else [dialect.lane(atom, type, i) for i in range(type.width)]
+        values.append([(lane, type.dtype) for lane in lanes])
+    printer.line(dialect.printed(operation.attributes.get("text", ""), values))
 
 
 def asserted(printer: Printer, operation: Operation, block: Block) -> None:
@@ -58,17 +85,19 @@ def asserted(printer: Printer, operation: Operation, block: Block) -> None:
     printer.settle()
     place = operation.position
     where = f" at line {place[1]}" if place is not None else ""
-    said = f"broken{where}: {operation.attributes.get('text', '')}"
+    text = operation.attributes.get("text") or "the condition does not hold"
+    said = text.replace("{", "{{").replace("}", "}}")
     with printer.braces(f"if ({ex.prefix('!', condition).text})"):
-        printer.line(printer.dialect.printed(said, ()))
+        printer.line(printer.dialect.printed(f"assertion{where}: {said}", ()))
 
 
 def inline(printer: Printer, operation: Operation, block: Block) -> None:
     """Print the text of an intrinsic in the first language of the dialect that it has."""
     intrinsic = operation.attributes["intrinsic"]
-    texts = intrinsic.texts
-    found = next((texts[n] for n in printer.dialect.inline_names if n in texts), None)
-    if found is None:
-        printer.dialect.refuse(f"text of the intrinsic {intrinsic.name}")
-    operands = [printer.operand(v).at(ex.UNARY) for v in operation.operands]
-    printer.effect(operation, block, Expression(found.format(*operands)), intrinsic.name)
+    text = intrinsic.text(*printer.dialect.inline_names)
+    operands = [printer.atom(v) for v in operation.operands]
+    exact = [
+        printer.scalars.typed(v.type.dtype)(o).at(ex.UNARY) if v.type.width == 1 else o.text
+        for o, v in zip(operands, operation.operands, strict=True)
+    ]
+    printer.effect(operation, block, Expression(text.format(*exact)), intrinsic.name)
