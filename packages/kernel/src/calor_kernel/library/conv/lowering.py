@@ -17,7 +17,9 @@ from calor_kernel.library.conv.problem import (
     for_weight,
     forward,
 )
+from calor_kernel.library.conv.shifting import Placement, Steps, shift_steps
 from calor_kernel.library.work import (
+    Argument,
     Build,
     Input,
     Launch,
@@ -37,7 +39,14 @@ _AXIS = (_SIZE, _SIZE, _SIZE, *(_STRIDE,) * 2, _SIZE, _SIZE, _STRIDE, _STRIDE)
 @lowering("conv", strided=True)
 def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute a convolution, the likeliest first."""
-    return [Work(_direct(forward(request), request.info))]
+    problem, info = forward(request), request.info
+    general = Work(_direct(problem, info))
+    steps = Steps()
+    suits = info.max_units == 1 and problem.a.dtype not in PARTS and problem.size * problem.terms
+    places: tuple[Argument, ...] = (Input(0), Input(1))
+    if suits and shift_steps(problem, places, Placement.dense(problem), steps, info):
+        return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
+    return [general]
 
 
 @lowering("conv_input_gradient", strided=True)

@@ -1,0 +1,97 @@
+"""How a convolution is computed: register tiles and what is copied.
+
+Requirements: a blueprint is the smallest build-time key, so that convolutions of many sizes share
+few kernels; the choice follows from sizes, strides and the device alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lcm
+
+from calor.dtypes import DType
+from calor_kernel.runtime.device import DeviceInfo
+
+Tile = tuple[int, int]
+
+# Tiles of rows and vectors that fit 32 and 16 vector registers, with the operands beside the sums.
+_TILES: dict[int, tuple[Tile, ...]] = {
+    32: ((8, 3), (6, 4), (5, 4), (4, 6), (3, 6), (2, 8), (1, 8)),
+    16: ((4, 3), (3, 3), (2, 4), (1, 6)),
+}
+# The same for places that are few vectors.
+_NARROW: dict[int, dict[int, Tile]] = {
+    32: {1: (16, 1), 2: (12, 2), 3: (8, 3), 4: (6, 4)},
+    16: {1: (8, 1), 2: (5, 2), 3: (4, 3), 4: (2, 4)},
+}
+# Multiplications and additions that a cube does at least and at most, as far as sizes allow.
+_LEAST, _MOST = 1 << 19, 6 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Tiles of (rows, vectors): channels of the result by vectors of places.
+
+    ``whole`` panels of places have tiles ``tile``, ``panels - whole`` have ``rest``; a cube
+    computes ``block_rows`` channels of ``block_panels`` panels.
+    """
+
+    accumulate: DType
+    lanes: int
+    tile: Tile
+    rest: Tile
+    whole: int
+    panels: int
+    block_rows: int
+    block_panels: int
+    unroll: int = 3
+
+
+def shift(
+    rows: int, places: int, terms: int, images: int, accumulate: DType, info: DeviceInfo
+) -> Shift:
+    """Return the tiles for a number of channels, of places on a line, of terms and of images."""
+    lanes = max(1, info.vector_bytes // accumulate.itemsize)
+    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    count = -(-places // lanes)
+    tile, rest, whole, less = _panels(rows, count, many)
+    total = 2 * rows * terms * places * images
+    wanted = min(max(total // (8 * info.cores), _LEAST), _MOST)
+    panel = max(2 * rows * terms * tile[1] * lanes, 1)
+    # Blocks of rows are whole tiles of both kinds.
+    step = lcm(tile[0], rest[0])
+    block_panels = max(1, wanted // panel)
+    block_rows = rows
+    if block_panels == 1:
+        block_rows = max(1, wanted // (2 * step * terms * tile[1] * lanes)) * step
+    return Shift(
+        accumulate,
+        lanes,
+        tile,
+        rest,
+        whole,
+        whole + less,
+        min(block_rows, rows),
+        min(block_panels, whole + less),
+    )
+
+
+def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
+    """Return the two kinds of tiles, and how many panels of each make ``count`` vectors."""
+    narrow = _NARROW[many]
+    if count in narrow:
+        height, vectors = narrow[count]
+        tile = (min(height, rows), vectors)
+        return tile, tile, 1, 0
+    # Rows beyond the last channel are computed for nothing; a tile has costs beside its products.
+    fit = [t for t in _TILES[many] if t[0] <= rows] or [_TILES[many][-1]]
+    tile = min(fit, key=lambda t: (-(-rows // t[0]) * (t[0] * t[1] + 2) / t[1], -t[0]))
+    vectors = tile[1]
+    over = count % vectors
+    if vectors == 3 and over and count >= 4 * over:
+        return tile, (min(narrow[4][0], rows), 4), (count - 4 * over) // 3, over
+    if not over:
+        return tile, tile, count // vectors, 0
+    last = 2 if over <= 2 else 4
+    rest = (min(narrow[last][0], rows), last) if over <= last <= vectors else tile
+    return tile, rest, count // vectors, 1

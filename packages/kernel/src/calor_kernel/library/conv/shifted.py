@@ -1,0 +1,374 @@
+"""Convolutions as sums over shifted lines: vectors run along places of the result.
+
+Requirements: channels first in and out, and input and weights are read where they lie, so that
+little or nothing is packed or padded: places of the result are counted along the input's own rows,
+and what a tap sees beyond them is hidden by masks, which cost next to nothing; the sums of a tile
+stay in registers, as in a matrix product (Goto and van de Geijn, 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType, bool_, int32, int64, uint32
+from calor_kernel.language import (
+    cube_position,
+    fma,
+    helper,
+    kernel,
+    loop_range,
+    private,
+    registers,
+    select,
+    splat,
+)
+from calor_kernel.library.conv.planes import iota
+
+# The numbers of an axis of a line.
+AXIS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LineAxis:
+    """A spatial axis on a line, whose places are ``unit`` elements apart.
+
+    Tap k of ``taps`` sees, from place o of the result, ``o + (k * dilation + start) // stride``, in
+    phase ``k % phases``, which are ``jump`` elements apart; the line has places from ``first`` on,
+    and of them 0 to ``inside`` are not padding. The weights of taps are ``weight`` apart. The
+    result has ``count`` places, and the line ``extent`` before the next row, ``step`` apart.
+    """
+
+    stride: int
+    taps: Any
+    phases: Any
+    jump: Any
+    dilation: Any
+    start: Any
+    first: Any
+    unit: Any
+    inside: Any
+    weight: Any
+    count: Any
+
+    def shift(self, k: Any) -> Any:
+        """Return how many places further than the result's tap k sees."""
+        return (k * self.dilation + self.start) // self.stride
+
+    def at(self, k: Any) -> Any:
+        """Return how many elements further tap k begins."""
+        return k % self.phases * self.jump + (self.shift(k) - self.first) * self.unit
+
+    def sees(self, place: Any, k: Any) -> Any:
+        """Return for which places of the result tap k sees no padding."""
+        lanes = place.width
+        seen = place + splat(self.shift(k).to(int32), lanes)
+        return seen.to(uint32) < splat(self.inside.to(int32).to(uint32), lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How places on a line lie in the result.
+
+    ``count`` places matter, in rows of ``length``, ``high`` rows a plane. In the result rows are
+    ``row_step`` apart, planes ``plane_step`` and elements ``element_step``. A vector meets at most
+    ``pieces`` rows; 0 says that line and result are the same.
+    """
+
+    deep: LineAxis
+    high: LineAxis
+    wide: LineAxis
+    count: Any
+    length: Any
+    rows: Any
+    plane_step: Any
+    row_step: Any
+    element_step: int
+    pieces: int
+
+    def places(self, first: Any, lanes: int, wraps: int) -> tuple[Any, Any, Any]:
+        """Return plane, row and column of each lane of the vector that begins at ``first``."""
+        row, column = first // self.length, first % self.length
+        plane, y = row // self.rows, row % self.rows
+        column = column.to(int32) + iota(lanes)
+        y, plane = splat(y.to(int32), lanes), splat(plane.to(int32), lanes)
+        length, rows = splat(self.length.to(int32), lanes), splat(self.rows.to(int32), lanes)
+        for _ in range(wraps):
+            over = column >= length
+            column = select(over, column - length, column)
+            y = select(over, y + 1, y)
+            over = y >= rows
+            y = select(over, y - rows, y)
+            plane = select(over, plane + 1, plane)
+        return plane, y, column
+
+    @helper
+    def targets(self, first: Any, lanes: int) -> list[tuple[Any, Any]]:
+        """Return, for each row in a vector, where its lane 0 would be, and which lanes it has."""
+        lane = iota(lanes)
+        near = lane < splat((self.count - first).to(int32), lanes)
+        if self.pieces == 0:
+            return [(first * self.element_step, near)]
+        row, column = first // self.length, first % self.length
+        made = []
+        for _ in range(self.pieces):
+            place = column.to(int32) + lane
+            plane, y = row // self.rows, row % self.rows
+            at = plane * self.plane_step + y * self.row_step + column * self.element_step
+            width = splat(self.wide.count.to(int32), lanes)
+            inside = (place >= 0) & (place < width) & splat(y < self.high.count, lanes)
+            made.append((at, inside & near))
+            row, column = row + 1, column - self.length
+        return made
+
+    def store(self, c: Any, at: Any, value: Any, targets: list[tuple[Any, Any]]) -> None:
+        """Write a vector of the result."""
+        value = value.to(c.dtype)
+        for place, inside in targets:
+            if self.element_step == 1:
+                c.store(at + place, value, mask=inside)
+            else:
+                lane = iota(value.width).to(place.dtype)
+                c.store(at + place + lane * self.element_step, value, mask=inside)
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Lines and weights: strides of channels, and where taps begin, in memory of the unit's own.
+
+    ``seen`` has a mask for each tap and vector of a panel; None where nothing is padding.
+    """
+
+    x: Any
+    w: Any
+    x_step: Any
+    w_step: Any
+    at: Any
+    of: Any
+    seen: Any
+
+    def multiply(
+        self,
+        acc: Any,
+        x_at: Any,
+        w_at: list[Any],
+        of: Any,
+        masks: list[Any],
+        ahead: Sequence[int],
+    ) -> None:
+        """Add the products of one term to a tile of sums."""
+        rows, vectors = acc.shape
+        lanes, wide = acc.type.width, acc.type.dtype
+        columns = [
+            self.x.load(x_at + v * lanes, lanes, mask=masks[v]).to(wide) for v in range(vectors)
+        ]
+        # The next panel's part of the line comes to the second cache meanwhile.
+        for v in ahead:
+            self.x.prefetch(x_at + (vectors + v) * lanes, locality=2)
+        for r in range(rows):
+            value = splat(self.w[w_at[r] + of].to(wide), lanes)
+            for v in range(vectors):
+                if wide.kind == "float":
+                    acc[r, v] = fma(value, columns[v], acc[r, v])
+                else:
+                    acc[r, v] = acc[r, v] + value * columns[v]
+
+    def weight(self, start: Any, tap: Any) -> Any:
+        """Return where the weights of a tap are; they lie in order where nothing is listed."""
+        return start + (tap if self.of is None else self.of[tap])
+
+    def masks(self, tap: Any, vectors: int, lanes: int, plain: list[Any]) -> list[Any]:
+        """Return the masks of a tap."""
+        if self.seen is None:
+            return plain
+        return [self.seen.load((tap * vectors + v) * lanes, lanes) for v in range(vectors)]
+
+
+@kernel
+def shifted(
+    x: Any,
+    w: Any,
+    c: Any,
+    rows_total: Any,
+    channels: Any,
+    panels: Any,
+    whole: Any,
+    groups: Any,
+    x_outer: Any,
+    x_group: Any,
+    x_step: Any,
+    w_group: Any,
+    w_row: Any,
+    w_step: Any,
+    c_outer: Any,
+    c_group: Any,
+    c_row: Any,
+    block_rows: Any,
+    block_panels: Any,
+    count: Any,
+    length: Any,
+    high: Any,
+    plane_step: Any,
+    row_step: Any,
+    *axes: Any,
+    tile: tuple[int, int],
+    rest: tuple[int, int],
+    lanes: int,
+    accumulate: DType,
+    strides: tuple[int, int, int],
+    room: int,
+    ordered: bool,
+    masked: bool,
+    ragged: bool,
+    pieces: int,
+    wraps: int,
+    element_step: int,
+    unroll: int,
+) -> None:
+    """Compute a block of the result: cube (x, y, z) has panels of places from x, rows from y.
+
+    A row is a channel of the result. The first ``whole`` panels have tiles of (rows, vectors)
+    ``tile``, the others ``rest``; z counts images and groups. ``room``: for how many taps there is
+    memory (1 says that there is one tap). ``ordered``: whether the weights of a channel lie one
+    after another. ``masked``: whether taps see padding. ``ragged``: whether a line ends with the
+    memory.
+    """
+    image = cube_position(2)
+    outer, group = image // groups, image % groups
+    deep, tall, wide = (LineAxis(strides[i], *axes[i * AXIS : (i + 1) * AXIS]) for i in range(3))
+    line = Line(deep, tall, wide, count, length, high, plane_step, row_step, element_step, pieces)
+    at = private(room, int64) if room > 1 else None
+    of = private(room, int64) if room > 1 and not ordered else None
+    most = max(tile[1], rest[1])
+    seen = private(room * most * lanes, bool_, align=64) if masked else None
+    operands = Operands(x, w, x_step, w_step, at, of, seen)
+    x_start = outer * x_outer + group * x_group
+    if room > 1:
+        list_taps(operands, line)
+    else:
+        x_start += deep.at(deep.taps - 1) + tall.at(tall.taps - 1) + wide.at(wide.taps - 1)
+    w_start = group * w_group
+    c_start = outer * c_outer + group * c_group
+    first_row = cube_position(1) * block_rows
+    last_row = min(first_row + block_rows, rows_total)
+    first_panel = cube_position(0) * block_panels
+    for panel in range(first_panel, min(first_panel + block_panels, panels)):
+        first = panel * (tile[1] * lanes)
+        if panel < whole:
+            compute_panel(
+                tile, accumulate, lanes, operands, line, c, first, x_start, w_start,
+                w_row, c_start, c_row, first_row, last_row, channels, wraps, ragged, unroll,
+            )  # fmt: skip
+        else:
+            first = whole * (tile[1] * lanes) + (panel - whole) * (rest[1] * lanes)
+            compute_panel(
+                rest, accumulate, lanes, operands, line, c, first, x_start, w_start,
+                w_row, c_start, c_row, first_row, last_row, channels, wraps, ragged, unroll,
+            )  # fmt: skip
+
+
+@helper
+def list_taps(operands: Operands, line: Line) -> None:
+    """Write where each tap begins, on the line and in the weights of a channel."""
+    deep, high, wide = line.deep, line.high, line.wide
+    tap = 0
+    for kd in range(deep.taps):
+        for kh in range(high.taps):
+            for kw in range(wide.taps):
+                operands.at[tap] = deep.at(kd) + high.at(kh) + wide.at(kw)
+                if operands.of is not None:
+                    operands.of[tap] = kd * deep.weight + kh * high.weight + kw * wide.weight
+                tap += 1
+
+
+@helper
+def list_masks(
+    operands: Operands, line: Line, first: Any, vectors: int, lanes: int, wraps: int
+) -> None:
+    """Write what each tap sees from the places of a panel."""
+    for v in range(vectors):
+        start = first + v * lanes
+        near = iota(lanes) < splat((line.count - start).to(int32), lanes)
+        plane, y, column = line.places(start, lanes, wraps)
+        tap = 0
+        for kd in range(line.deep.taps):
+            deep = near & line.deep.sees(plane, kd)
+            for kh in range(line.high.taps):
+                high = deep & line.high.sees(y, kh)
+                for kw in range(line.wide.taps):
+                    inside = high & line.wide.sees(column, kw)
+                    operands.seen.store((tap * vectors + v) * lanes, inside)
+                    tap += 1
+
+
+@helper
+def compute_panel(
+    shape: tuple[int, int],
+    accumulate: DType,
+    lanes: int,
+    operands: Operands,
+    line: Line,
+    c: Any,
+    first: Any,
+    x_start: Any,
+    w_start: Any,
+    w_row: Any,
+    c_start: Any,
+    c_row: Any,
+    first_row: Any,
+    last_row: Any,
+    channels: Any,
+    wraps: int,
+    ragged: bool,
+    unroll: int,
+) -> None:
+    """Compute rows of one panel of places, which begins at ``first`` on the line."""
+    rows, vectors = shape
+    starts = [first + v * lanes for v in range(vectors)]
+    targets = [line.targets(start, lanes) for start in starts]
+    plain = [
+        iota(lanes) < splat((line.count - start).to(int32), lanes) if ragged else None
+        for start in starts
+    ]
+    if operands.seen is not None:
+        list_masks(operands, line, first, vectors, lanes, wraps)
+    x_first = x_start + first
+    taps = line.deep.taps * line.high.taps * line.wide.taps
+    for row in range(first_row, last_row, rows):
+        w_at = [w_start + min(row + r, last_row - 1) * w_row for r in range(rows)]
+        acc = registers(shape, accumulate, lanes)
+        if operands.at is None:
+            masks = operands.masks(0, vectors, lanes, plain)
+            main = channels // unroll * unroll
+            for k in loop_range(0, main, unroll):
+                for u in range(unroll):
+                    operands.multiply(
+                        acc, x_first + (k + u) * operands.x_step, w_at, (k + u) * operands.w_step,
+                        masks, range(vectors),
+                    )  # fmt: skip
+            for k in range(main, channels):
+                operands.multiply(
+                    acc, x_first + k * operands.x_step, w_at, k * operands.w_step, masks, ()
+                )
+        else:
+            main = taps // unroll * unroll
+            for channel in range(channels):
+                x_at, of = x_first + channel * operands.x_step, channel * operands.w_step
+                for k in loop_range(0, main, unroll):
+                    for u in range(unroll):
+                        operands.multiply(
+                            acc, x_at + operands.at[k + u], w_at, operands.weight(of, k + u),
+                            operands.masks(k + u, vectors, lanes, plain),
+                            range(u, vectors, unroll),
+                        )  # fmt: skip
+                # Nothing is left of steps of one.
+                for k in range(main, taps if unroll > 1 else main):
+                    operands.multiply(
+                        acc, x_at + operands.at[k], w_at, operands.weight(of, k),
+                        operands.masks(k, vectors, lanes, plain), (),
+                    )  # fmt: skip
+        for r in range(rows):
+            if row + r < last_row:
+                for v in range(vectors):
+                    line.store(c, c_start + (row + r) * c_row, acc[r, v], targets[v])
