@@ -53,6 +53,7 @@ from calor_kernel.language import (
     lane_position,
     modulo,
     mulhi,
+    pack,
     plane_ballot,
     plane_reduce,
     plane_scan,
@@ -299,6 +300,7 @@ def vector_functions(dtype: DType, width: int) -> dict[str, Callable[[Any], Any]
         "halves": lambda v: shuffle(v, range(width // 2)),
         "join": lambda v: shuffle(v, [*range(1, width), width], splat(v[0], width)),
         "splat": lambda v: splat(v[1], width),
+        "pack": lambda v: pack([v[1], v[0]]),
     }
     kinds = ["and", "or", "xor"] if dtype.kind != "float" else []
     if dtype is not bool_ and dtype not in HALVES:

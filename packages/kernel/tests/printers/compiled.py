@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,24 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-
 QUIET = ("-Wno-unused-function", "-Wno-type-limits", "-Wno-unused-variable")
 
 
-def compile_c(source: str, name: str) -> Any:
+@cache
+def compiles(*options: str) -> bool:
+    """Return whether the compiler has what these options ask for."""
+    try:
+        compile_c("void nothing(void) {}", "nothing", *options)
+    except (AssertionError, OSError):
+        return False
+    return True
+
+
+def compile_c(source: str, name: str, *options: str) -> Any:
     """Return the function of a text; AssertionError with the compiler's words."""
     assert COMPILER is not None
     with tempfile.TemporaryDirectory() as folder:
         path, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         path.write_text(source)
-        command = [COMPILER, *OPTIONS, *WARNINGS, *QUIET, "-o", str(library), str(path), "-lm"]
+        asked = (*OPTIONS, *WARNINGS, *QUIET, *options)
+        command = [COMPILER, *asked, "-o", str(library), str(path), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{done.stderr}\n{source}"
         function = getattr(ctypes.CDLL(str(library)), name)
@@ -37,9 +49,11 @@ def compile_c(source: str, name: str) -> Any:
     return function
 
 
-def run_c(kernel: Kernel, cubes: tuple[int, int, int], arguments: Sequence[Any]) -> None:
+def run_c(
+    kernel: Kernel, cubes: tuple[int, int, int], arguments: Sequence[Any], *options: str
+) -> None:
     """Run a kernel over arrays, in place, with numbers in the low bytes of their slots."""
-    function = compile_c(print_kernel(kernel, PlainC()), kernel.name)
+    function = compile_c(print_kernel(kernel, PlainC()), kernel.name, *options)
     slots = np.zeros(len(arguments) + 3, np.uint64)
     for place, (parameter, given) in enumerate(zip(kernel.parameters, arguments, strict=True)):
         if isinstance(given, np.ndarray):

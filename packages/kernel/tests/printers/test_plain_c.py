@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from calor.dtypes import DType, bfloat16, bool_, float32, float64, int8, int32, uint8
+from calor.dtypes import DType, bfloat16, bool_, float32, float64, int8, int32, int64, uint8, uint16
 from kernel_cases import (
     DTYPES,
     INTEGERS,
@@ -25,7 +25,7 @@ from kernel_cases import (
     vector_functions,
 )
 
-from .compiled import COMPILER, run_c
+from .compiled import COMPILER, compiles, run_c
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 
@@ -82,3 +82,13 @@ def test_a_kernel(case: Case) -> None:
     for place, (a, b) in enumerate(zip(got, want, strict=True)):
         if hasattr(b, "dtype"):
             assert_alike(a, b, f"argument {place}")
+
+
+@pytest.mark.parametrize("dtype", [int8, uint16, int32, int64, float32], ids=str)
+def test_nothing_is_left_open_by_c(dtype: DType, capfd: pytest.CaptureFixture[str]) -> None:
+    case = sheet_case(dtype)
+    sanitizer = ("-fsanitize=undefined", "-fno-sanitize=float-divide-by-zero")
+    if not compiles(*sanitizer):
+        pytest.skip("the C compiler has no sanitizer")
+    run_c(case.kernel, case.cubes, case.fresh(), *sanitizer)
+    assert "runtime error" not in capfd.readouterr().err

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from calor.dtypes import bfloat16, float16, float32, float64, int32, int64, uint8
+from calor.dtypes import bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
 from calor.errors import CompileError
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.ops import OPS
 from calor_kernel.language import (
     Buffer,
     Scalar,
@@ -20,7 +21,20 @@ from calor_kernel.language import (
 )
 from calor_kernel.printers import Dialect, PlainC, print_kernel
 from golden import assert_golden
-from kernel_cases import cube_sum_case, flow_case, product_case
+from kernel_cases import (
+    atomics_case,
+    cube_sum_case,
+    dots_case,
+    effects_case,
+    flow_case,
+    masks_case,
+    parts_case,
+    planes_case,
+    positions_case,
+    product_case,
+    sheet_case,
+    vector_case,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 F, N = Buffer(float32), Scalar(int64, nonnegative=True)
@@ -196,3 +210,44 @@ def test_what_a_language_lacks_is_refused_with_the_line(
 def test_cubes_of_many_units_have_no_place_in_plain_c() -> None:
     with pytest.raises(CompileError, match="C has no"):
         print_kernel(cube_sum_case(8).kernel, PlainC())
+
+
+# Instructions of devices that have them: their dialects print them.
+OF_DIALECTS = {
+    "arrive",
+    "copy_tensor",
+    "load_matrix",
+    "mbarrier_arrive",
+    "mbarrier_expect",
+    "mbarrier_init",
+    "mbarrier_wait",
+    "mma",
+    "mma_async",
+    "mma_result",
+    "store_tensor",
+}
+
+
+def test_every_operation_is_tried_or_left_to_dialects() -> None:
+    cases = [flow_case(), masks_case(2), product_case(), atomics_case(int32), effects_case(2)]
+    cases += [planes_case(int32, 4), parts_case(4), dots_case(int8, int32, 2), cube_sum_case(4)]
+    cases += [positions_case((2, 1, 1))]
+    cases += [sheet_case(t, 2) for t in (float32, int32, uint8)]
+    cases += [vector_case(float32, 4), vector_case(bool_, 4)]
+    tried = {o.name for case in cases for o in case.kernel.body.walk()}
+    # These are tried below, and by the devices that have planes.
+    tried |= {"print", "assert", "plane_position"}
+    assert OF_DIALECTS.isdisjoint(tried)
+    assert tried | OF_DIALECTS == set(OPS)
+
+
+def test_prints_and_assertions_are_of_debug_builds() -> None:
+    @kernel
+    def told(x: Any) -> None:
+        print("x:", x[0])
+        assert x[0] > 0.0, "no number"
+
+    assert "printf" not in print_kernel(told.build([F]), PlainC())
+    text = "\n".join(body(told.build([F], features=frozenset(("debug",)))))
+    assert 'printf("x: %.9g\\n", (double)x_);' in text
+    assert "no number" in text
