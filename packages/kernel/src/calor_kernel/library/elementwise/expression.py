@@ -14,7 +14,6 @@ from typing import Any
 
 from calor.dtypes import DType
 from calor_kernel.library.elementwise.values import Value
-from calor_kernel.library.math.base import exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class Expression:
         """The dtypes of the results."""
         return tuple(self.dtype(n) for n in self.results)
 
-    @exactly
     def evaluate(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Return the results for values of the operands, in a kernel that is being built."""
         from calor_kernel.library.elementwise.operations import apply

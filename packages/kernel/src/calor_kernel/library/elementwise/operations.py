@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from calor.dtypes import DType
 from calor_kernel.library.elementwise.values import Value, settled, wide
+from calor_kernel.library.math.base import exactly
 
 if TYPE_CHECKING:
     from calor_kernel.library.elementwise.expression import Step
@@ -52,8 +53,9 @@ def row(
     return register
 
 
+@exactly
 def apply(step: Step, values: Sequence[Value], inputs: Sequence[DType]) -> Value:
-    """Return the result of a step, in its dtype."""
+    """Return the result of a step, in its dtype; nothing in it or around it is contracted."""
     found = ROWS[step.op]
     given = list(values) if found.raw else [wide(v) for v in values]
     if found.context:

@@ -1,0 +1,132 @@
+"""Random bits from a counter: Philox4x32-10, the same bits as core's reference.
+
+Requirements: each block of four words is a function of key and counter alone, so that any unit
+computes any block; a vector computes as many blocks as it has lanes, and its words are interleaved
+where they are written. Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
+1, 2, 3", SC 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final
+
+from calor.dtypes import DType, int64, uint8, uint16, uint32, uint64
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import (
+    Number,
+    bitcast,
+    cast,
+    constant,
+    cube_position,
+    cube_size,
+    kernel,
+    loop_range,
+    mulhi,
+    pack,
+    shuffle,
+    splat,
+    unit_position,
+)
+from calor_kernel.library.work import Build, Input, Launch, Output, Refusal, Request, Work, lowering
+
+_FIRST: Final = 0xD2511F53
+_SECOND: Final = 0xCD9E8D57
+_STEPS: Final = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS: Final = 10
+_UNSIGNED: Final[dict[int, DType]] = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
+_SIZE: Final = Scalar(int64, nonnegative=True)
+_CHUNK: Final = 1 << 12  # blocks that a cube of one unit computes
+
+
+def philox(counter: Sequence[Number], key: Sequence[Number]) -> tuple[Number, ...]:
+    """Return the four words of blocks: ten rounds of the four words of their counters."""
+    a, b, c, d = counter
+    k0, k1 = key
+    for turn in range(_ROUNDS):
+        if turn:
+            k0, k1 = k0 + _STEPS[0], k1 + _STEPS[1]
+        left, right = mulhi(a, _like(_FIRST, a)), mulhi(c, _like(_SECOND, c))
+        a, b, c, d = right ^ b ^ k0, c * _SECOND, left ^ d ^ k1, a * _FIRST
+    return a, b, c, d
+
+
+def _like(number: int, like: Number) -> Number:
+    return constant(number, like.dtype, like.width)
+
+
+def advanced(counter: Sequence[Number], block: Number) -> tuple[Number, ...]:
+    """Return the counters of blocks, counted from ``counter`` on modulo 2**128."""
+    low = cast(block, uint32) + counter[0]
+    carry = cast(low < counter[0], uint32)
+    # The number of a block has 63 bits at most.
+    second = cast(block >> 32, uint32) + counter[1]
+    over = cast(second < counter[1], uint32)
+    second = second + carry
+    carry = over | cast(second < carry, uint32)
+    third = counter[2] + carry
+    return low, second, third, counter[3] + cast(third < carry, uint32)
+
+
+@kernel
+def random_blocks(
+    key: Any, counter: Any, target: Any, count: Any, chunk: Any, *, dtype: DType, width: int
+) -> None:
+    """Write ``count`` random integers; a cube makes ``chunk`` blocks, ``width`` at a time."""
+    words = [splat(key[i], width) for i in range(2)]
+    start = [splat(counter[i], width) for i in range(4)]
+    each = 2 if dtype is uint64 else 4
+    lane = constant(tuple(range(width)), int64) if width > 1 else 0
+    first = cube_position() * chunk
+    step = cube_size() * width
+    for i in loop_range(first + unit_position() * width, first + chunk, step):
+        if i * each < count:
+            made = philox(advanced(start, i + lane), words)
+            _write(target, i * each, count - i * each, made, dtype, width)
+
+
+def _write(
+    target: Any, place: Any, rest: Any, made: Sequence[Number], dtype: DType, width: int
+) -> None:
+    values = _joined(made, width)
+    values = bitcast(values, dtype) if dtype is uint64 else cast(values, dtype)
+    lanes = constant(tuple(range(values.width)), int64)
+    target.store(place, values, mask=lanes < rest)
+
+
+def _joined(made: Sequence[Number], width: int) -> Number:
+    """Return the words of blocks one after another."""
+    a, b, c, d = made
+    if width == 1:
+        return pack(made)
+    pairs = [i // 2 + i % 2 * width for i in range(2 * width)]
+    low, high = shuffle(a, pairs, b), shuffle(c, pairs, d)
+    order = [i // 4 * 2 + i % 2 + i % 4 // 2 * 2 * width for i in range(4 * width)]
+    return shuffle(low, order, high)
+
+
+@lowering("random_bits")
+def lower_random_bits(request: Request) -> Sequence[Work] | Refusal:
+    """Lower the row of random bits."""
+    info = request.info
+    (output,) = request.outputs
+    if uint32 not in info.dtypes:
+        return Refusal("its generator computes with 32-bit integers, which the device does not")
+    dtype = _UNSIGNED[request.attributes["bits"]]
+    count = prod(output.shape)
+    width = max(info.vector_bytes // 4, 1)
+    units = min(info.max_units, 128)
+    blocks = -(-count // (2 if dtype is uint64 else 4))
+    chunk = units * width * 4 if units > 1 else _CHUNK
+    words = Buffer(uint32, writable=False)
+    build = Build(
+        random_blocks,
+        (words, words, Buffer(dtype), _SIZE, _SIZE),
+        (("dtype", dtype), ("width", width)),
+        (units, 1, 1),
+    )
+    arguments = (Input(0), Input(1), Output(0), count, chunk)
+    cubes = (max(-(-blocks // chunk), 1), 1, 1)
+    launch = Launch(build, cubes, arguments, 80 * blocks, output.nbytes, "random.blocks")
+    return (Work((launch,)),)
