@@ -132,6 +132,8 @@ class Builder:
 
     def constant(self, number: Any, dtype: DType, width: int = 1) -> Number:
         """Return a number, or a tuple of numbers as lanes, as a device value."""
+        if isinstance(number, tuple) and len(number) == 1:
+            (number,) = number
         if isinstance(number, tuple):
             known: Any = tuple(fold.convert(n, dtype) for n in number)
             width = len(known)

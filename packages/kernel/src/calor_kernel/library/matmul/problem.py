@@ -110,8 +110,7 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
     contract, batch = request.attributes["contract"], request.attributes["batch"]
     free_a, free_b = free_axes(a, contract[0], batch[0]), free_axes(b, contract[1], batch[1])
     rows, columns = merged(a, free_a), merged(b, free_b)
-    # The order of summed axes is free; a's memory order gives it the best chance.
-    order = sorted(range(len(contract[0])), key=lambda i: -abs(a.strides[contract[0][i]]))
+    order = summed_order(a, contract[0])
     depth_a = merged(a, [contract[0][i] for i in order])
     depth_b = merged(b, [contract[1][i] for i in order])
     shared = _two(a, b, batch)
@@ -120,9 +119,10 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
     if shared is None:
         copy_a = copy_b = True
     if copy_a or copy_b:
+        summed = tuple(contract[0][i] for i in order), tuple(contract[1][i] for i in order)
         return None, (
-            _ordered(a, (*batch[0], *free_a, *contract[0])) if copy_a else None,
-            _ordered(b, (*batch[1], *free_b, *contract[1])) if copy_b else None,
+            _ordered(a, (*batch[0], *free_a, *summed[0])) if copy_a else None,
+            _ordered(b, (*batch[1], *free_b, *summed[1])) if copy_b else None,
         )
     assert rows is not None
     assert columns is not None
@@ -137,6 +137,11 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
     return Product(sizes, rows[0], columns[0], depth_a[0], left, right, result.dtype), (None, None)
 
 
+def summed_order(a: View, axes: Axes) -> list[int]:
+    """Return the order in which summed axes are merged: it is free, and a's memory decides it."""
+    return sorted(range(len(axes)), key=lambda i: -abs(a.strides[axes[i]]))
+
+
 def _ordered(view: View, axes: Axes) -> View:
     return View(
         tuple(view.shape[i] for i in axes),
@@ -149,10 +154,12 @@ def _ordered(view: View, axes: Axes) -> View:
 def copied(request: Request, number: int, view: View) -> Request:
     """Return the request with an operand replaced by the dense copy of a view of ``product_of``."""
     contract, batch = request.attributes["contract"], request.attributes["batch"]
-    pairs = {"contract": list(contract), "batch": list(batch)}
-    shared, rank, summed = len(batch[number]), len(view.shape), len(contract[number])
-    pairs["batch"][number] = tuple(range(shared))
-    pairs["contract"][number] = tuple(range(rank - summed, rank))
+    order = summed_order(request.inputs[0], contract[0])
+    summed = [tuple(axes[i] for i in order) for axes in contract]
+    pairs = {"contract": summed, "batch": list(batch)}
+    rank = len(view.shape)
+    pairs["batch"][number] = tuple(range(len(batch[number])))
+    pairs["contract"][number] = tuple(range(rank - len(order), rank))
     inputs = list(request.inputs)
     inputs[number] = View(view.shape, row_major(view.shape), view.dtype)
     attributes = {**request.attributes, **{k: tuple(v) for k, v in pairs.items()}}
