@@ -1,0 +1,81 @@
+"""Are Fourier transforms what the reference says, for lengths of every kind?"""
+
+import numpy as np
+import pytest
+
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+from ..ops import run_op
+
+LENGTHS = [1, 2, 3, 7, 13, 16, 17, 30, 34, 64, 97, 143, 512]
+# shapes and axes.
+SHAPES = [
+    ((3, 6), (1,)),
+    ((4, 3), (0,)),
+    ((3, 4), (0, 1)),
+    ((4, 3), (1, 0)),
+    ((2, 3, 4), (0, 2)),
+    ((2, 17, 5), (1,)),
+    ((2, 20, 16), (1,)),
+    ((2, 4, 6, 19), (1, 2, 3)),
+    ((0, 3), (1,)),
+    ((5, 1), (1,)),
+]
+EPS = {"c64": 1.2e-7, "c128": 2.3e-16}
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units"])
+def backend(request):
+    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+def expected(x, shape, axes, kind):
+    if kind == "forward":
+        return np.fft.fftn(x, axes=axes)
+    if kind == "inverse":
+        return np.fft.ifftn(x, axes=axes, norm="forward")
+    if kind == "r2c":
+        return np.fft.rfftn(x, axes=axes)
+    return np.fft.irfftn(x, [shape[a] for a in axes], axes, norm="forward")
+
+
+def check(backend, shape, axes, kind, precision):
+    rng = np.random.default_rng(5)
+    real, whole = {"c64": ("f4", "c8"), "c128": ("f8", "c16")}[precision]
+    length = shape[axes[-1]]
+    given = list(shape)
+    if kind == "c2r":
+        given[axes[-1]] = length // 2 + 1
+    if kind == "r2c":
+        x = rng.standard_normal(given).astype(real)
+    else:
+        x = (rng.standard_normal(given) + 1j * rng.standard_normal(given)).astype(whole)
+    attributes = {"kind": kind, "axes": axes, "length": length}
+    (found,), _ = run_op(backend, "fft", [x], attributes)
+    wide = x.astype(np.float64 if kind == "r2c" else np.complex128)
+    wanted = expected(wide, shape, axes, kind)
+    assert found.shape == wanted.shape
+    if wanted.size:
+        error = np.sqrt((np.abs(found - wanted) ** 2).mean() / (np.abs(wanted) ** 2).mean())
+        count = np.prod([shape[a] for a in axes])
+        assert error <= EPS[precision] * max(2, np.log2(count))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("kind", ["forward", "inverse", "r2c", "c2r"])
+def test_lengths(backend, length, kind):
+    check(backend, (2, length), (1,), kind, "c64")
+
+
+@pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
+@pytest.mark.parametrize("kind", ["forward", "inverse", "r2c", "c2r"])
+def test_shapes(backend, shape, axes, kind):
+    check(backend, shape, axes, kind, "c64")
+
+
+@pytest.mark.parametrize("length", [60, 64, 97])
+@pytest.mark.parametrize("kind", ["forward", "r2c", "c2r"])
+def test_double(backend, length, kind):
+    check(backend, (3, length), (1,), kind, "c128")
