@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.dtypes import DType, bool_, float32, int32, int64, uint32
-from calor_kernel.language import constant
+from calor_kernel.language import constant, select
 from calor_kernel.language.builder import current
 from calor_kernel.library.elementwise.values import Complex, Value
 
@@ -88,6 +88,8 @@ def joined(kind: str, a: Any, b: Any) -> Any:
         return a + b
     if kind == "prod":
         return a * b
+    if kind == "peak":
+        return select(b > a, b, a)
     if a.dtype.kind == "bool":
         return a | b if kind in ("any", "max") else a & b
     return current().binary("max" if kind == "max" else "min", a, b)

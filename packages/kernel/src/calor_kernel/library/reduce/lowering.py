@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Final
 
-from calor.dtypes import int64
+from calor.dtypes import DType, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import parts, stored
+from calor_kernel.library.reduce.composites import COMPOSITES, numbers_of
 from calor_kernel.library.reduce.general import reduce_general
 from calor_kernel.library.reduce.kinds import PLACES, working
+from calor_kernel.library.reduce.lower_rows import rows_launch
 from calor_kernel.library.reduce.problem import Reduction, reduction_of
+from calor_kernel.library.reduce.program import Program, Recipe
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -33,13 +37,44 @@ def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
     (x,), (output,) = request.inputs, request.outputs
     kind, info = request.op, request.info
     places = kind in PLACES
+    if not output.size:
+        return [Work(())]
     axes = (request.attributes["axis"],) if places else request.attributes["axes"]
     wide = working(kind, x.dtype, output.dtype)
     missing = next((t for t in (wide, output.dtype) if stored(t) not in info.dtypes), None)
     if missing is not None and stored(missing).itemsize > 2:
         return Refusal(f"{kind} of {x.dtype} computes with {missing}, which the device lacks")
     problem = reduction_of(x, axes, ordered=places)
-    return [Work((general(request, problem),))]
+    fall_back = Work((general(request, problem),))
+    if places or x.dtype.is_complex or output.dtype.is_complex:
+        return [fall_back]
+    program = single(kind, x.dtype, wide, output.dtype)
+    launch = rows_launch(program, x.shape, axes, [x], [output], (), info, "reduce.rows")
+    return [Work((launch,)), fall_back]
+
+
+@lowering("softmax", "log_softmax", "standardize", "rms_norm", strided=True)
+def lower_composite(request: Request) -> Sequence[Work] | Refusal:
+    """Return the ways to compute a softmax or a norm."""
+    (x,) = request.inputs
+    attributes = request.attributes
+    if not any(s.size for s in request.outputs):
+        return [Work(())]
+    axes = (attributes["axis"],) if "axis" in attributes else attributes["axes"]
+    program = COMPOSITES[request.op](x.dtype)
+    terms = prod(x.shape[a] for a in axes)
+    numbers = numbers_of(request.op, terms, attributes)
+    launch = rows_launch(
+        program, x.shape, axes, [x], request.outputs, numbers, request.info, f"rows.{request.op}"
+    )
+    return [Work((launch,))]
+
+
+def single(kind: str, source: DType, wide: DType, result: DType) -> Program:
+    """Return the program of one reduction."""
+    recipe = Recipe()
+    x = recipe.cast(recipe.operand(source), wide)
+    return recipe.program([recipe.cast(recipe.fold(kind, x), result)])
 
 
 def general(request: Request, problem: Reduction) -> Launch:

@@ -1,0 +1,183 @@
+"""Programs of rows: elementwise steps and reductions along a row, as data, in the order of need.
+
+Requirements: sums, extremes, softmax, norms and whatever a fuser finds are one form, so that one
+body runs them all; a program is a key of kernels, also on disk; which walk over the row computes
+what follows from the program alone: a reduction is known after the walk that makes it, and what
+needs it is computed in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from calor.dtypes import DType
+from calor_kernel.library.elementwise.expression import Step
+from calor_kernel.library.elementwise.operations import apply
+from calor_kernel.library.elementwise.values import Value
+
+Place = Literal["along", "row", "number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a program reads: values along the row, one value a row, or a number of the launch."""
+
+    dtype: DType
+    place: Place = "along"
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A reduction of a value along the row: sum, prod, max, min, any, all, or peak.
+
+    ``peak`` is a maximum that does not see NaN, which costs less.
+    """
+
+    kind: str
+    operand: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Values are numbered: the operands first, then the steps; a step reads values before it.
+
+    ``results`` are the values that are written: along the row where they vary along it, else one
+    a row. ``kept``: values that a later walk takes from memory instead of computing them anew.
+    """
+
+    operands: tuple[Operand, ...]
+    steps: tuple[Step | Fold, ...]
+    results: tuple[int, ...]
+    kept: tuple[int, ...] = ()
+
+    def dtype(self, number: int) -> DType:
+        """Return the dtype of a value."""
+        count = len(self.operands)
+        return self.operands[number].dtype if number < count else self.steps[number - count].dtype
+
+    def step(self, number: int) -> Step | Fold | None:
+        """Return the step that makes a value, None for an operand."""
+        count = len(self.operands)
+        return None if number < count else self.steps[number - count]
+
+    @property
+    def values(self) -> int:
+        """The number of values."""
+        return len(self.operands) + len(self.steps)
+
+
+@dataclass(slots=True)
+class Schedule:
+    """When each value of a program can be computed.
+
+    ``along``: whether a value varies along the row. ``walks``: for one that does, the first walk
+    that can compute it; for one that does not, the walk after which it is known, −1 before all.
+    """
+
+    along: list[bool] = field(default_factory=list)
+    walks: list[int] = field(default_factory=list)
+
+    @staticmethod
+    def of(program: Program) -> Schedule:
+        """Return the schedule of a program."""
+        made = Schedule()
+        for operand in program.operands:
+            made._add(operand.place == "along", 0 if operand.place == "along" else -1)
+        for step in program.steps:
+            if isinstance(step, Fold):
+                made._add(False, made._first(step.operand))
+            else:
+                along = any(made.along[n] for n in step.operands)
+                firsts = [made._first(n) if along else made.walks[n] for n in step.operands]
+                made._add(along, max(firsts, default=-1))
+        return made
+
+    def _add(self, along: bool, walk: int) -> None:
+        self.along.append(along)
+        self.walks.append(walk)
+
+    def _first(self, number: int) -> int:
+        """Return the first walk that can use a value."""
+        return self.walks[number] if self.along[number] else self.walks[number] + 1
+
+    def count(self, program: Program) -> int:
+        """Return how many walks a program needs."""
+        wanted = [*program.results, *_folds(program)]
+        return max((self.walks[n] for n in wanted), default=-1) + 1
+
+    def folds(self, program: Program, walk: int) -> list[int]:
+        """Return the reductions that a walk makes."""
+        return [n for n in _folds(program) if self.walks[n] == walk]
+
+    def written(self, program: Program, walk: int) -> list[tuple[int, int]]:
+        """Return what a walk writes along the row: numbers of results and values."""
+        return [
+            (k, n) for k, n in enumerate(program.results) if self.along[n] and self.walks[n] == walk
+        ]
+
+    def stored(self, program: Program, walk: int, last: int) -> list[int]:
+        """Return the values that a walk keeps in memory for those after it."""
+        return [n for n in program.kept if self.walks[n] == walk < last]
+
+
+def applied(program: Program, step: Step, values: Sequence[Any]) -> Value:
+    """Return what a step makes of values; beside the ops there is "reciprocal"."""
+    if step.op == "reciprocal":
+        made: Value = 1.0 / values[0]
+        return made
+    return apply(step, values, [program.dtype(n) for n in step.operands])
+
+
+def _folds(program: Program) -> list[int]:
+    count = len(program.operands)
+    return [count + i for i, s in enumerate(program.steps) if isinstance(s, Fold)]
+
+
+class Recipe:
+    """Writes a program step by step; values are the numbers that its methods return.
+
+    >>> from calor.dtypes import float32
+    >>> recipe = Recipe()
+    >>> x = recipe.operand(float32)
+    >>> total = recipe.fold("sum", x)
+    >>> program = recipe.program([recipe.step("mul", x, total)])
+    >>> Schedule.of(program).count(program)
+    2
+    """
+
+    def __init__(self) -> None:
+        self._operands: list[Operand] = []
+        self._steps: list[Step | Fold] = []
+        self._dtypes: list[DType] = []
+
+    def operand(self, dtype: DType, place: Place = "along") -> int:
+        """Add an operand; all of them come before the first step."""
+        assert not self._steps
+        self._operands.append(Operand(dtype, place))
+        self._dtypes.append(dtype)
+        return len(self._dtypes) - 1
+
+    def step(self, op: str, *values: int, dtype: DType | None = None, **attributes: Any) -> int:
+        """Add an elementwise op; its dtype is that of its first operand where none is named."""
+        made = dtype or self._dtypes[values[0]]
+        self._steps.append(Step(op, values, made, tuple(sorted(attributes.items()))))
+        self._dtypes.append(made)
+        return len(self._dtypes) - 1
+
+    def cast(self, value: int, dtype: DType) -> int:
+        """Return a value in a dtype."""
+        return value if self._dtypes[value] is dtype else self.step("cast", value, dtype=dtype)
+
+    def fold(self, kind: str, value: int) -> int:
+        """Add a reduction along the row."""
+        dtype = self._dtypes[value]
+        self._steps.append(Fold(kind, value, dtype))
+        self._dtypes.append(dtype)
+        return len(self._dtypes) - 1
+
+    def program(self, results: Sequence[int], kept: Sequence[int] = ()) -> Program:
+        """Return the program."""
+        return Program(tuple(self._operands), tuple(self._steps), tuple(results), tuple(kept))

@@ -1,0 +1,56 @@
+"""What the units of a team find together: one value of many, the same in each of them.
+
+Requirements: the order of joining depends on the number of units alone, so that results are the
+same on devices with planes and without; a team is a power of two of neighbouring units, and a cube
+holds whole teams; a unit alone is a team.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor_kernel.language import (
+    Number,
+    Pointer,
+    barrier,
+    cube_size,
+    helper,
+    plane_shuffle,
+    plane_size,
+    shared,
+    unit_position,
+    vreduce,
+)
+from calor_kernel.library.reduce.kinds import joined
+
+_LANES = {"sum": "add", "prod": "mul", "max": "max", "peak": "max", "min": "min"}
+_LANES |= {"any": "or", "all": "and"}
+
+
+def over_lanes(kind: str, vector: Number) -> Number:
+    """Return the lanes of a vector as one value, halves first."""
+    name = _LANES[kind]
+    if vector.dtype.kind == "bool":
+        name = {"max": "or", "min": "and"}.get(name, name)
+    return vreduce(name, vector)
+
+
+@helper
+def over_team(kind: str, value: Any, team: int) -> Any:
+    """Return the values of a team's units as one; every unit of the cube calls it."""
+    plane = plane_size()
+    distance = team // 2
+    if team > plane:
+        place = unit_position() % team
+        room: Pointer = shared(cube_size(), value.dtype)
+        mine = room.at(unit_position() - place)
+        while distance >= plane:
+            mine[place] = value
+            barrier()
+            value = joined(kind, value, mine[place ^ distance])
+            barrier()
+            distance //= 2
+    while distance:
+        value = joined(kind, value, plane_shuffle(value, distance, "xor"))
+        distance //= 2
+    return value
