@@ -243,7 +243,7 @@ def _packed(
     element = a.dtype if group > 1 else p.accumulate
     if p.pack_a:
         launches.append(
-            _pack(
+            pack_operand(
                 product.m,
                 product.k,
                 product.batch,
@@ -267,7 +267,7 @@ def _packed(
         a_depth = group
     if p.pack_b:
         launches.append(
-            _pack(
+            pack_operand(
                 product.n,
                 product.k,
                 product.batch,
@@ -336,7 +336,7 @@ def _packed(
     return Work(tuple(launches), tuple(sizes))
 
 
-def _pack(
+def pack_operand(
     n: int,
     k: int,
     batch: tuple[int, int],
@@ -348,6 +348,10 @@ def _pack(
     source: Argument,
     target: Argument,
 ) -> Launch:
+    """Return the launch that packs ``k`` by ``n`` elements to panels of ``width`` columns.
+
+    The operand's free axis has ``n`` elements, and its summed axis ``k``.
+    """
     square = operand.depth == 1 and operand.free != 1 and group == 1 and lanes & (lanes - 1) == 0
     function: KernelFunction = pack_transposed if square else pack
     rows = _PACK_ROWS if square else _PACK_STREAMS
