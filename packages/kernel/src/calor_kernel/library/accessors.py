@@ -62,12 +62,13 @@ class Reader:
         *,
         strides: Sequence[Any] = (),
         rest: Any = None,
-        aligned: bool = False,
+        align: int = 0,
     ) -> Value:
         """Return ``width`` values from the places of the first one on.
 
         ``strides``: per operand the distance of its values along the lanes, for steps of −1.
         ``rest``: how many of the values exist; those beyond are computed from zeros.
+        ``align``: bytes by which the places of all operands with steps of 1 divide.
         """
         values = operands_of(
             self.expression.operands,
@@ -77,7 +78,7 @@ class Reader:
             width,
             strides=strides,
             rest=rest,
-            aligned=aligned,
+            align=align,
         )
         (made,) = self.expression.evaluate(values)
         return made
@@ -129,7 +130,7 @@ class Writer:
         *,
         strides: Sequence[Any] = (),
         rest: Any = None,
-        aligned: bool = False,
+        align: int = 0,
         nontemporal: bool = False,
     ) -> None:
         """Write what becomes of the value's lanes, one after another from ``place`` on."""
@@ -150,7 +151,7 @@ class Writer:
                 place,
                 result,
                 rest=rest,
-                aligned=aligned,
+                align=align,
                 nontemporal=nontemporal,
             )
 
@@ -164,7 +165,7 @@ def operands_of(
     *,
     strides: Sequence[Any] = (),
     rest: Any = None,
-    aligned: bool = False,
+    align: int = 0,
 ) -> list[Value]:
     """Return the values of operands in memory; arguments as for Reader.read."""
     return [
@@ -175,7 +176,7 @@ def operands_of(
             width,
             step=strides[k] if steps[k] < 0 else steps[k],
             rest=rest,
-            aligned=aligned,
+            align=align,
         )
         for k, dtype in enumerate(dtypes)
     ]

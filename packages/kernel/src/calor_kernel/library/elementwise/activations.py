@@ -23,26 +23,26 @@ def sigmoid(x: Any) -> Any:
     return select(x >= 0.0, constant(1.0, x.dtype), z) / (z + 1.0)
 
 
-row("sigmoid")(sigmoid)
+row("sigmoid", weight=25)(sigmoid)
 
 
-@row("silu")
+@row("silu", weight=25)
 def _silu(x: Any) -> Any:
     return x * sigmoid(x)
 
 
-@row("gelu")
+@row("gelu", weight=45)
 def _gelu(x: Any) -> Any:
     return x * ((math.erf(x * root(0.5)) + 1.0) * 0.5)
 
 
-@row("gelu_tanh")
+@row("gelu_tanh", weight=40)
 def _gelu_tanh(x: Any) -> Any:
     turn = math.tanh((x * x * 0.044715 + 1.0) * x * root(2 / pi))
     return x * ((turn + 1.0) * 0.5)
 
 
-@row("binary_cross_entropy")
+@row("binary_cross_entropy", weight=80)
 def _binary_cross_entropy(x: Any, t: Any) -> Any:
     low = _at_least(math.log(x))
     high = _at_least(math.log1p(0.0 - x))

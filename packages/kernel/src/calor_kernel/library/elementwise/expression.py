@@ -57,9 +57,21 @@ class Expression:
         return self.operands[number] if number < count else self.steps[number - count].dtype
 
     @property
+    def dtypes(self) -> tuple[DType, ...]:
+        """The dtypes of all values."""
+        return (*self.operands, *(step.dtype for step in self.steps))
+
+    @property
     def outputs(self) -> tuple[DType, ...]:
         """The dtypes of the results."""
         return tuple(self.dtype(n) for n in self.results)
+
+    @property
+    def weight(self) -> int:
+        """About how many instructions the expression is, for a real number."""
+        from calor_kernel.library.elementwise.operations import ROWS
+
+        return sum(ROWS[step.op].weight for step in self.steps)
 
     def evaluate(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Return the results for values of the operands, in a kernel that is being built."""

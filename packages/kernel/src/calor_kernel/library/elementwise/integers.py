@@ -26,7 +26,7 @@ def _divisor(a: Number, b: Number) -> Number:
     return select(bad, 1, b)
 
 
-@row("floor_divide")
+@row("floor_divide", weight=80)
 def _floor_divide(a: Any, b: Any) -> Any:
     if a.dtype.kind == "float":
         return math.floor_divide(a, b)
@@ -38,7 +38,7 @@ def _floor_divide(a: Any, b: Any) -> Any:
     return select(b == 0, 0, made)
 
 
-@row("remainder")
+@row("remainder", weight=80)
 def _remainder(a: Any, b: Any) -> Any:
     if a.dtype.kind == "float":
         return math.remainder(a, b)
@@ -69,7 +69,7 @@ def integer_power(base: Number, exponent: Number) -> Number:
     return result
 
 
-@row("power")
+@row("power", weight=100)
 def _power(a: Any, b: Any) -> Any:
     if isinstance(a, Complex):
         return Complex(*complex_numbers.power(a, b))

@@ -31,15 +31,17 @@ class Blueprint:
     """How an expression is run.
 
     ``steps``: per operand 1 where its values lie one after another along the last axis, 0 where
-    they are one value there, −1 where a launch says how far apart they are. ``aligned``: per
-    operand whether it begins where a vector may. ``width``: lanes of a vector. ``unroll``: vectors
-    on the way together. ``nontemporal``: whether results go past the caches.
+    they are one value there, −1 where a launch says how far apart they are. ``align``: per operand,
+    and then of the results, the bytes by which the address of its beginning divides. ``width``:
+    lanes of a vector, which may be some vectors of the device. ``shared_body``: whether the rest at
+    the end takes the way of the others, so that a long expression is compiled once.
+    ``nontemporal``: whether results go past the caches.
     """
 
     steps: tuple[int, ...]
-    aligned: tuple[bool, ...]
+    align: tuple[int, ...]
     width: int
-    unroll: int = 1
+    shared_body: bool = False
     nontemporal: bool = False
 
 
@@ -52,7 +54,7 @@ def _read(
     fixed: Sequence[Value | None],
     rest: Any = None,
     *,
-    aligned: bool = False,
+    dense: bool = False,
 ) -> list[Value]:
     made = []
     for k, dtype in enumerate(expression.operands):
@@ -69,7 +71,7 @@ def _read(
                 plan.width,
                 step=strides[k] if step < 0 else step,
                 rest=rest,
-                aligned=aligned and plan.aligned[k],
+                align=plan.align[k] if dense else 0,
             )
         )
     return made
@@ -83,7 +85,7 @@ def _write(
     values: Sequence[Value],
     rest: Any = None,
     *,
-    aligned: bool = False,
+    dense: bool = False,
 ) -> None:
     for target, dtype, value in zip(targets, expression.outputs, values, strict=True):
         store(
@@ -92,7 +94,7 @@ def _write(
             place,
             value,
             rest=rest,
-            aligned=aligned,
+            align=plan.align[-1] if dense else 0,
             nontemporal=plan.nontemporal and rest is None,
         )
 
@@ -115,25 +117,35 @@ def elementwise_flat(*arguments: Any, expression: Expression, plan: Blueprint) -
     sources, targets = arguments[:inputs], arguments[inputs:-2]
     nowhere = [0] * inputs
     fixed = _fixed(expression, plan, sources, nowhere)
-    width, unroll = plan.width, plan.unroll
+    width = plan.width
     begin = cube_position() * chunk
     end = min(begin + chunk, count)
     step = cube_size() * width
     first = begin + unit_position() * width
-    whole = (end - begin) // (step * unroll) * (step * unroll)
-    for i in loop_range(first, begin + whole, step * unroll):
-        taken = []
-        for u in range(unroll):
-            places = [i + u * step] * inputs
-            values = _read(expression, plan, sources, places, nowhere, fixed, aligned=True)
-            taken.append(expression.evaluate(values))
-        for u in range(unroll):
-            _write(expression, plan, targets, i + u * step, taken[u], aligned=True)
-    for i in loop_range(first + whole, end, step):
-        rest = end - i
-        places = [i] * inputs
-        values = _read(expression, plan, sources, places, nowhere, fixed, rest)
-        _write(expression, plan, targets, i, expression.evaluate(values), rest)
+    if plan.shared_body:
+        for i in loop_range(first, end, step):
+            places = [i] * inputs
+            rest = end - i
+            if rest >= width:
+                values = _read(expression, plan, sources, places, nowhere, fixed, dense=True)
+            else:
+                values = _read(expression, plan, sources, places, nowhere, fixed, rest)
+            made = expression.evaluate(values)
+            if rest >= width:
+                _write(expression, plan, targets, i, made, dense=True)
+            else:
+                _write(expression, plan, targets, i, made, rest)
+    else:
+        whole = (end - begin) // step * step
+        for i in loop_range(first, begin + whole, step):
+            places = [i] * inputs
+            values = _read(expression, plan, sources, places, nowhere, fixed, dense=True)
+            _write(expression, plan, targets, i, expression.evaluate(values), dense=True)
+        for i in loop_range(first + whole, end, step):
+            rest = end - i
+            places = [i] * inputs
+            values = _read(expression, plan, sources, places, nowhere, fixed, rest)
+            _write(expression, plan, targets, i, expression.evaluate(values), rest)
 
 
 @kernel

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 from typing import Any, Final
 
-from calor.dtypes import int64
+from calor.dtypes import DType, float32, int64
 from calor.specs import Spec
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.expression import Expression
@@ -21,7 +21,7 @@ from calor_kernel.library.elementwise.kernels import (
     elementwise_flat,
     elementwise_rows,
 )
-from calor_kernel.library.elementwise.values import parts, stored
+from calor_kernel.library.elementwise.values import HALVES, parts, stored
 from calor_kernel.library.work import Build, Input, Launch, Output, View, Work, row_major
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -29,6 +29,11 @@ _SIZE: Final = Scalar(int64, nonnegative=True)
 _STRIDE: Final = Scalar(int64)
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
+
+
+# Instructions of an expression that is cheap beside its loads, and of one that fills the registers.
+_LIGHT: Final = 8
+_HEAVY: Final = 60
 
 
 def coalesce(
@@ -68,13 +73,14 @@ def lower_expression(
     width = _width(expression, info)
     steps = tuple(s[-1] if s[-1] in (0, 1) else -1 for s in strides)
     flat = len(sizes) == 1 and -1 not in steps
-    align = [
-        gcd(v.offset * v.dtype.itemsize, info.align) % min(width * v.dtype.itemsize, info.align)
-        == 0
-        for v in views
-    ]
-    unroll = 1 if many or len(expression.steps) > 3 else 4
-    plan = Blueprint(steps, tuple(align), width, unroll if flat else 1)
+    weight = expression.weight
+    if not many:
+        # Several vectors on the way together hide what an instruction waits for; long expressions
+        # have parts that do not wait for each other, and need the registers.
+        several = 2 if weight >= _HEAVY else 4
+        width *= max(several // max(parts(t) for t in expression.dtypes), 1)
+    align = (*(_alignment(v, info) for v in views), info.align)
+    plan = Blueprint(steps, align, width, shared_body=weight > _LIGHT)
     units = min(info.max_units, 256)
     buffers = tuple(Buffer(stored(v.dtype), writable=False) for v in views)
     targets = tuple(Buffer(stored(s.dtype)) for s in outputs)
@@ -86,7 +92,7 @@ def lower_expression(
     count = prod(sizes)
     size = sum(v.dtype.itemsize for v in views) + sum(s.dtype.itemsize for s in outputs)
     if flat:
-        chunk = _chunk(units * width * unroll, size, many)
+        chunk = _chunk(units * width, size, many)
         build = Build(elementwise_flat, (*buffers, *targets, _SIZE, _SIZE), keywords, (units, 1, 1))
         cubes = -(-count // chunk)
         arguments = (*arguments, count, chunk)
@@ -123,11 +129,19 @@ def lower_expression(
 
 def _width(expression: Expression, info: DeviceInfo) -> int:
     """Return the lanes that fill a vector of the widest type of the expression."""
-    widest: int = max(
-        stored(t).itemsize
-        for t in (*expression.operands, *expression.outputs, *(s.dtype for s in expression.steps))
-    )
+    widest: int = max(_computed(t, expression).itemsize for t in expression.dtypes)
     return max(info.vector_bytes // widest, 1)
+
+
+def _computed(dtype: DType, expression: Expression) -> DType:
+    """Return the type in which numbers of a dtype are computed; what only moves is not."""
+    narrow = dtype in HALVES or dtype.kind == "storage"
+    return float32 if narrow and expression.steps else stored(dtype)
+
+
+def _alignment(view: View, info: DeviceInfo) -> int:
+    """Return the bytes by which the address of a view's first element divides."""
+    return gcd(view.offset * view.dtype.itemsize, info.align)
 
 
 def _chunk(step: int, size: int, many: bool) -> int:

@@ -30,24 +30,29 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How an op is computed. ``raw``: half types come as they are, and so does the result."""
+    """How an op is computed.
+
+    ``raw``: half types come as they are, and so does the result. ``context``: whether the function
+    takes a Context first. ``weight``: instructions that it is about, by which a kernel is chosen.
+    """
 
     function: Callable[..., Value]
     raw: bool
     context: bool
+    weight: int
 
 
 ROWS: dict[str, Row] = {}
 
 
 def row(
-    *names: str, raw: bool = False, context: bool = False
+    *names: str, raw: bool = False, context: bool = False, weight: int = 1
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-    """Register what computes ops; ``context``: whether it wants a Context before the values."""
+    """Register what computes ops; arguments as Row has them."""
 
     def register(function: Callable[..., Value]) -> Callable[..., Value]:
         for name in names:
-            ROWS[name] = Row(function, raw, context)
+            ROWS[name] = Row(function, raw, context, weight)
         return function
 
     return register

@@ -72,12 +72,12 @@ def load(
     *,
     step: Any = 1,
     rest: Any = None,
-    aligned: bool = False,
+    align: int = 0,
 ) -> Value:
     """Return ``width`` values from value ``index`` on, ``step`` values apart.
 
     ``step`` 0 is one value in every lane. ``rest``: how many of the values exist, None for all.
-    ``aligned``: whether the first one's address divides by the size of all.
+    ``align``: a power of two of bytes by which the address divides where all are read.
     """
     if isinstance(step, int) and step == 0:
         one = load(source, dtype, index, 1)
@@ -88,12 +88,18 @@ def load(
         return _load_one(source, dtype, index)
     if not (isinstance(step, int) and step == 1):
         return _gather(source, dtype, index, width, step, rest)
-    align = width * dtype.itemsize if aligned else 0
+    align = _align(width, dtype, align)
     if not dtype.is_complex:
         return source.load(index, width, mask=_mask(rest, width, 1), align=align)
     pairs = source.load(index * 2, 2 * width, mask=_mask(rest, width, 2), align=align)
     even = range(0, 2 * width, 2)
     return Complex(shuffle(pairs, even), shuffle(pairs, range(1, 2 * width, 2)))
+
+
+def _align(width: int, dtype: DType, align: int) -> int:
+    """Return the alignment of ``width`` values: no more than their size."""
+    size: int = width * dtype.itemsize
+    return min(size & -size, align)
 
 
 def _load_one(source: Pointer, dtype: DType, index: Any) -> Value:
@@ -117,12 +123,12 @@ def store(
     value: Value,
     *,
     rest: Any = None,
-    aligned: bool = False,
+    align: int = 0,
     nontemporal: bool = False,
 ) -> None:
     """Write a value's lanes one after another, from value ``index`` on; arguments as for load."""
     width = (value.real if isinstance(value, Complex) else value).width
-    align = width * dtype.itemsize if aligned else 0
+    align = _align(width, dtype, align)
     if isinstance(value, Complex):
         if width == 1:
             target[index * 2] = value.real
