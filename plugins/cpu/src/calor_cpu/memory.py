@@ -46,6 +46,10 @@ class CpuMemory(Memory):
         """Copy a contiguous host array into a piece."""
         ctypes.memmove(handle + offset, _address(array), array.nbytes)
 
+    def write(self, handle: int, data: bytes) -> None:
+        """Copy bytes to the start of a piece."""
+        ctypes.memmove(handle, data, len(data))
+
     def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Copy from a piece into a contiguous host array."""
         ctypes.memmove(_address(array), handle + offset, array.nbytes)

@@ -37,15 +37,13 @@ class HostBlock:
         self.numbers = tuple(number for number, _, _ in hosts)
         self._struct = _layout(hosts, nbytes)
 
-    def pack(self, inputs: Sequence[Any]) -> tuple[np.ndarray[Any, Any], list[tuple[int, Any]]]:
+    def pack(self, inputs: Sequence[Any]) -> tuple[bytes, Sequence[tuple[int, Any]]]:
         """Return the block's bytes, and the places whose numbers are buffers of the device."""
         if self._struct is not None:
             try:
-                packed = self._struct.pack(*[inputs[i] for i in self.numbers])
+                return self._struct.pack(*[inputs[i] for i in self.numbers]), ()
             except (struct.error, TypeError, OverflowError):
                 pass  # A number that is not what its dtype says, which NumPy converts.
-            else:
-                return np.frombuffer(packed, np.uint8), []
         block = np.zeros(self.nbytes, np.uint8)
         buffers = []
         for number, known, place in self.hosts:
@@ -55,7 +53,7 @@ class HostBlock:
                 continue
             array = np.asarray(given, known.dtype.numpy)
             block[place : place + known.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
-        return block, buffers
+        return block.tobytes(), buffers
 
 
 def _layout(hosts: Sequence[tuple[int, Spec, int]], nbytes: int) -> struct.Struct | None:

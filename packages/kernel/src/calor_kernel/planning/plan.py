@@ -32,7 +32,7 @@ _NO_TARGETS: Final[dict[int, int]] = {}
 class _Variant:
     """A recording for outputs that are written to given buffers, and what a call of it takes."""
 
-    __slots__ = ("fresh", "pairs", "recording", "required", "targets")
+    __slots__ = ("arena", "fresh", "pairs", "recording", "required", "targets")
 
     def __init__(self, plan: Plan, targets: dict[int, int]) -> None:
         self.targets = targets
@@ -43,6 +43,9 @@ class _Variant:
             for o, p in enumerate(plan.draft.outputs)
             if o not in targets
         ]
+        arena = self.recording.arena
+        # Where idle memory for the arena is, and of which class; None where there is no arena.
+        self.arena = (plan.pool.bin(room_for(arena)), room_for(arena)) if arena else None
         self.required = sum(nbytes for *_, nbytes in self.fresh)
         self.required += self.recording.arena + plan.block_bytes
 
@@ -72,6 +75,8 @@ class Plan:
         self.status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
         self.block_bytes = draft.host_bytes + len(failing) * align
         self.block = HostBlock(draft.hosts, self.block_bytes)
+        self._block_room = room_for(self.block_bytes)
+        self._blocks = self.pool.bin(self._block_room)
         self.given = [i for i in self.graph.inputs if i not in self.graph.host]
         self.largest = _largest(draft.tasks)
         self.constants = self._upload(draft.constants)
@@ -119,10 +124,17 @@ class Plan:
                     handle, room = pool.find(room)
                 pool.in_use += nbytes
                 outputs[number] = KernelBuffer(pool, handle, room, nbytes)
-            if recording.arena:
-                arena = pool.raw(recording.arena)
+            if variant.arena is not None:
+                idle, room = variant.arena
+                try:
+                    arena = idle.pop(), room
+                except IndexError:
+                    arena = pool.find(room)
             if self.block_bytes:
-                block = pool.raw(self.block_bytes)
+                try:
+                    block = self._blocks.pop(), self._block_room
+                except IndexError:
+                    block = pool.find(self._block_room)
             self._launch(recording, inputs, outputs, block, arena)
         except OutOfMemoryError as error:
             error.op = error.op or self.largest
@@ -177,7 +189,7 @@ class Plan:
     def _fill(self, handle: Any, inputs: Sequence[Any]) -> None:
         packed, buffers = self.block.pack(inputs)
         memory = self.pool.memory
-        memory.copy_in(handle, 0, packed)
+        memory.write(handle, packed)
         for place, buffer in buffers:
             memory.copy(handle, place, buffer.handle, 0, buffer.nbytes)
 

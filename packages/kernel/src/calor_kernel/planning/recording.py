@@ -114,7 +114,7 @@ class Recorder:
                 continue
             for launch in work.launches:
                 if launch.copies not in layout.in_place[number]:
-                    launch = _written(launch, layout.in_place[number])
+                    launch = _written(launch, work)
                     lists[-1].append(Launched(number, task.op, launch))
                     placed[-1].append(self._arguments(layout, number, task, launch))
         if split and len(lists) == 1:
@@ -240,17 +240,19 @@ class Recorder:
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
 
 
-def _written(launch: Launch, in_place: frozenset[int]) -> Launch:
-    """Return a launch whose operands that are written in place are declared as written."""
-    if not in_place:
-        return launch
+def _written(launch: Launch, work: Work) -> Launch:
+    """Return a launch whose operands that may be written in place are declared as written.
+
+    Also where they are not, so that there is one kernel and not two.
+    """
+    in_place = {operand for operand, _ in work.in_place}
     signature = list(launch.build.signature)
     for place, argument in enumerate(launch.arguments):
         declared = signature[place]
-        if isinstance(argument, Input) and isinstance(declared, Buffer):
-            signature[place] = replace(
-                declared, writable=declared.writable or argument.number in in_place
-            )
+        if isinstance(argument, Input) and argument.number in in_place:
+            assert isinstance(declared, Buffer)
+            if not declared.writable:
+                signature[place] = replace(declared, writable=True)
     if tuple(signature) == launch.build.signature:
         return launch
     return replace(launch, build=replace(launch.build, signature=tuple(signature)))

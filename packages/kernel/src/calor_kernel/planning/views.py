@@ -150,6 +150,7 @@ MOVEMENTS: Final[Mapping[str, Movement]] = {
     "cast": _cast,
     "bitcast": _bitcast,
     "stop_gradient": _same,
+    "barrier": _same,
 }
 # Of a dense operand these always are views, so that no device needs a kernel for them.
 ALWAYS_OF_DENSE: Final = frozenset(

@@ -97,6 +97,13 @@ class Memory(ABC):
         The array may change when this returns.
         """
 
+    def write(self, handle: Any, data: bytes) -> None:
+        """Copy a few bytes to the start of a piece, as ``copy_in`` does; on the way of each call.
+
+        A device that has a quicker way than through an array overrides it.
+        """
+        self.copy_in(handle, 0, np.frombuffer(data, np.uint8))
+
     @abstractmethod
     def copy_out(self, handle: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Copy from a piece into a contiguous host array; what was queued before is finished."""
