@@ -16,6 +16,7 @@ from calor_kernel.library.pool.general import (
     reduce_windows,
 )
 from calor_kernel.library.pool.problem import Windows, identity, leading, windows_of, working
+from calor_kernel.library.pool.rowing import reduction_of_rows
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -44,7 +45,7 @@ def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
     windows = windows_of(x.shape, request.attributes)
     if not windows.windows:
         return [Work(())]
-    return [Work((_reduce(windows, x, request.attributes["kind"], request.info),))]
+    return _reductions(windows, x, request.attributes["kind"], request.info)
 
 
 @lowering("window_pick", strided=True)
@@ -56,7 +57,7 @@ def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
     if not windows.windows:
         return [Work(())]
     if kind == "sum":
-        return [Work((_reduce(windows, u, kind, request.info),))]
+        return _reductions(windows, u, kind, request.info)
     keywords = {"kind": kind, "wide": working(x.dtype, kind)}
     places: tuple[Argument, ...] = (Input(0, u.offset), Input(1, x.offset), Output(0))
     return [
@@ -126,6 +127,12 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
         )
     )
     return [Work(tuple(launches), scratch)]
+
+
+def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:
+    rows = reduction_of_rows(windows, x, kind, info)
+    found = [Work((rows,))] if rows is not None else []
+    return [*found, Work((_reduce(windows, x, kind, info),))]
 
 
 def _reduce(windows: Windows, x: View, kind: str, info: DeviceInfo) -> Launch:

@@ -1,0 +1,107 @@
+"""Sliding windows over rows as launches, for devices whose cubes are one unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import int64
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.pool.problem import Slide, Windows, identity, leading, working
+from calor_kernel.library.pool.rows import Along, reduce_rows
+from calor_kernel.library.work import Build, Input, Launch, Output, View
+from calor_kernel.runtime.device import DeviceInfo
+
+_SIZE = Scalar(int64, nonnegative=True)
+_STRIDE = Scalar(int64)
+_NO_SLIDE = Slide(1, 1, 1, 1, 0, 1)
+# Windows of a row that are reduced together, and bytes of input that a cube reads.
+_BLOCK, _GRAIN = 256, 1 << 17
+# Windows along a row are known to the build; longer ones would make long kernels.
+_LONGEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Windows in one or two axes over planes that are ``plane_step`` apart."""
+
+    planes: int
+    plane_step: int
+    row_step: int
+    high: Slide
+    wide: Slide
+
+    @property
+    def along(self) -> Along:
+        """The windows along a row."""
+        return Along(self.wide.window, self.wide.stride, self.wide.dilation)
+
+
+def rows_of(windows: Windows, x: View, info: DeviceInfo) -> Rows | None:
+    """Return windows as rows, None where they slide in more axes or rows are no rows in memory."""
+    if windows.rank > 2 or info.max_units > 1 or x.strides[-1] != 1:
+        return None
+    if windows.slides[-1].window > _LONGEST:
+        return None
+    lead = leading((x,), len(windows.lead))
+    if len(lead) > 1:
+        return None
+    high = windows.slides[0] if windows.rank == 2 else _NO_SLIDE
+    row_step = x.strides[-2] if windows.rank == 2 else 0
+    return Rows(lead[0][0], lead[0][1], row_step, high, windows.slides[-1])
+
+
+def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) -> Launch | None:
+    """Return the launch that reduces windows row by row, None where there are no such rows."""
+    rows = rows_of(windows, x, info)
+    if rows is None:
+        return None
+    wide = working(x.dtype, kind)
+    lanes = max(1, info.vector_bytes // wide.itemsize)
+    high, across = rows.high, rows.wide
+    count = rows.planes * high.count
+    turns = max(1, _GRAIN // max(across.size * high.stride * x.dtype.itemsize, 1))
+    nbytes = windows.windows * x.dtype.itemsize
+    shared = info.native.get("shared_cache", 0)
+    whole = across.count % lanes == 0 and x.dtype is wide
+    numbers = (
+        count,
+        turns,
+        high.count,
+        high.window,
+        high.stride,
+        high.start,
+        high.size,
+        rows.plane_step,
+        rows.row_step,
+        across.count,
+        across.start,
+        across.size,
+    )
+    signature = (
+        Buffer(x.dtype, writable=False),
+        Buffer(x.dtype),
+        *(_SIZE,) * 5,
+        _STRIDE,
+        _SIZE,
+        _STRIDE,
+        _STRIDE,
+        _SIZE,
+        _STRIDE,
+        _SIZE,
+    )
+    keywords: dict[str, Any] = {
+        "along": rows.along,
+        "dilation": high.dilation,
+        "lanes": lanes,
+        "block": _BLOCK,
+        "kind": kind,
+        "identity": identity(x.dtype, kind),
+        "wide": wide,
+        "stream": bool(shared) and nbytes > shared // 2 and whole,
+    }
+    build = Build(reduce_rows, signature, tuple(sorted(keywords.items())))
+    nbytes += windows.elements * x.dtype.itemsize
+    flops = windows.windows * windows.places
+    arguments = (Input(0, x.offset), Output(0), *numbers)
+    return Launch(build, (-(-count // turns), 1, 1), arguments, flops, nbytes, "window rows")

@@ -1,0 +1,177 @@
+"""Sliding windows over rows that lie in memory: vectors run along the rows.
+
+Requirements: the input is read once, in order, at the speed of memory: rows are reduced onto each
+other first, part by part in memory of the unit's own, and what is left is reduced along the row; a
+stride of two costs a shuffle. Sums have an order that depends on the windows alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType, int32
+from calor_kernel.language import (
+    constant,
+    cube_position,
+    helper,
+    kernel,
+    loop_range,
+    private,
+    shuffle,
+    splat,
+)
+
+
+# Bytes between what is read and what is asked for ahead of time.
+_AHEAD = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """Windows along a row, as the build knows them: places in a window, stride and dilation."""
+
+    window: int
+    stride: int
+    dilation: int
+
+    def spread(self, count: int) -> int:
+        """Return how many elements ``count`` windows see."""
+        return (count - 1) * self.stride + (self.window - 1) * self.dilation + 1
+
+
+def iota(lanes: int) -> Any:
+    """Return the vector 0, 1, … of 32-bit integers."""
+    return constant(tuple(range(lanes)), int32)
+
+
+@helper
+def taken(kind: str, total: Any, value: Any) -> Any:
+    """Return a total with a value taken into it."""
+    if kind == "sum":
+        return total + value
+    return max(total, value) if kind == "max" else min(total, value)
+
+
+@kernel
+def reduce_rows(
+    x: Any,
+    c: Any,
+    rows: Any,
+    turns: Any,
+    windows: Any,
+    window: Any,
+    stride: Any,
+    start: Any,
+    height: Any,
+    plane_step: Any,
+    row_step: Any,
+    out_width: Any,
+    width_start: Any,
+    width: Any,
+    *,
+    along: Along,
+    dilation: int,
+    lanes: int,
+    block: int,
+    kind: str,
+    identity: float,
+    wide: DType,
+    stream: bool,
+) -> None:
+    """Reduce ``turns`` rows of windows. ``windows`` rows of windows are a plane.
+
+    ``window``, ``stride``, ``start`` and ``height`` say which rows a row of windows sees, with the
+    ``dilation``; ``width_start`` where windows begin in rows of ``width``. ``block`` windows are
+    reduced together. ``stream``: results are not kept in caches.
+    """
+    first = cube_position(0) * turns
+    last = min(first + turns, rows)
+    plane, y = first // windows, first % windows
+    buffer = private(along.spread(block) + 2 * lanes, wide, align=64)
+    for row in range(first, last):
+        top = y * stride + start
+        begin, end = seen(top, window, height, dilation)
+        at = plane * plane_step + (top + begin * dilation) * row_step
+        for o in range(0, out_width, block):
+            count = min(out_width - o, block)
+            left = o * along.stride + width_start
+            # Whole vectors of windows are read, and vectors of two elements a window.
+            full = (count + (lanes - 1)) // lanes * lanes
+            spread = full * along.stride + (along.window - 1) * along.dilation
+            for i in range(0, spread, lanes):
+                value = fold(
+                    x, at, left + i, width, end - begin, dilation * row_step, lanes, kind,
+                    identity, wide,
+                )  # fmt: skip
+                buffer.store(i, value)
+            for i in range(0, count, lanes):
+                value = reduced(buffer, i * along.stride, along, lanes, kind).to(c.dtype)
+                place = row * out_width + o + i
+                if i + lanes <= count:
+                    align = lanes * c.dtype.itemsize if stream else 0
+                    c.store(place, value, nontemporal=stream, align=align)
+                else:
+                    c.store(place, value, mask=iota(lanes) < splat((count - i).to(int32), lanes))
+        y += 1
+        if y == windows:
+            y = y * 0
+            plane += 1
+
+
+@helper
+def seen(top: Any, window: Any, height: Any, dilation: int) -> tuple[Any, Any]:
+    """Return the first place of a window that is on the array, and the first one beyond it."""
+    begin = (max(-top, 0) + (dilation - 1)) // dilation
+    end = min(window, (max(height - top, 0) + (dilation - 1)) // dilation)
+    return begin, max(begin, end)
+
+
+@helper
+def fold(
+    x: Any,
+    at: Any,
+    column: Any,
+    width: Any,
+    count: Any,
+    step: Any,
+    lanes: int,
+    kind: str,
+    identity: float,
+    wide: DType,
+) -> Any:
+    """Return a vector of ``count`` rows reduced onto each other, the identity beyond the row."""
+    total = constant(identity, wide, lanes)
+    # Rows one below the other are no stream that a processor foresees well.
+    ahead = _AHEAD // x.dtype.itemsize
+    if (column >= 0) and (column + lanes <= width):
+        for k in range(count):
+            x.prefetch(at + k * step + column + ahead, locality=3)
+            total = taken(kind, total, x.load(at + k * step + column, lanes).to(wide))
+    else:
+        place = iota(lanes) + splat(column.to(int32), lanes)
+        inside = (place >= 0) & (place < splat(width.to(int32), lanes))
+        for k in range(count):
+            value = x.load(at + k * step + column, lanes, mask=inside, other=identity)
+            total = taken(kind, total, value.to(wide))
+    return total
+
+
+def reduced(buffer: Any, at: Any, along: Along, lanes: int, kind: str) -> Any:
+    """Return windows of a row reduced, from the one that begins at ``at``."""
+    total: Any = None
+    pair: list[Any] = []
+    for k in range(along.window):
+        place = at + k * along.dilation
+        if along.stride == 1:
+            value = buffer.load(place, lanes)
+        elif along.stride == 2:
+            odd = along.dilation == 1 and k % 2
+            if not odd:
+                pair = [buffer.load(place + part * lanes, lanes) for part in range(2)]
+            value = shuffle(pair[0], range(1 if odd else 0, 2 * lanes, 2), pair[1])
+        else:
+            steps = tuple(i * along.stride for i in range(lanes))
+            value = buffer.load(place + constant(steps, place.dtype))
+        total = value if total is None else taken(kind, total, value)
+    return total
