@@ -13,32 +13,42 @@ from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile by its vectors, with 32 and with 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
-# Scores of a tile's rows that stay in the first cache, in bytes.
-_SCORES = 12 << 10
-# Multiplications and additions that a cube does about.
-_SHARE = 4_000_000
+# Keys that are looked at together: their scores stay in the first cache, and themselves in the
+# second one.
+_KEYS = 512
+# Queries that a cube does at most, and the multiplications and additions about.
+_QUERIES = 96
+_SHARE = 32_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """Tiles of ``rows`` queries by ``vectors`` vectors of keys, or of a value's elements.
 
-    ``block`` keys are looked at together; a cube does ``block_rows`` queries. ``feature_room`` and
-    ``value_room`` are elements that private memory has for a query and for a sum of values.
+    Rooms are elements of private memory: for the keys of a block, the queries of a cube, the
+    elements of a query and those of a sum of values.
     """
 
     lanes: int
     rows: int
     vectors: int
     value_vectors: int
-    block: int
-    block_rows: int
+    key_room: int
+    query_room: int
     feature_room: int
     value_room: int
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Queries of a cube, and keys that are looked at together."""
+
+    queries: int
+    keys: int
+
+
 def tiles(problem: Attention, info: DeviceInfo) -> Tiles:
-    """Return the blueprint of the forward pass."""
+    """Return the register tiles and rooms of the forward pass."""
     p = problem
     lanes = max(1, info.vector_bytes // p.accumulate.itemsize)
     shapes = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
@@ -46,23 +56,30 @@ def tiles(problem: Attention, info: DeviceInfo) -> Tiles:
     vectors = min(most, max(1, -(-p.keys // lanes)))
     value_vectors = min(most, max(1, -(-p.values // lanes)))
     rows = max(1, min(shapes[max(vectors, value_vectors)], p.queries))
-    width = vectors * lanes
-    fits = _SCORES // (rows * p.accumulate.itemsize) // width * width
-    block = max(width, min(fits, -(-p.keys // width) * width))
-    per_row = 2 * p.keys * (p.features + p.values) // (2 if p.causal else 1)
-    tiles_down = -(-p.queries // rows)
-    share = max(1, min(tiles_down, _SHARE // max(1, per_row * rows)))
-    block_rows = -(-tiles_down // -(-tiles_down // share)) * rows
     return Tiles(
         lanes,
         rows,
         vectors,
         value_vectors,
-        block,
-        block_rows,
+        -(-_KEYS // (vectors * lanes)) * vectors * lanes,
+        -(-_QUERIES // rows) * rows,
         _room(p.features, lanes),
         _room(p.values, value_vectors * lanes),
     )
+
+
+def shares(problem: Attention, blueprint: Tiles) -> Shares:
+    """Return what a cube does, and how much of it at a time."""
+    p, b = problem, blueprint
+    flops = 2 * p.keys * (p.features + p.values) // (2 if p.causal else 1)
+    tiles_down = -(-p.queries // b.rows)
+    share = max(1, min(b.query_room // b.rows, _SHARE // max(1, flops * b.rows)))
+    down = -(-tiles_down // share)
+    # Blocks of keys are about equal, and whole panels.
+    width = b.vectors * b.lanes
+    blocks = max(1, -(-p.keys // b.key_room))
+    keys = -(-max(p.keys, 1) // (blocks * width)) * width
+    return Shares(-(-tiles_down // down) * b.rows, keys)
 
 
 def _room(count: int, unit: int) -> int:

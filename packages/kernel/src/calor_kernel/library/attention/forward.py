@@ -9,9 +9,11 @@ Keys come transposed in panels, as the products of the library have them (Dao et
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from calor_kernel.language import (
+    constant,
     cube_position,
     fma,
     helper,
@@ -23,7 +25,7 @@ from calor_kernel.language import (
     splat,
     vreduce,
 )
-from calor_kernel.library.attention.problem import Given, given
+from calor_kernel.library.attention.problem import Given, finite, given
 from calor_kernel.library.attention.tiles import along, load_rows, multiply
 from calor_kernel.library.attention.weights import weight
 from calor_kernel.library.math import log
@@ -35,6 +37,8 @@ def attend_tiles(
     values: Any,
     out: Any,
     total: Any,
+    block_rows: Any,
+    block: Any,
     value_width: Any,
     value_batch: Any,
     value_head: Any,
@@ -45,8 +49,8 @@ def attend_tiles(
     lanes: int,
     vectors: int,
     value_vectors: int,
-    block: int,
-    block_rows: int,
+    key_room: int,
+    query_room: int,
     feature_room: int,
     value_room: int,
     kinds: tuple[str, ...],
@@ -60,217 +64,255 @@ def attend_tiles(
 
     ``panels``: the keys transposed, in panels of ``vectors`` vectors. ``values`` has rows
     ``value_row`` apart and panels of ``value_vectors`` vectors ``value_panel`` apart; ``ragged``:
-    the last of them is masked. ``steps``: which strides of the extras along the keys are 0 or 1,
-    −1 for others. ``contiguous``: whether the query's last stride is 1.
+    the last of them is masked. Rooms are what private memory holds: keys of a block, queries of a
+    cube, elements of a query and of a sum of values. ``steps``: which strides of the extras along
+    the keys are 0 or 1, −1 for others. ``contiguous``: whether the query's last stride is 1.
     """
     g = given(numbers)
     dtype = total.dtype
-    width, value_span = vectors * lanes, value_vectors * lanes
+    width, span = vectors * lanes, value_vectors * lanes
     if packed:
-        value_row = value_span
+        value_row = span
     head, n = cube_position(1), cube_position(2)
-    key_head, key_heads = head // g.group, g.heads // g.group
+    key_head = head // g.group
     panel_count = (g.keys + width - 1) // width
-    panel_size = g.features * width
-    key_at = (n * key_heads + key_head) * panel_count * panel_size
+    key_at = (n * (g.heads // g.group) + key_head) * panel_count * g.features * width
     value_at = n * value_batch + key_head * value_head
     first = cube_position(0) * block_rows
     last = min(first + block_rows, g.queries)
     row_at = (n * g.heads + head) * g.queries
-    query_tile = private(rows * feature_room, dtype, align=64)
-    stride = block + lanes
-    scores = private(rows * stride, dtype, align=64)
-    sums = private(rows * value_room, dtype, align=64)
-    no_masks = [None] * vectors
-    for row in range(first, last, rows):
-        places = [min(row + r, last - 1) for r in range(rows)]
-        query_at = [
-            n * g.query_strides[0] + head * g.query_strides[1] + p * g.query_strides[2]
-            for p in places
+    queries = private(query_room * feature_room, dtype, align=64)
+    # A vector more, so that rows do not meet in the same sets of the cache.
+    stride = key_room + lanes
+    scores = Scores(private(rows * stride, dtype, align=64), stride, rows, lanes)
+    sums = private(query_room * value_room, dtype, align=64)
+    state = State(
+        private(query_room, dtype, align=64), private(query_room * lanes, dtype, align=64), lanes
+    )
+    for row in loop_range(first, last, rows):
+        starts = [
+            n * g.query_strides[0]
+            + head * g.query_strides[1]
+            + min(row + r, last - 1) * g.query_strides[2]
+            for r in range(rows)
         ]
         load_rows(
-            query_tile,
+            queries.at((row - first) * feature_room),
             feature_room,
             rows,
             g.query,
-            query_at,
+            starts,
             g.query_strides[3],
             g.features,
             lanes,
             contiguous,
             g.scale,
         )
-        largest = registers((rows,), dtype, fill=-math.inf)
-        powers = registers((rows,), dtype, lanes)
-        end = min(g.keys, row + rows) if causal else g.keys
-        for begin in loop_range(0, end, block):
+        state.begin(row - first, rows)
+    for begin in loop_range(0, g.keys, block):
+        for row in loop_range(first, last, rows):
+            end = min(g.keys, row + rows) if causal else g.keys
             count = min(end - begin, block)
-            for column in loop_range(0, count, width):
-                acc = registers((rows, vectors), dtype, lanes)
-                multiply(
-                    acc,
-                    query_tile,
-                    [r * feature_room for r in range(rows)],
-                    1,
-                    panels,
-                    key_at + (begin + column) * g.features,
-                    width,
-                    g.features,
-                    no_masks,
-                )
-                for r in range(rows):
-                    for v in range(vectors):
-                        scores.store(r * stride + column + v * lanes, acc[r, v])
-            factors = soften(
-                scores,
-                stride,
-                largest,
-                powers,
-                begin,
-                count,
-                places,
-                g,
-                n,
-                head,
-                kinds,
-                steps,
-                causal,
-            )
-            for panel in range(0, value_width, value_span):
-                masks = [
-                    along(panel + v * lanes, lanes) < value_width if ragged else None
-                    for v in range(value_vectors)
-                ]
-                acc = registers((rows, value_vectors), dtype, lanes)
-                multiply(
-                    acc,
+            if count > 0:
+                local = row - first
+                score(
                     scores,
-                    [r * stride for r in range(rows)],
-                    1,
-                    values,
-                    value_at + panel // value_span * value_panel + begin * value_row,
-                    value_row,
+                    queries.at(local * feature_room),
+                    feature_room,
+                    panels.at(key_at + begin * g.features),
+                    g.features,
                     count,
-                    masks,
+                    vectors,
                 )
-                for r in range(rows):
-                    for v in range(value_vectors):
-                        at = r * value_room + panel + v * lanes
-                        made = acc[r, v]
-                        if begin > 0:
-                            made = fma(sums.load(at, lanes), splat(factors[r], lanes), made)
-                        sums.store(at, made)
-        finish(
-            out,
-            total,
-            sums,
-            value_room,
-            largest,
-            powers,
-            row_at,
-            row,
-            last,
-            value_width,
-            lanes,
-            end,
-        )
+                places = [min(row + r, last - 1) for r in range(rows)]
+                seen = Seen(g, n, head, places, begin, count, kinds, steps, causal)
+                factors = soften(scores, state, local, seen)
+                for panel in loop_range(0, value_width, span):
+                    masks = [
+                        along(panel + v * lanes, lanes) < value_width if ragged else None
+                        for v in range(value_vectors)
+                    ]
+                    acc = registers((rows, value_vectors), dtype, lanes)
+                    multiply(
+                        acc,
+                        scores.memory,
+                        scores.starts,
+                        1,
+                        values,
+                        value_at + panel // span * value_panel + begin * value_row,
+                        value_row,
+                        count,
+                        masks,
+                    )
+                    for r in range(rows):
+                        for v in range(value_vectors):
+                            at = (local + r) * value_room + panel + v * lanes
+                            made = acc[r, v]
+                            if begin > 0:
+                                made = fma(sums.load(at, lanes), splat(factors[r], lanes), made)
+                            sums.store(at, made)
+    for row in loop_range(first, last):
+        finish(out, total, sums, value_room, state, row - first, row_at + row, value_width, g.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known of each row so far: its largest score, and its sum of weights in lanes."""
+
+    largest: Any
+    powers: Any
+    lanes: int
+
+    def begin(self, row: Any, rows: int) -> None:
+        """Start some rows: nothing is seen yet."""
+        dtype = self.largest.dtype
+        for r in range(rows):
+            self.largest[row + r] = constant(-math.inf, dtype)
+            self.powers.store((row + r) * self.lanes, constant(0, dtype, self.lanes))
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of ``rows`` queries in private memory, ``stride`` apart, then their weights."""
+
+    memory: Any
+    stride: int
+    rows: int
+    lanes: int
+
+    def load(self, r: int, column: Any) -> Any:
+        """Return a vector of a row."""
+        return self.memory.load(r * self.stride + column, self.lanes)
+
+    def store(self, r: int, column: Any, value: Any) -> None:
+        """Write a vector of a row."""
+        self.memory.store(r * self.stride + column, value)
+
+    @property
+    def starts(self) -> list[int]:
+        """Where the rows begin."""
+        return [r * self.stride for r in range(self.rows)]
 
 
 @helper
-def soften(
-    scores: Any,
-    stride: int,
-    largest: Any,
-    powers: Any,
-    begin: Any,
-    count: Any,
-    places: list[Any],
-    g: Given,
-    n: Any,
-    head: Any,
-    kinds: tuple[str, ...],
-    steps: tuple[int, ...],
-    causal: bool,
-) -> list[Any]:
+def score(
+    scores: Scores, queries: Any, room: int, panels: Any, features: Any, count: Any, vectors: int
+) -> None:
+    """Compute the scores of queries and ``count`` keys; those to the end of a vector are junk."""
+    width = vectors * scores.lanes
+    half = (vectors + 1) // 2
+    for column in loop_range(0, count, width):
+        if (half < vectors) and (count - column <= half * scores.lanes):
+            score_tile(scores, queries, room, panels, features, column, half, width)
+        else:
+            score_tile(scores, queries, room, panels, features, column, vectors, width)
+
+
+@helper
+def score_tile(
+    scores: Scores,
+    queries: Any,
+    room: int,
+    panels: Any,
+    features: Any,
+    column: Any,
+    vectors: int,
+    width: int,
+) -> None:
+    """Compute the scores of the first vectors of a panel, which begins with key ``column``."""
+    rows, lanes = scores.rows, scores.lanes
+    acc = registers((rows, vectors), scores.memory.dtype, lanes)
+    starts = [r * room for r in range(rows)]
+    masks = [None] * vectors
+    multiply(acc, queries, starts, 1, panels, column * features, width, features, masks)
+    for r in range(rows):
+        for v in range(vectors):
+            scores.store(r, column + v * lanes, acc[r, v])
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Which queries see which keys: ``count`` keys from ``begin`` on, and queries ``places``."""
+
+    g: Given
+    n: Any
+    head: Any
+    places: list[Any]
+    begin: Any
+    count: Any
+    kinds: tuple[str, ...]
+    steps: tuple[int, ...]
+    causal: bool
+
+    @helper
+    def clear(self, lanes: int) -> Any:
+        """Return up to which key of the block all queries see all, and nothing is added."""
+        if self.kinds:
+            return self.count * 0
+        clear = min(self.count, self.places[0] + 1 - self.begin) if self.causal else self.count
+        return max(clear // lanes * lanes, 0)
+
+    def adjust(self, x: Any, r: int, column: Any) -> Any:
+        """Return a vector of scores with biases, −inf where something hides them."""
+        g, lanes = self.g, x.width
+        key = along(self.begin + column, lanes)
+        inside = along(column, lanes) < self.count
+        loaded = []
+        for (memory, strides), step in zip(g.extras, self.steps, strict=True):
+            at = self.n * strides[0] + self.head * strides[1] + self.places[r] * strides[2]
+            if step == 0:
+                loaded.append(splat(memory[at], lanes))
+            elif step == 1:
+                loaded.append(memory.load(at + self.begin + column, lanes, mask=inside))
+            else:
+                loaded.append(memory.load(at + key * strides[3], mask=inside))
+        for kind, value in zip(self.kinds, loaded, strict=True):
+            if kind == "bias":
+                x = x + value.to(x.dtype)
+            else:
+                inside = inside & value
+        if self.causal:
+            inside = inside & (key <= self.places[r])
+        return select(inside, x, -math.inf)
+
+
+@helper
+def soften(scores: Scores, state: State, local: Any, seen: Seen) -> list[Any]:
     """Turn a block of scores into weights, and return what earlier sums are to be multiplied by.
 
-    ``largest`` and ``powers``, the latter a vector of parts, are brought up to date.
+    The state of the rows from ``local`` on is brought up to date.
     """
-    rows, lanes = len(places), powers.type.width
-    dtype = scores.dtype
+    rows, lanes, dtype = scores.rows, scores.lanes, scores.memory.dtype
     tops = registers((rows,), dtype, lanes, fill=-math.inf)
-    # Up to here all rows see all keys.
-    clear = min(count, places[0] + 1 - begin) if causal else count
-    clear = max(clear // lanes * lanes, 0) if not kinds else clear * 0
+    clear = seen.clear(lanes)
     for column in loop_range(0, clear, lanes):
         for r in range(rows):
-            x = scores.load(r * stride + column, lanes)
+            x = scores.load(r, column)
             tops[r] = select(x > tops[r], x, tops[r])
-    for column in loop_range(clear, count, lanes):
-        key = along(begin + column, lanes)
-        inside = along(column, lanes) < count
+    for column in loop_range(clear, seen.count, lanes):
         for r in range(rows):
-            x = scores.load(r * stride + column, lanes)
-            x = adjusted(x, g, kinds, steps, n, head, places[r], begin + column, key, inside)
-            seen = inside & (key <= places[r]) if causal else inside
-            x = select(seen, x, -math.inf)
-            scores.store(r * stride + column, x)
+            x = seen.adjust(scores.load(r, column), r, column)
+            scores.store(r, column, x)
             tops[r] = select(x > tops[r], x, tops[r])
     factors, shifts = [], []
+    powers = registers((rows,), dtype, lanes)
     for r in range(rows):
-        top = largest_lane(tops[r])
-        before = largest[r]
+        top, before = vreduce("max", tops[r]), state.largest[local + r]
         top = select(top > before, top, before)
-        shift = select(top > -math.inf, top, 0.0)
+        shift = finite(top)
         factor = weight(before - shift)
-        powers[r] = powers[r] * factor
-        largest[r] = top
+        powers[r] = state.powers.load((local + r) * lanes, lanes) * factor
+        state.largest[local + r] = top
         factors.append(factor)
         shifts.append(splat(shift, lanes))
-    for column in loop_range(0, count, lanes):
+    for column in loop_range(0, seen.count, lanes):
         for r in range(rows):
-            x = weight(scores.load(r * stride + column, lanes) - shifts[r])
+            x = weight(scores.load(r, column) - shifts[r])
             powers[r] = powers[r] + x
-            scores.store(r * stride + column, x)
+            scores.store(r, column, x)
+    for r in range(rows):
+        state.powers.store((local + r) * lanes, powers[r])
     return factors
-
-
-def largest_lane(x: Any) -> Any:
-    """Return the largest lane; NaN is passed over."""
-    return vreduce("max", x)
-
-
-@helper
-def adjusted(
-    x: Any,
-    g: Given,
-    kinds: tuple[str, ...],
-    steps: tuple[int, ...],
-    n: Any,
-    head: Any,
-    place: Any,
-    column: Any,
-    key: Any,
-    inside: Any,
-) -> Any:
-    """Return scores with biases, −inf where a mask hides them."""
-    lanes = x.width
-    loaded = []
-    for (memory, strides), step in zip(g.extras, steps, strict=True):
-        at = n * strides[0] + head * strides[1] + place * strides[2]
-        if step == 0:
-            loaded.append(splat(memory[at], lanes))
-        elif step == 1:
-            loaded.append(memory.load(at + column, lanes, mask=inside))
-        else:
-            loaded.append(memory.load(at + key * strides[3], mask=inside))
-    for kind, value in zip(kinds, loaded, strict=True):
-        if kind == "bias":
-            x = x + value.to(x.dtype)
-    for kind, value in zip(kinds, loaded, strict=True):
-        if kind == "mask":
-            x = select(value, x, -math.inf)
-    return x
 
 
 @helper
@@ -279,25 +321,19 @@ def finish(
     total: Any,
     sums: Any,
     room: int,
-    largest: Any,
-    powers: Any,
-    row_at: Any,
+    state: State,
+    local: Any,
     row: Any,
-    last: Any,
     value_width: Any,
-    lanes: int,
-    end: Any,
+    keys: Any,
 ) -> None:
-    """Write rows of the result, divided by the sums of weights, and the logarithms of these."""
-    for r in range(largest.shape[0]):
-        if row + r < last:
-            power = vreduce("add", powers[r])
-            under = 1.0 / select(power > 0.0, power, 1.0)
-            shift = select(largest[r] > -math.inf, largest[r], 0.0)
-            total[row_at + row + r] = shift + log(power)
-            for p in loop_range(0, value_width, lanes):
-                inside = along(p, lanes) < value_width
-                # Without keys nothing was summed.
-                value = sums.load(r * room + p, lanes, mask=splat(end > 0, lanes)) * under
-                at = (row_at + row + r) * value_width + p
-                out.store(at, value.to(out.dtype), mask=inside)
+    """Write a row of the result, divided by its sum of weights, and the logarithm of that."""
+    lanes = state.lanes
+    power = vreduce("add", state.powers.load(local * lanes, lanes))
+    under = 1.0 / select(power > 0.0, power, 1.0)
+    total[row] = finite(state.largest[local]) + log(power)
+    for p in loop_range(0, value_width, lanes):
+        inside = along(p, lanes) < value_width
+        # Without keys nothing was summed.
+        value = sums.load(local * room + p, lanes, mask=inside & splat(keys > 0, lanes)) * under
+        out.store(row * value_width + p, value.to(out.dtype), mask=inside)

@@ -10,7 +10,7 @@ from typing import Any
 from calor.dtypes import bool_
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.attention.blueprints import Tiles, tiles
+from calor_kernel.library.attention.blueprints import Tiles, shares, tiles
 from calor_kernel.library.attention.forward import attend_tiles
 from calor_kernel.library.attention.problem import (
     SIZE,
@@ -145,6 +145,7 @@ def _tiles(problem: Attention, blueprint: Tiles, info: DeviceInfo) -> Work:
         scratch.append(p.accumulate.itemsize)
     direct = p.value.dtype is p.accumulate and (p.value.strides[3] == 1 or p.values == 1)
     values: Argument = p.value.argument
+    share = shares(p, b)
     numbers = [p.values, *p.value.strides[:2], span, p.value.strides[2]]
     if not direct and p.keys and p.values:
         values = Scratch(1)
@@ -167,15 +168,24 @@ def _tiles(problem: Attention, blueprint: Tiles, info: DeviceInfo) -> Work:
         Buffer(p.value.dtype if direct else p.accumulate, writable=False),
         Buffer(p.dtype),
         Buffer(p.accumulate),
-        SIZE,
+        *(SIZE,) * 3,
         *(STRIDE,) * 4,
         *signature_of(p),
     )
     launches.append(
         Launch(
             Build(attend_tiles, signature, tuple(sorted(keywords.items()))),
-            (-(-p.queries // b.block_rows), p.heads, p.batch),
-            (Scratch(0), values, Output(0), Output(1), *numbers, *arguments_of(p)),
+            (-(-p.queries // share.queries), p.heads, p.batch),
+            (
+                Scratch(0),
+                values,
+                Output(0),
+                Output(1),
+                share.queries,
+                share.keys,
+                *numbers,
+                *arguments_of(p),
+            ),
             2 * p.pairs * (p.features + p.values),
             _nbytes(p),
             f"attention {b.rows}x{width}",

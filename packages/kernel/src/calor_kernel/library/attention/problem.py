@@ -7,12 +7,14 @@ are computed in float32 at least.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from calor.dtypes import DType, bool_, float32, int64
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import select
 from calor_kernel.library.work import Argument, Input, Request, View
 
 Kind = Literal["mask", "bias"]
@@ -182,3 +184,8 @@ def given(numbers: Sequence[Any]) -> Given:
         numbers[17:21],
         extras,
     )
+
+
+def finite(x: Any) -> Any:
+    """Return x with 0 for −inf and NaN, so that −inf minus it is −inf."""
+    return select(x > -math.inf, x, 0.0)

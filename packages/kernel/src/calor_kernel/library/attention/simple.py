@@ -20,7 +20,7 @@ from calor_kernel.language import (
     private,
     select,
 )
-from calor_kernel.library.attention.problem import Given, given
+from calor_kernel.library.attention.problem import Given, finite, given
 from calor_kernel.library.math import exp, log
 
 
@@ -51,11 +51,6 @@ def score(g: Given, kinds: tuple[str, ...], causal: bool, n: Any, head: Any, i: 
 def g_at(strides: Any, n: Any, head: Any, i: Any) -> Any:
     """Return where a row lies."""
     return n * strides[0] + head * strides[1] + i * strides[2]
-
-
-def finite(x: Any) -> Any:
-    """Return x with 0 for −inf and NaN, so that −inf minus it is −inf."""
-    return select(x > -math.inf, x, 0.0)
 
 
 @kernel
