@@ -154,5 +154,5 @@ MOVEMENTS: Final[Mapping[str, Movement]] = {
 }
 # Of a dense operand these always are views, so that no device needs a kernel for them.
 ALWAYS_OF_DENSE: Final = frozenset(
-    ("reshape", "permute", "expand", "slice", "flip", "real", "imag", "stop_gradient")
+    ("reshape", "permute", "expand", "slice", "flip", "real", "imag", "stop_gradient", "barrier")
 )

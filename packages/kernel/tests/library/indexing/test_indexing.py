@@ -148,7 +148,8 @@ def test_scatter(backend, dtype, update):
 
 def test_scatter_of_bools(backend):
     x, index = numbers((5, 3), np.bool_), np.array([[1], [1], [4]])
-    check(backend, "scatter_nd", [x, index, numbers((3, 3), np.bool_)], {"update": "assign"})
+    for update in ("assign", "max", "min"):
+        check(backend, "scatter_nd", [x, index, numbers((3, 3), np.bool_)], {"update": update})
 
 
 @pytest.mark.parametrize("wrong", [5, -6, 2**40])

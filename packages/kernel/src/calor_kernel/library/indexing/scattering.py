@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from calor.dtypes import DType, float32, float64
+from calor.dtypes import DType, bool_, float32, float64, uint8
 from calor.specs import spec
 from calor_kernel.ir.types import Buffer
 from calor_kernel.language import cube_position, helper, kernel, loop_range
@@ -216,6 +216,9 @@ class Target:
             self.place = Scratch(0)
             self.in_place = ()
             return
+        elif x.dtype is bool_:
+            # The greater of two truth values is their or.
+            self.dtype = self.update_dtype = uint8
         self.before = dense_copy(x, 0, result, info)
 
     def work(self, launch: Launch | None, wrong: Any) -> list[Work]:
