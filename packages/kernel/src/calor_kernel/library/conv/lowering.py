@@ -16,6 +16,7 @@ from calor_kernel.library.conv.problem import (
     for_input,
     for_weight,
     forward,
+    undivided,
 )
 from calor_kernel.library.conv.shifting import Placement, Steps, shift_steps
 from calor_kernel.library.work import (
@@ -42,9 +43,10 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     problem, info = forward(request), request.info
     general = Work(_direct(problem, info))
     steps = Steps()
-    suits = info.max_units == 1 and problem.a.dtype not in PARTS and problem.size * problem.terms
     places: tuple[Argument, ...] = (Input(0), Input(1))
-    if suits and shift_steps(problem, places, Placement.dense(problem), steps, info):
+    if _suits(problem, info) and shift_steps(
+        problem, places, Placement.dense(problem), steps, info
+    ):
         return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
     return [general]
 
@@ -52,13 +54,29 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
 @lowering("conv_input_gradient", strided=True)
 def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the input, which is a transposed convolution."""
-    return [Work(_direct(for_input(request), request.info))]
+    problem, info = for_input(request), request.info
+    general = Work(_direct(problem, info))
+    steps = Steps()
+    if not _suits(problem, info):
+        return [general]
+    places: tuple[Argument, ...] = (Input(0), Input(1))
+    whole = Placement.dense(problem)
+    for part in undivided(problem):
+        if not shift_steps(part.problem, places, whole.part(part), steps, info):
+            return [general]
+    return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
 
 
 @lowering("conv_weight_gradient", strided=True)
 def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the weight."""
     return [Work(_direct(for_weight(request), request.info))]
+
+
+def _suits(problem: Correlation, info: DeviceInfo) -> bool:
+    """Return whether lines may serve: on a CPU, for real numbers, where there is work."""
+    real = problem.a.dtype not in PARTS
+    return info.max_units == 1 and real and problem.size * problem.terms > 0
 
 
 def _direct(problem: Correlation, info: DeviceInfo) -> tuple[Launch, ...]:

@@ -8,8 +8,9 @@ result and a place in the sum by whole numbers, which says stride, dilation, pad
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from itertools import product
+from math import gcd, prod
 
 from calor.dtypes import (
     DType,
@@ -156,6 +157,68 @@ def for_weight(request: Request) -> Correlation:
         )
     )  # fmt: skip
     return Correlation(leads, Lead(x.shape[0], x.strides[0], g.strides[0]), axes, x, g)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a correlation: places ``offset + step * i`` of each spatial axis of the result."""
+
+    problem: Correlation
+    offsets: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def undivided(problem: Correlation) -> list[Part]:
+    """Return parts of a problem whose axes do not divide, and whose taps go up.
+
+    Of an axis that divides by s, each s-th place of the result sees the same taps; a part has depth
+    0 where it sees none.
+    """
+    options = [_parts(axis) for axis in problem.axes]
+    found = []
+    for chosen in product(*options):
+        axes = tuple(axis for axis, _, _ in chosen)
+        view = problem.b
+        start = view.offset + sum(first for _, _, first in chosen)
+        b = View(view.shape, view.strides, view.dtype, start)
+        depth = problem.depth
+        if any(axis.terms == 0 for axis in axes):
+            depth = Lead(0, depth.a, depth.b)
+            axes = tuple(replace(axis, terms=1) for axis in axes)
+        part = replace(problem, axes=axes, b=b, depth=depth)
+        offsets = tuple(offset for _, offset, _ in chosen)
+        found.append(Part(part, offsets, tuple(axis.divide for axis in problem.axes)))
+    return found
+
+
+def _parts(axis: Axis) -> list[tuple[Axis, int, int]]:
+    """Return the axis of each part, which place of the result is its first, and of b's elements.
+
+    A place i of the result is divided where it sees tap j if ``i + summed * j + start`` divides by
+    s; that is so for each ``s / gcd(s, summed)``-th tap.
+    """
+    s, d = axis.divide, -axis.summed
+    period = s // gcd(s, d)
+    made = []
+    for first in range(min(s, axis.count)):
+        count = -(-(axis.count - first) // s)
+        tap = next((j for j in range(period) if (first + axis.start - d * j) % s == 0), None)
+        taps = 0 if tap is None else max(-(-(axis.terms - tap) // period), 0)
+        if tap is None or not taps:
+            made.append((replace(axis, count=count, terms=0, summed=1, divide=1), first, 0))
+            continue
+        # The last tap sees the first place; taps are counted from it.
+        step = d * period // s
+        last = tap + period * (taps - 1)
+        start = (first + axis.start - d * tap) // s - step * (taps - 1)
+        made.append(
+            (
+                Axis(count, taps, 1, step, start, 1, axis.size, axis.a, -period * axis.b),
+                first,
+                last * axis.b,
+            )
+        )
+    return made
 
 
 def _geometry(request: Request) -> tuple[Sequence[int], Sequence[tuple[int, int]], Sequence[int]]:

@@ -11,7 +11,7 @@ from calor.dtypes import DType, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.blueprints import shift
 from calor_kernel.library.conv.planes import pad_planes
-from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
+from calor_kernel.library.conv.problem import Axis, Correlation, Part, accumulator
 from calor_kernel.library.conv.shifted import shifted
 from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Scratch, row_major
 from calor_kernel.runtime.device import DeviceInfo
@@ -39,6 +39,14 @@ class Placement:
         sizes = [lead.size for lead in problem.leads] + [a.count for a in three(problem)]
         strides = row_major(sizes)
         return Placement((strides[0], strides[1], strides[2]), (strides[3], strides[4], strides[5]))
+
+    def part(self, part: Part) -> Placement:
+        """Return the placement of a part of the result."""
+        none = 3 - len(part.offsets)
+        offsets, steps = (0,) * none + part.offsets, (1,) * none + part.steps
+        step = tuple(s * n for s, n in zip(self.axes, steps, strict=True))
+        offset = self.offset + sum(s * n for s, n in zip(self.axes, offsets, strict=True))
+        return Placement(self.leads, (step[0], step[1], step[2]), offset)
 
 
 @dataclass(slots=True)

@@ -16,12 +16,10 @@ from calor_kernel.language import (
     cube_position,
     helper,
     kernel,
-    loop_range,
     private,
     shuffle,
     splat,
 )
-
 
 # Bytes between what is read and what is asked for ahead of time.
 _AHEAD = 1 << 14
