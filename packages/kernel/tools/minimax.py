@@ -195,12 +195,13 @@ def main() -> None:
         if sys.argv[1:] and name not in sys.argv[1:] and name.upper() in known:
             made.append(text_of(name, meaning, known[name.upper()]))
             continue
-        # A polynomial that float32 does not need has fits for float64 only.
         tables: list[list[float]] = [[]] if fits[0].bits == 53 else []
         for fit in fits:
             coefficients, error = solve(fit)
             tables.append([shortest(c, fit.bits) for c in coefficients])
             print(f"{name} {fit.bits}: error {error:.3g}, {error * 2**fit.bits:.3g} units")
+        # A polynomial that one of the types does not need has fits for the other only.
+        tables += [[]] * (2 - len(tables))
         made.append(text_of(name, meaning, tables))
     MODULE.write_text(HEADER + "\n".join(made) + "\n")
 

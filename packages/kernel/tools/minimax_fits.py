@@ -54,9 +54,10 @@ def _erfinv(x: mp.mpf) -> mp.mpf:
     return y / size
 
 
-def _power(x: mp.mpf) -> mp.mpf:
-    x = away(x, 6)
-    return (mp.atanh(x) / x - 1 - x**2 / 3 - x**4 / 5) / x**6
+def _series(x: mp.mpf, first: int, power: int) -> mp.mpf:
+    # What is left of the series from a term on.
+    terms = (x ** (2 * k - power) / (2 * k + 1) for k in range(first, 40))
+    return 2 / mp.log(2) * sum(terms)
 
 
 # Where digamma is 0 above 0.
@@ -228,18 +229,24 @@ FITS: dict[str, tuple[str, list[Fit]]] = {
         ),
     ),
     "power": (
-        "What atanh(s) / s has beyond the terms 1 + s²/3 (+ s⁴/5), of s², divided by s⁴ (by s⁶).",
+        "Of 2 atanh(s) / (s log 2) what comes after the term in s² (s⁴), of s², over s⁴ (s⁶).",
+        [
+            Fit(lambda x: _series(x, 2, 4), 0.0, 0.1717, 3, lambda x: x**4, 24, 2),
+            Fit(lambda x: _series(x, 3, 6), 0.0, 0.1717, 7, lambda x: x**6, 53, 2),
+        ],
+    ),
+    "tanh": (
+        "(tanh(x) − x) / x³ of x², for |x| ≤ 0.8; float64 takes another way.",
         [
             Fit(
-                lambda x: (mp.atanh(away(x)) / away(x) - 1 - away(x) ** 2 / 3) / away(x) ** 4,
+                off_zero(lambda x: (mp.tanh(x) - x) / x**3),
                 0.0,
-                0.1717,
-                3,
-                lambda x: x**4,
+                0.8,
+                6,
+                lambda x: x**3 / mp.tanh(away(x)),
                 24,
                 2,
             ),
-            Fit(_power, 0.0, 0.1717, 7, lambda x: x**6, 53, 2),
         ],
     ),
 }

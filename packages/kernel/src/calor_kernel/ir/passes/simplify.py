@@ -76,5 +76,11 @@ def _cheap(block: Block) -> bool:
     for operation in block.operations:
         if not OPS[operation.name].pure or may_fail(operation.name, operation.operands):
             return False
-        cost += _DEAR.get(operation.name, 1)
+        cost += _DEAR.get(operation.name, 1) * _registers(operation)
     return cost <= CHEAP
+
+
+def _registers(operation: Operation) -> int:
+    """Return how many vector registers an operation is about, those of 64 bytes."""
+    size = max((v.type.nbytes for v in (*operation.operands, *operation.results)), default=0)
+    return max(-(-size // 64), 1)

@@ -31,7 +31,7 @@ from calor_kernel.library.math.base import (
 )
 from calor_kernel.library.math.circular import cos, sin
 from calor_kernel.library.math.coefficients import DIGAMMA, LGAMMA
-from calor_kernel.library.math.logarithm import decomposed, log, log_near, natural
+from calor_kernel.library.math.logarithm import log, natural, parted
 
 # From here on the asymptotic series, and how many steps of one lead down to where others serve.
 _LARGE: Final = (4.0, 8.0)
@@ -62,8 +62,8 @@ _ZERO: Final[Table] = (
 
 
 def _log(x: Number, form: Format) -> Pair:
-    e, m = decomposed(x, form)
-    return natural(e, *log_near(m - 1.0, form), form)
+    _, parts = parted(x, form)
+    return fast_two_sum(*natural(parts, form))
 
 
 def _lgamma_above(x: Number, form: Format) -> Number:

@@ -28,13 +28,14 @@ from calor_kernel.library.math.base import (
     two_product,
     two_sum,
 )
-from calor_kernel.library.math.coefficients import COSH, SINH
+from calor_kernel.library.math.coefficients import COSH, EXP, SINH, TANH
 from calor_kernel.library.math.exponential import expm1_parts, reduced
 from calor_kernel.library.math.logarithm import log_of_sum
 
 # Beyond, sinh and cosh are infinite, and tanh is 1.
 _ENDS: Final = (89.5, 710.5)
 _TANH_ENDS: Final = (10.0, 20.0)
+_NEAR: Final = 0.8  # up to here the polynomial of tanh
 # Below, x ± x³ / 3 is x.
 _NOTHING: Final = (2.0**-13, 2.0**-28)
 
@@ -102,11 +103,26 @@ def tanh(x: Number) -> Number:
     """Return the hyperbolic tangent, within 1 ulp."""
     form = format_of(x)
     size = above(abs(x), _TANH_ENDS[form.number])
-    # With t = (exp(2 |x|) − 1) / 2 it is t / (t + 1).
+    result = _tanh32(size, form) if form.fraction == 23 else _tanh64(size, form)
+    return sign_as(result, x)
+
+
+def _tanh32(size: Number, form: Format) -> Number:
+    """Return a polynomial near 0, and beyond 1 − 2 / (exp(2x) + 1), whose errors are less there."""
+    z = size * size
+    near = fma(size * z, polynomial(z, TANH[0]), size)
+    r, rest, n = reduced(size * 2.0, form)
+    power = power_of_two(n, form)
+    p = fma(r * r, polynomial(r, EXP[0]), r + rest)
+    return select(size < _NEAR, near, 1.0 - 2.0 / fma(power, p, power + 1.0))
+
+
+def _tanh64(size: Number, form: Format) -> Number:
+    # With t = (exp(2x) − 1) / 2 it is t / (t + 1).
     over = fast_two_sum(*expm1_parts(size * 2.0, form))
     under, lost = two_sum(over[0], 1.0)
     first, rest = ratio(over, (under, lost + over[1]))
-    return sign_as(first + rest, x)
+    return first + rest
 
 
 # Beyond, asinh(x) and acosh(x) are log(2 x).

@@ -1,19 +1,20 @@
 """Logarithms: log, log2, log10, log1p.
 
 Requirements: within 1 ulp everywhere, so near 1 too, where the exponent's part and the
-significand's cancel; denormals are as right as other numbers. x = 2**e · (1 + f) with 1 + f in
-[√½, √2]; log(1 + f) is a sum of two numbers, whose leading part f − f²/2 is exact (the form of
-Sun's fdlibm, 1993; its division is made for float64 only).
+significand's cancel; denormals are as right as other numbers, and with zeros, infinities, NaN and
+negative numbers they alone cost more. x = 2**e · (1 + f) with 1 + f in [√½, √2]; f is exact, and
+what is left of log(1 + f) is a polynomial, for float64 in the form of Sun's fdlibm (1993), which
+takes a division and half the terms.
 """
 
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from calor_kernel.language import Number, bitcast, cast, constant, fma, select
+from calor_kernel.language import Number, bitcast, cast, constant, fma, helper, select
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -26,6 +27,8 @@ from calor_kernel.library.math.base import (
     format_of,
     polynomial,
     power_of_two,
+    some,
+    two_product,
 )
 from calor_kernel.library.math.coefficients import LOG
 from calor_kernel.library.math.exponential import LOG_2
@@ -49,101 +52,119 @@ _LOG10_2: Final[Table] = (
 )
 
 
+class Parts(NamedTuple):
+    """log(x) = e · log 2 + f + rest, with an integer e; |f| ≤ √2 − 1."""
+
+    e: Number
+    f: Number
+    rest: Number
+
+
 def decomposed(x: Number, form: Format) -> Pair:
-    """Return the integer e, and 1 + f, with x = 2**e · (1 + f), for positive finite x."""
-    small = x < form.tiny
-    lift = form.fraction + 2
-    bits = bitcast(select(small, x * 2.0**lift, x), form.signed) - _ROOT[form.number]
-    exponent = bits >> form.fraction
-    exponent = select(small, exponent - lift, exponent)
+    """Return the integer e, and 1 + f, with x = 2**e · (1 + f), for positive normal x."""
+    bits = bitcast(x, form.signed) - _ROOT[form.number]
     significand = (bits & ((1 << form.fraction) - 1)) + _ROOT[form.number]
-    return exponent, bitcast(significand, form.dtype)
+    return bits >> form.fraction, bitcast(significand, form.dtype)
 
 
-def log_near(f: Number, form: Format, rest: Any = None) -> Pair:
-    """Return log(1 + f + rest) for 1 + f in [√½, √2] as the sum of two numbers.
+@helper
+def parted(x: Number, form: Format, lost: Any = None) -> tuple[Number, Parts]:
+    """Return whether an argument is no positive normal number, and its parts.
 
-    ``rest`` is at most an ulp of 1.
+    ``lost``: what is added to the argument, an ulp of it at most.
     """
+    low, high = 1 << form.fraction, (2 * form.bias + 1) << form.fraction
+    rare = (bitcast(x, form.unsigned) - low) >= high - low
+    lift = constant(0, form.signed, x.width)
+    if some(rare):
+        # Denormals are made normal; what zeros and others become does not matter.
+        small = x < form.tiny
+        x = select(small, x * 2.0 ** (form.fraction + 2), x)
+        lift = select(small, form.fraction + 2, lift)
+    e, m = decomposed(x, form)
+    f = m - 1.0
+    rest = log_rest(f, form)
+    if lost is not None:
+        # Of a large sum nothing lost counts, whatever it is scaled by. The slope of the logarithm
+        # is 1 / (1 + f), to two digits.
+        slope = fma(f, fma(f, 0.72, -0.97), 1.0)
+        rest = fma(lost * power_of_two(-above(e, 64), form), slope, rest)
+    return rare, Parts(e - lift, f, rest)
+
+
+def log_rest(f: Number, form: Format) -> Number:
+    """Return log(1 + f) − f for 1 + f in [√½, √2]."""
     square = f * f
-    error = fma(f, f, -square)
-    half = square * 0.5
-    total = f - half
-    left = (f - total) - half
     if form.fraction == 23:
-        tail = f * square * polynomial(f, LOG[0])
-    else:
-        s = f / (f + 2.0)
-        z = s * s
-        tail = s * fma(z, polynomial(z, LOG[1]), half)
-    left = left + fma(error, -0.5, tail)
-    if rest is not None:
-        # The slope of the logarithm, 1 / (1 + f), to two digits.
-        left = fma(rest, fma(f, fma(f, 0.72, -0.97), 1.0), left)
-    return fast_two_sum(total, left)
+        return fma(f * -0.5, f, f * square * polynomial(f, LOG[0]))
+    s = f / (f + 2.0)
+    z = s * s
+    half = square * 0.5
+    return fma(s, fma(z, polynomial(z, LOG[1]), half), -half)
 
 
-def natural(e: Number, high: Number, low: Number, form: Format) -> Pair:
-    """Return e · log 2 + high + low as the sum of two numbers, for an integer e."""
+def natural(parts: Parts, form: Format) -> Pair:
+    """Return the logarithm as the sum of two numbers."""
     first, second = LOG_2[form.number]
-    e = cast(e, form.dtype)
-    total, error = fast_two_sum(e * first, high)
-    return total, error + fma(e, second, low)
+    e = cast(parts.e, form.dtype)
+    total, error = fast_two_sum(e * first, parts.f)
+    return total, fma(e, second, parts.rest) + error
 
 
-def _ends(x: Number, result: Number) -> Number:
-    """Return the result for positive finite x, and what a logarithm is elsewhere."""
-    nothing = constant(NAN, x.dtype)
-    result = select(x > 0.0, result, select(x == 0.0, -INFINITY, nothing))
-    return select(x < INFINITY, result, select(x == INFINITY, INFINITY, nothing))
-
-
-def _finished(x: Number, total: Number, error: Number) -> Number:
-    return _ends(x, total + error)
+@helper
+def _finished(x: Number, rare: Number, result: Number) -> Number:
+    """Return the result, and what a logarithm is of 0, infinity, NaN and below 0."""
+    if some(rare):
+        nothing = constant(NAN, x.dtype, x.width)
+        result = select(x > 0.0, result, select(x == 0.0, -INFINITY, nothing))
+        result = select(x < INFINITY, result, select(x == INFINITY, INFINITY, nothing))
+    return result
 
 
 @exactly
 def log(x: Number) -> Number:
     """Return the natural logarithm, within 1 ulp; −inf at 0, NaN below."""
     form = format_of(x)
-    e, m = decomposed(x, form)
-    return _finished(x, *natural(e, *log_near(m - 1.0, form), form))
+    rare, parts = parted(x, form)
+    total, rest = natural(parts, form)
+    return _finished(x, rare, total + rest)
+
+
+def _based(parts: Parts, whole: tuple[float, float], scale: Table, form: Format) -> Number:
+    """Return the logarithm to another base: ``whole`` is that of 2, ``scale`` that of e."""
+    first, second = scale[form.number]
+    e = cast(parts.e, form.dtype)
+    product, error = two_product(parts.f, constant(first, form.dtype, e.width))
+    rest = fma(parts.f, second, fma(parts.rest, first, error))
+    if whole[1]:
+        rest = fma(e, whole[1], rest)
+        e = e * whole[0]
+    total, lost = fast_two_sum(e, product)
+    return total + (lost + rest)
 
 
 @exactly
 def log2(x: Number) -> Number:
     """Return the logarithm to the base 2, within 1 ulp; of powers of two exactly."""
     form = format_of(x)
-    e, m = decomposed(x, form)
-    high, low = log_near(m - 1.0, form)
-    first, second = _LOG2_E[form.number]
-    product = high * first
-    rest = fma(high, second, fma(high, first, -product))
-    total, error = fast_two_sum(cast(e, form.dtype), product)
-    return _finished(x, total, error + fma(low, first, rest))
+    rare, parts = parted(x, form)
+    return _finished(x, rare, _based(parts, (1.0, 0.0), _LOG2_E, form))
 
 
 @exactly
 def log10(x: Number) -> Number:
     """Return the logarithm to the base 10, within 1 ulp."""
     form = format_of(x)
-    e, m = decomposed(x, form)
-    high, low = log_near(m - 1.0, form)
-    first, second = _LOG10_E[form.number]
-    product = high * first
-    rest = fma(low, first, fma(high, second, fma(high, first, -product)))
-    whole, part = _LOG10_2[form.number]
-    e = cast(e, form.dtype)
-    total, error = fast_two_sum(e * whole, product)
-    return _finished(x, total, error + fma(e, part, rest))
+    rare, parts = parted(x, form)
+    first, second = _LOG10_2[form.number]
+    return _finished(x, rare, _based(parts, (first, second), _LOG10_E, form))
 
 
 def log_of_sum(total: Number, lost: Number, form: Format, more: Any = 0) -> Number:
     """Return log(2**more · (total + lost)); what is lost is at most an ulp of the total."""
-    e, m = decomposed(total, form)
-    # Of a large sum nothing lost counts, whatever it is scaled by.
-    parts = log_near(m - 1.0, form, lost * power_of_two(-above(e, 64), form))
-    return _finished(total, *natural(e + more, *parts, form))
+    rare, parts = parted(total, form, lost)
+    high, rest = natural(parts._replace(e=parts.e + more), form)
+    return _finished(total, rare, high + rest)
 
 
 @exactly
