@@ -16,8 +16,8 @@ from calor.backends.protocol import Executable
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
 from calor.graph.segments import Segment, cut
-from calor.specs import Spec
 from calor_kernel.runtime.buffers import KernelBuffer
+from calor_kernel.runtime.device import Memory
 
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
@@ -82,14 +82,19 @@ class _Scan(_Flow):
         self.reverse: bool = attributes["reverse"]
         self.keep: bool = attributes["keep"]
         self.body = build(engine, body)
-        self.rows = body.output_specs[self.carries :]
-        self.kept = body.output_specs[: self.carries] if self.keep else ()
+        # Bytes of a row of each x, of each result that is stacked, of each carry that is kept.
         slices = body.input_specs[self.carries : len(body.inputs) - self.captures]
-        self.slices: tuple[Spec, ...] = slices
+        self.slices = [s.nbytes for s in slices]
+        self.rows = [s.nbytes for s in body.output_specs[self.carries :]]
+        self.kept = [s.nbytes for s in body.output_specs[: self.carries]] if self.keep else []
+        # Which rows are read and written where they lie: kernels want them to be aligned.
+        align = engine.device.info.align if engine.pool.parts else 0
+        self.read = [bool(align) and n % align == 0 for n in self.slices]
+        self.written = [bool(align) and n % align == 0 for n in self.rows]
         made = sum(graph.specs[o].nbytes for o in node.outputs)
         carried = sum(s.nbytes for s in body.output_specs)
         self.required = made + 2 * carried + self.body.required_bytes
-        self.required += sum(s.nbytes for s in slices)
+        self.required += sum(self.slices)
 
     def __call__(self, inputs: Buffers) -> Buffers:
         pool, carries = self.engine.pool, self.carries
@@ -97,21 +102,42 @@ class _Scan(_Flow):
         held = inputs[: self.captures]
         carry = start = inputs[self.captures : self.captures + carries]
         xs = inputs[self.captures + carries :]
-        rows = [pool.take(s.nbytes) for s in self.slices]
-        stacks = [pool.take(s.nbytes * self.length) for s in self.rows]
-        kept = [pool.take(s.nbytes * self.length) for s in self.kept]
+        rows = [None if d else pool.take(n) for n, d in zip(self.slices, self.read, strict=True)]
+        stacks = [pool.take(n * self.length) for n in self.rows]
+        kept = [pool.take(n * self.length) for n in self.kept]
         for i in reversed(range(self.length)) if self.reverse else range(self.length):
             for stack, value in zip(kept, carry, strict=False):
                 copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
-            for row, x in zip(rows, xs, strict=True):
-                copy(row.handle, 0, x.handle, i * row.nbytes, row.nbytes)
-            made = self.body([*carry, *rows, *held])
+            given: Buffers = []
+            for row, x, n in zip(rows, xs, self.slices, strict=True):
+                if row is None:
+                    given.append(Row(pool.memory, x, i * n, n))
+                else:
+                    copy(row.handle, 0, x.handle, i * n, n)
+                    given.append(row)
+            into: Buffers = [None] * carries
+            into += [
+                Row(pool.memory, stack, i * n, n) if direct else None
+                for stack, n, direct in zip(stacks, self.rows, self.written, strict=True)
+            ]
+            made = self.body([*carry, *given, *held], into if any(self.written) else None)
             carry = made[:carries]
-            for stack, value in zip(stacks, made[carries:], strict=True):
-                copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
+            for stack, value, direct in zip(stacks, made[carries:], self.written, strict=True):
+                if not direct:
+                    copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
         if carry is start:
             carry = [duplicate(self.engine, b) for b in carry]
         return [*carry, *stacks, *kept]
+
+
+class Row:
+    """A row of a stack, where the device has handles of parts; it owns nothing."""
+
+    __slots__ = ("handle", "nbytes")
+
+    def __init__(self, memory: Memory, stack: KernelBuffer, offset: int, nbytes: int) -> None:
+        self.handle = memory.part(stack.handle, offset, nbytes)
+        self.nbytes = nbytes
 
 
 FLOWS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {

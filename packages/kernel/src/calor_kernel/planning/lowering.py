@@ -7,7 +7,8 @@ node, so what a family answered is kept by op, attributes, views and results.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +16,17 @@ from calor.interning import remember
 from calor.ops.attributes import exact_items
 from calor.specs import Spec
 from calor_kernel import library
-from calor_kernel.library.work import DENSE, LOWERINGS, Refusal, Request, View, Work
+from calor_kernel.ir.types import Buffer
+from calor_kernel.library.work import (
+    DENSE,
+    LOWERINGS,
+    Input,
+    Launch,
+    Refusal,
+    Request,
+    View,
+    Work,
+)
 from calor_kernel.runtime.device import DeviceInfo
 
 
@@ -53,5 +64,31 @@ class Lowerings:
         found = self._memo.get(key)
         if found is None:
             request = Request(op, attributes, inputs, outputs, self.info, deterministic)
-            found = remember(self._memo, key, LOWERINGS[op](request))
+            answer = LOWERINGS[op](request)
+            if not isinstance(answer, Refusal):
+                answer = tuple(map(_declared, answer))
+            found = remember(self._memo, key, answer)
         return found
+
+
+def _declared(work: Work) -> Work:
+    """Return work whose operands that may be written in place are declared as written.
+
+    They are so where nothing is done in place too: there is one kernel then, and not two.
+    """
+    in_place = {operand for operand, _ in work.in_place}
+    launches = tuple(_written(launch, in_place) for launch in work.launches)
+    return work if launches == work.launches else replace(work, launches=launches)
+
+
+def _written(launch: Launch, in_place: Collection[int]) -> Launch:
+    signature = list(launch.build.signature)
+    for place, argument in enumerate(launch.arguments):
+        declared = signature[place]
+        if isinstance(argument, Input) and argument.number in in_place:
+            assert isinstance(declared, Buffer)
+            if not declared.writable:
+                signature[place] = replace(declared, writable=True)
+    if tuple(signature) == launch.build.signature:
+        return launch
+    return replace(launch, build=replace(launch.build, signature=tuple(signature)))

@@ -7,13 +7,12 @@ reads what was there; where an op can fail, what comes before it and what comes 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from calor.dtypes import uint8
 from calor.specs import spec
-from calor_kernel.ir.types import Buffer
 from calor_kernel.library.work import (
     Argument,
     Input,
@@ -114,7 +113,6 @@ class Recorder:
                 continue
             for launch in work.launches:
                 if launch.copies not in layout.in_place[number]:
-                    launch = _written(launch, work)
                     lists[-1].append(Launched(number, task.op, launch))
                     placed[-1].append(self._arguments(layout, number, task, launch))
         if split and len(lists) == 1:
@@ -238,21 +236,3 @@ class Recorder:
             Output: Slot(self.slots.outputs + output),
         }
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
-
-
-def _written(launch: Launch, work: Work) -> Launch:
-    """Return a launch whose operands that may be written in place are declared as written.
-
-    Also where they are not, so that there is one kernel and not two.
-    """
-    in_place = {operand for operand, _ in work.in_place}
-    signature = list(launch.build.signature)
-    for place, argument in enumerate(launch.arguments):
-        declared = signature[place]
-        if isinstance(argument, Input) and argument.number in in_place:
-            assert isinstance(declared, Buffer)
-            if not declared.writable:
-                signature[place] = replace(declared, writable=True)
-    if tuple(signature) == launch.build.signature:
-        return launch
-    return replace(launch, build=replace(launch.build, signature=tuple(signature)))

@@ -124,7 +124,8 @@ class Memory(ABC):
         """Return a handle of a part of a piece, None where the device has no such handles.
 
         ``offset`` divides by ``info.align``. The part is never freed by itself. A pool splits
-        pieces where parts exist, and so needs less memory.
+        pieces where parts exist, and so needs less memory; it looks their handles up, so they are
+        hashable.
         """
         return None
 

@@ -29,6 +29,8 @@ class Kernels:
         self.compiled = 0
         self.found = 0
         self._functions: dict[Key, Any] = {}
+        # By identity: families keep their builds, and a build takes long to compare.
+        self._met: dict[int, tuple[Build, Any]] = {}
         self._images = images
         self.unlock()
 
@@ -45,12 +47,19 @@ class Kernels:
 
     def load(self, builds: Iterable[Build]) -> list[Any]:
         """Return the function of each build, compiling those that are new; CompileError."""
+        wanted = list(builds)
+        met = self._met
+        unmet = [build for build in wanted if id(build) not in met]
+        if unmet:
+            with self._lock:
+                self._meet(unmet)
+        return [met[id(build)][1] for build in wanted]
+
+    def _meet(self, builds: Sequence[Build]) -> None:
         keys = [(build, exact(build.keywords)) for build in builds]
         known = self._functions
-        if any(key not in known for key in keys):
-            with self._lock:
-                self._make([key for key in dict.fromkeys(keys) if key not in known])
-        return [known[key] for key in keys]
+        self._make([key for key in dict.fromkeys(keys) if key not in known])
+        self._met.update((id(build), (build, known[build, e])) for build, e in keys)
 
     def _make(self, keys: Sequence[Key]) -> None:
         cold: dict[Key, str | None] = {}

@@ -86,6 +86,11 @@ class Pool:
         """Start with a new lock, in a forked child."""
         self._lock = threading.RLock()
 
+    @property
+    def parts(self) -> bool:
+        """Whether the device has handles of parts; known from the first piece on."""
+        return bool(self._splits)
+
     def bin(self, room: int) -> list[Any]:
         """Return the idle pieces of a class, last used last; the list stays the same."""
         found = self._bins.get(room)
