@@ -32,6 +32,14 @@ ROWS = [
     ((40, 130), (1,), None),
     ((130, 40), (0,), None),
 ]
+DIVIDED = [
+    ((1, 150001), (1,), None),
+    ((3, 60000), (1,), None),
+    ((60001, 3), (0,), None),
+    ((301, 700), (0,), None),
+    ((2, 301, 500), (1,), None),
+    ((200, 2, 400), (0, 2), None),
+]
 KINDS = ["sum", "prod", "max", "min", "argmax", "argmin", "any", "all"]
 TYPES = [t.name for t in ALL if t.kind != "storage"]
 ORDERED = ["max", "min", "argmax", "argmin"]
@@ -110,6 +118,12 @@ def check(backend, kind, row, dtype, result=None):
 
 @pytest.mark.parametrize(("kind", "row"), PAIRS, ids=str)
 def test_shapes(backend, kind, row):
+    check(backend, kind, row, "float32")
+
+
+@pytest.mark.parametrize("kind", ["sum", "max"])
+@pytest.mark.parametrize("row", DIVIDED, ids=str)
+def test_division_among_cubes(backend, kind, row):
     check(backend, kind, row, "float32")
 
 

@@ -95,6 +95,11 @@ def joined(kind: str, a: Any, b: Any) -> Any:
     return current().binary("max" if kind == "max" else "min", a, b)
 
 
+def smaller(a: Any, b: Any) -> Any:
+    """Return the smaller of two integers, of which one is the device's."""
+    return current().binary("min", a, b)
+
+
 def beats(kind: str, value: Any, best: Any) -> Any:
     """Return whether a value comes before the best one so far, which has the lower place."""
     over = value > best if kind == "argmax" else value < best

@@ -12,7 +12,8 @@ from calor_kernel.library.elementwise.values import parts, stored
 from calor_kernel.library.reduce.composites import COMPOSITES, numbers_of
 from calor_kernel.library.reduce.general import reduce_general
 from calor_kernel.library.reduce.kinds import PLACES, working
-from calor_kernel.library.reduce.lower_rows import rows_launch
+from calor_kernel.library.reduce.lower_program import Plan
+from calor_kernel.library.reduce.placing import Job, Placed
 from calor_kernel.library.reduce.problem import Reduction, reduction_of
 from calor_kernel.library.reduce.program import Program, Recipe
 from calor_kernel.library.work import (
@@ -23,6 +24,7 @@ from calor_kernel.library.work import (
     Output,
     Refusal,
     Request,
+    View,
     Work,
     lowering,
 )
@@ -49,8 +51,19 @@ def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
     if places or x.dtype.is_complex or output.dtype.is_complex:
         return [fall_back]
     program = single(kind, x.dtype, wide, output.dtype)
-    launch = rows_launch(program, x.shape, axes, [x], [output], (), info, "reduce.rows")
-    return [Work((launch,)), fall_back]
+    return [planned(program, request, axes, (), f"reduce.{kind}"), fall_back]
+
+
+def planned(
+    program: Program, request: Request, axes: Sequence[int], numbers: Sequence[float], label: str
+) -> Work:
+    """Return the work of a program on the operands and results of a request."""
+    inputs = tuple(Placed(Input(k), v) for k, v in enumerate(request.inputs))
+    results = tuple(Placed(Output(k), View.dense(s)) for k, s in enumerate(request.outputs))
+    shape = request.inputs[0].shape
+    plan = Plan(request.info)
+    plan.add(program, Job(shape, tuple(axes), inputs, results, tuple(numbers), label))
+    return plan.work()
 
 
 @lowering("softmax", "log_softmax", "standardize", "rms_norm", strided=True)
@@ -64,10 +77,7 @@ def lower_composite(request: Request) -> Sequence[Work] | Refusal:
     program = COMPOSITES[request.op](x.dtype)
     terms = prod(x.shape[a] for a in axes)
     numbers = numbers_of(request.op, terms, attributes)
-    launch = rows_launch(
-        program, x.shape, axes, [x], request.outputs, numbers, request.info, f"rows.{request.op}"
-    )
-    return [Work((launch,))]
+    return [planned(program, request, axes, numbers, f"rows.{request.op}")]
 
 
 def single(kind: str, source: DType, wide: DType, result: DType) -> Program:

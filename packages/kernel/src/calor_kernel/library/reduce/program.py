@@ -8,7 +8,7 @@ needs it is computed in the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from calor.dtypes import DType
 from calor_kernel.library.elementwise.expression import Step
 from calor_kernel.library.elementwise.operations import apply
 from calor_kernel.library.elementwise.values import Value
+from calor_kernel.library.math.base import exactly
 
 Place = Literal["along", "row", "number"]
 
@@ -63,6 +64,27 @@ class Program:
         count = len(self.operands)
         return None if number < count else self.steps[number - count]
 
+    def fold(self, number: int) -> Fold:
+        """Return the reduction that makes a value."""
+        found = self.step(number)
+        assert isinstance(found, Fold)
+        return found
+
+    @property
+    def memory(self) -> tuple[int, ...]:
+        """The operands that lie in memory."""
+        return tuple(i for i, o in enumerate(self.operands) if o.place != "number")
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The operands that are numbers of the launch."""
+        return tuple(i for i, o in enumerate(self.operands) if o.place == "number")
+
+    @property
+    def folds(self) -> tuple[int, ...]:
+        """The values that are reductions."""
+        return tuple(n for n in range(self.values) if isinstance(self.step(n), Fold))
+
     @property
     def values(self) -> int:
         """The number of values."""
@@ -105,17 +127,25 @@ class Schedule:
 
     def count(self, program: Program) -> int:
         """Return how many walks a program needs."""
-        wanted = [*program.results, *_folds(program)]
+        wanted = [*program.results, *program.folds]
         return max((self.walks[n] for n in wanted), default=-1) + 1
 
     def folds(self, program: Program, walk: int) -> list[int]:
         """Return the reductions that a walk makes."""
-        return [n for n in _folds(program) if self.walks[n] == walk]
+        return [n for n in program.folds if self.walks[n] == walk]
 
     def written(self, program: Program, walk: int) -> list[tuple[int, int]]:
         """Return what a walk writes along the row: numbers of results and values."""
         return [
             (k, n) for k, n in enumerate(program.results) if self.along[n] and self.walks[n] == walk
+        ]
+
+    def rowwise(self, program: Program, walk: int) -> list[int]:
+        """Return the steps, one value a row each, that are known after a walk."""
+        return [
+            n
+            for n in range(program.values)
+            if isinstance(program.step(n), Step) and not self.along[n] and self.walks[n] == walk
         ]
 
     def stored(self, program: Program, walk: int, last: int) -> list[int]:
@@ -131,9 +161,26 @@ def applied(program: Program, step: Step, values: Sequence[Any]) -> Value:
     return apply(step, values, [program.dtype(n) for n in step.operands])
 
 
-def _folds(program: Program) -> list[int]:
-    count = len(program.operands)
-    return [count + i for i, s in enumerate(program.steps) if isinstance(s, Fold)]
+@exactly
+def evaluated(
+    program: Program, wanted: Sequence[int], known: Mapping[int, Any], read: Callable[[int], Any]
+) -> list[Any]:
+    """Return values of a program, from those that are known and those that ``read`` returns.
+
+    ``read`` is asked for operands and kept values, and returns None for what is to be computed.
+    """
+    made = dict(known)
+
+    def find(number: int) -> Any:
+        if number not in made:
+            value, step = read(number), program.step(number)
+            if value is None:
+                assert isinstance(step, Step)
+                value = applied(program, step, [find(n) for n in step.operands])
+            made[number] = value
+        return made[number]
+
+    return [find(n) for n in wanted]
 
 
 class Recipe:

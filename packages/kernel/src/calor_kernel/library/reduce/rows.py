@@ -1,10 +1,8 @@
 """Programs of rows whose values lie one after another: vectors along the row.
 
 Requirements: one body for cubes of one unit, which takes several rows at the same time so that
-their chains of operations overlap, and for cubes of many, where teams of units share a row; sums of
-floats are added up in blocks, and the blocks with what rounding leaves of them (Neumaier, 1974), so
-that the error of a sum does not grow with its length: it is at most 2⁻²³ · (block / lanes + 8)
-times the sum of the magnitudes, where lanes counts all accumulators, and 2⁻⁵² likewise.
+their chains of operations overlap, and for cubes of many, where teams of units share a row; sums
+are put aside as :mod:`totals` says.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from calor_kernel.language import (
     constant,
     cube_position,
     cube_size,
+    divide,
     helper,
     kernel,
     loop_range,
@@ -32,10 +31,11 @@ from calor_kernel.language import (
     unravel,
 )
 from calor_kernel.library.elementwise.values import lanes, load, store, stored
-from calor_kernel.library.math.base import exactly, two_sum
-from calor_kernel.library.reduce.kinds import identity, joined
-from calor_kernel.library.reduce.program import Fold, Program, Schedule, applied
+from calor_kernel.library.math.base import exactly
+from calor_kernel.library.reduce.kinds import identity, joined, smaller
+from calor_kernel.library.reduce.program import Fold, Program, Schedule, evaluated
 from calor_kernel.library.reduce.teams import over_lanes, over_team
+from calor_kernel.library.reduce.totals import put_aside, taken_together, tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class RowPlan:
     ``together``: rows on the way together. ``team``: units that share a row. ``block``: how many
     terms are added up before the sum is put aside, 0 for all; ``outer``: whether it counts places
     of the first axes instead. ``keep``: where kept values wait: in memory of the unit's own of
-    ``capacity`` elements a row, or in the first result.
+    ``capacity`` elements a row, or in the first result. ``split``: whether a row is divided into
+    parts, each with results of its own; they lie one after another.
     """
 
     kept: int
@@ -62,6 +63,7 @@ class RowPlan:
     outer: bool = False
     keep: Literal["private", "result", ""] = ""
     capacity: int = 0
+    split: bool = False
 
 
 class Run:
@@ -71,15 +73,13 @@ class Run:
         self.program, self.plan = program, plan
         self.schedule = Schedule.of(program)
         self.walks = self.schedule.count(program)
-        memory = [i for i, o in enumerate(program.operands) if o.place != "number"]
+        memory = program.memory
         count = len(memory)
         self.sources: dict[int, Pointer] = dict(zip(memory, arguments, strict=False))
         self.targets = list(arguments[count : count + len(program.results)])
         rest = list(arguments[count + len(program.results) :])
-        self.numbers = {
-            i: rest.pop(0) for i, o in enumerate(program.operands) if o.place == "number"
-        }
-        self.rows, self.turns = rest.pop(0), rest.pop(0)
+        self.numbers = {i: rest.pop(0) for i in program.numbers}
+        self.rows, self.turns, self.parts, self.chunk = (rest.pop(0) for _ in range(4))
         self.sizes = [rest.pop(0) for _ in range(plan.kept)]
         self.lengths = [rest.pop(0) for _ in range(plan.axes)]
         along = [program.operands[i].place == "along" for i in memory]
@@ -90,6 +90,9 @@ class Run:
             self.views.append((kept, [rest.pop(0) for _ in range(plan.axes if varies else 0)]))
         self.count = count
         self.memory = memory
+        # The places of the last axis, or of the others where there are more, that are walked.
+        self.begin_at: Any = 0
+        self.end_at: Any = None
         # Per row of those on the way together: where it begins in each view, and its values.
         self.starts: list[list[Any]] = []
         self.values: list[dict[int, Any]] = []
@@ -101,9 +104,18 @@ class Run:
         """Find where rows begin, and read what is one value a row."""
         program = self.program
         self.starts, self.values = [], []
+        self.end_at = self.lengths[0]
+        for n in self.lengths[1:-1]:
+            self.end_at = self.end_at * n
         for row in rows:
+            part: Any = 0
+            if self.plan.split:
+                row, part = divide(row, self.parts)
+                self.begin_at = part * self.chunk
+                self.end_at = smaller(self.begin_at + self.chunk, self.end_at)
             position = unravel(row, self.sizes)
             starts = [offset_of(position, kept) for kept, _ in self.views]
+            starts[self.count :] = [start + part for start in starts[self.count :]]
             self.starts.append(starts)
             values = dict(self.numbers)
             for view, i in enumerate(self.memory):
@@ -113,44 +125,27 @@ class Run:
             self.values.append(values)
         self.settle(-1)
 
-    @exactly
     def settle(self, walk: int) -> None:
         """Compute what is one value a row and known after a walk, and widen what is needed."""
-        program, first = self.program, len(self.program.operands)
+        wanted = self.schedule.rowwise(self.program, walk)
         for values in self.values:
-            for k, step in enumerate(program.steps):
-                known = (
-                    not self.schedule.along[first + k] and self.schedule.walks[first + k] == walk
-                )
-                if known and not isinstance(step, Fold):
-                    given = [values[n] for n in step.operands]
-                    values[first + k] = applied(program, step, given)
+            made = evaluated(self.program, wanted, values, lambda _: None)
+            values.update(zip(wanted, made, strict=True))
         width = self.plan.width
         self.wide = [{n: splat(v, width) for n, v in values.items()} for values in self.values]
 
-    @exactly
     def compute(
         self, wanted: Sequence[int], j: int, walk: int, at: Sequence[Any], i: Any, rest: Any
     ) -> list[Any]:
         """Return values of row j from place i on; ``rest``: how many there are, None for all."""
-        known: dict[int, Any] = dict(self.wide[j])
 
-        def find(number: int) -> Any:
-            if number not in known:
-                known[number] = make(number)
-            return known[number]
-
-        def make(number: int) -> Any:
-            program = self.program
-            if number in program.kept and self.schedule.walks[number] < walk:
+        def read(number: int) -> Any:
+            if number in self.program.kept and self.schedule.walks[number] < walk:
                 return self.recall(number, j, at, i, rest)
-            step = program.step(number)
-            if step is None:
-                return self.read(number, at, i, rest)
-            assert not isinstance(step, Fold)
-            return applied(program, step, [find(n) for n in step.operands])
+            known = self.program.step(number) is not None
+            return None if known else self.read(number, at, i, rest)
 
-        return [find(n) for n in wanted]
+        return evaluated(self.program, wanted, self.wide[j], read)
 
     def read(self, number: int, at: Sequence[Any], i: Any, rest: Any) -> Any:
         """Return values of an operand."""
@@ -209,8 +204,8 @@ def spread(target: Pointer, first: Any, step: Any, value: Number, rest: Any) -> 
 def reduce_rows(*arguments: Any, program: Program, plan: RowPlan) -> None:
     """Run a program on rows; a cube of one unit takes ``turns`` of them, others one a team.
 
-    After the buffers come the numbers among the operands, the number of rows and ``turns``, sizes
-    of the axes, and the strides of each view.
+    After the buffers come the numbers among the operands, the number of rows and ``turns``, the
+    parts of a row and their size, sizes of the axes, and the strides of each view.
     """
     run = Run(program, plan, arguments)
     if cube_size() > 1:
@@ -262,53 +257,27 @@ class Total:
             aside = registers((plan.together, 2), fold.dtype, plan.width, nothing)
         return Total(number, fold, sums, aside)
 
-    @property
-    def exact(self) -> bool:
-        """Whether what rounding leaves is kept."""
-        return self.fold.kind == "sum" and self.fold.dtype.kind == "float"
-
     def put_aside(self) -> None:
         """Add the accumulators to what was put aside, and begin anew."""
         assert self.aside is not None
-        together, unroll = self.sums.shape
-        nothing = constant(identity(self.fold.kind, self.fold.dtype), self.fold.dtype)
+        fold, (together, unroll) = self.fold, self.sums.shape
+        nothing = constant(identity(fold.kind, fold.dtype), fold.dtype)
         for j in range(together):
-            block = tree(self.fold.kind, [self.sums[j, u] for u in range(unroll)])
-            if self.exact:
-                self.aside[j, 0], rest = exact_sum(self.aside[j, 0], block)
-                self.aside[j, 1] = self.aside[j, 1] + rest
-            else:
-                self.aside[j, 0] = joined(self.fold.kind, self.aside[j, 0], block)
+            block = tree(fold.kind, [self.sums[j, u] for u in range(unroll)])
+            total, rest = put_aside(fold, self.aside[j, 0], self.aside[j, 1], block)
+            self.aside[j, 0], self.aside[j, 1] = total, rest
             for u in range(unroll):
                 self.sums[j, u] = nothing
 
     def finished(self, j: int, team: int) -> Number:
         """Return the reduction of row j."""
         kind = self.fold.kind
-        made = tree(kind, [self.sums[j, u] for u in range(self.sums.shape[1])])
-        if self.aside is not None:
-            made = self.aside[j, 0]
-            if self.exact:
-                # What an infinite sum leaves is no number, and counts for nothing.
-                rest = self.aside[j, 1]
-                made = made + select(rest == rest, rest, 0.0)
+        if self.aside is None:
+            made = tree(kind, [self.sums[j, u] for u in range(self.sums.shape[1])])
+        else:
+            made = taken_together(self.fold, self.aside[j, 0], self.aside[j, 1])
         result: Number = over_team(kind, over_lanes(kind, made), team)
         return result
-
-
-@exactly
-def exact_sum(a: Number, b: Number) -> tuple[Number, Number]:
-    """Return a sum and what rounding leaves of it."""
-    return two_sum(a, b)
-
-
-def tree(kind: str, values: Sequence[Any]) -> Any:
-    """Return values joined, neighbours first."""
-    made = list(values)
-    while len(made) > 1:
-        pairs = [joined(kind, a, b) for a, b in zip(made[::2], made[1::2], strict=False)]
-        made = pairs + ([made[-1]] if len(made) % 2 else [])
-    return made[0]
 
 
 @helper
@@ -319,14 +288,11 @@ def one_walk(run: Any, walk: int) -> None:
     length = lengths[-1]
     if plan.axes == 1:
         at = [[*starts, 0] for starts in run.starts]
-        in_blocks(run, walk, totals, at, length, plan.block)
+        in_blocks(run, walk, totals, at, run.begin_at, run.end_at, plan.block)
     else:
-        count = lengths[0]
-        for n in lengths[1:-1]:
-            count = count * n
-        size = plan.block if plan.outer else count
-        for begin in loop_range(0, count, size):
-            for o in loop_range(begin, min(begin + size, count)):
+        size = plan.block if plan.outer else run.end_at
+        for begin in loop_range(run.begin_at, run.end_at, size):
+            for o in loop_range(begin, min(begin + size, run.end_at)):
                 position = unravel(o, lengths[:-1])
                 at = [
                     [
@@ -336,7 +302,7 @@ def one_walk(run: Any, walk: int) -> None:
                     + [o * length]
                     for starts in run.starts
                 ]
-                in_blocks(run, walk, totals, at, length, 0 if plan.outer else plan.block)
+                in_blocks(run, walk, totals, at, 0, length, 0 if plan.outer else plan.block)
             if plan.outer:
                 for total in totals:
                     total.put_aside()
@@ -347,16 +313,16 @@ def one_walk(run: Any, walk: int) -> None:
 
 @helper
 def in_blocks(
-    run: Any, walk: int, totals: list[Any], at: list[Any], length: Any, block: int
+    run: Any, walk: int, totals: list[Any], at: list[Any], first: Any, last: Any, block: int
 ) -> None:
     """Walk along the last axis, in blocks where their sums are put aside."""
     if block:
-        for begin in loop_range(0, length, block):
-            through(run, walk, totals, at, begin, min(begin + block, length))
+        for begin in loop_range(first, last, block):
+            through(run, walk, totals, at, begin, min(begin + block, last))
             for total in totals:
                 total.put_aside()
     else:
-        through(run, walk, totals, at, 0, length)
+        through(run, walk, totals, at, first, last)
 
 
 @helper

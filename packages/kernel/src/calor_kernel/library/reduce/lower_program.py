@@ -1,0 +1,151 @@
+"""Programs as launches: along rows or across them, divided or whole, in one launch or in stages.
+
+Requirements: the way depends on the device and the sizes alone, so that results are the same each
+time; memory is read in its order, whichever axes vanish; there is a way for whatever strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Final
+
+from calor.dtypes import DType
+from calor_kernel.library.elementwise.values import stored
+from calor_kernel.library.reduce.layout import Layout
+from calor_kernel.library.reduce.lower_columns import columns_launch, span_of
+from calor_kernel.library.reduce.lower_rows import layout, rows_launch
+from calor_kernel.library.reduce.parts import joining, part_of
+from calor_kernel.library.reduce.placing import Job, Placed
+from calor_kernel.library.reduce.program import Program, Schedule
+from calor_kernel.library.work import Launch, Scratch, View, Work, row_major
+from calor_kernel.runtime.device import DeviceInfo
+
+# Bytes that are read before it pays to divide what few cubes do; bytes of a part.
+_WHOLE: Final = 1 << 19
+_LEAST, _MOST = 1 << 16, 1 << 20
+# Cubes that are enough, of one unit and of many.
+_ENOUGH, _ENOUGH_TEAMS = 32, 512
+
+
+class Plan:
+    """The launches of a job, and the scratch memory that they need."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.info = info
+        self.launches: list[Launch] = []
+        self.scratch: list[int] = []
+
+    def work(self) -> Work:
+        """Return what was planned."""
+        return Work(tuple(self.launches), tuple(self.scratch))
+
+    def room(self, shape: tuple[int, ...], dtype: DType) -> Placed:
+        """Return scratch memory for dense values."""
+        self.scratch.append(prod(shape) * stored(dtype).itemsize)
+        return Placed(Scratch(len(self.scratch) - 1), View(shape, row_major(shape), dtype))
+
+    def add(self, program: Program, job: Job) -> None:
+        """Add the launches of a program."""
+        schedule = Schedule.of(program)
+        found = layout(program, job)
+        reduces = schedule.count(program) == 1 and not any(
+            schedule.along[n] for n in program.results
+        )
+        if reduces and across(program, found, len(job.sources)):
+            self._columns(program, job, found)
+        elif reduces:
+            self._rows(program, job, found)
+        else:
+            self.launches.append(rows_launch(program, job, self.info))
+
+    def _rows(self, program: Program, job: Job, found: Layout) -> None:
+        rows, terms = found.kept.count, found.along.count
+        size = sum(program.operands[i].dtype.itemsize for i in program.memory)
+        cubes, inner = rows, terms // max(found.along.sizes[0], 1) if found.along.rank > 1 else 1
+        parts, chunk = self._divided(cubes, rows * terms * size, found.along.sizes, inner * size)
+        if parts == 1:
+            self.launches.append(rows_launch(program, job, self.info))
+            return
+        part = part_of(program, program.folds, ())
+        shape = (*job.rows, parts)
+        rooms = [self.room(shape, program.dtype(n)) for n in program.folds]
+        views = [replace(r, view=View(job.rows, row_major(job.rows), r.view.dtype)) for r in rooms]
+        first = self._part_job(program, part.operands, job, views)
+        self.launches.append(rows_launch(part.program, first, self.info, parts, chunk))
+        self._joined(program, job, rooms, shape, len(shape) - 1)
+
+    def _columns(self, program: Program, job: Job, found: Layout) -> None:
+        terms, columns = found.along.count, found.kept.sizes[-1]
+        span = span_of(program, found, self.info)
+        cubes = found.kept.count // columns * -(-columns // span)
+        size = sum(program.operands[i].dtype.itemsize for i in program.memory)
+        total = found.kept.count * terms * size
+        parts, chunk = self._divided(cubes, total, (terms,), min(span, columns) * size)
+        if parts == 1:
+            self.launches.append(columns_launch(program, job, found, self.info))
+            return
+        part = part_of(program, program.folds, ())
+        shape = (parts, *job.rows)
+        rooms = [self.room(shape, program.dtype(n)) for n in program.folds]
+        views = [replace(r, view=View(job.rows, row_major(job.rows), r.view.dtype)) for r in rooms]
+        first = self._part_job(program, part.operands, job, views)
+        divided = layout(part.program, first)
+        self.launches.append(columns_launch(part.program, first, divided, self.info, parts, chunk))
+        self._joined(program, job, rooms, shape, 0)
+
+    def _divided(self, cubes: int, total: int, sizes: Sequence[int], each: int) -> tuple[int, int]:
+        """Return into how many parts each cube's work is divided, and how many places a part has.
+
+        ``sizes[0]`` places of ``each`` bytes can be divided.
+        """
+        many = self.info.max_units > 1
+        enough = _ENOUGH_TEAMS if many else _ENOUGH
+        if cubes >= enough or total <= (_LEAST if many else _WHOLE):
+            return 1, 0
+        nbytes = min(max(total // (2 * enough), _LEAST if not many else _LEAST // 4), _MOST)
+        chunk = max(nbytes // max(each, 1), 1)
+        if chunk >= 64:
+            chunk = chunk // 64 * 64
+        parts = -(-sizes[0] // chunk)
+        return (parts, chunk) if parts > 1 else (1, 0)
+
+    def _part_job(
+        self, program: Program, operands: Sequence[int], job: Job, targets: Sequence[Placed]
+    ) -> Job:
+        """Return the job of a part of a program, some of whose operands it has."""
+        places = {n: k for k, n in enumerate(program.memory)}
+        numbers = {n: k for k, n in enumerate(program.numbers)}
+        return replace(
+            job,
+            sources=tuple(job.sources[places[n]] for n in operands if n in places),
+            numbers=tuple(job.numbers[numbers[n]] for n in operands if n in numbers),
+            targets=tuple(targets),
+        )
+
+    def _joined(
+        self, program: Program, job: Job, rooms: Sequence[Placed], shape: tuple[int, ...], axis: int
+    ) -> None:
+        """Add the launch that joins partial results, the parts of which are an axis."""
+        part = joining(program)
+        others = self._part_job(program, part.operands, job, job.targets)
+        second = replace(others, shape=shape, axes=(axis,), sources=(*rooms, *others.sources))
+        found = layout(part.program, second)
+        if across(part.program, found, len(second.sources)):
+            self.launches.append(columns_launch(part.program, second, found, self.info))
+        else:
+            self.launches.append(rows_launch(part.program, second, self.info))
+
+
+def across(program: Program, found: Layout, sources: int) -> bool:
+    """Return whether vectors lie across rows: along the last of the axes that stay."""
+    if found.along.count == 1 and found.kept.count == 1:
+        return False
+    for k, i in enumerate(program.memory):
+        along = program.operands[i].place == "along"
+        if along and found.along.sizes[-1] > 1 and found.along.strides[k][-1] == 1:
+            return False
+        if found.kept.strides[k][-1] != 1:
+            return False
+    return all(found.kept.strides[sources + k][-1] == 1 for k in range(len(program.results)))

@@ -1,0 +1,82 @@
+"""Parts of programs: what computes some of its values, and what finishes partial reductions.
+
+Requirements: a reduction of few long rows is divided among cubes, and another launch joins their
+totals; a program whose walks do not fit one launch becomes one launch a walk, and what they found
+lies in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from calor_kernel.library.elementwise.expression import Step
+from calor_kernel.library.reduce.program import Fold, Operand, Program, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A program whose operands are values of another one, by number."""
+
+    program: Program
+    operands: tuple[int, ...]
+
+
+def part_of(program: Program, wanted: Sequence[int], known: Collection[int]) -> Part:
+    """Return the program that computes some values from known ones and operands."""
+    schedule = Schedule.of(program)
+    needed: set[int] = set()
+    todo = list(wanted)
+    leaves: set[int] = set()
+    while todo:
+        number = todo.pop()
+        step = program.step(number)
+        if step is None or number in known:
+            leaves.add(number)
+        elif number not in needed:
+            needed.add(number)
+            todo += [step.operand] if isinstance(step, Fold) else step.operands
+    order = sorted(leaves)
+    places = {n: i for i, n in enumerate(order)}
+    operands = [_operand(program, schedule, n) for n in order]
+    steps: list[Step | Fold] = []
+    for number in sorted(needed):
+        steps.append(_moved(program.step(number), places))
+        places[number] = len(places)
+    made = Program(tuple(operands), tuple(steps), tuple(places[n] for n in wanted))
+    return Part(made, tuple(order))
+
+
+def joining(program: Program) -> Part:
+    """Return the program that finishes one of one walk from partial results of its reductions.
+
+    Its operands are the reductions, by their numbers, then others that the rest needs.
+    """
+    folds = program.folds
+    rest = part_of(program, program.results, folds)
+    others = [n for n in rest.operands if n not in folds]
+    operands = [Operand(program.dtype(n)) for n in folds]
+    operands += [program.operands[n] for n in others]
+    places = {n: len(operands) + k for k, n in enumerate(folds)}
+    places |= {n: len(folds) + k for k, n in enumerate(others)}
+    steps: list[Step | Fold] = [replace(program.fold(n), operand=k) for k, n in enumerate(folds)]
+    inner = {i: places[n] for i, n in enumerate(rest.operands)}
+    first = len(rest.program.operands)
+    for k, step in enumerate(rest.program.steps):
+        inner[first + k] = len(operands) + len(steps)
+        steps.append(_moved(step, inner))
+    results = tuple(inner[n] for n in rest.program.results)
+    return Part(Program(tuple(operands), tuple(steps), results), (*folds, *others))
+
+
+def _operand(program: Program, schedule: Schedule, number: int) -> Operand:
+    if program.step(number) is None:
+        return program.operands[number]
+    return Operand(program.dtype(number), "along" if schedule.along[number] else "row")
+
+
+def _moved(step: Step | Fold | None, places: Mapping[int, int]) -> Step | Fold:
+    if isinstance(step, Fold):
+        return replace(step, operand=places[step.operand])
+    assert step is not None
+    return replace(step, operands=tuple(places[n] for n in step.operands))
