@@ -256,7 +256,7 @@ class Printer:
         with self.braces(f"while ({'true' if asked else condition.text})"):
             if asked:
                 self.lines += asked
-                self.line(f"if ({ex.prefix('!', condition).text}) break;")
+                self.line(f"if ({ex.prefix('!', condition).text}) {{ break; }}")
             self.block(body)
             self.assign(body.arguments, body.yields)
 
@@ -304,7 +304,7 @@ class Printer:
         if not simple or operation.result.type.width > 1:
             return False
         values = [self.operand(r.yields[0]) for r in ways]
-        self.define(operation.result, ex.choice(condition, *values), "t", block)
+        self.define(operation.result, self.dialect.choose(condition, *values), "t", block)
         return True
 
     def assign(self, targets: Sequence[Value], values: Sequence[Value]) -> None:

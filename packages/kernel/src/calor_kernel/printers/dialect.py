@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from calor.dtypes import DType, bool_, float16, float32, uint8, uint16, uint32, uint64
 from calor.errors import CompileError
-from calor_kernel.ir.nodes import Kernel, Memory, Operation, Parameter
+from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import numbers
-from calor_kernel.printers.expressions import ATOM, UNARY, Expression, prefix
+from calor_kernel.printers.expressions import ATOM, UNARY, Expression, choice, prefix
 
 if TYPE_CHECKING:
     from calor_kernel.ir.nodes import Block
@@ -125,6 +125,10 @@ class Dialect:
     def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
         """Return a scalar's bits as another type of the same size, both as they are held."""
         raise NotImplementedError
+
+    def choose(self, condition: Expression, a: Expression, b: Expression) -> Expression:
+        """Return a where the condition holds, else b, of scalars."""
+        return choice(condition, a, b)
 
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
         """Return name and text of a function of the language's own, in a helper's place."""
@@ -235,8 +239,3 @@ class Dialect:
     def refuse(self, what: str) -> NoReturn:
         """Raise the error for what the language does not have."""
         raise CompileError(f"{self.name} has no {what}; choose a variant of the kernel without")
-
-
-def buffers(kernel: Kernel) -> list[Parameter]:
-    """Return the parameters that are memory."""
-    return [p for p in kernel.parameters if p.memory is not None]

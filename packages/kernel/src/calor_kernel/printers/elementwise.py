@@ -71,7 +71,7 @@ class Scalars:
         if name == "bitcast":
             return self.bitcast(operands[0], dtype, result.dtype)
         if name == "select":
-            return ex.choice(*operands)
+            return self.dialect.choose(*operands)
         if dtype.kind == "float" and not self.dialect.computes(dtype):
             self.dialect.refuse(f"arithmetic of {dtype}: {name}")
         if dtype is bool_:
@@ -156,8 +156,8 @@ class Scalars:
             # C computes these as ints, which only the product of the largest overflows.
             if dtype.itemsize == 2 and dtype.kind == "uint" and name == "mul":
                 a = cast(uint32, a)
-            if name == "shl":
-                a = cast(unsigned, a) if dtype.kind == "int" else a
+            elif name == "shl" and dtype.kind == "int":
+                a = cast(unsigned, a)
             return cast(dtype, ex.infix(operator, level, a, b))
         if dtype.kind == "uint":
             return ex.infix(operator, level, a, b)
@@ -221,9 +221,9 @@ class Scalars:
             if source is float64 or (target is bfloat16 and source.kind in ("int", "uint")):
                 exact = source is not float64 and source.itemsize < 4
                 near = near if exact else ex.call(self.helpers.name("odd", source), value)
-            return ex.call(self.half("of_float32", target), near)
+            return ex.call(self.helpers.name("of_float32", target), near)
         if source in _HALVES and not dialect.computes(source):
-            near = ex.call(self.half("float32_of", source), value)
+            near = ex.call(self.helpers.name("float32_of", source), value)
             return self.cast(near, float32, target)
         if target is bool_:
             zero = dialect.literal(0 if source.kind != "float" else 0.0, source)
@@ -233,14 +233,6 @@ class Scalars:
         if value.wrapping is not None and target is dialect.bits(source):
             return value.wrapping
         return dialect.cast(target, value)
-
-    def half(self, name: str, dtype: DType) -> str:
-        """Return the function that converts between a half type's bits and float32."""
-        own = self.dialect.own_helper(name, dtype)
-        if own is not None:
-            key, text = own
-            return self.helpers.add(key, text)
-        return self.helpers.name(name, dtype)
 
     def saturated(self, value: Expression, source: DType, target: DType) -> Expression:
         """Return a float as an integer."""

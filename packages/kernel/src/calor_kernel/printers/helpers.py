@@ -41,6 +41,9 @@ class Helpers:
 
     def name(self, helper: str, *dtypes: DType) -> str:
         """Return the name of a helper for some dtypes, and print it if it is new."""
+        own = self.dialect.own_helper(helper, *dtypes)
+        if own is not None:
+            return self.add(*own)
         name = "_".join((helper, *(d.name for d in dtypes)))
         if name not in self.texts:
             # What it calls comes before it.

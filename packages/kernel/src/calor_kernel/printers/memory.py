@@ -6,6 +6,7 @@ a load is an expression that moves to its use only where nothing writes in betwe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ def _lanes(printer: Printer, operation: Operation, type: Type, masked: bool) -> 
     if type.width == 1:
         index, *rest = (printer.operand(v) for v in operation.operands)
         found = value_of(memory, element(printer, memory, index))
-        return [ex.choice(rest[0], found, rest[1]) if masked else found]
+        return [dialect.choose(rest[0], found, rest[1]) if masked else found]
     operands = [(printer.atom(v), v.type) for v in operation.operands]
     lanes = []
     for lane in range(type.width):
@@ -82,7 +83,7 @@ def _lanes(printer: Printer, operation: Operation, type: Type, masked: bool) -> 
         if operands[0][1].width == 1:
             index = moved(index, lane)
         found = value_of(memory, element(printer, memory, index))
-        lanes.append(ex.choice(rest[0], found, rest[1]) if masked else found)
+        lanes.append(dialect.choose(rest[0], found, rest[1]) if masked else found)
     return lanes
 
 
@@ -119,8 +120,7 @@ def store(printer: Printer, operation: Operation, block: Block) -> None:
             if order != "relaxed":
                 printer.line(dialect.fence(operation.attributes.get("scope") or "device", order))
             place = dialect.ordered(memory, place)
-        guard = f"if ({mask[0].text}) " if mask else ""
-        printer.line(f"{guard}{place.text} = {value.text};")
+        _guarded(printer, mask, f"{place.text} = {value.text};")
         return
     if order:
         dialect.refuse("ordered stores of vectors")
@@ -130,8 +130,11 @@ def store(printer: Printer, operation: Operation, block: Block) -> None:
         index, value, *mask = (dialect.lane(e, t, lane) if t.width > 1 else e for e, t in operands)
         if index_value.type.width == 1:
             index = moved(index, lane)
-        guard = f"if ({mask[0].text}) " if mask else ""
-        printer.line(f"{guard}{element(printer, memory, index).text} = {value.text};")
+        _guarded(printer, mask, f"{element(printer, memory, index).text} = {value.text};")
+
+
+def _guarded(printer: Printer, mask: Sequence[Expression], statement: str) -> None:
+    printer.line(f"if ({mask[0].text}) {{ {statement} }}" if mask else statement)
 
 
 def atomic(printer: Printer, operation: Operation, block: Block) -> None:
@@ -175,7 +178,7 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
     for lane in range(count):
         value = element(printer, source, moved(of, lane))
         if mask:
-            value = ex.choice(mask[0], value, zero)
+            value = dialect.choose(mask[0], value, zero)
         place = element(printer, target, moved(to, lane))
         printer.line(f"{place.text} = {value.text};")
 

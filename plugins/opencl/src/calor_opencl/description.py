@@ -1,0 +1,85 @@
+"""What an OpenCL device says of itself, as a dialect, its compiler's options, and a DeviceInfo.
+
+Requirements: everything is read from the driver; what a driver does not list is not used.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyopencl as cl
+
+from calor.dtypes import ALL, bfloat16, float16, float64
+from calor_kernel.runtime.device import DeviceInfo
+
+from .dialect import OpenCLC
+
+_UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
+_CACHE: Final = 1 << 17
+_PLANES: Final = (16, 32)  # every device that can be asked for a size has these
+
+
+def _has(device: Any, *extensions: str) -> bool:
+    return set(extensions) <= set(device.extensions.split())
+
+
+def language(device: Any) -> tuple[OpenCLC, str]:
+    """Return the dialect of a device and the options of its compiler."""
+    single = device.single_fp_config
+    exact = bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
+    subgroups = ""
+    if _has(device, "cl_intel_required_subgroup_size"):
+        if _has(device, "cl_khr_subgroup_shuffle"):
+            subgroups = "khr"
+        elif _has(device, "cl_intel_subgroups"):
+            subgroups = "intel"
+    version = float(device.opencl_c_version.split()[2])
+    dialect = OpenCLC(
+        half=_has(device, "cl_khr_fp16"),
+        double=_has(device, "cl_khr_fp64"),
+        fast_fma=bool(single & cl.device_fp_config.FMA),
+        exact_sqrt=exact,
+        subgroups=subgroups,
+        dot=_has(device, "cl_khr_integer_dot_product"),
+    )
+    options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
+    if subgroups and version >= 2.0:
+        options.append(f"-cl-std=CL{min(version, 3.0):.1f}")
+    return dialect, " ".join(options)
+
+
+def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
+    """Return what kernels and their choice depend on."""
+    units = min(device.max_work_group_size, _UNITS)
+    features = {"print", "atomics", "float_atomics"}
+    if units > 1:
+        features.add("barrier")
+    if _has(device, "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"):
+        features.add("atomics_64")
+    if dialect.fast_fma:
+        features.add("fma")
+    if dialect.dot:
+        features.add("dot_8")
+    planes: tuple[int, ...] = (1,)
+    if dialect.subgroups:
+        planes = _PLANES
+        features.add("planes")
+    computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")} - {bfloat16}
+    computed -= {t for t in (float16, float64) if not dialect.computes(t)}
+    x, y, z = (min(n, units) for n in device.max_work_item_sizes)
+    return DeviceInfo(
+        description=f"{device.name.strip()} ({device.platform.name})",
+        dtypes=frozenset(computed),
+        features=frozenset(features),
+        vector_bytes=max(16, 4 * device.preferred_vector_width_float),
+        max_units=units,
+        max_cube=(x, y, z),
+        planes=planes,
+        shared_bytes=device.local_mem_size,
+        cores=device.max_compute_units,
+        caches=(device.global_mem_cache_size or _CACHE,),
+        memory_bytes=device.global_mem_size,
+        max_buffer_bytes=device.max_mem_alloc_size,
+        align=max(64, device.mem_base_addr_align // 8),
+        native={"version": device.version, "driver": device.driver_version},
+    )
