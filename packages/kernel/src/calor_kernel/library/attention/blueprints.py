@@ -55,7 +55,7 @@ def tiles(problem: Attention, info: DeviceInfo) -> Tiles:
     most = max(shapes)
     vectors = min(most, max(1, -(-p.keys // lanes)))
     value_vectors = min(most, max(1, -(-p.values // lanes)))
-    rows = max(1, min(shapes[max(vectors, value_vectors)], p.queries))
+    rows = max(1, min(shapes[most], p.queries))
     return Tiles(
         lanes,
         rows,
@@ -88,3 +88,67 @@ def _room(count: int, unit: int) -> int:
     while room < count:
         room *= 2
     return room
+
+
+# Queries and keys of a block of the gradients.
+_BLOCK_QUERIES = 96
+_BLOCK_KEYS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class GradientTiles:
+    """Tiles of ``rows`` queries by ``vectors`` vectors of keys, and rooms in private memory."""
+
+    lanes: int
+    rows: int
+    vectors: int
+    feature_vectors: int
+    value_vectors: int
+    query_room: int
+    key_room: int
+    feature_room: int
+    value_room: int
+
+
+@dataclass(frozen=True, slots=True)
+class GradientShares:
+    """Queries and keys of a block, and the keys that a cube has."""
+
+    queries: int
+    keys: int
+    split: int
+
+
+def gradient_tiles_of(problem: Attention, info: DeviceInfo) -> GradientTiles:
+    """Return the register tiles and rooms of the gradients."""
+    p, t = problem, tiles(problem, info)
+    most = max(_TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16])
+    feature_vectors = min(most, max(1, -(-p.features // t.lanes)))
+    width = t.vectors * t.lanes
+    return GradientTiles(
+        t.lanes,
+        t.rows,
+        t.vectors,
+        feature_vectors,
+        t.value_vectors,
+        -(-_BLOCK_QUERIES // t.rows) * t.rows,
+        -(-_BLOCK_KEYS // width) * width,
+        _room(p.features, feature_vectors * t.lanes),
+        t.value_room,
+    )
+
+
+def gradient_shares(
+    problem: Attention, blueprint: GradientTiles, info: DeviceInfo
+) -> GradientShares:
+    """Return the blocks, and as many ranges of keys as keep the device's cores busy."""
+    p, b = problem, blueprint
+    width = b.vectors * b.lanes
+    tiles_down = max(1, -(-p.queries // b.rows))
+    down = -(-tiles_down * b.rows // b.query_room)
+    blocks = max(1, -(-p.keys // b.key_room))
+    keys = -(-max(p.keys, 1) // (blocks * width)) * width
+    blocks = -(-max(p.keys, 1) // keys)
+    heads = max(1, p.batch * p.key_heads)
+    splits = 1 if heads >= 4 * info.cores else min(blocks, -(-4 * info.cores // heads), 8)
+    return GradientShares(-(-tiles_down // down) * b.rows, keys, -(-blocks // splits) * keys)

@@ -25,8 +25,9 @@ from calor_kernel.language import (
     splat,
     vreduce,
 )
-from calor_kernel.library.attention.problem import Given, finite, given
-from calor_kernel.library.attention.tiles import along, load_rows, multiply
+from calor_kernel.library.attention.problem import finite, given
+from calor_kernel.library.attention.scores import Scores, Seen, score
+from calor_kernel.library.attention.tiles import Columns, Rows, along
 from calor_kernel.library.attention.weights import weight
 from calor_kernel.library.math import log
 
@@ -70,14 +71,19 @@ def attend_tiles(
     """
     g = given(numbers)
     dtype = total.dtype
-    width, span = vectors * lanes, value_vectors * lanes
-    if packed:
-        value_row = span
+    width = vectors * lanes
     head, n = cube_position(1), cube_position(2)
     key_head = head // g.group
     panel_count = (g.keys + width - 1) // width
     key_at = (n * (g.heads // g.group) + key_head) * panel_count * g.features * width
-    value_at = n * value_batch + key_head * value_head
+    columns = Columns(
+        values,
+        n * value_batch + key_head * value_head,
+        value_panel,
+        value_vectors * lanes if packed else value_row,
+        value_width,
+        ragged,
+    )
     first = cube_position(0) * block_rows
     last = min(first + block_rows, g.queries)
     row_at = (n * g.heads + head) * g.queries
@@ -89,26 +95,19 @@ def attend_tiles(
     state = State(
         private(query_room, dtype, align=64), private(query_room * lanes, dtype, align=64), lanes
     )
+    source = Rows(
+        g.query,
+        n * g.query_strides[0] + head * g.query_strides[1],
+        g.query_strides[2],
+        g.query_strides[3],
+        g.features,
+        contiguous,
+    )
     for row in loop_range(first, last, rows):
-        starts = [
-            n * g.query_strides[0]
-            + head * g.query_strides[1]
-            + min(row + r, last - 1) * g.query_strides[2]
-            for r in range(rows)
-        ]
-        load_rows(
-            queries.at((row - first) * feature_room),
-            feature_room,
-            rows,
-            g.query,
-            starts,
-            g.query_strides[3],
-            g.features,
-            lanes,
-            contiguous,
-            g.scale,
-        )
-        state.begin(row - first, rows)
+        local = row - first
+        places = [min(row + r, last - 1) for r in range(rows)]
+        source.copy(queries.at(local * feature_room), feature_room, places, lanes, g.scale)
+        state.begin(local, rows)
     for begin in loop_range(0, g.keys, block):
         for row in loop_range(first, last, rows):
             end = min(g.keys, row + rows) if causal else g.keys
@@ -127,23 +126,9 @@ def attend_tiles(
                 places = [min(row + r, last - 1) for r in range(rows)]
                 seen = Seen(g, n, head, places, begin, count, kinds, steps, causal)
                 factors = soften(scores, state, local, seen)
-                for panel in loop_range(0, value_width, span):
-                    masks = [
-                        along(panel + v * lanes, lanes) < value_width if ragged else None
-                        for v in range(value_vectors)
-                    ]
+                for panel in loop_range(0, value_width, value_vectors * lanes):
                     acc = registers((rows, value_vectors), dtype, lanes)
-                    multiply(
-                        acc,
-                        scores.memory,
-                        scores.starts,
-                        1,
-                        values,
-                        value_at + panel // span * value_panel + begin * value_row,
-                        value_row,
-                        count,
-                        masks,
-                    )
+                    columns.multiply(acc, scores.memory, scores.starts, 1, panel, begin, count)
                     for r in range(rows):
                         for v in range(value_vectors):
                             at = (local + r) * value_room + panel + v * lanes
@@ -169,111 +154,6 @@ class State:
         for r in range(rows):
             self.largest[row + r] = constant(-math.inf, dtype)
             self.powers.store((row + r) * self.lanes, constant(0, dtype, self.lanes))
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Scores of ``rows`` queries in private memory, ``stride`` apart, then their weights."""
-
-    memory: Any
-    stride: int
-    rows: int
-    lanes: int
-
-    def load(self, r: int, column: Any) -> Any:
-        """Return a vector of a row."""
-        return self.memory.load(r * self.stride + column, self.lanes)
-
-    def store(self, r: int, column: Any, value: Any) -> None:
-        """Write a vector of a row."""
-        self.memory.store(r * self.stride + column, value)
-
-    @property
-    def starts(self) -> list[int]:
-        """Where the rows begin."""
-        return [r * self.stride for r in range(self.rows)]
-
-
-@helper
-def score(
-    scores: Scores, queries: Any, room: int, panels: Any, features: Any, count: Any, vectors: int
-) -> None:
-    """Compute the scores of queries and ``count`` keys; those to the end of a vector are junk."""
-    width = vectors * scores.lanes
-    half = (vectors + 1) // 2
-    for column in loop_range(0, count, width):
-        if (half < vectors) and (count - column <= half * scores.lanes):
-            score_tile(scores, queries, room, panels, features, column, half, width)
-        else:
-            score_tile(scores, queries, room, panels, features, column, vectors, width)
-
-
-@helper
-def score_tile(
-    scores: Scores,
-    queries: Any,
-    room: int,
-    panels: Any,
-    features: Any,
-    column: Any,
-    vectors: int,
-    width: int,
-) -> None:
-    """Compute the scores of the first vectors of a panel, which begins with key ``column``."""
-    rows, lanes = scores.rows, scores.lanes
-    acc = registers((rows, vectors), scores.memory.dtype, lanes)
-    starts = [r * room for r in range(rows)]
-    masks = [None] * vectors
-    multiply(acc, queries, starts, 1, panels, column * features, width, features, masks)
-    for r in range(rows):
-        for v in range(vectors):
-            scores.store(r, column + v * lanes, acc[r, v])
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Which queries see which keys: ``count`` keys from ``begin`` on, and queries ``places``."""
-
-    g: Given
-    n: Any
-    head: Any
-    places: list[Any]
-    begin: Any
-    count: Any
-    kinds: tuple[str, ...]
-    steps: tuple[int, ...]
-    causal: bool
-
-    @helper
-    def clear(self, lanes: int) -> Any:
-        """Return up to which key of the block all queries see all, and nothing is added."""
-        if self.kinds:
-            return self.count * 0
-        clear = min(self.count, self.places[0] + 1 - self.begin) if self.causal else self.count
-        return max(clear // lanes * lanes, 0)
-
-    def adjust(self, x: Any, r: int, column: Any) -> Any:
-        """Return a vector of scores with biases, −inf where something hides them."""
-        g, lanes = self.g, x.width
-        key = along(self.begin + column, lanes)
-        inside = along(column, lanes) < self.count
-        loaded = []
-        for (memory, strides), step in zip(g.extras, self.steps, strict=True):
-            at = self.n * strides[0] + self.head * strides[1] + self.places[r] * strides[2]
-            if step == 0:
-                loaded.append(splat(memory[at], lanes))
-            elif step == 1:
-                loaded.append(memory.load(at + self.begin + column, lanes, mask=inside))
-            else:
-                loaded.append(memory.load(at + key * strides[3], mask=inside))
-        for kind, value in zip(self.kinds, loaded, strict=True):
-            if kind == "bias":
-                x = x + value.to(x.dtype)
-            else:
-                inside = inside & value
-        if self.causal:
-            inside = inside & (key <= self.places[r])
-        return select(inside, x, -math.inf)
 
 
 @helper

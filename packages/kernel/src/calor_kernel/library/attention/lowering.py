@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
-from calor.dtypes import bool_
+from calor.dtypes import DType, bool_
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.attention.blueprints import Tiles, shares, tiles
+from calor_kernel.library.attention.backward import add_parts, gradient_tiles
+from calor_kernel.library.attention.blueprints import (
+    gradient_shares,
+    gradient_tiles_of,
+    shares,
+    tiles,
+)
 from calor_kernel.library.attention.forward import attend_tiles
 from calor_kernel.library.attention.problem import (
     SIZE,
@@ -43,6 +49,8 @@ from calor_kernel.library.work import (
 )
 from calor_kernel.runtime.device import DeviceInfo
 
+Keywords = tuple[tuple[str, Any], ...]
+
 
 @lowering("attention", strided=True)
 def lower_attention(request: Request) -> Sequence[Work] | Refusal:
@@ -51,7 +59,7 @@ def lower_attention(request: Request) -> Sequence[Work] | Refusal:
     if not problem.rows:
         return [Work(())]
     if request.info.max_units == 1:
-        return [_tiles(problem, tiles(problem, request.info), request.info)]
+        return [_tiles(problem, request.info)]
     buffers = (Buffer(problem.dtype), Buffer(problem.accumulate))
     launch = _simple(
         attend_rows,
@@ -71,6 +79,8 @@ def lower_attention_gradient(request: Request) -> Sequence[Work] | Refusal:
     problem = attention_of(request, 3)
     before, read = _upstream(request, problem)
     keys = problem.batch * problem.key_heads * problem.keys
+    if request.info.max_units == 1:
+        return [_gradient_tiles(problem, request, before, read)]
     result = Buffer(problem.dtype)
     keywords = {"query_width": problem.features, "value_width": problem.values}
     launches = []
@@ -131,67 +141,171 @@ def _upstream(
     return arguments, tuple(Buffer(t, writable=False) for t in types)
 
 
-def _tiles(problem: Attention, blueprint: Tiles, info: DeviceInfo) -> Work:
+class _Packed:
+    """Operands of a work by register tiles: what is packed to scratch memory before."""
+
+    def __init__(self, problem: Attention) -> None:
+        self.problem = problem
+        self.launches: list[Launch] = []
+        self.scratch: list[int] = []
+
+    def memory(self, count: int, dtype: DType) -> Scratch:
+        """Return memory for some elements."""
+        self.scratch.append(max(count, 1) * dtype.itemsize)
+        return Scratch(len(self.scratch) - 1)
+
+    def transposed(self, operand: Operand, width: int, panel: int, lanes: int) -> Scratch:
+        """Return keys or values of all heads as panels of as many keys."""
+        p = self.problem
+        count = -(-p.keys // panel) * panel * width
+        target = self.memory(p.batch * p.key_heads * count, p.accumulate)
+        if count:
+            self._pack(operand, (p.keys, width), True, panel, lanes, target)
+        return target
+
+    def rows(self, operand: Operand, width: int, span: int, lanes: int) -> RightOperand:
+        """Return keys or values with rows that vectors run along, packed where they do not."""
+        p = self.problem
+        if operand.dtype is p.accumulate and (operand.strides[3] == 1 or width == 1):
+            batch, head, row, _ = operand.strides
+            numbers = (batch, head, span, row)
+            return RightOperand(operand.argument, numbers, False, width % span != 0)
+        whole = -(-width // span) * span * p.keys
+        target = self.memory(p.batch * p.key_heads * whole, p.accumulate)
+        if whole:
+            self._pack(operand, (width, p.keys), False, span, lanes, target)
+        numbers = (whole * p.key_heads, whole, p.keys * span, span)
+        return RightOperand(target, numbers, True, False)
+
+    def _pack(
+        self,
+        operand: Operand,
+        sizes: tuple[int, int],
+        transposed: bool,
+        panel: int,
+        lanes: int,
+        target: Scratch,
+    ) -> None:
+        p = self.problem
+        batch, head, row, column = operand.strides
+        free, depth = (row, column) if transposed else (column, row)
+        seen = Packable((batch, head), free, depth, 0, operand.dtype)
+        heads = (p.batch, p.key_heads)
+        self.launches.append(
+            pack_operand(
+                *sizes, heads, seen, panel, lanes, 1, p.accumulate, operand.argument, target
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RightOperand:
+    """An operand as ``Columns`` takes it: strides of batch, head, panel and row."""
+
+    argument: Argument
+    numbers: tuple[int, int, int, int]
+    packed: bool
+    ragged: bool
+
+
+def _keywords(problem: Attention, blueprint: Any, right: RightOperand) -> Keywords:
+    p = problem
+    return tuple(
+        sorted(
+            {
+                **{f.name: getattr(blueprint, f.name) for f in fields(blueprint)},
+                "kinds": p.kinds,
+                "steps": tuple(x.strides[3] if x.strides[3] in (0, 1) else -1 for x in p.extras),
+                "contiguous": p.query.strides[3] == 1 or p.features == 1,
+                "packed": right.packed,
+                "ragged": right.ragged,
+                "causal": p.causal,
+            }.items()
+        )
+    )
+
+
+def _tiles(problem: Attention, info: DeviceInfo) -> Work:
     """Return the work of the forward pass by register tiles."""
-    p, b = problem, blueprint
-    width, span = b.vectors * b.lanes, b.value_vectors * b.lanes
-    launches: list[Launch] = []
-    scratch: list[int] = []
-    if p.keys and p.features:
-        panels = -(-p.keys // width)
-        launches.append(pack(p, p.key, p.keys, p.features, True, width, b.lanes, Scratch(0)))
-        scratch.append(p.batch * p.key_heads * panels * width * p.features * p.accumulate.itemsize)
-    else:
-        scratch.append(p.accumulate.itemsize)
-    direct = p.value.dtype is p.accumulate and (p.value.strides[3] == 1 or p.values == 1)
-    values: Argument = p.value.argument
+    p, b = problem, tiles(problem, info)
     share = shares(p, b)
-    numbers = [p.values, *p.value.strides[:2], span, p.value.strides[2]]
-    if not direct and p.keys and p.values:
-        values = Scratch(1)
-        panels = -(-p.values // span)
-        launches.append(pack(p, p.value, p.values, p.keys, False, span, b.lanes, values))
-        whole = panels * span * p.keys
-        scratch.append(p.batch * p.key_heads * whole * p.accumulate.itemsize)
-        numbers = [p.values, whole * p.key_heads, whole, p.keys * span, span]
-    keywords = {
-        **{f.name: getattr(b, f.name) for f in fields(b)},
-        "kinds": p.kinds,
-        "steps": tuple(x.strides[3] if x.strides[3] in (0, 1) else -1 for x in p.extras),
-        "contiguous": p.query.strides[3] == 1 or p.features == 1,
-        "packed": not direct,
-        "ragged": direct and p.values % span != 0,
-        "causal": p.causal,
-    }
+    operands = _Packed(p)
+    panels = operands.transposed(p.key, p.features, b.vectors * b.lanes, b.lanes)
+    values = operands.rows(p.value, p.values, b.value_vectors * b.lanes, b.lanes)
+    read = Buffer(p.accumulate, writable=False)
     signature = (
-        Buffer(p.accumulate, writable=False),
-        Buffer(p.value.dtype if direct else p.accumulate, writable=False),
+        read,
+        read,
         Buffer(p.dtype),
         Buffer(p.accumulate),
         *(SIZE,) * 3,
         *(STRIDE,) * 4,
         *signature_of(p),
     )
-    launches.append(
-        Launch(
-            Build(attend_tiles, signature, tuple(sorted(keywords.items()))),
-            (-(-p.queries // share.queries), p.heads, p.batch),
-            (
-                Scratch(0),
-                values,
-                Output(0),
-                Output(1),
-                share.queries,
-                share.keys,
-                *numbers,
-                *arguments_of(p),
-            ),
-            2 * p.pairs * (p.features + p.values),
-            _nbytes(p),
-            f"attention {b.rows}x{width}",
-        )
+    places = (panels, values.argument, Output(0), Output(1))
+    launch = Launch(
+        Build(attend_tiles, signature, _keywords(p, b, values)),
+        (-(-p.queries // share.queries), p.heads, p.batch),
+        (*places, share.queries, share.keys, p.values, *values.numbers, *arguments_of(p)),
+        2 * p.pairs * (p.features + p.values),
+        _nbytes(p),
+        f"attention {b.rows}x{b.vectors * b.lanes}",
     )
-    return Work(tuple(launches), tuple(scratch))
+    return Work((*operands.launches, launch), tuple(operands.scratch))
+
+
+def _gradient_tiles(
+    problem: Attention, request: Request, upstream: Sequence[Argument], types: Sequence[Buffer]
+) -> Work:
+    """Return the work of the gradients of query, key and value by register tiles."""
+    p, b = problem, gradient_tiles_of(problem, request.info)
+    share = gradient_shares(p, b, request.info)
+    operands = _Packed(p)
+    panel = b.vectors * b.lanes
+    key_panels = operands.transposed(p.key, p.features, panel, b.lanes)
+    value_panels = operands.transposed(p.value, p.values, panel, b.lanes)
+    rows = operands.rows(p.key, p.features, b.feature_vectors * b.lanes, b.lanes)
+    splits = -(-p.keys // share.split)
+    count = p.rows * p.features
+    alone = splits == 1 and p.dtype is p.accumulate
+    for_query: Argument = Output(0) if alone else operands.memory(splits * count, p.accumulate)
+    launches = operands.launches
+    read, result = Buffer(p.accumulate, writable=False), Buffer(p.dtype)
+    if p.keys:
+        signature = (
+            *types,
+            *(read,) * 3,
+            Buffer(p.accumulate),
+            *(result,) * 2,
+            *(SIZE,) * 5,
+            *(STRIDE,) * 4,
+            *signature_of(p),
+        )
+        places = (key_panels, value_panels, rows.argument, for_query, Output(1), Output(2))
+        numbers = (share.queries, share.keys, share.split, count, p.values, *rows.numbers)
+        launches.append(
+            Launch(
+                Build(gradient_tiles, signature, _keywords(p, b, rows)),
+                (splits, p.key_heads, p.batch),
+                (*upstream, *places, *numbers, *arguments_of(p)),
+                2 * p.pairs * (3 * p.features + 2 * p.values),
+                2 * _nbytes(p),
+                f"attention gradient {b.rows}x{panel}",
+            )
+        )
+    if not alone and count:
+        said = {"width": b.lanes, "share": 64, "causal": p.causal, "accumulate": p.accumulate}
+        launches.append(
+            Launch(
+                Build(add_parts, (read, result, *(SIZE,) * 5), tuple(sorted(said.items()))),
+                (-(-count // (64 * b.lanes)), 1, 1),
+                (for_query, Output(0), count, p.features, p.queries, splits, share.split),
+                splits * count,
+                splits * count * p.accumulate.itemsize,
+                "attention gradient sum",
+            )
+        )
+    return Work(tuple(launches), tuple(operands.scratch))
 
 
 def _nbytes(problem: Attention) -> int:
@@ -199,25 +313,6 @@ def _nbytes(problem: Attention) -> int:
     queries = p.rows * (p.features + p.values)
     keys = p.batch * p.key_heads * p.keys * (p.features + p.values)
     return int((queries + keys) * p.dtype.itemsize)
-
-
-def pack(
-    problem: Attention,
-    operand: Operand,
-    n: int,
-    k: int,
-    transposed: bool,
-    width: int,
-    lanes: int,
-    target: Scratch,
-) -> Launch:
-    """Return the launch that packs keys or values of all heads to panels of ``width`` columns."""
-    batch, head, row, column = operand.strides
-    free, depth = (row, column) if transposed else (column, row)
-    seen = Packable((batch, head), free, depth, 0, operand.dtype)
-    heads = (problem.batch, problem.key_heads)
-    element = problem.accumulate
-    return pack_operand(n, k, heads, seen, width, lanes, 1, element, operand.argument, target)
 
 
 def _simple(

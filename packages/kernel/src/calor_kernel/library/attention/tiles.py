@@ -7,6 +7,7 @@ columns, so that the weights of a block serve as both.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from calor_kernel.language import constant, fma, helper, loop_range, splat
@@ -66,26 +67,59 @@ def along(start: Any, lanes: int) -> Any:
     return splat(start, lanes) + constant(tuple(range(lanes)), start.dtype)
 
 
-@helper
-def load_rows(
-    tile: Any,
-    stride: int,
-    rows: int,
-    source: Any,
-    starts: list[Any],
-    step: Any,
-    count: Any,
-    lanes: int,
-    contiguous: bool,
-    factor: Any,
-) -> None:
-    """Copy rows to a tile in private memory, converted and multiplied by a factor."""
-    for p in loop_range(0, count, lanes):
-        place = along(p, lanes)
-        inside = place < count
-        for r in range(rows):
-            if contiguous:
-                value = source.load(starts[r] + p, lanes, mask=inside)
-            else:
-                value = source.load(starts[r] + place * step, mask=inside)
-            tile.store(r * stride + p, value.to(tile.dtype) * factor)
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A right operand in global memory: rows of ``width`` elements that vectors run along.
+
+    Rows are ``row_step`` apart, and panels of as many elements as a tile has ``panel_step``.
+    ``ragged``: elements of the last panel beyond the width are masked, else they are there.
+    """
+
+    memory: Any
+    at: Any
+    panel_step: Any
+    row_step: Any
+    width: Any
+    ragged: bool
+
+    def multiply(
+        self, acc: Any, left: Any, starts: list[Any], step: int, column: Any, row: Any, count: Any
+    ) -> None:
+        """Add the products with ``count`` rows from ``row`` on, of the panel of a column."""
+        _, vectors = acc.shape
+        lanes = acc.type.width
+        masks = [
+            along(column + v * lanes, lanes) < self.width if self.ragged else None
+            for v in range(vectors)
+        ]
+        at = self.at + column // (vectors * lanes) * self.panel_step + row * self.row_step
+        multiply(acc, left, starts, step, self.memory, at, self.row_step, count, masks)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of ``width`` elements in global memory, by strides."""
+
+    memory: Any
+    at: Any
+    row_step: Any
+    step: Any
+    width: Any
+    contiguous: bool
+
+    @helper
+    def copy(
+        self, tile: Any, room: int, places: list[Any], lanes: int, factor: Any, vectors: int = 1
+    ) -> None:
+        """Copy rows to a tile, converted and multiplied; zeros follow to whole ``vectors``."""
+        span = lanes * vectors
+        for p in loop_range(0, (self.width + span - 1) // span * span, lanes):
+            place = along(p, lanes)
+            inside = place < self.width
+            for r, row in enumerate(places):
+                start = self.at + row * self.row_step
+                if self.contiguous:
+                    value = self.memory.load(start + p, lanes, mask=inside)
+                else:
+                    value = self.memory.load(start + place * self.step, mask=inside)
+                tile.store(r * room + p, value.to(tile.dtype) * factor)

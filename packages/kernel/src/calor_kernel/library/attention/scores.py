@@ -1,0 +1,124 @@
+"""Scores of some queries and a block of keys, in memory of one unit: how they are made and hidden.
+
+Requirements: the forward pass and the gradients compute the same scores from the same panels; what
+hides a score, or is added to it, is looked at only in blocks where something does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from calor_kernel.language import helper, loop_range, registers, select, splat
+from calor_kernel.library.attention.problem import Given
+from calor_kernel.library.attention.tiles import along, multiply
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of ``rows`` queries in private memory, ``stride`` apart, then their weights."""
+
+    memory: Any
+    stride: int
+    rows: int
+    lanes: int
+
+    def load(self, r: int, column: Any) -> Any:
+        """Return a vector of a row."""
+        return self.memory.load(r * self.stride + column, self.lanes)
+
+    def store(self, r: int, column: Any, value: Any) -> None:
+        """Write a vector of a row."""
+        self.memory.store(r * self.stride + column, value)
+
+    def at(self, row: Any) -> Scores:
+        """Return the scores from a row on."""
+        return Scores(self.memory.at(row * self.stride), self.stride, self.rows, self.lanes)
+
+    @property
+    def starts(self) -> list[int]:
+        """Where the rows begin."""
+        return [r * self.stride for r in range(self.rows)]
+
+
+@helper
+def score(
+    scores: Scores, queries: Any, room: int, panels: Any, features: Any, count: Any, vectors: int
+) -> None:
+    """Compute the scores of queries and ``count`` keys; those to the end of a vector are junk."""
+    width = vectors * scores.lanes
+    half = (vectors + 1) // 2
+    for column in loop_range(0, count, width):
+        if (half < vectors) and (count - column <= half * scores.lanes):
+            score_tile(scores, queries, room, panels, features, column, half, width)
+        else:
+            score_tile(scores, queries, room, panels, features, column, vectors, width)
+
+
+@helper
+def score_tile(
+    scores: Scores,
+    queries: Any,
+    room: int,
+    panels: Any,
+    features: Any,
+    column: Any,
+    vectors: int,
+    width: int,
+) -> None:
+    """Compute the scores of the first vectors of a panel, which begins with key ``column``."""
+    rows, lanes = scores.rows, scores.lanes
+    acc = registers((rows, vectors), scores.memory.dtype, lanes)
+    starts = [r * room for r in range(rows)]
+    masks = [None] * vectors
+    multiply(acc, queries, starts, 1, panels, column * features, width, features, masks)
+    for r in range(rows):
+        for v in range(vectors):
+            scores.store(r, column + v * lanes, acc[r, v])
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Which queries see which keys: ``count`` keys from ``begin`` on, and queries ``places``."""
+
+    g: Given
+    n: Any
+    head: Any
+    places: list[Any]
+    begin: Any
+    count: Any
+    kinds: tuple[str, ...]
+    steps: tuple[int, ...]
+    causal: bool
+
+    @helper
+    def clear(self, lanes: int) -> Any:
+        """Return up to which key of the block all queries see all, and nothing is added."""
+        if self.kinds:
+            return self.count * 0
+        clear = min(self.count, self.places[0] + 1 - self.begin) if self.causal else self.count
+        return max(clear // lanes * lanes, 0)
+
+    def adjust(self, x: Any, r: int, column: Any) -> Any:
+        """Return a vector of scores with biases, −inf where something hides them."""
+        g, lanes = self.g, x.width
+        key = along(self.begin + column, lanes)
+        inside = along(column, lanes) < self.count
+        loaded = []
+        for (memory, strides), step in zip(g.extras, self.steps, strict=True):
+            at = self.n * strides[0] + self.head * strides[1] + self.places[r] * strides[2]
+            if step == 0:
+                loaded.append(splat(memory[at], lanes))
+            elif step == 1:
+                loaded.append(memory.load(at + self.begin + column, lanes, mask=inside))
+            else:
+                loaded.append(memory.load(at + key * strides[3], mask=inside))
+        for kind, value in zip(self.kinds, loaded, strict=True):
+            if kind == "bias":
+                x = x + value.to(x.dtype)
+            else:
+                inside = inside & value
+        if self.causal:
+            inside = inside & (key <= self.places[r])
+        return select(inside, x, -math.inf)
