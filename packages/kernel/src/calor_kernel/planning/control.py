@@ -16,6 +16,7 @@ from calor.backends.protocol import Executable
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
 from calor.graph.segments import Segment, cut
+from calor_kernel.planning.outcomes import inherit, verify
 from calor_kernel.runtime.buffers import KernelBuffer
 from calor_kernel.runtime.device import Memory
 
@@ -108,12 +109,14 @@ class _Scan(_Flow):
         for i in reversed(range(self.length)) if self.reverse else range(self.length):
             for stack, value in zip(kept, carry, strict=False):
                 copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
+                inherit(stack, [value])
             given: Buffers = []
             for row, x, n in zip(rows, xs, self.slices, strict=True):
                 if row is None:
                     given.append(Row(pool.memory, x, i * n, n))
                 else:
                     copy(row.handle, 0, x.handle, i * n, n)
+                    row.outcomes = x.outcomes
                     given.append(row)
             into: Buffers = [None] * carries
             into += [
@@ -125,6 +128,7 @@ class _Scan(_Flow):
             for stack, value, direct in zip(stacks, made[carries:], self.written, strict=True):
                 if not direct:
                     copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
+                inherit(stack, [value])
         if carry is start:
             carry = [duplicate(self.engine, b) for b in carry]
         return [*carry, *stacks, *kept]
@@ -133,11 +137,12 @@ class _Scan(_Flow):
 class Row:
     """A row of a stack, where the device has handles of parts; it owns nothing."""
 
-    __slots__ = ("handle", "nbytes")
+    __slots__ = ("handle", "nbytes", "outcomes")
 
     def __init__(self, memory: Memory, stack: KernelBuffer, offset: int, nbytes: int) -> None:
         self.handle = memory.part(stack.handle, offset, nbytes)
         self.nbytes = nbytes
+        self.outcomes = stack.outcomes
 
 
 FLOWS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {
@@ -149,6 +154,7 @@ FLOWS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {
 
 def truth(engine: Engine, buffer: KernelBuffer) -> bool:
     """Return a bool that is on the device."""
+    verify(buffer)
     found = np.empty((), np.bool_)
     engine.pool.memory.copy_out(buffer.handle, 0, found.reshape(1))
     return bool(found)
@@ -158,6 +164,7 @@ def duplicate(engine: Engine, buffer: KernelBuffer) -> KernelBuffer:
     """Return a copy of a buffer."""
     made = engine.pool.take(buffer.nbytes)
     engine.pool.memory.copy(made.handle, 0, buffer.handle, 0, buffer.nbytes)
+    inherit(made, [buffer])
     return made
 
 
@@ -236,6 +243,8 @@ class ControlPlan:
         for place, target in enumerate(into or ()):
             if target is not None:
                 source = made[place]
+                verify(source)
+                target.outcomes = ()
                 self.engine.pool.memory.copy(target.handle, 0, source.handle, 0, source.nbytes)
                 made[place] = target
         return made

@@ -10,14 +10,16 @@ recording of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from calor.errors import OutOfMemoryError
+from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor_kernel.planning.hosts import HostBlock
+from calor_kernel.planning.outcomes import Outcome, dependences, inherit, verify
 from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording
 from calor_kernel.planning.values import Draft, Task
 from calor_kernel.runtime.buffers import KernelBuffer
@@ -114,7 +116,6 @@ class Plan:
         pool = self.pool
         if pool.in_use + variant.required > pool.ceiling:
             pool.reserve(variant.required, self.largest)
-        recording = variant.recording
         block = arena = None
         try:
             for number, idle, room, nbytes in variant.fresh:
@@ -135,7 +136,15 @@ class Plan:
                     block = self._blocks.pop(), self._block_room
                 except IndexError:
                     block = pool.find(self._block_room)
-            self._launch(recording, inputs, outputs, block, arena)
+            if self.engine.tells_late:
+                if variant.targets:
+                    # What is written in place must not be computed of what failed.
+                    for i in self.given:
+                        verify(inputs[i])
+                self._launch(variant, inputs, outputs, block, arena)
+                block = self._postpone(variant, inputs, outputs, block)
+            else:
+                self._launch(variant, inputs, outputs, block, arena)
         except OutOfMemoryError as error:
             error.op = error.op or self.largest
             raise
@@ -148,7 +157,7 @@ class Plan:
 
     def _launch(
         self,
-        recording: Recording,
+        variant: _Variant,
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         block: tuple[Any, int] | None,
@@ -165,10 +174,11 @@ class Plan:
         if block is not None:
             self._fill(block[0], inputs)
         run = self.queue.run if self.engine.profiler is None else self._profiled
-        lists = recording.lists
+        lists = variant.recording.lists
         run(lists[0], handles)
-        if self.status:
-            self._check(handles[len(self.given) + 1])
+        if self.status and (variant.targets or not self.engine.tells_late):
+            for error in self._errors(handles[len(self.given) + 1]).values():
+                raise error
             if len(lists) > 1:
                 run(lists[1], handles)
 
@@ -191,19 +201,56 @@ class Plan:
         memory = self.pool.memory
         memory.write(handle, packed)
         for place, buffer in buffers:
+            verify(buffer)
             memory.copy(handle, place, buffer.handle, 0, buffer.nbytes)
 
-    def _check(self, handle: Any) -> None:
-        """Raise the error that a kernel stored, the first in the order of the graph."""
+    def _errors(self, handle: Any) -> dict[int, DeviceError]:
+        """Return the errors that kernels stored in a block, by task in the order of the graph."""
         self.queue.synchronize()
         start = self.draft.host_bytes
         words = np.empty((self.block_bytes - start) // 4, np.int32)
         self.pool.memory.copy_out(handle, start, words)
+        errors: dict[int, DeviceError] = {}
         for number, place in self.status.items():
             found = int(words[(place - start) // 4])
             if found:
                 kind, message = self.works[number].failures[found - 1]
-                raise kind(message, op=self.draft.tasks[number].op)
+                errors[number] = kind(message, op=self.draft.tasks[number].op)
+        return errors
+
+    # Failures that are told late.
+    @cached_property
+    def _depends(self) -> list[tuple[frozenset[int], frozenset[int]]]:
+        return dependences(self.draft.tasks, self.draft.outputs, self.status)
+
+    def _postpone(
+        self,
+        variant: _Variant,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        block: tuple[Any, int] | None,
+    ) -> tuple[Any, int] | None:
+        """Let results know what may have failed; return the block where nobody reads it later."""
+        own: Outcome | None = None
+        if self.status and not variant.targets:
+            assert block is not None
+            own = Outcome(partial(self._read_late, block))
+            self.engine.remember(own)
+        for number, buffer in enumerate(outputs):
+            if own is None and not any(inputs[i].outcomes for i in self.given):
+                buffer.outcomes = ()
+                continue
+            read, failing = self._depends[number]
+            inherit(buffer, [inputs[i] for i in self.given if i in read])
+            if own is not None and failing:
+                buffer.outcomes = (*buffer.outcomes, (own, failing))
+        return block if own is None else None
+
+    def _read_late(self, block: tuple[Any, int]) -> dict[int, DeviceError]:
+        try:
+            return self._errors(block[0])
+        finally:
+            self.pool.give(*block, 0)
 
     # In place.
     def _variant(self, inputs: Sequence[Any], into: Sequence[Any]) -> _Variant:
@@ -225,6 +272,8 @@ class Plan:
         for number, target in enumerate(into):
             if target is not None:
                 made = outputs[number]
+                verify(made)
+                target.outcomes = ()
                 self.pool.memory.copy(target.handle, 0, made.handle, 0, made.nbytes)
                 outputs[number] = target
         return outputs

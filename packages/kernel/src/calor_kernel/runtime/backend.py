@@ -20,6 +20,7 @@ from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.planning.compiling import compile_graph
 from calor_kernel.planning.fuser import Fuser
+from calor_kernel.planning.outcomes import inherit, verify
 from calor_kernel.runtime.buffers import AdoptedBuffer, KernelBuffer, ShadowedBuffer
 from calor_kernel.runtime.claims import refusals
 from calor_kernel.runtime.device import Device
@@ -75,6 +76,7 @@ class KernelBackend(Backend):
             engine.device.queue.synchronize()
             view: Array = buffer.view(spec)
             return view
+        verify(buffer)
         array = np.empty(spec.shape, spec.dtype.numpy)
         engine.pool.memory.copy_out(buffer.handle, 0, array)
         return array
@@ -86,6 +88,7 @@ class KernelBackend(Backend):
         pool = self.engine(index).pool
         made = pool.take(buffer.nbytes)
         pool.memory.copy(made.handle, 0, buffer.handle, 0, buffer.nbytes)
+        inherit(made, [buffer])
         return made
 
     def adopt(self, index: int, array: Array) -> KernelBuffer:
@@ -139,8 +142,8 @@ class KernelBackend(Backend):
         return self.compile(index, load(data))
 
     def synchronize(self, index: int) -> None:
-        """Wait for the queue."""
-        self.engine(index).device.queue.synchronize()
+        """Wait for the queue, and raise what failed."""
+        self.engine(index).synchronize()
 
     def close(self) -> None:
         """Close every device that was opened."""

@@ -15,6 +15,7 @@ import numpy as np
 from calor.specs import Spec
 
 if TYPE_CHECKING:
+    from calor_kernel.planning.outcomes import Part
     from calor_kernel.runtime.pool import Pool
 
 Array = np.ndarray[Any, Any]
@@ -42,16 +43,18 @@ class KernelBuffer:
     """A piece of a device's memory that holds one value.
 
     Attributes: ``handle``, what the device knows it by; ``nbytes``; ``room``, the size of the piece
-    in the pool, which is larger as a rule.
+    in the pool, which is larger as a rule; ``outcomes``, what the contents depend on that may have
+    failed.
     """
 
-    __slots__ = ("__weakref__", "_window", "handle", "nbytes", "pool", "room")
+    __slots__ = ("__weakref__", "_window", "handle", "nbytes", "outcomes", "pool", "room")
 
     def __init__(self, pool: Pool, handle: Any, room: int, nbytes: int) -> None:
         self.pool = pool
         self.handle = handle
         self.room = room
         self.nbytes = nbytes
+        self.outcomes: tuple[Part, ...] = ()
         self._window: weakref.ref[_Window] | None = None
 
     def __del__(self) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Final
 
 from calor.backends.protocol import Info
+from calor.errors import DeviceError
 from calor.plugins.discovery import fusers as installed_fusers
 from calor_kernel.planning.cost import Ceilings
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
+from calor_kernel.planning.outcomes import Outcome
 from calor_kernel.planning.recording import Launched
 from calor_kernel.runtime.autotune import Tuner
 from calor_kernel.runtime.buffers import KernelBuffer
@@ -21,6 +25,9 @@ from calor_kernel.runtime.kernels import Kernels
 from calor_kernel.runtime.pool import Pool
 
 Profiler = Callable[[Sequence[Launched], float, Sequence[float]], None]
+
+# Runs whose failures are kept unread at most.
+_OUTCOMES: Final = 256
 
 
 class Engine:
@@ -41,11 +48,34 @@ class Engine:
         self.nothing = KernelBuffer(self.pool, *self.pool.raw(1), 0)
         # Whether the host reads the device's memory.
         self.host_memory = device.memory.address(self.nothing.handle) is not None
+        # Whether failed ops are told when somebody looks, so that calls wait for nothing.
+        self.tells_late = not self.host_memory
+        self._outcomes: deque[Outcome] = deque()
+        self._failed: DeviceError | None = None
 
     @cached_property
     def fusers(self) -> tuple[Fuser, ...]:
         """The backend's own fusers, and those that are installed."""
         return (*self.own_fusers, *installed_fusers().values())
+
+    def remember(self, outcome: Outcome) -> None:
+        """Keep what a run may have failed at, until somebody waits or too much is kept."""
+        self._outcomes.append(outcome)
+        if len(self._outcomes) > _OUTCOMES:
+            self._settle()
+
+    def _settle(self) -> None:
+        while self._outcomes:
+            errors = self._outcomes.popleft().errors
+            self._failed = self._failed or next(iter(errors.values()), None)
+
+    def synchronize(self) -> None:
+        """Wait for everything, and raise the first error of an op since the last wait."""
+        self.device.queue.synchronize()
+        self._settle()
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
     @cached_property
     def ceilings(self) -> Ceilings:
