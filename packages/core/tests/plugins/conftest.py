@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from calor.plugins.entries import scan
 from calor.plugins.registry import Registry
 
 from .distributions import write_distribution
@@ -34,5 +35,9 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Di
 
 @pytest.fixture
 def registry() -> Registry:
-    """A registry of its own, which reads the metadata when it is first asked."""
-    return Registry()
+    """A registry of its own, which reads the metadata when it is first asked.
+
+    It sees the distributions of the test, whatever else is installed where the test runs.
+    """
+    others = {(entry.name, entry.source) for entry in scan()}
+    return Registry(lambda: (e for e in scan() if (e.name, e.source) not in others))

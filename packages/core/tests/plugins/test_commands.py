@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from calor.__main__ import main
+from calor.backends.device import get_device
+from calor.config import Config
 from calor.plugins.doctor import bytes_text
 
 from .distributions import backend_module, write_distribution
@@ -123,7 +126,8 @@ def test_features_of_a_device() -> None:
     assert cells(done.stdout, "host_views")[1] == "full"
     done = run("devices", "--features", "wgpu")
     assert done.returncode == 1
-    assert done.stderr == 'no device "wgpu"; installed: numpy. pip install "calor[wgpu]"\n'
+    message = r'no device "wgpu"; installed: numpy(, \w+)*\. pip install "calor\[wgpu\]"\n'
+    assert re.fullmatch(message, done.stderr)
 
 
 def test_doctor_of_a_sound_installation(working: Path) -> None:
@@ -161,6 +165,26 @@ def test_doctor_tries_the_default_device() -> None:
     done = run("doctor", CALOR_DEVICE="cuda")
     assert done.returncode == 1
     assert 'CALOR_DEVICE=cuda fails: no device "cuda"' in done.stdout
+
+
+PREFERRED = {
+    "nothing": (None, 'the default device is numpy:0, the reference; pip install "calor[cpu]"'),
+    "the cpu": ("null", "the default device is null:0, as it is installed"),
+    "a cpu that fails": ("cuda:7", 'cpu, the default, fails: no device "cuda"'),
+}
+
+
+@pytest.mark.parametrize("there", PREFERRED)
+def test_doctor_says_which_device_is_the_default(
+    there: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, told = PREFERRED[there]
+    monkeypatch.setattr("calor.plugins.doctor.config", Config(device=None))
+    monkeypatch.setattr(
+        "calor.plugins.doctor.preferred_device", lambda: None if name is None else get_device(name)
+    )
+    assert main(["doctor"]) == int(there == "a cpu that fails")
+    assert told in capsys.readouterr().out
 
 
 def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,10 +54,10 @@ def is_current(device: Device) -> bool:
     """Return whether new tensors are made on a device; asking chooses no default, so no warning."""
     if recording.jit or _stack.devices or _default is not None:
         return device is current_device()
-    return device is (_preferred() or get_device("numpy"))
+    return device is (preferred_device() or get_device("numpy"))
 
 
-def _preferred() -> Device | None:
+def preferred_device() -> Device | None:
     """Return the default that the environment names or a package brings, if there is one."""
     if config.device is not None:
         return get_device(config.device)
@@ -71,12 +71,14 @@ def _preferred() -> Device | None:
 
 
 def _choose() -> Device:
-    found = _preferred()
+    found = preferred_device()
     if found is not None:
         return found
+    from calor.plugins.extras import advice
+
     warnings.warn(
         "calor computes on its NumPy reference backend, which is exact and slow; "
-        "install a device plugin, or set CALOR_DEVICE=numpy to choose the reference",
+        f"{advice('cpu')}, or set CALOR_DEVICE=numpy to choose the reference",
         stacklevel=2,
     )
     return get_device("numpy")

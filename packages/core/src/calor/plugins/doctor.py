@@ -9,12 +9,14 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from calor.backends.device import Device, device_of, get_device
+from calor.backends.device import Device, device_of
 from calor.backends.protocol import FEATURES
+from calor.backends.selection import preferred_device
 from calor.config import config
 from calor.errors import CalorError
 from calor.plugins.core import TOOLS
 from calor.plugins.discovery import installed, registry
+from calor.plugins.extras import advice
 
 # The distributions that core stands on; those of calor itself begin with its name.
 FOUNDATION: Final = ("numpy", "ml_dtypes", "pluggy")
@@ -127,20 +129,24 @@ def _variables() -> list[Row]:
     """Return the variables that are set; one that core does not read may be a plugin's."""
     rows: list[Row] = []
     for name in sorted(n for n in os.environ if n.startswith("CALOR_")):
-        near = get_close_matches(name, VARIABLES, 1)
+        near = get_close_matches(name, VARIABLES, 1, cutoff=0.9)
         stranger = "not read by calor itself" + (f"; {near[0]}?" if near else "")
         rows.append((name, os.environ[name], VARIABLES.get(name, stranger)))
     return rows
 
 
 def _default() -> tuple[str, int]:
-    """Say which device is the default, when the environment chooses it."""
-    if config.device is None:
-        return "", 0
+    """Say which device is the default, and what chooses it."""
     try:
-        return f"CALOR_DEVICE chooses {get_device(config.device).name}", 0
+        device = preferred_device()
     except CalorError as error:
-        return f"CALOR_DEVICE={config.device} fails: {error}", 1
+        named = "cpu, the default," if config.device is None else f"CALOR_DEVICE={config.device}"
+        return f"{named} fails: {error}", 1
+    if device is None:
+        return f"the default device is numpy:0, the reference; {advice('cpu')} for a fast one", 0
+    if config.device is None:
+        return f"the default device is {device.name}, as it is installed", 0
+    return f"CALOR_DEVICE chooses {device.name}", 0
 
 
 def doctor_text() -> tuple[str, int]:
