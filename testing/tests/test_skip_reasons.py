@@ -20,10 +20,12 @@ CASES = [
 ]
 
 
-def run(pytester: pytest.Pytester, body: str, skips: str = ALLOWED) -> pytest.RunResult:
+def run(
+    pytester: pytest.Pytester, body: str, skips: str = ALLOWED, options: tuple[str, ...] = ()
+) -> pytest.RunResult:
     (pytester.path / "skips.toml").write_text(skips)
     pytester.makepyfile(f"import pytest\n{body}")
-    return pytester.runpytest_inprocess("-p", "skip_reasons")
+    return pytester.runpytest_inprocess("-p", "skip_reasons", *options)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,29 @@ def run(pytester: pytest.Pytester, body: str, skips: str = ALLOWED) -> pytest.Ru
 )
 def test_exit_status(pytester: pytest.Pytester, statement: str, expected: pytest.ExitCode) -> None:
     assert run(pytester, f"def test_it():\n    {statement}\n").ret == expected
+
+
+SHARED = "def test_a(): pass\ndef test_b():\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (SHARED.format("pytest.skip('later')"), pytest.ExitCode.TESTS_FAILED),
+        (SHARED.format("pytest.skip('needs a device')"), pytest.ExitCode.OK),
+        ("pytest.skip('later', allow_module_level=True)", pytest.ExitCode.TESTS_FAILED),
+    ],
+    ids=["unlisted", "listed", "whole module"],
+)
+def test_a_run_in_several_processes(
+    pytester: pytest.Pytester, body: str, expected: pytest.ExitCode
+) -> None:
+    result = run(pytester, body, options=("-n", "2"))
+    assert result.ret == expected
+    if expected == pytest.ExitCode.OK:
+        result.stdout.fnmatch_lines(["*by listed reason*", "*1  No such device is at hand."])
+    else:
+        result.stdout.fnmatch_lines(["*not listed*", "*later"])
 
 
 def test_decorated_skip_and_its_line(pytester: pytest.Pytester) -> None:
