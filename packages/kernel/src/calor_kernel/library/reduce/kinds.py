@@ -102,10 +102,11 @@ def smaller(a: Any, b: Any) -> Any:
 
 def beats(kind: str, value: Any, best: Any) -> Any:
     """Return whether a value comes before the best one so far, which has the lower place."""
-    over = value > best if kind == "argmax" else value < best
     if value.dtype.kind == "float":
-        over = (over | (value != value)) & (best == best)
-    return over
+        # What is not at most the best is above it, or one of the two is NaN.
+        under = value <= best if kind == "argmax" else value >= best
+        return ~under & (best == best)
+    return value > best if kind == "argmax" else value < best
 
 
 def index_type(terms: int) -> DType:

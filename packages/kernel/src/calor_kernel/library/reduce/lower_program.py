@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Final
 
 from calor.dtypes import DType
 from calor_kernel.library.elementwise.values import stored
+from calor_kernel.library.reduce.division import divided
 from calor_kernel.library.reduce.layout import Layout
 from calor_kernel.library.reduce.lower_columns import columns_launch, span_of
 from calor_kernel.library.reduce.lower_rows import layout, rows_launch
@@ -21,12 +21,6 @@ from calor_kernel.library.reduce.placing import Job, Placed
 from calor_kernel.library.reduce.program import Program, Schedule
 from calor_kernel.library.work import Launch, Scratch, View, Work, row_major
 from calor_kernel.runtime.device import DeviceInfo
-
-# Bytes that are read before it pays to divide what few cubes do; bytes of a part.
-_WHOLE: Final = 1 << 19
-_LEAST, _MOST = 1 << 16, 1 << 20
-# Cubes that are enough, of one unit and of many.
-_ENOUGH, _ENOUGH_TEAMS = 32, 512
 
 
 class Plan:
@@ -63,8 +57,10 @@ class Plan:
     def _rows(self, program: Program, job: Job, found: Layout) -> None:
         rows, terms = found.kept.count, found.along.count
         size = sum(program.operands[i].dtype.itemsize for i in program.memory)
-        cubes, inner = rows, terms // max(found.along.sizes[0], 1) if found.along.rank > 1 else 1
-        parts, chunk = self._divided(cubes, rows * terms * size, found.along.sizes, inner * size)
+        # Rows are divided along the first of their axes, or along the only one.
+        places = prod(found.along.sizes[:-1]) if found.along.rank > 1 else terms
+        each = terms // max(places, 1) * size
+        parts, chunk = divided(self.info, rows, rows * terms * size, places, each)
         if parts == 1:
             self.launches.append(rows_launch(program, job, self.info))
             return
@@ -82,7 +78,7 @@ class Plan:
         cubes = found.kept.count // columns * -(-columns // span)
         size = sum(program.operands[i].dtype.itemsize for i in program.memory)
         total = found.kept.count * terms * size
-        parts, chunk = self._divided(cubes, total, (terms,), min(span, columns) * size)
+        parts, chunk = divided(self.info, cubes, total, terms, min(span, columns) * size)
         if parts == 1:
             self.launches.append(columns_launch(program, job, found, self.info))
             return
@@ -91,25 +87,9 @@ class Plan:
         rooms = [self.room(shape, program.dtype(n)) for n in program.folds]
         views = [replace(r, view=View(job.rows, row_major(job.rows), r.view.dtype)) for r in rooms]
         first = self._part_job(program, part.operands, job, views)
-        divided = layout(part.program, first)
-        self.launches.append(columns_launch(part.program, first, divided, self.info, parts, chunk))
+        inner = layout(part.program, first)
+        self.launches.append(columns_launch(part.program, first, inner, self.info, parts, chunk))
         self._joined(program, job, rooms, shape, 0)
-
-    def _divided(self, cubes: int, total: int, sizes: Sequence[int], each: int) -> tuple[int, int]:
-        """Return into how many parts each cube's work is divided, and how many places a part has.
-
-        ``sizes[0]`` places of ``each`` bytes can be divided.
-        """
-        many = self.info.max_units > 1
-        enough = _ENOUGH_TEAMS if many else _ENOUGH
-        if cubes >= enough or total <= (_LEAST if many else _WHOLE):
-            return 1, 0
-        nbytes = min(max(total // (2 * enough), _LEAST if not many else _LEAST // 4), _MOST)
-        chunk = max(nbytes // max(each, 1), 1)
-        if chunk >= 64:
-            chunk = chunk // 64 * 64
-        parts = -(-sizes[0] // chunk)
-        return (parts, chunk) if parts > 1 else (1, 0)
 
     def _part_job(
         self, program: Program, operands: Sequence[int], job: Job, targets: Sequence[Placed]

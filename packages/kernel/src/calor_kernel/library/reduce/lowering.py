@@ -12,6 +12,7 @@ from calor_kernel.library.elementwise.values import parts, stored
 from calor_kernel.library.reduce.composites import COMPOSITES, numbers_of
 from calor_kernel.library.reduce.general import reduce_general
 from calor_kernel.library.reduce.kinds import PLACES, working
+from calor_kernel.library.reduce.lower_places import places_work
 from calor_kernel.library.reduce.lower_program import Plan
 from calor_kernel.library.reduce.placing import Job, Placed
 from calor_kernel.library.reduce.problem import Reduction, reduction_of
@@ -48,7 +49,10 @@ def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
         return Refusal(f"{kind} of {x.dtype} computes with {missing}, which the device lacks")
     problem = reduction_of(x, axes, ordered=places)
     fall_back = Work((general(request, problem),))
-    if places or x.dtype.is_complex or output.dtype.is_complex:
+    if places:
+        work = places_work(request)
+        return [fall_back] if work is None else [work, fall_back]
+    if x.dtype.is_complex or output.dtype.is_complex:
         return [fall_back]
     program = single(kind, x.dtype, wide, output.dtype)
     return [planned(program, request, axes, (), f"reduce.{kind}"), fall_back]
