@@ -9,31 +9,71 @@ many enough that all cores work to the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Any, Final
 
-from calor.dtypes import DType, float32, int64
+from calor.dtypes import DType, float32, int32, int64
 from calor.specs import Spec
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import FastDivmod, index_dtype
+from calor_kernel.library.elementwise.blueprint import Blueprint
 from calor_kernel.library.elementwise.expression import Expression
-from calor_kernel.library.elementwise.kernels import (
-    Blueprint,
-    elementwise_flat,
+from calor_kernel.library.elementwise.flat import elementwise_flat
+from calor_kernel.library.elementwise.short import elementwise_short
+from calor_kernel.library.elementwise.strided import (
+    elementwise_lanes,
     elementwise_rows,
+    elementwise_tiles,
 )
 from calor_kernel.library.elementwise.values import HALVES, parts, stored
 from calor_kernel.library.work import Build, Input, Launch, Output, View, Work, row_major
 from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
-_STRIDE: Final = Scalar(int64)
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
-
-
 # Instructions of an expression that is cheap beside its loads, and of one that fills the registers.
 _LIGHT: Final = 8
 _HEAVY: Final = 60
+_LONG_ROW: Final = 16  # values along the last axis for which it is worth a loop of its own
+_APART: Final = 4  # values along the last axis up to which single values are read
+_UNROLLED: Final = 250  # instructions of short rows that are written out
+_TILE: Final = 16  # lanes and rows of a tile at most
+_UNITS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """An expression with its operands on common axes, which are merged as far as they can be."""
+
+    expression: Expression
+    views: tuple[View, ...]
+    outputs: tuple[Spec, ...]
+    info: DeviceInfo
+    sizes: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+    @property
+    def many(self) -> bool:
+        """Whether cubes have many units."""
+        return self.info.max_units > 1
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return min(self.info.max_units, _UNITS)
+
+    @property
+    def count(self) -> int:
+        """The number of values of a result."""
+        return prod(self.sizes)
+
+    @property
+    def value_bytes(self) -> int:
+        """What is read and written for one value of the results."""
+        dtypes = (*(v.dtype for v in self.views), *(s.dtype for s in self.outputs))
+        return sum(int(t.itemsize) for t in dtypes)
 
 
 def coalesce(
@@ -68,56 +108,8 @@ def lower_expression(
     shape = outputs[0].shape
     dense = row_major(shape)
     sizes, strides = coalesce(shape, [*(v.strides for v in views), dense])
-    strides = strides[:-1]
-    many = info.max_units > 1
-    width = _width(expression, info)
-    steps = tuple(s[-1] if s[-1] in (0, 1) else -1 for s in strides)
-    flat = len(sizes) == 1 and -1 not in steps
-    weight = expression.weight
-    if not many:
-        # Several vectors on the way together hide what an instruction waits for; long expressions
-        # have parts that do not wait for each other, and need the registers.
-        several = 2 if weight >= _HEAVY else 4
-        width *= max(several // max(parts(t) for t in expression.dtypes), 1)
-    align = (*(_alignment(v, info) for v in views), info.align)
-    plan = Blueprint(steps, align, width, shared_body=weight > _LIGHT)
-    units = min(info.max_units, 256)
-    buffers = tuple(Buffer(stored(v.dtype), writable=False) for v in views)
-    targets = tuple(Buffer(stored(s.dtype)) for s in outputs)
-    arguments: tuple[Any, ...] = (
-        *(Input(k, v.offset * parts(v.dtype)) for k, v in enumerate(views)),
-        *(Output(k) for k in range(len(outputs))),
-    )
-    keywords: tuple[tuple[str, Any], ...] = (("expression", expression), ("plan", plan))
-    count = prod(sizes)
-    size = sum(v.dtype.itemsize for v in views) + sum(s.dtype.itemsize for s in outputs)
-    if flat:
-        chunk = _chunk(units * width, size, many)
-        build = Build(elementwise_flat, (*buffers, *targets, _SIZE, _SIZE), keywords, (units, 1, 1))
-        cubes = -(-count // chunk)
-        arguments = (*arguments, count, chunk)
-    else:
-        rank = len(sizes)
-        rows = prod(sizes[:-1])
-        turns = max(_CHUNK // (size * sizes[-1]), 1) if not many else 1
-        numbers = (_SIZE,) * (2 + rank) + (_STRIDE,) * (rank * len(views))
-        build = Build(
-            elementwise_rows,
-            (*buffers, *targets, *numbers),
-            (*keywords, ("rank", rank)),
-            (units, 1, 1),
-        )
-        cubes = -(-rows // turns)
-        arguments = (*arguments, rows, turns, *sizes, *(n for s in strides for n in s))
-    label = f"elementwise.{'flat' if flat else 'rows'}"
-    launch = Launch(
-        build,
-        (max(cubes, 1), 1, 1),
-        arguments,
-        flops=count * len(expression.steps),
-        nbytes=count * size,
-        label=label,
-    )
+    problem = _Problem(expression, tuple(views), tuple(outputs), info, sizes, tuple(strides[:-1]))
+    launch = _launch(problem)
     in_place = tuple(
         (k, n)
         for k, v in enumerate(views)
@@ -125,6 +117,188 @@ def lower_expression(
         if v.dtype.itemsize == s.dtype.itemsize
     )
     return [Work((launch,), in_place=in_place)]
+
+
+def _launch(p: _Problem) -> Launch:
+    if not p.count:
+        return _flat(replace(p, sizes=(1,), strides=((0,),) * len(p.views)), 0)
+    if len(p.sizes) == 1 and all(s[0] in (0, 1) for s in p.strides):
+        return _flat(p, p.count)
+    if p.many:
+        return _lanes(p, 1)
+    tiled = _tiled_axis(p)
+    if tiled is not None:
+        return _tiles(p, *tiled)
+    if p.sizes[-1] < _LONG_ROW:
+        short = _short(p)
+        return short if short is not None else _lanes(p, _width(p.expression, p.info))
+    return _rows(p)
+
+
+def _made(p: _Problem, kind: str, build: Build, cubes: int, numbers: Sequence[int]) -> Launch:
+    arguments: tuple[Any, ...] = (
+        *(Input(k, v.offset * parts(v.dtype)) for k, v in enumerate(p.views)),
+        *(Output(k) for k in range(len(p.outputs))),
+        *numbers,
+    )
+    return Launch(
+        build,
+        (max(cubes, 1), 1, 1),
+        arguments,
+        flops=p.count * p.expression.weight,
+        nbytes=p.count * p.value_bytes,
+        label=f"elementwise.{kind}",
+    )
+
+
+def _buffers(p: _Problem) -> tuple[Buffer, ...]:
+    sources = tuple(Buffer(stored(v.dtype), writable=False) for v in p.views)
+    return (*sources, *(Buffer(stored(s.dtype)) for s in p.outputs))
+
+
+def _blueprint(p: _Problem, width: int) -> Blueprint:
+    steps = tuple(s[-1] if s[-1] in (0, 1) else -1 for s in p.strides)
+    align = (*(_alignment(v, p.info) for v in p.views), p.info.align)
+    return Blueprint(steps, align, width, shared_body=p.expression.weight > _LIGHT)
+
+
+def _flat(p: _Problem, count: int) -> Launch:
+    width = _width(p.expression, p.info)
+    if not p.many:
+        width *= _vectors(p.expression)
+    plan = _blueprint(p, width)
+    cached = p.info.native.get("shared_cache", 0)
+    if cached and not p.many:
+        plan = replace(plan, nontemporal=count * p.value_bytes > cached)
+    chunk = _chunk(p, p.units * width)
+    keywords = (("expression", p.expression), ("plan", plan))
+    build = Build(elementwise_flat, (*_buffers(p), _SIZE, _SIZE), keywords, (p.units, 1, 1))
+    return _made(p, "flat", build, -(-count // chunk), (count, chunk))
+
+
+def _vectors(expression: Expression) -> int:
+    """Return how many vectors of the device are on the way together in a unit.
+
+    They hide what an instruction waits for; long expressions have parts that do not wait for each
+    other, and need the registers.
+    """
+    several = 2 if expression.weight >= _HEAVY else 4
+    return max(several // max(parts(t) for t in expression.dtypes), 1)
+
+
+def _layout(p: _Problem, dtype: DType) -> tuple[tuple[Scalar, ...], tuple[int, ...]]:
+    """Return the parameters of sizes and strides, and their numbers."""
+    rank = len(p.sizes)
+    declared = FastDivmod.declared(dtype) * rank + (Scalar(dtype),) * (rank * len(p.views))
+    sizes = [n for size in p.sizes for n in FastDivmod.arguments(size, dtype)]
+    return declared, (*sizes, *(n for s in p.strides for n in s))
+
+
+def _rows(p: _Problem) -> Launch:
+    width = _width(p.expression, p.info)
+    if all(s[-1] in (0, 1) for s in p.strides):
+        width *= _vectors(p.expression)
+    while width >= 2 * p.sizes[-1]:
+        width //= 2
+    declared, numbers = _layout(p, int64)
+    rows = prod(p.sizes[:-1])
+    turns = max(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
+    plan = _blueprint(p, width)
+    keywords = (("expression", p.expression), ("plan", plan), ("rank", len(p.sizes)))
+    build = Build(elementwise_rows, (*_buffers(p), _SIZE, _SIZE, *declared), keywords)
+    return _made(p, "rows", build, -(-rows // turns), (rows, turns, *numbers))
+
+
+def _short(p: _Problem) -> Launch | None:
+    """Return the launch for short rows, None where it would be written out too long."""
+    if len(p.sizes) != 2 or p.sizes[-1] * p.expression.weight > _UNROLLED:
+        return None
+    rows, length = p.sizes
+    width = _width(p.expression, p.info)
+    kinds = {(length, 1): "dense", (0, 1): "row"}
+    lies = tuple(
+        kinds.get((a, b), "row" if a == 0 else "column" if b == 0 else "apart")
+        for a, b in p.strides
+    )
+    if length > _APART and "apart" in lies:
+        return _rows(p)
+    turns = max(_CHUNK // (p.value_bytes * length * width), 1) * width
+    keywords = (
+        ("expression", p.expression),
+        ("plan", _blueprint(p, width)),
+        ("length", length),
+        ("lies", lies),
+    )
+    declared = (_SIZE, _SIZE, *(Scalar(int64),) * (2 * len(p.views)))
+    build = Build(elementwise_short, (*_buffers(p), *declared), keywords)
+    numbers = (rows, turns, *(n for s in p.strides for n in s))
+    return _made(p, "short", build, -(-rows // turns), numbers)
+
+
+def _lanes(p: _Problem, width: int) -> Launch:
+    dtype = index_dtype(*(_reach(v) for v in p.views), p.count)
+    if dtype not in p.info.dtypes:
+        dtype = int32
+    declared, numbers = _layout(p, dtype)
+    chunk = _chunk(p, p.units * width)
+    dense = row_major(p.sizes)
+    steps = tuple(1 if s == dense else -1 for s in p.strides)
+    plan = replace(_blueprint(p, width), steps=steps)
+    keywords = (("expression", p.expression), ("plan", plan), ("rank", len(p.sizes)))
+    size = Scalar(dtype, nonnegative=True)
+    build = Build(
+        elementwise_lanes,
+        (*_buffers(p), size, size, *declared),
+        keywords,
+        (p.units, 1, 1),
+        index=dtype,
+    )
+    return _made(p, "lanes", build, -(-p.count // chunk), (p.count, chunk, *numbers))
+
+
+def _reach(view: View) -> int:
+    """Return how far from a view's first element its others are, in elements of memory."""
+    steps = (abs(s) * (n - 1) for n, s in zip(view.shape, view.strides, strict=True))
+    return (sum(steps) + 1) * parts(view.dtype)
+
+
+def _tiled_axis(p: _Problem) -> tuple[int, tuple[int, ...]] | None:
+    """Return an axis along which operands lie that are spread along the last, and which these are.
+
+    None where there is none, or where tiles are not worth it.
+    """
+    if p.sizes[-1] < _TILE // 2:
+        return None
+    for strides, view in zip(p.strides, p.views, strict=True):
+        if strides[-1] in (0, 1) or view.dtype.is_complex or 1 not in strides[:-1]:
+            continue
+        axis = strides.index(1)
+        if p.sizes[axis] < _TILE // 2:
+            continue
+        across = tuple(
+            k
+            for k, (s, v) in enumerate(zip(p.strides, p.views, strict=True))
+            if s[axis] == 1 and s[-1] not in (0, 1) and not v.dtype.is_complex
+        )
+        return axis, across
+    return None
+
+
+def _tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:
+    width = min(_width(p.expression, p.info), _TILE)
+    declared, numbers = _layout(p, int64)
+    bands = -(-p.count // (p.sizes[-1] * p.sizes[axis])) * -(-p.sizes[axis] // width)
+    turns = max(_CHUNK // (p.value_bytes * p.sizes[-1] * width), 1)
+    plan = _blueprint(p, width)
+    keywords = (
+        ("expression", p.expression),
+        ("plan", plan),
+        ("rank", len(p.sizes)),
+        ("axis", axis),
+        ("across", across),
+    )
+    build = Build(elementwise_tiles, (*_buffers(p), _SIZE, _SIZE, *declared), keywords)
+    return _made(p, "tiles", build, -(-bands // turns), (bands, turns, *numbers))
 
 
 def _width(expression: Expression, info: DeviceInfo) -> int:
@@ -144,8 +318,8 @@ def _alignment(view: View, info: DeviceInfo) -> int:
     return gcd(view.offset * view.dtype.itemsize, info.align)
 
 
-def _chunk(step: int, size: int, many: bool) -> int:
-    """Return the elements of a cube, a multiple of the elements of a step."""
-    if many:
+def _chunk(p: _Problem, step: int) -> int:
+    """Return the values of a cube, a multiple of those of a step."""
+    if p.many:
         return step * 4
-    return max(_CHUNK // (size * step), 1) * step
+    return max(_CHUNK // (p.value_bytes * step), 1) * step

@@ -10,7 +10,16 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from calor.dtypes import DType, bfloat16, float16, float32, real_of, uint8
-from calor_kernel.language import Number, Pointer, bitcast, cast, constant, shuffle, splat
+from calor_kernel.language import (
+    Number,
+    Pointer,
+    cast,
+    constant,
+    helper,
+    pack,
+    shuffle,
+    splat,
+)
 
 HALVES: Final = (float16, bfloat16)
 
@@ -76,6 +85,7 @@ def load(
 ) -> Value:
     """Return ``width`` values from value ``index`` on, ``step`` values apart.
 
+    An index for each lane, as a vector, is taken as it is.
     ``step`` 0 is one value in every lane. ``rest``: how many of the values exist, None for all.
     ``align``: a power of two of bytes by which the address divides where all are read.
     """
@@ -86,8 +96,10 @@ def load(
         return splat(one, width)
     if width == 1:
         return _load_one(source, dtype, index)
+    if isinstance(index, Number) and index.width > 1:
+        return _gather(source, dtype, index, rest)
     if not (isinstance(step, int) and step == 1):
-        return _gather(source, dtype, index, width, step, rest)
+        return _spread(source, dtype, index, width, step, rest)
     align = _align(width, dtype, align)
     if not dtype.is_complex:
         return source.load(index, width, mask=_mask(rest, width, 1), align=align)
@@ -108,9 +120,20 @@ def _load_one(source: Pointer, dtype: DType, index: Any) -> Value:
     return source[index]
 
 
-def _gather(source: Pointer, dtype: DType, index: Any, width: int, step: Any, rest: Any) -> Value:
-    place = index + lanes(width, index) * step
-    mask = _mask(rest, width, 1)
+@helper
+def _spread(source: Pointer, dtype: DType, index: Any, width: int, step: Any, rest: Any) -> Value:
+    """Return values that lie apart, read one by one; gathering them is rarely faster."""
+    last = width if rest is None else rest - 1
+    lanes_ = [lane if rest is None else min(lane, last) for lane in range(width)]
+    places = [index + lane * step for lane in lanes_]
+    if not dtype.is_complex:
+        return pack([source[place] for place in places])
+    real = pack([source[place * 2] for place in places])
+    return Complex(real, pack([source[place * 2 + 1] for place in places]))
+
+
+def _gather(source: Pointer, dtype: DType, place: Number, rest: Any) -> Value:
+    mask = _mask(rest, place.width, 1)
     if not dtype.is_complex:
         return source.load(place, mask=mask)
     return Complex(source.load(place * 2, mask=mask), source.load(place * 2 + 1, mask=mask))
@@ -141,8 +164,3 @@ def store(
         number = value
     mask = _mask(rest, width, parts(dtype)) if width > 1 else None
     target.store(index, number, mask=mask, align=align, nontemporal=nontemporal)
-
-
-def bits_as(value: Number, dtype: DType) -> Number:
-    """Return the same bits as a type of the same size, lane by lane."""
-    return value if value.dtype is dtype else bitcast(value, dtype)
