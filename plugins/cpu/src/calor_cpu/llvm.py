@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from calor.errors import CompileError
+
+# Kernels are written in the order in which the registers of their tiles suffice. LLVM's scheduler
+# takes all loads of a step first, now and then, and spills; the processor finds the order anyway.
+# An option of LLVM holds for the whole process.
+OPTIONS: Final = ("-enable-misched=false",)
 
 
 @cache
@@ -17,6 +22,8 @@ def binding() -> Any:
         raise CompileError(
             f"LLVM does not load ({error}); pip install --force-reinstall llvmlite"
         ) from error
+    for option in OPTIONS:
+        llvm.set_option("calor", option)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm

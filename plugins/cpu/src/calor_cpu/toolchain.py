@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from calor.errors import CompileError
-from calor_cpu.llvm import all_targets, binding
+from calor_cpu.llvm import OPTIONS, all_targets, binding
 from calor_cpu.printer import VERSION, print_kernel
 from calor_cpu.target import Target, target_of
 from calor_kernel.ir.nodes import Kernel
@@ -26,7 +26,8 @@ class LlvmToolchain(Toolchain):
 
     def __init__(self, target: Target | str | None = None) -> None:
         self.processor = target if isinstance(target, Target) else target_of(target)
-        self.target = f"llvm-{_llvm_version()} printer-{VERSION} {self.processor}"
+        made = f"llvm-{_llvm_version()} {' '.join(OPTIONS)} printer-{VERSION}"
+        self.target = f"{made} {self.processor}"
 
     def source(self, kernel: Kernel) -> str:
         """Return the kernel as LLVM text; CompileError where a CPU has not what it asks for."""
