@@ -219,6 +219,7 @@ def shifted(
     strides: tuple[int, int, int],
     room: int,
     ordered: bool,
+    row_step_of_weights: int,
     masked: bool,
     ragged: bool,
     pieces: int,
@@ -231,8 +232,8 @@ def shifted(
     A row is a channel of the result. The first ``whole`` panels have tiles of (rows, vectors)
     ``tile``, the others ``rest``; z counts images and groups. ``room``: for how many taps there is
     memory (1 says that there is one tap). ``ordered``: whether the weights of a channel lie one
-    after another. ``masked``: whether taps see padding. ``ragged``: whether a line ends with the
-    memory.
+    after another. ``row_step_of_weights``: ``w_row`` where the build knows it, or 0. ``masked``:
+    whether taps see padding. ``ragged``: whether a line ends with the memory.
     """
     image = cube_position(2)
     outer, group = image // groups, image % groups
@@ -251,7 +252,12 @@ def shifted(
     w_start = group * w_group
     c_start = outer * c_outer + group * c_group
     first_row = cube_position(1) * block_rows
-    last_row = min(first_row + block_rows, rows_total)
+    # The last block takes what is left, so that each has a whole tile of rows.
+    last_row = first_row + block_rows
+    if last_row + block_rows > rows_total:
+        last_row = rows_total
+    # A stride that the build knows needs no registers.
+    w_row = row_step_of_weights or w_row
     first_panel = cube_position(0) * block_panels
     for panel in range(first_panel, min(first_panel + block_panels, panels)):
         first = panel * (tile[1] * lanes)
@@ -335,8 +341,10 @@ def compute_panel(
         list_masks(operands, line, first, vectors, lanes, wraps)
     x_first = x_start + first
     taps = line.deep.taps * line.high.taps * line.wide.taps
-    for row in range(first_row, last_row, rows):
-        w_at = [w_start + min(row + r, last_row - 1) * w_row for r in range(rows)]
+    for step in range(first_row, last_row, rows):
+        # The last tile computes some rows again, where there is no whole one left.
+        row = min(step, last_row - rows)
+        w_at = [w_start + row * w_row + r * w_row for r in range(rows)]
         acc = registers(shape, accumulate, lanes)
         if operands.at is None:
             masks = operands.masks(0, vectors, lanes, plain)
@@ -350,7 +358,7 @@ def compute_panel(
             for k in range(main, channels):
                 operands.multiply(
                     acc, x_first + k * operands.x_step, w_at, k * operands.w_step, masks, ()
-                )
+                )  # fmt: skip
         else:
             main = taps // unroll * unroll
             for channel in range(channels):
@@ -362,13 +370,12 @@ def compute_panel(
                             operands.masks(k + u, vectors, lanes, plain),
                             range(u, vectors, unroll),
                         )  # fmt: skip
-                # Nothing is left of steps of one.
-                for k in range(main, taps if unroll > 1 else main):
-                    operands.multiply(
-                        acc, x_at + operands.at[k], w_at, operands.weight(of, k),
-                        operands.masks(k, vectors, lanes, plain), (),
-                    )  # fmt: skip
+                if unroll > 1:
+                    for k in range(main, taps):
+                        operands.multiply(
+                            acc, x_at + operands.at[k], w_at, operands.weight(of, k),
+                            operands.masks(k, vectors, lanes, plain), (),
+                        )  # fmt: skip
         for r in range(rows):
-            if row + r < last_row:
-                for v in range(vectors):
-                    line.store(c, c_start + (row + r) * c_row, acc[r, v], targets[v])
+            for v in range(vectors):
+                line.store(c, c_start + (row + r) * c_row, acc[r, v], targets[v])

@@ -21,6 +21,8 @@ _STRIDE = Scalar(int64)
 _NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 1, 0, 0)
 # Rows of a plane that a vector of places may meet.
 _MOST_PIECES = 4
+# Strides of weights that a kernel is built for.
+_SHORT = 64
 # Bytes of masks that a unit keeps.
 _MASKS = 1 << 14
 
@@ -329,6 +331,7 @@ def _shifted(
         "strides": tuple(a.result for a in axes),
         "room": room,
         "ordered": _ordered(axes),
+        "row_step_of_weights": rows.b if 0 < rows.b <= _SHORT else 0,
         "masked": masked,
         "ragged": not masked and not copied,
         "pieces": pieces,
@@ -345,7 +348,7 @@ def _shifted(
     build = Build(shifted, signature, tuple(sorted(keywords.items())))
     cubes = (
         -(-p.panels // p.block_panels),
-        -(-rows.size // p.block_rows),
+        max(1, rows.size // p.block_rows),
         images.size * groups.size,
     )
     flops = 2 * problem.size * problem.terms
