@@ -26,8 +26,8 @@ class LlvmToolchain(Toolchain):
 
     def __init__(self, target: Target | str | None = None) -> None:
         self.processor = target if isinstance(target, Target) else target_of(target)
-        made = f"llvm-{_llvm_version()} {' '.join(OPTIONS)} printer-{VERSION}"
-        self.target = f"{made} {self.processor}"
+        options = "".join(OPTIONS)
+        self.target = f"llvm-{_llvm_version()}{options} printer-{VERSION} {self.processor}"
 
     def source(self, kernel: Kernel) -> str:
         """Return the kernel as LLVM text; CompileError where a CPU has not what it asks for."""
