@@ -20,6 +20,7 @@ from calor_kernel.language import (
     unit_position,
 )
 from calor_kernel.printers import Dialect, PlainC, print_kernel
+from calor_kernel.printers.c import Printer
 from golden import assert_golden
 from kernel_cases import (
     atomics_case,
@@ -251,3 +252,24 @@ def test_prints_and_assertions_are_of_debug_builds() -> None:
     text = "\n".join(body(told.build([F], features=frozenset(("debug",)))))
     assert 'printf("x: %.9g\\n", (double)x_);' in text
     assert "no number" in text
+
+
+ONE_LANE = [
+    ("a", "shuffle", 2, {"lanes": (0,)}),
+    ("b", "shuffle", 2, {"lanes": (1,)}),
+    ("b", "insert", 2, {"lane": 0}),
+    ("a", "extract", 1, {"lane": 0}),
+    ("a", "pack", 1, {}),
+    ("a", "splat", 1, {}),
+    ("a", "vreduce", 1, {"kind": "add"}),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "count", "said"), ONE_LANE, ids=[r[1] for r in ONE_LANE])
+def test_a_scalar_is_a_vector_of_one_lane(text: str, name: str, count: int, said: Any) -> None:
+    @kernel
+    def moved(y: Any, a: Any, b: Any) -> None:
+        y[0] = y.builder.emit(name, [a, b][:count], (a.type,), said)[0]
+
+    signature: list[Any] = [F, Scalar(float32), Scalar(float32)]
+    assert f"y[0] = {text};" in Printer(moved.build(signature), PlainC()).text()

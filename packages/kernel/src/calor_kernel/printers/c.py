@@ -195,11 +195,10 @@ class Printer:
         if operation.name.endswith("_position") or operation.name == "cube_count":
             axis = operation.attributes.get("axis", 0)
             return self.dialect.position(operation.name, axis, result.dtype)
-        if result.width > 1 or any(t.width > 1 for t in types):
-            return vectors.vector(self, operation)
+        wide = result.width > 1 or any(t.width > 1 for t in types)
+        if wide or operation.name in vectors.OF_LANES:
+            return vectors.vector(self, operation, wide)
         operands = [self.operand(v) for v in operation.operands]
-        if operation.name in ("splat", "pack", "vreduce"):
-            return operands[0]
         safe = operation.result.nonnegative and all(v.nonnegative for v in operation.operands)
         return self.scalars.operation(
             operation.name, result, types, operands, operation.attributes, safe

@@ -18,49 +18,55 @@ from calor_kernel.printers.expressions import Expression
 if TYPE_CHECKING:
     from calor_kernel.printers.c import Printer
 
+# What is told by lanes alone, also of scalars, which are one lane.
+OF_LANES = frozenset(("splat", "extract", "insert", "shuffle", "pack", "vreduce", "dot"))
 _BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 
 
-def vector(printer: Printer, operation: Operation) -> Expression:
-    """Return a pure operation of which an operand or the result has several lanes."""
-    dialect, result = printer.dialect, operation.result.type
+def vector(printer: Printer, operation: Operation, wide: bool) -> Expression:
+    """Return a pure operation on lanes; ``wide``: whether there is more than one of them."""
+    dialect = printer.dialect
     operands = [printer.operand(v) for v in operation.operands]
-    types = [v.type for v in operation.operands]
-    whole = dialect.vector_operation(operation, operands, printer.helpers)
+    whole = dialect.vector_operation(operation, operands, printer.helpers) if wide else None
     if whole is not None:
         return ex.reading(whole, *operands)
-    atoms = [
-        printer.named(e, v.type, v.hint) for e, v in zip(operands, operation.operands, strict=True)
-    ]
-    lanes = [_split(printer, e, t) for e, t in zip(atoms, types, strict=True)]
-    name, attributes = operation.name, operation.attributes
+    pairs = zip(operands, operation.operands, strict=True)
+    atoms = [printer.named(e, v.type, v.hint) for e, v in pairs]
+    pairs = zip(atoms, operation.operands, strict=True)
+    made = _lanes(printer, operation, [_split(printer, e, v.type) for e, v in pairs])
+    result = operation.result.type
+    return made[0] if result.width == 1 else dialect.vector(result, made)
+
+
+def _lanes(
+    printer: Printer, operation: Operation, lanes: Sequence[list[Expression]]
+) -> list[Expression]:
+    """Return the lanes of the result."""
+    name, attributes, result = operation.name, operation.attributes, operation.result.type
+    types = [v.type for v in operation.operands]
     if name == "extract":
-        lane: int = attributes["lane"]
-        return lanes[0][lane]
+        return [lanes[0][attributes["lane"]]]
     if name == "vreduce":
-        return _reduced(printer, operation, lanes[0])
+        return [_reduced(printer, operation, lanes[0])]
     if name == "splat":
-        return dialect.vector(result, lanes[0] * result.width)
+        return lanes[0] * result.width
     if name == "pack":
-        return dialect.vector(result, [lane for (lane,) in lanes])
+        return [lane for one in lanes for lane in one]
     if name == "insert":
-        changed = list(lanes[0])
-        changed[attributes["lane"]] = lanes[1][0]
-        return dialect.vector(result, changed)
+        place = attributes["lane"]
+        return [*lanes[0][:place], lanes[1][0], *lanes[0][place + 1 :]]
     if name == "shuffle":
         both = lanes[0] + lanes[1]
-        return dialect.vector(result, [both[i] for i in attributes["lanes"]])
+        return [both[i] for i in attributes["lanes"]]
     if name == "dot":
-        made = _dot(printer, operation, lanes)
-    elif name == "bitcast" and types[0].width != result.width:
-        made = _regrouped(printer, lanes[0], types[0], result)
-    else:
-        scalars = [t.scalar for t in types]
-        made = [
-            printer.scalars.operation(name, result.scalar, scalars, parts, attributes)
-            for parts in zip(*lanes, strict=True)
-        ]
-    return made[0] if result.width == 1 else dialect.vector(result, made)
+        return _dot(printer, operation, lanes)
+    if name == "bitcast" and types[0].width != result.width:
+        return _regrouped(printer, lanes[0], types[0], result)
+    scalars = [t.scalar for t in types]
+    return [
+        printer.scalars.operation(name, result.scalar, scalars, parts, attributes)
+        for parts in zip(*lanes, strict=True)
+    ]
 
 
 def _split(printer: Printer, atom: Expression, type: Type) -> list[Expression]:
