@@ -28,6 +28,8 @@ from calor_kernel.runtime.pool import room_for
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
 
+# Recordings for patterns of targets that a plan keeps.
+_PATTERNS: Final = 8
 _NO_TARGETS: Final[dict[int, int]] = {}
 
 
@@ -264,7 +266,7 @@ class Plan:
             if variant.targets == targets:
                 return variant
         made = _Variant(self, targets)
-        self._variants.append(made)
+        self._variants = [made, *self._variants[: _PATTERNS - 1]]
         return made
 
     def _copied(self, outputs: list[Any], into: Sequence[Any]) -> list[Any]:

@@ -180,7 +180,7 @@ class Step:
 
 
 class Queue(ABC):
-    """Runs kernels in order."""
+    """Runs kernels in order. Its methods are called from any thread, several at a time."""
 
     @abstractmethod
     def load(self, image: bytes, kernel: Kernel | Any) -> Any:
