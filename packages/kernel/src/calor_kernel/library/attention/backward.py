@@ -80,7 +80,7 @@ def gradient_tiles(
     n, key_head = cube_position(2), cube_position(1)
     start = cube_position(0) * split
     stop = min(start + split, g.keys)
-    head_number = n * (g.heads // g.group) + key_head
+    head_number = n * g.key_heads + key_head
     panel_count = (g.keys + width - 1) // width
     keys_at = head_number * panel_count * g.features * width
     values_at = head_number * panel_count * value_width * width

@@ -152,3 +152,25 @@ def gradient_shares(
     heads = max(1, p.batch * p.key_heads)
     splits = 1 if heads >= 4 * info.cores else min(blocks, -(-4 * info.cores // heads), 8)
     return GradientShares(-(-tiles_down // down) * b.rows, keys, -(-blocks // splits) * keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Teams:
+    """Cubes of ``across`` by ``down`` units; a unit has ``rows`` by ``keys`` scores of a tile.
+
+    ``values``: the columns of sums that it has. ``depth`` elements of operands are in a tile.
+    """
+
+    across: int
+    down: int
+    depth: int
+    rows: int
+    keys: int
+    values: int
+
+
+def teams(problem: Attention, width: int) -> Teams:
+    """Return the blueprint for cubes of many units, with sums of ``width`` columns."""
+    wide = problem.accumulate.itemsize == 8
+    values = min(2 if wide else 4, max(1, -(-width // 16)))
+    return Teams(16, 8, 8 if wide else 16, 4, 2, values)

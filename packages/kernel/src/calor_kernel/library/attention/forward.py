@@ -75,7 +75,7 @@ def attend_tiles(
     head, n = cube_position(1), cube_position(2)
     key_head = head // g.group
     panel_count = (g.keys + width - 1) // width
-    key_at = (n * (g.heads // g.group) + key_head) * panel_count * g.features * width
+    key_at = (n * g.key_heads + key_head) * panel_count * g.features * width
     columns = Columns(
         values,
         n * value_batch + key_head * value_head,

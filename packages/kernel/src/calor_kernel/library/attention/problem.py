@@ -48,11 +48,12 @@ class Operand:
 class Attention:
     """Queries (N, H, L, E), keys (N, K, S, E) and values (N, K, S, V), with masks and biases.
 
-    ``group`` = H / K query heads share a key head.
+    ``group`` = H / K query heads share one of ``key_heads``.
     """
 
     batch: int
     heads: int
+    key_heads: int
     group: int
     queries: int
     keys: int
@@ -82,11 +83,6 @@ class Attention:
         return self.batch * self.heads * self.queries
 
     @property
-    def key_heads(self) -> int:
-        """The number of key heads."""
-        return self.heads // self.group
-
-    @property
     def pairs(self) -> int:
         """The number of scores that are looked at, about."""
         seen = self.rows * self.keys
@@ -101,6 +97,7 @@ def attention_of(request: Request, first: int = 0) -> Attention:
     return Attention(
         n,
         heads,
+        key.shape[1],
         heads // key.shape[1],
         queries,
         key.shape[2],
@@ -128,7 +125,7 @@ def arguments_of(problem: Attention) -> list[Argument]:
     """Return the operands, the scale, the sizes, the strides, and the extras with theirs."""
     p = problem
     made: list[Argument] = [p.query.argument, p.key.argument, p.value.argument, float(p.scale)]
-    made += [p.heads, p.group, p.queries, p.keys, p.features]
+    made += [p.heads, p.key_heads, p.group, p.queries, p.keys, p.features]
     for operand in (p.query, p.key, p.value):
         made += operand.strides
     for extra in p.extras:
@@ -140,7 +137,7 @@ def signature_of(problem: Attention) -> list[Buffer | Scalar]:
     """Return the parameters of ``arguments_of``."""
     p = problem
     made: list[Buffer | Scalar] = [p.query.declared, p.key.declared, p.value.declared]
-    made += [Scalar(p.accumulate), *(SIZE,) * 5, *(STRIDE,) * 12]
+    made += [Scalar(p.accumulate), *(SIZE,) * 6, *(STRIDE,) * 12]
     for extra in p.extras:
         made += [extra.declared, *(STRIDE,) * 4]
     return made
@@ -155,6 +152,7 @@ class Given:
     value: Any
     scale: Any
     heads: Any
+    key_heads: Any
     group: Any
     queries: Any
     keys: Any
@@ -167,21 +165,22 @@ class Given:
 
 def given(numbers: Sequence[Any]) -> Given:
     """Return what a kernel is given, by name."""
-    query, key, value, scale, heads, group, queries, keys, features = numbers[:9]
-    extras = [(numbers[i], numbers[i + 1 : i + 5]) for i in range(21, len(numbers), 5)]
+    query, key, value, scale, heads, key_heads, group, queries, keys, features = numbers[:10]
+    extras = [(numbers[i], numbers[i + 1 : i + 5]) for i in range(22, len(numbers), 5)]
     return Given(
         query,
         key,
         value,
         scale,
         heads,
+        key_heads,
         group,
         queries,
         keys,
         features,
-        numbers[9:13],
-        numbers[13:17],
-        numbers[17:21],
+        numbers[10:14],
+        numbers[14:18],
+        numbers[18:22],
         extras,
     )
 
