@@ -1,5 +1,6 @@
 """Kernels are named by what they are built from, found on disk, and compiled beside each other."""
 
+import linecache
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -73,6 +74,27 @@ def test_what_is_alike_has_one_text(a, b):
 def test_what_has_no_lasting_name_is_refused():
     with pytest.raises(KernelTypeError, match="build-time argument"):
         describe(object())
+
+
+CELL = """
+@kernel
+def bump(x, n):
+    x[cube_position()] = moved(x[cube_position()])
+"""
+
+
+def test_a_kernel_without_a_file_is_not_kept(own_cache, monkeypatch):
+    """What it calls may have been another function when an image of its name was stored."""
+    cell = {"kernel": kernel, "cube_position": cube_position, "moved": lambda value: value + 1.0}
+    monkeypatch.setitem(linecache.cache, "cell", (len(CELL), None, CELL.splitlines(True), "cell"))
+    exec(compile(CELL, "cell", "exec"), cell)
+    build = Build(cell["bump"], (Buffer(float32), SIZE))
+    with pytest.raises(KernelTypeError, match="no file"):
+        build_text(build)
+    kernels = Kernels(LanesDevice())
+    kernels.load([build])
+    assert kernels.compiled == 1
+    assert not own_cache.exists()
 
 
 def test_the_text_is_the_same_in_another_process():

@@ -28,7 +28,12 @@ _ROOMS: Final = ("ir", "language", "library", "printers")
 
 
 def build_text(build: Build) -> str:
-    """Return the text of a build; KernelTypeError where a keyword has no lasting name."""
+    """Return the text of a build; KernelTypeError where a part of it has no lasting name."""
+    if not _has_file(build.function.function):
+        raise KernelTypeError(
+            f"kernel {build.function.name} is defined where there is no file (in a notebook, for "
+            f"one), so that what it calls may be another thing in the next process"
+        )
     parts = (
         describe(build.function),
         describe(build.signature),
@@ -84,12 +89,20 @@ def _name(thing: Any) -> str:
 def _function(function: Any) -> str:
     """Return a function's name and module, and its code and what it closes over if it is local."""
     function = getattr(function, "__wrapped__", function)
-    text = f"{_name(function)}[{module_digest(function.__module__)}]"
-    if "<" not in function.__qualname__:
+    text = f"{_name(function)}[{module_digest(function.__module__ or '__main__')}]"
+    if "<" not in function.__qualname__ and _has_file(function):
         return text
     held = [cell.cell_contents for cell in function.__closure__ or ()]
     defaults = (function.__defaults__, function.__kwdefaults__)
     return f"{text}{_code(function.__code__)}{describe(tuple(held))}{describe(defaults)}"
+
+
+def _has_file(function: Any) -> bool:
+    """Return whether the sources of a function are among what digests are made of."""
+    name = function.__module__
+    if name is None or not Path(function.__code__.co_filename).is_file():
+        return False
+    return name.partition(".")[0] == "calor_kernel" or bool(module_digest(name))
 
 
 def _code(code: CodeType) -> str:
