@@ -8,7 +8,6 @@ stay in registers, as in a matrix product (Goto and van de Geijn, 2008).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,7 +154,6 @@ class Operands:
         w_at: list[Any],
         of: Any,
         masks: list[Any],
-        ahead: Sequence[int],
     ) -> None:
         """Add the products of one term to a tile of sums."""
         rows, vectors = acc.shape
@@ -163,9 +161,6 @@ class Operands:
         columns = [
             self.x.load(x_at + v * lanes, lanes, mask=masks[v]).to(wide) for v in range(vectors)
         ]
-        # The next panel's part of the line comes to the second cache meanwhile.
-        for v in ahead:
-            self.x.prefetch(x_at + (vectors + v) * lanes, locality=2)
         for r in range(rows):
             value = splat(self.w[w_at[r] + of].to(wide), lanes)
             for v in range(vectors):
@@ -231,9 +226,10 @@ def shifted(
 
     A row is a channel of the result. The first ``whole`` panels have tiles of (rows, vectors)
     ``tile``, the others ``rest``; z counts images and groups. ``room``: for how many taps there is
-    memory (1 says that there is one tap). ``ordered``: whether the weights of a channel lie one
-    after another. ``row_step_of_weights``: ``w_row`` where the build knows it, or 0. ``masked``:
-    whether taps see padding. ``ragged``: whether a line ends with the memory.
+    memory (1 says that there is one tap). ``ordered``: whether the weights of a channel, or of a
+    row where there is one tap, lie one after another. ``row_step_of_weights``: ``w_row`` where the
+    build knows it, or 0. ``masked``: whether taps see padding. ``ragged``: whether a line ends with
+    the memory.
     """
     image = cube_position(2)
     outer, group = image // groups, image % groups
@@ -264,13 +260,15 @@ def shifted(
         if panel < whole:
             compute_panel(
                 tile, accumulate, lanes, operands, line, c, first, x_start, w_start,
-                w_row, c_start, c_row, first_row, last_row, channels, wraps, ragged, unroll,
+                w_row, c_start, c_row, first_row, last_row, channels, wraps, ordered, ragged,
+                unroll,
             )  # fmt: skip
         else:
             first = whole * (tile[1] * lanes) + (panel - whole) * (rest[1] * lanes)
             compute_panel(
                 rest, accumulate, lanes, operands, line, c, first, x_start, w_start,
-                w_row, c_start, c_row, first_row, last_row, channels, wraps, ragged, unroll,
+                w_row, c_start, c_row, first_row, last_row, channels, wraps, ordered, ragged,
+                unroll,
             )  # fmt: skip
 
 
@@ -309,6 +307,23 @@ def list_masks(
 
 
 @helper
+def ask_ahead(
+    operands: Operands, line: Line, at: Any, first: Any, last: Any, vectors: int, lanes: int
+) -> None:
+    """Ask for some channels' part of the next panel, so that it is in the second cache by then."""
+    for channel in range(first, last):
+        start = at + channel * operands.x_step
+        if operands.at is None:
+            for v in range(vectors):
+                operands.x.prefetch(start + v * lanes, locality=2)
+        else:
+            for row in range(line.deep.taps * line.high.taps):
+                place = start + operands.at[row * line.wide.taps]
+                for v in range(vectors + 1):
+                    operands.x.prefetch(place + v * lanes, locality=2)
+
+
+@helper
 def compute_panel(
     shape: tuple[int, int],
     accumulate: DType,
@@ -326,6 +341,7 @@ def compute_panel(
     last_row: Any,
     channels: Any,
     wraps: int,
+    ordered: bool,
     ragged: bool,
     unroll: int,
 ) -> None:
@@ -341,23 +357,30 @@ def compute_panel(
         list_masks(operands, line, first, vectors, lanes, wraps)
     x_first = x_start + first
     taps = line.deep.taps * line.high.taps * line.wide.taps
+    tiles = (last_row - first_row + (rows - 1)) // rows
+    share = (channels + tiles - 1) // tiles
+    asked = x_first * 0
     for step in range(first_row, last_row, rows):
         # The last tile computes some rows again, where there is no whole one left.
         row = min(step, last_row - rows)
         w_at = [w_start + row * w_row + r * w_row for r in range(rows)]
+        next_asked = min(asked + share, channels)
+        ask_ahead(operands, line, x_first + vectors * lanes, asked, next_asked, vectors, lanes)
+        asked = next_asked
         acc = registers(shape, accumulate, lanes)
         if operands.at is None:
             masks = operands.masks(0, vectors, lanes, plain)
+            w_step = 1 if ordered else operands.w_step
             main = channels // unroll * unroll
             for k in loop_range(0, main, unroll):
                 for u in range(unroll):
                     operands.multiply(
-                        acc, x_first + (k + u) * operands.x_step, w_at, (k + u) * operands.w_step,
-                        masks, range(vectors),
+                        acc, x_first + (k + u) * operands.x_step, w_at, (k + u) * w_step, masks
+
                     )  # fmt: skip
             for k in range(main, channels):
                 operands.multiply(
-                    acc, x_first + k * operands.x_step, w_at, k * operands.w_step, masks, ()
+                    acc, x_first + k * operands.x_step, w_at, k * w_step, masks
                 )  # fmt: skip
         else:
             main = taps // unroll * unroll
@@ -368,13 +391,12 @@ def compute_panel(
                         operands.multiply(
                             acc, x_at + operands.at[k + u], w_at, operands.weight(of, k + u),
                             operands.masks(k + u, vectors, lanes, plain),
-                            range(u, vectors, unroll),
                         )  # fmt: skip
                 if unroll > 1:
                     for k in range(main, taps):
                         operands.multiply(
                             acc, x_at + operands.at[k], w_at, operands.weight(of, k),
-                            operands.masks(k, vectors, lanes, plain), (),
+                            operands.masks(k, vectors, lanes, plain),
                         )  # fmt: skip
         for r in range(rows):
             for v in range(vectors):

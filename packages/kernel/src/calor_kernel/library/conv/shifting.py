@@ -330,7 +330,7 @@ def _shifted(
         "accumulate": p.accumulate,
         "strides": tuple(a.result for a in axes),
         "room": room,
-        "ordered": _ordered(axes),
+        "ordered": depth.b == 1 if room == 1 else _ordered(axes),
         "row_step_of_weights": rows.b if 0 < rows.b <= _SHORT else 0,
         "masked": masked,
         "ragged": not masked and not copied,
