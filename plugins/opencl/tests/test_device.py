@@ -96,6 +96,16 @@ def test_errors_are_typed_and_leave_the_device_usable(device: Any) -> None:
     assert arguments[1].tolist() == [3.0] * 8
 
 
+def test_a_kernel_may_be_called_like_a_function_of_the_language(device: Any) -> None:
+    @kernel
+    def select(x: Any) -> None:
+        x[absolute_position()] = 5.0
+
+    x = np.zeros(4, np.float32)
+    run(device, select.build([Buffer(float32)], cube=(2, 1, 1)), (2, 1, 1), [x])
+    assert x.tolist() == [5.0] * 4
+
+
 @pytest.mark.parametrize(
     ("code", "error", "word"),
     [

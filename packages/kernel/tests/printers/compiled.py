@@ -53,7 +53,9 @@ def run_c(
     kernel: Kernel, cubes: tuple[int, int, int], arguments: Sequence[Any], *options: str
 ) -> None:
     """Run a kernel over arrays, in place, with numbers in the low bytes of their slots."""
-    function = compile_c(print_kernel(kernel, PlainC()), kernel.name, *options)
+    dialect = PlainC()
+    name = dialect.entry(kernel.name)
+    function = compile_c(print_kernel(kernel, dialect), name, *options)
     slots = np.zeros(len(arguments) + 3, np.uint64)
     for place, (parameter, given) in enumerate(zip(kernel.parameters, arguments, strict=True)):
         if isinstance(given, np.ndarray):

@@ -109,6 +109,14 @@ def test_no_name_is_a_word_of_the_language() -> None:
     assert "float *float_1, float *index_1, float *t1, int64_t n" in text
 
 
+def test_a_kernel_may_be_called_like_a_word_of_the_language() -> None:
+    @kernel
+    def double(x: Any) -> None:
+        x[0] = x[0] * 2.0
+
+    assert "void double_(const int64_t *slots" in print_kernel(double.build([F]), PlainC())
+
+
 @kernel
 def unrolled(x: Any, n: Any) -> None:
     for i in loop_range(n, unroll=4):

@@ -92,9 +92,10 @@ class OpenCLMemory(Memory):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A loaded kernel: its program, and the types of its parameters, None of a scalar's place."""
+    """A loaded kernel: its program, and what it is called there."""
 
     program: Any
+    name: str
     kernel: Kernel
 
 
@@ -103,7 +104,7 @@ class Recorded:
 
     def __init__(self, step: Step) -> None:
         function: Function = step.function
-        self.kernel = cl.Kernel(function.program, function.kernel.name)
+        self.kernel = cl.Kernel(function.program, function.name)
         self.local = function.kernel.cube
         self.units = tuple(c * u for c, u in zip(step.cubes, self.local, strict=True))
         self.slots: list[tuple[int, Slot, int]] = []
@@ -149,7 +150,8 @@ class OpenCLQueue(Queue):
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return the function of an image."""
-        return Function(self.toolchain.program(image, kernel.name), kernel)
+        name = self.toolchain.dialect.entry(kernel.name)
+        return Function(self.toolchain.program(image, kernel.name), name, kernel)
 
     def record(self, steps: Sequence[Step], slots: int) -> list[Recorded]:
         """Return the launches with all arguments set but buffers."""

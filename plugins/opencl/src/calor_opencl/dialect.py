@@ -30,7 +30,7 @@ from calor.dtypes import (
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import Dialect, Values, words
+from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values, words
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
 from calor_kernel.printers.helpers import Helpers
@@ -77,13 +77,15 @@ class OpenCLC(Dialect):
     name = "OpenCL C"
     inline_names = ("opencl", "c")
     suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ul", "float16": "f"})
-    reserved = Dialect.reserved | words(
-        "half uchar ushort uint ulong size_t ptrdiff_t event_t image2d_t sampler_t constant global "
-        "kernel local private read_only read_write write_only abs acos all any asin atan barrier "
-        "bitselect cbrt ceil clamp clz cos cross degrees distance dot erf exp fabs fma floor fmax "
-        "fmin fract hypot isnan length log mad max min mix normalize pow popcount prefetch printf "
-        "radians rint rotate round rsqrt select sign sin sqrt step tan trunc union NAN INFINITY "
-        "pipe generic complex imaginary uniform"
+    reserved = (
+        Dialect.reserved
+        | FUNCTIONS
+        | words(
+            "all any barrier bitselect clamp complex constant cross degrees distance event_t fract "
+            "generic global half image2d_t imaginary kernel length local mad mix normalize pipe "
+            "prefetch private ptrdiff_t radians read_only read_write rotate sampler_t sign size_t "
+            "step uchar uint ulong uniform union ushort write_only"
+        )
     )
 
     def __init__(
@@ -269,7 +271,7 @@ class OpenCLC(Dialect):
             f"{extensions}#pragma OPENCL FP_CONTRACT OFF\n\n{helpers}"
             f"__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\n"
             f"{self.plane_attribute(kernel)}"
-            f"void {kernel.name}({listed(declared)}) {{\n{''.join(moved)}{body}}}\n"
+            f"void {self.entry(kernel.name)}({listed(declared)}) {{\n{''.join(moved)}{body}}}\n"
         )
 
     def plane_attribute(self, kernel: Kernel) -> str:

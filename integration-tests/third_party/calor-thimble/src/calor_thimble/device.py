@@ -107,7 +107,7 @@ class ThimbleQueue(Queue):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"{kernel.name}.so")
             path.write_bytes(image)
-            function = getattr(ctypes.CDLL(str(path)), kernel.name)
+            function = getattr(ctypes.CDLL(str(path)), PlainC().entry(kernel.name))
         function.restype = None
         function.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         return function, kernel.parameters

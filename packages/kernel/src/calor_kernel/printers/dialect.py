@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
 from calor.dtypes import DType, bool_, float16, float32, uint8, uint16, uint32, uint64
 from calor.errors import CompileError
@@ -35,6 +35,15 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def words(text: str) -> frozenset[str]:
     """Return the words of a text."""
     return frozenset(text.split())
+
+
+# Functions that most languages of the family have; a kernel or variable is called otherwise.
+FUNCTIONS: Final = words(
+    "abs acos acosh asin asinh atan atan2 atanh cbrt ceil clz copysign cos cosh dot erf erfc exp exp2 "
+    "expm1 fabs fdim floor fma fmax fmin fmod frexp hypot isinf isnan ldexp lgamma log log10 log1p "
+    "log2 max min modf nextafter popcount pow printf remainder rint round rsqrt select signbit sin "
+    "sinh sqrt tan tanh tgamma trunc INFINITY NAN"
+)
 
 
 class Dialect:
@@ -65,6 +74,10 @@ class Dialect:
     types: Mapping[DType, str]
     templates: Mapping[str, str] = _NOTHING
     fast_fma: bool = False
+
+    def entry(self, name: str) -> str:
+        """Return what a kernel's function is called in the text: its name, if that may be."""
+        return f"{name}_" if name in self.reserved else name
 
     # Types and numbers.
     def computes(self, dtype: DType) -> bool:

@@ -35,7 +35,7 @@ from calor.dtypes import (
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import Dialect, Values, words
+from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values, words
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
@@ -93,10 +93,13 @@ class PlainC(Dialect):
     suffixes: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"float32": "f", "uint32": "u", "int64": "", "uint64": "u"}
     )
-    reserved = Dialect.reserved | words(
-        "abs acos asin atan ceil cos erf exp fabs floor fma fmod j0 j1 jn log pow rint round sin "
-        "sqrt tan trunc y0 y1 yn index slots begin end cube_x cube_y cube_z cubes_x cubes_y "
-        "cubes_z printf memcpy remove signed NAN INFINITY"
+    reserved = (
+        Dialect.reserved
+        | FUNCTIONS
+        | words(
+            "begin cube_x cube_y cube_z cubes_x cubes_y cubes_z end index j0 j1 jn memcpy puts remove "
+            "rename slots y0 y1 yn"
+        )
     )
 
     def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
@@ -181,15 +184,15 @@ class PlainC(Dialect):
             if re.search(rf"\b{name}\b", body):
                 declared.append(f"int64_t {name}")
                 passed.append(value)
-        entry = "".join(f"  {line}\n" for line in lines)
+        name, entry = self.entry(kernel.name), "".join(f"  {line}\n" for line in lines)
         headers = "".join(f"#include <{h}.h>\n" for h in _HEADERS.split())
         reinterprets = "".join(_reinterprets(self, helpers + body + entry))
         return (
             f"{headers}\n#pragma STDC FP_CONTRACT OFF\n\n{reinterprets}{helpers}"
-            f"static void {kernel.name}_cube({listed(declared)}) {{\n{body}}}\n\n"
-            f"void {kernel.name}(const int64_t *slots, int64_t begin, int64_t end) {{\n{entry}"
+            f"static void {name}_cube({listed(declared)}) {{\n{body}}}\n\n"
+            f"void {name}(const int64_t *slots, int64_t begin, int64_t end) {{\n{entry}"
             f"  for (int64_t index = begin; index < end; index++) {{\n"
-            f"    {kernel.name}_cube({listed(passed, '      ')});\n  }}\n}}\n"
+            f"    {name}_cube({listed(passed, '      ')});\n  }}\n}}\n"
         )
 
 
