@@ -97,8 +97,8 @@ class PlainC(Dialect):
         Dialect.reserved
         | FUNCTIONS
         | words(
-            "begin cube_x cube_y cube_z cubes_x cubes_y cubes_z end index j0 j1 jn memcpy puts remove "
-            "rename slots y0 y1 yn"
+            "begin cube_x cube_y cube_z cubes_x cubes_y cubes_z end index j0 j1 jn memcpy puts "
+            "remove rename slots y0 y1 yn"
         )
     )
 
