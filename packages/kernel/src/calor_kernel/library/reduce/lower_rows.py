@@ -58,12 +58,12 @@ def rows_launch(
     """
     along, found = along_of(program), layout(program, job)
     targets = [placed.view for placed in job.targets]
-    plan = replace(_plan(program, found, along, info), split=parts > 1)
+    rows = found.kept.count * parts
+    plan = replace(_plan(program, found, along, rows, info), split=parts > 1)
     if not plan.keep:
         program = replace(program, kept=())
-    if plan.split:
+    if plan.split and plan.axes > 1:
         plan = replace(plan, together=1)
-    rows = found.kept.count * parts
     units, turns = plan.team, 1
     if info.max_units > 1:
         units = max(min(128, info.max_units), plan.team)
@@ -103,7 +103,9 @@ def buffers(program: Program, job: Job) -> list[Buffer | Scalar]:
     return signature + [Scalar(program.operands[i].dtype) for i in program.numbers]
 
 
-def _plan(program: Program, found: Layout, along: Sequence[bool], info: DeviceInfo) -> RowPlan:
+def _plan(
+    program: Program, found: Layout, along: Sequence[bool], rows: int, info: DeviceInfo
+) -> RowPlan:
     length, terms = found.along.sizes[-1], found.along.count
     steps = tuple(
         -1 if not varies or s[-1] not in (0, 1) else s[-1]
@@ -116,9 +118,12 @@ def _plan(program: Program, found: Layout, along: Sequence[bool], info: DeviceIn
     if many:
         plan = replace(plan, team=_team(length, width, info))
     elif length <= 32 * width:
-        plan = replace(plan, together=4 if simple else 2, unroll=1)
+        together = min(4 if simple else 2, 1 << (rows.bit_length() - 1))
+        plan = replace(plan, together=together, unroll=2 if simple else 1)
+    elif simple:
+        plan = replace(plan, together=4 if rows >= 4 else 1, unroll=4 if rows >= 4 else 8)
     else:
-        plan = replace(plan, unroll=8 if simple else 2)
+        plan = replace(plan, unroll=2)
     block = _DEPTH * plan.unroll * width * plan.team
     if any(is_rounded(program.fold(n)) for n in program.folds) and terms > block:
         if length * 4 > block or found.along.rank == 1:

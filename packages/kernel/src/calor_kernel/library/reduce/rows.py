@@ -90,9 +90,10 @@ class Run:
             self.views.append((kept, [rest.pop(0) for _ in range(plan.axes if varies else 0)]))
         self.count = count
         self.memory = memory
-        # The places of the last axis, or of the others where there are more, that are walked.
+        # The places of the first axes that are walked, and how many of the last one, per row.
         self.begin_at: Any = 0
         self.end_at: Any = None
+        self.ends: list[Any] = []
         # Per row of those on the way together: where it begins in each view, and its values.
         self.starts: list[list[Any]] = []
         self.values: list[dict[int, Any]] = []
@@ -104,20 +105,28 @@ class Run:
         """Find where rows begin, and read what is one value a row."""
         program = self.program
         self.starts, self.values = [], []
-        self.end_at = self.lengths[0]
-        for n in self.lengths[1:-1]:
+        self.end_at, self.ends = 1, []
+        for n in self.lengths[:-1]:
             self.end_at = self.end_at * n
         for row in rows:
-            part: Any = 0
+            end, part = self.lengths[-1], None
             if self.plan.split:
                 row, part = divide(row, self.parts)
-                self.begin_at = part * self.chunk
-                self.end_at = smaller(self.begin_at + self.chunk, self.end_at)
             position = unravel(row, self.sizes)
             starts = [offset_of(position, kept) for kept, _ in self.views]
-            starts[self.count :] = [start + part for start in starts[self.count :]]
+            if part is not None:
+                starts[self.count :] = [start + part for start in starts[self.count :]]
+                begin = part * self.chunk
+                if self.plan.axes > 1:
+                    self.begin_at = begin
+                    self.end_at = smaller(begin + self.chunk, self.end_at)
+                else:
+                    end = smaller(end - begin, self.chunk)
+                    for view, (_, along) in enumerate(self.views[: self.count]):
+                        starts[view] = starts[view] + begin * along[-1] if along else starts[view]
             self.starts.append(starts)
-            values = dict(self.numbers)
+            self.ends.append(end)
+            values: dict[int, Any] = dict(self.numbers)
             for view, i in enumerate(self.memory):
                 operand = program.operands[i]
                 if operand.place == "row":
@@ -288,7 +297,7 @@ def one_walk(run: Any, walk: int) -> None:
     length = lengths[-1]
     if plan.axes == 1:
         at = [[*starts, 0] for starts in run.starts]
-        in_blocks(run, walk, totals, at, run.begin_at, run.end_at, plan.block)
+        in_blocks(run, walk, totals, at, run.ends, plan.block)
     else:
         size = plan.block if plan.outer else run.end_at
         for begin in loop_range(run.begin_at, run.end_at, size):
@@ -302,7 +311,7 @@ def one_walk(run: Any, walk: int) -> None:
                     + [o * length]
                     for starts in run.starts
                 ]
-                in_blocks(run, walk, totals, at, 0, length, 0 if plan.outer else plan.block)
+                in_blocks(run, walk, totals, at, run.ends, 0 if plan.outer else plan.block)
             if plan.outer:
                 for total in totals:
                     total.put_aside()
@@ -313,32 +322,41 @@ def one_walk(run: Any, walk: int) -> None:
 
 @helper
 def in_blocks(
-    run: Any, walk: int, totals: list[Any], at: list[Any], first: Any, last: Any, block: int
+    run: Any, walk: int, totals: list[Any], at: list[Any], ends: list[Any], block: int
 ) -> None:
     """Walk along the last axis, in blocks where their sums are put aside."""
+    # Parts of rows may be of different lengths; else all rows have the same.
+    apart = ends if run.plan.split else ends[:1]
     if block:
-        for begin in loop_range(first, last, block):
-            through(run, walk, totals, at, begin, min(begin + block, last))
+        for begin in loop_range(0, max(apart), block):
+            stops = [min(begin + block, end) for end in apart]
+            through(run, walk, totals, at, begin, stops)
             for total in totals:
                 total.put_aside()
     else:
-        through(run, walk, totals, at, first, last)
+        through(run, walk, totals, at, 0, apart)
 
 
 @helper
-def through(run: Any, walk: int, totals: list[Any], at: list[Any], begin: Any, end: Any) -> None:
-    """Walk from one place of the last axis to another."""
+def through(
+    run: Any, walk: int, totals: list[Any], at: list[Any], begin: Any, ends: list[Any]
+) -> None:
+    """Walk from one place of the last axis to another, of which each row may have its own."""
     plan = run.plan
     step = plan.team * plan.width
     first = unit_position() % plan.team * plan.width
-    whole = (end - begin) // (step * plan.unroll) * (step * plan.unroll)
+    count = min(ends) - begin
+    if len(ends) > 1:
+        count = max(count, 0)
+    whole = count // (step * plan.unroll) * (step * plan.unroll)
     for i in loop_range(begin + first, begin + whole, step * plan.unroll):
         for u in range(plan.unroll):
             for j in range(plan.together):
                 one_vector(run, walk, totals, at[j], j, u, i + u * step, None)
-    for i in loop_range(begin + whole + first, end, step):
+    for i in loop_range(begin + whole + first, max(ends), step):
         for j in range(plan.together):
-            one_vector(run, walk, totals, at[j], j, 0, i, end - i if plan.width > 1 else None)
+            rest = ends[j % len(ends)] - i if plan.width > 1 else None
+            one_vector(run, walk, totals, at[j], j, 0, i, rest)
 
 
 def one_vector(
