@@ -40,9 +40,9 @@ def words(text: str) -> frozenset[str]:
 # Functions that most languages of the family have; a kernel or variable is called otherwise.
 FUNCTIONS: Final = words(
     "abs acos acosh asin asinh atan atan2 atanh cbrt ceil clz copysign cos cosh dot erf erfc exp "
-    "exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp hypot isinf isnan ldexp lgamma log log10 log1p "
-    "log2 max min modf nextafter popcount pow printf remainder rint round rsqrt select signbit sin "
-    "sinh sqrt tan tanh tgamma trunc INFINITY NAN"
+    "exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp hypot isinf isnan ldexp lgamma log log10 "
+    "log1p log2 max min modf nextafter popcount pow printf remainder rint round rsqrt select "
+    "signbit sin sinh sqrt tan tanh tgamma trunc INFINITY NAN"
 )
 
 
