@@ -79,9 +79,17 @@ def test_an_error_reaches_what_depends_on_it(device):
             assert caught.value.op == "gather"
     assert look(device, fine, 3) == [1.0, 2.0, 3.0]
     assert look(device, well, 3) == [0.0, 1.0, 4.0]
+    device.backend.synchronize(0)
+
+
+def test_who_waits_gets_the_error_that_nobody_got(device):
+    plan, given = compiled(device, lambda x, i: (gather(x, i),), X, BAD)
+    (lost,) = plan(given)
     with pytest.raises(ElementIndexError):
         device.backend.synchronize(0)
     device.backend.synchronize(0)
+    with pytest.raises(ElementIndexError):
+        look(device, lost)
 
 
 def test_nothing_is_written_in_place_of_what_failed(device):

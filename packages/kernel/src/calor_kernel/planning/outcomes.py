@@ -23,14 +23,16 @@ Errors = Mapping[int, DeviceError]
 class Outcome:
     """What became of the ops of one run that may fail, by the number of the task.
 
-    ``read`` returns the errors; it waits for the run, and is called once.
+    ``read`` returns the errors; it waits for the run, and is called once. ``told``: whether
+    somebody who looked got one of them.
     """
 
-    __slots__ = ("_errors", "_lock", "_read")
+    __slots__ = ("_errors", "_lock", "_read", "told")
 
     def __init__(self, read: Callable[[], Errors]) -> None:
         self._read: Callable[[], Errors] | None = read
         self._errors: Errors = {}
+        self.told = False
         self._lock = threading.Lock()
 
     @property
@@ -52,6 +54,7 @@ def verify(buffer: Any) -> None:
         failed = sorted(outcome.errors.keys() & tasks)
         if failed:
             error = outcome.errors[failed[0]]
+            outcome.told = True
             raise type(error)(*error.args, op=error.op)
     buffer.outcomes = ()
 

@@ -66,11 +66,12 @@ class Engine:
 
     def _settle(self) -> None:
         while self._outcomes:
-            errors = self._outcomes.popleft().errors
-            self._failed = self._failed or next(iter(errors.values()), None)
+            outcome = self._outcomes.popleft()
+            if not outcome.told:
+                self._failed = self._failed or next(iter(outcome.errors.values()), None)
 
     def synchronize(self) -> None:
-        """Wait for everything, and raise the first error of an op since the last wait."""
+        """Wait for everything, and raise the first error since the last wait that nobody got."""
         self.device.queue.synchronize()
         self._settle()
         failed, self._failed = self._failed, None
