@@ -3,6 +3,7 @@
 It answers for its skips, and it computes on the reference unless the environment names a device.
 """
 
+import gc
 import os
 import signal
 
@@ -25,3 +26,9 @@ collect_ignore = ["packages/core/src/calor/nn.py", "packages/core/src/calor/trai
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--full``: slow tests that look for what chance leaves out are run too."""
     parser.addoption("--full", action="store_true", help="run the tests that are left out as slow")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what collecting made, which stays to the end, out of the many tests that ask gc."""
+    gc.collect()
+    gc.freeze()

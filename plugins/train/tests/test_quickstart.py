@@ -42,6 +42,7 @@ def learned(tmp_path_factory):
 def test_it_learns_to_read_digits(learned):
     process, folder = learned
     assert process.returncode == 0, process.stdout + process.stderr
+    assert process.stdout.startswith("computing on numpy:0: NumPy ")
     assert {path.name for path in folder.iterdir()} == FILES
     for name in ("curves.png", "confusion.png", "predictions.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")

@@ -109,6 +109,8 @@ def learn(options: argparse.Namespace) -> int:
     folder: Path = options.output
     folder.mkdir(parents=True, exist_ok=True)
     (images, classes), (held_images, held_classes) = digits()
+    device = calor.zeros(()).device
+    print(f"computing on {device.name}: {device.info.description}")
     print(f"{len(images)} digits to learn from, {len(held_images)} held out, seed {options.seed}")
     calor.random.seed(options.seed)
     train = DataLoader(
