@@ -55,7 +55,7 @@ def literal(dialect: OpenCLC, type: Type, lanes: Sequence[Expression]) -> Expres
 
 def _mask_of(lane: Expression) -> Expression:
     if lane.bare:
-        return Expression("-1", ex.UNARY)
+        return Expression("-1", ex.UNARY) if lane.text == "true" else Expression("0", bare=True)
     return ex.choice(lane, Expression("-1"), Expression("0"))
 
 
