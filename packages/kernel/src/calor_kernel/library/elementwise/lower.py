@@ -40,7 +40,8 @@ _LONG_ROW: Final = 16  # values along the last axis for which it is worth a loop
 _APART: Final = 4  # values along the last axis up to which single values are read
 _UNROLLED: Final = 250  # instructions of short rows that are written out
 _TILE: Final = 16  # lanes and rows of a tile at most
-_UNITS: Final = 256
+_UNITS: Final = 256  # in a cube
+_ACCESS: Final = 16  # bytes that a unit reads or writes at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +303,13 @@ def _tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:
 
 
 def _width(expression: Expression, info: DeviceInfo) -> int:
-    """Return the lanes that fill a vector of the widest type of the expression."""
+    """Return the lanes that fill a vector of the widest type of the expression.
+
+    Units in cubes are vectors themselves, and each has a single access of memory at a time.
+    """
     widest: int = max(_computed(t, expression).itemsize for t in expression.dtypes)
-    return max(info.vector_bytes // widest, 1)
+    size = info.vector_bytes if info.max_units == 1 else min(info.vector_bytes, _ACCESS)
+    return max(size // widest, 1)
 
 
 def _computed(dtype: DType, expression: Expression) -> DType:
