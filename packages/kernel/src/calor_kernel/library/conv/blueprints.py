@@ -95,3 +95,35 @@ def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     last = 2 if over <= 2 else 4
     rest = (min(narrow[last][0], rows), last) if over <= last <= vectors else tile
     return tile, rest, count // vectors, 1
+
+
+@dataclass(frozen=True, slots=True)
+class DotTile:
+    """Tiles of ``rows`` by ``columns`` dot products of one tap, or of ``taps`` taps of one.
+
+    A cube computes ``block_rows`` rows of ``block_taps`` taps.
+    """
+
+    rows: int
+    columns: int
+    taps: int
+    block_rows: int
+    block_taps: int
+
+
+def dot_tile(
+    rows: int, columns: int, taps: int, places: int, groups: int, info: DeviceInfo
+) -> DotTile:
+    """Return the tiles for numbers of channels of both operands, of taps and of places."""
+    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    sums = 24 if many == 32 else 10
+    if rows * columns < min(taps, sums) // 2:
+        return DotTile(1, 1, min(taps, sums), rows, taps)
+    width = min(columns, 6 if many == 32 else 3)
+    height = min(rows, max(1, sums // width))
+    tile = max(2 * height * width * places, 1)
+    total = 2 * rows * columns * taps * places * groups
+    wanted = min(max(total // (8 * info.cores), _LEAST), _MOST)
+    block_taps = min(taps, max(1, wanted // tile))
+    block_rows = max(1, wanted // (tile * block_taps)) * height
+    return DotTile(height, width, 0, min(block_rows, rows), block_taps)

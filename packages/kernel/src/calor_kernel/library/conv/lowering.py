@@ -9,6 +9,8 @@ from typing import Any
 from calor.dtypes import int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.direct import direct
+from calor_kernel.library.conv.dotting import dot_steps
+from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
@@ -18,7 +20,7 @@ from calor_kernel.library.conv.problem import (
     forward,
     undivided,
 )
-from calor_kernel.library.conv.shifting import Placement, Steps, shift_steps
+from calor_kernel.library.conv.shifting import Placement, shift_steps
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -70,7 +72,13 @@ def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
 @lowering("conv_weight_gradient", strided=True)
 def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the weight."""
-    return [Work(_direct(for_weight(request), request.info))]
+    problem, info = for_weight(request), request.info
+    general = Work(_direct(problem, info))
+    steps = Steps()
+    places: tuple[Argument, ...] = (Input(0), Input(1))
+    if _suits(problem, info) and dot_steps(problem, places, steps, info):
+        return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
+    return [general]
 
 
 def _suits(problem: Correlation, info: DeviceInfo) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from calor.dtypes import DType, bool_, int32, int64, uint32
+from calor.dtypes import DType, bool_, int64
 from calor_kernel.language import (
     cube_position,
     fma,
@@ -20,116 +20,9 @@ from calor_kernel.language import (
     loop_range,
     private,
     registers,
-    select,
     splat,
 )
-from calor_kernel.library.conv.planes import iota
-
-# The numbers of an axis of a line.
-AXIS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class LineAxis:
-    """A spatial axis on a line, whose places are ``unit`` elements apart.
-
-    Tap k of ``taps`` sees, from place o of the result, ``o + (k * dilation + start) // stride``, in
-    phase ``k % phases``, which are ``jump`` elements apart; the line has places from ``first`` on,
-    and of them 0 to ``inside`` are not padding. The weights of taps are ``weight`` apart. The
-    result has ``count`` places, and the line ``extent`` before the next row, ``step`` apart.
-    """
-
-    stride: int
-    taps: Any
-    phases: Any
-    jump: Any
-    dilation: Any
-    start: Any
-    first: Any
-    unit: Any
-    inside: Any
-    weight: Any
-    count: Any
-
-    def shift(self, k: Any) -> Any:
-        """Return how many places further than the result's tap k sees."""
-        return (k * self.dilation + self.start) // self.stride
-
-    def at(self, k: Any) -> Any:
-        """Return how many elements further tap k begins."""
-        return k % self.phases * self.jump + (self.shift(k) - self.first) * self.unit
-
-    def sees(self, place: Any, k: Any) -> Any:
-        """Return for which places of the result tap k sees no padding."""
-        lanes = place.width
-        seen = place + splat(self.shift(k).to(int32), lanes)
-        return seen.to(uint32) < splat(self.inside.to(int32).to(uint32), lanes)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """How places on a line lie in the result.
-
-    ``count`` places matter, in rows of ``length``, ``high`` rows a plane. In the result rows are
-    ``row_step`` apart, planes ``plane_step`` and elements ``element_step``. A vector meets at most
-    ``pieces`` rows; 0 says that line and result are the same.
-    """
-
-    deep: LineAxis
-    high: LineAxis
-    wide: LineAxis
-    count: Any
-    length: Any
-    rows: Any
-    plane_step: Any
-    row_step: Any
-    element_step: int
-    pieces: int
-
-    def places(self, first: Any, lanes: int, wraps: int) -> tuple[Any, Any, Any]:
-        """Return plane, row and column of each lane of the vector that begins at ``first``."""
-        row, column = first // self.length, first % self.length
-        plane, y = row // self.rows, row % self.rows
-        column = column.to(int32) + iota(lanes)
-        y, plane = splat(y.to(int32), lanes), splat(plane.to(int32), lanes)
-        length, rows = splat(self.length.to(int32), lanes), splat(self.rows.to(int32), lanes)
-        for _ in range(wraps):
-            over = column >= length
-            column = select(over, column - length, column)
-            y = select(over, y + 1, y)
-            over = y >= rows
-            y = select(over, y - rows, y)
-            plane = select(over, plane + 1, plane)
-        return plane, y, column
-
-    @helper
-    def targets(self, first: Any, lanes: int) -> list[tuple[Any, Any]]:
-        """Return, for each row in a vector, where its lane 0 would be, and which lanes it has."""
-        lane = iota(lanes)
-        near = lane < splat((self.count - first).to(int32), lanes)
-        if self.pieces == 0:
-            return [(first * self.element_step, near)]
-        row, column = first // self.length, first % self.length
-        made = []
-        for _ in range(self.pieces):
-            place = column.to(int32) + lane
-            plane, y = row // self.rows, row % self.rows
-            at = plane * self.plane_step + y * self.row_step + column * self.element_step
-            width = splat(self.wide.count.to(int32), lanes)
-            inside = (place >= 0) & (place < width) & splat(y < self.high.count, lanes)
-            made.append((at, inside & near))
-            row, column = row + 1, column - self.length
-        return made
-
-    def store(self, c: Any, at: Any, value: Any, targets: list[tuple[Any, Any]]) -> None:
-        """Write a vector of the result."""
-        value = value.to(c.dtype)
-        for place, inside in targets:
-            if self.element_step == 1:
-                c.store(at + place, value, mask=inside)
-            else:
-                lane = iota(value.width).to(place.dtype)
-                c.store(at + place + lane * self.element_step, value, mask=inside)
+from calor_kernel.library.conv.line import Line, line_axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +126,7 @@ def shifted(
     """
     image = cube_position(2)
     outer, group = image // groups, image % groups
-    deep, tall, wide = (LineAxis(strides[i], *axes[i * AXIS : (i + 1) * AXIS]) for i in range(3))
+    deep, tall, wide = line_axes(axes, strides)
     line = Line(deep, tall, wide, count, length, high, plane_step, row_step, element_step, pieces)
     at = private(room, int64) if room > 1 else None
     of = private(room, int64) if room > 1 and not ordered else None
@@ -293,7 +186,7 @@ def list_masks(
     """Write what each tap sees from the places of a panel."""
     for v in range(vectors):
         start = first + v * lanes
-        near = iota(lanes) < splat((line.count - start).to(int32), lanes)
+        near = line.near(start, lanes)
         plane, y, column = line.places(start, lanes, wraps)
         tap = 0
         for kd in range(line.deep.taps):
@@ -349,10 +242,7 @@ def compute_panel(
     rows, vectors = shape
     starts = [first + v * lanes for v in range(vectors)]
     targets = [line.targets(start, lanes) for start in starts]
-    plain = [
-        iota(lanes) < splat((line.count - start).to(int32), lanes) if ragged else None
-        for start in starts
-    ]
+    plain = [line.near(start, lanes) if ragged else None for start in starts]
     if operands.seen is not None:
         list_masks(operands, line, first, vectors, lanes, wraps)
     x_first = x_start + first
