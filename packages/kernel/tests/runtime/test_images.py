@@ -23,8 +23,8 @@ SIZE = Scalar(int64, nonnegative=True)
 
 
 def dense(width, fill=False):
-    keywords = (("width", width), ("turns", 4), ("fill", fill))
-    return Build(copy_dense, (Buffer(float32), Buffer(float32), SIZE), keywords)
+    keywords = (("width", width), ("fill", fill))
+    return Build(copy_dense, (Buffer(float32), Buffer(float32), SIZE, SIZE), keywords)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def test_the_text_is_the_same_in_another_process():
         "from calor_kernel.ir.types import Buffer, Scalar;"
         "from calor.dtypes import float32, int64;"
         "print(build_text(Build(copy_dense, (Buffer(float32), Buffer(float32),"
-        " Scalar(int64, nonnegative=True)), (('width', 8), ('turns', 4), ('fill', False)))))"
+        " *[Scalar(int64, nonnegative=True)] * 2), (('width', 8), ('fill', False)))))"
     )  # fmt: skip
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == build_text(dense(8))

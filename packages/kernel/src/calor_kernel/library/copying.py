@@ -14,15 +14,20 @@ from typing import Any
 from calor.dtypes import DType, int64, uint8, uint16, uint32, uint64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
+    KernelFunction,
     absolute_position,
+    barrier,
     cube_position,
     cube_size,
     kernel,
     loop_range,
+    shared,
+    shuffle,
     splat,
     unit_position,
 )
 from calor_kernel.library.work import (
+    Argument,
     Build,
     Input,
     Launch,
@@ -31,49 +36,128 @@ from calor_kernel.library.work import (
     View,
     Work,
     lowering,
+    row_major,
 )
 from calor_kernel.runtime.device import DeviceInfo
 
 _BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)
-# Bytes that a cube of one unit copies; enough that starting it does not count.
-_GRAIN = 1 << 16
+# Elements that a cube of one unit copies; enough that starting it does not count.
+_GRAIN = 1 << 14
+# Vectors that a unit among many copies.
+_TURNS = 4
+# The side of a square that the units of a cube transpose.
+_TILE = 32
 
 
 @kernel
-def copy_dense(source: Any, target: Any, count: Any, *, width: int, turns: int, fill: bool) -> None:
-    """Copy elements that lie one after another, or fill with one; units take turns."""
-    step = cube_size() * width
-    start = cube_position() * (step * turns) + unit_position() * width
-    first = splat(source[0], width) if fill else None
-    for turn in loop_range(turns):
-        i = start + turn * step
-        if i + width <= count:
-            target.store(i, first if fill else source.load(i, width))
-        else:
-            for j in loop_range(i, count):
-                target[j] = source[0] if fill else source[j]
+def copy_dense(source: Any, target: Any, count: Any, chunk: Any, *, width: int, fill: bool) -> None:
+    """Copy elements that lie one after another, or fill with one, ``chunk`` of them a cube.
+
+    A chunk has whole vectors for all units.
+    """
+    start = cube_position() * chunk
+    stop = min(start + chunk, count)
+    one = source[0] if fill else None
+    first = start + unit_position() * width
+    for i in loop_range(first, stop - (width - 1), cube_size() * width):
+        target.store(i, splat(one, width) if fill else source.load(i, width))
+    for i in loop_range(stop - stop % width + unit_position(), stop, cube_size()):
+        target[i] = one if fill else source[i]
 
 
 @kernel
-def copy_rows(source: Any, target: Any, rows: Any, turns: Any, *numbers: Any, width: int) -> None:
-    """Copy rows along the last axis: whole vectors where its elements lie one after another."""
+def copy_rows(
+    source: Any, target: Any, rows: Any, turns: Any, *numbers: Any, width: int, step: int
+) -> None:
+    """Copy rows along the last axis, ``turns`` of them a unit.
+
+    ``step``: the stride in a row where it is 0 or 1, else −1, and no vectors are read.
+    """
     rank = len(numbers) // 2
     sizes, strides = numbers[:rank], numbers[rank:]
-    length, step = sizes[-1], strides[-1]
+    length = sizes[-1]
     start = absolute_position() * turns
     for row in loop_range(start, min(start + turns, rows)):
         place = _place(row, sizes[:-1], strides[:-1])
-        if width > 1:
-            whole = length // width * width
-            for i in loop_range(0, whole, width):
-                target.store(row * length + i, source.load(place + i, width))
-            for i in loop_range(whole, length):
-                target[row * length + i] = source[place + i]
-        else:
-            for i in loop_range(length):
-                target[row * length + i] = source[place + i * step]
+        done = 0
+        if step >= 0:
+            one = source[place] if step == 0 else None
+            done = length // width * width
+            for i in loop_range(0, done, width):
+                vector = splat(one, width) if step == 0 else source.load(place + i, width)
+                target.store(row * length + i, vector)
+        for i in loop_range(done, length):
+            target[row * length + i] = source[place + i * strides[-1]]
+
+
+@kernel
+def copy_transposed(
+    source: Any, target: Any, rows: Any, columns: Any, *numbers: Any, width: int
+) -> None:
+    """Copy where the elements that lie one after another are other ones in source and target.
+
+    ``rows`` lie so in the source, ``columns`` in the target. A unit does ``width`` rows of one
+    block, in squares that are transposed in registers. ``numbers``: the stride of columns in the
+    source and of rows in the target, then sizes and both strides of the other axes.
+    """
+    across, along = numbers[:2]
+    rank = (len(numbers) - 2) // 3
+    sizes = numbers[2 : 2 + rank]
+    strips = (rows + width - 1) // width
+    block, strip = absolute_position() // strips, absolute_position() % strips
+    first = strip * width
+    read = _place(block, sizes, numbers[2 + rank : 2 + 2 * rank]) + first
+    written = _place(block, sizes, numbers[2 + 2 * rank :]) + first * along
+    done = 0
+    if first + width <= rows:
+        done = columns // width * width
+        for j in loop_range(0, done, width):
+            vectors = [source.load(read + (j + k) * across, width) for k in range(width)]
+            for k, vector in enumerate(_transposed(vectors)):
+                target.store(written + k * along + j, vector)
+    for j in loop_range(done, columns):
+        for k in loop_range(min(rows - first, width)):
+            target[written + k * along + j] = source[read + j * across + k]
+
+
+def _transposed(vectors: list[Any]) -> list[Any]:
+    """Return a square of lanes transposed: blocks beside the diagonal change places, by halves."""
+    width = len(vectors)
+    step = 1
+    while step < width:
+        for i in (i for i in range(width) if not i & step):
+            a, b = vectors[i], vectors[i | step]
+            upper = [n + width - step if n & step else n for n in range(width)]
+            lower = [n + width if n & step else n + step for n in range(width)]
+            vectors[i], vectors[i | step] = shuffle(a, upper, b), shuffle(a, lower, b)
+        step *= 2
+    return vectors
+
+
+@kernel
+def copy_tiles(source: Any, target: Any, rows: Any, columns: Any, *numbers: Any, tile: int) -> None:
+    """Copy as copy_transposed does, in squares that the units of a cube share."""
+    across, along = numbers[:2]
+    rank = (len(numbers) - 2) // 3
+    sizes = numbers[2 : 2 + rank]
+    # A column more than the square has keeps the units out of each other's banks.
+    square = shared(tile * (tile + 1), source.dtype)
+    strips, bands = (rows + tile - 1) // tile, (columns + tile - 1) // tile
+    block = cube_position() // (strips * bands)
+    row = cube_position() // bands % strips * tile
+    column = cube_position() % bands * tile
+    read = _place(block, sizes, numbers[2 + rank : 2 + 2 * rank])
+    written = _place(block, sizes, numbers[2 + 2 * rank :])
+    x, y = unit_position(0), unit_position(1)
+    for k in range(0, tile, cube_size(1)):
+        if (row + x < rows) & (column + y + k < columns):
+            square[(y + k) * (tile + 1) + x] = source[read + (column + y + k) * across + row + x]
+    barrier()
+    for k in range(0, tile, cube_size(1)):
+        if (column + x < columns) & (row + y + k < rows):
+            target[written + (row + y + k) * along + column + x] = square[x * (tile + 1) + y + k]
 
 
 @kernel
@@ -135,34 +219,85 @@ def lower_copy(request: Request) -> Sequence[Work]:
         shape, strides = (1,), (1,)
     nbytes = 2 * view.size * view.dtype.itemsize
     width = max(info.vector_bytes // view.dtype.itemsize, 1)
-    source, target = Buffer(view.dtype, writable=False), Buffer(view.dtype)
-    units = min(info.max_units, 256)
-    cube = (units, 1, 1)
     buffers = (Input(0, view.offset), Output(0))
-    count = prod(shape)
+    bits = (Buffer(view.dtype, writable=False), Buffer(view.dtype))
     if len(shape) == 1 and strides[0] in (0, 1):
-        turns = 4 if units > 1 else max(_GRAIN // (width * view.dtype.itemsize), 1)
-        keywords: tuple[tuple[str, Any], ...] = (
-            ("width", width),
-            ("turns", turns),
-            ("fill", strides[0] == 0),
-        )
-        build = Build(copy_dense, (source, target, _SIZE), keywords, cube)
-        cubes = -(-count // (units * width * turns))
-        arguments: tuple[Any, ...] = (*buffers, count)
-    elif units > 1:
-        axes = (_SIZE,) * len(shape) + (_STRIDE,) * len(shape)
-        build = Build(copy_elements, (source, target, _SIZE, *axes), (), cube)
-        cubes = -(-count // units)
-        arguments = (*buffers, count, *shape, *strides)
-    else:
-        rows = prod(shape[:-1])
-        turns = max(_GRAIN // (shape[-1] * view.dtype.itemsize), 1)
-        axes = (_SIZE,) * len(shape) + (_STRIDE,) * len(shape)
-        keywords = (("width", width if strides[-1] == 1 else 1),)
-        build = Build(copy_rows, (source, target, _SIZE, _SIZE, *axes), keywords, cube)
-        cubes = -(-rows // turns)
-        arguments = (*buffers, rows, turns, *shape, *strides)
-    name = build.function.name
-    launch = Launch(build, (cubes, 1, 1), arguments, 0, nbytes, name, copies=0)
-    return (Work((launch,), in_place=((0, 0),)),)
+        return (_work(*_dense(shape[0], strides[0], width, info), bits, buffers, nbytes),)
+    if _crosses(shape, strides, width):
+        return (_work(*_transposing(shape, strides, width, info), bits, buffers, nbytes),)
+    return (_work(*_rows(shape, strides, width, info), bits, buffers, nbytes),)
+
+
+Keywords = tuple[tuple[str, Any], ...]
+Parts = tuple[KernelFunction, Keywords, tuple[int, int, int], int, tuple[int, ...], int]
+
+
+def _work(
+    function: KernelFunction,
+    keywords: Keywords,
+    cube: tuple[int, int, int],
+    cubes: int,
+    numbers: tuple[int, ...],
+    sizes: int,
+    bits: tuple[Buffer, Buffer],
+    buffers: tuple[Input, Output],
+    nbytes: int,
+) -> Work:
+    """Return the launch of a kernel with numbers, of which the first ``sizes`` are no strides."""
+    scalars = (_SIZE,) * sizes + (_STRIDE,) * (len(numbers) - sizes)
+    build = Build(function, (*bits, *scalars), keywords, cube)
+    arguments: tuple[Argument, ...] = (*buffers, *numbers)
+    launch = Launch(build, (cubes, 1, 1), arguments, 0, nbytes, function.name, copies=0)
+    return Work((launch,), in_place=((0, 0),))
+
+
+def _dense(count: int, stride: int, width: int, info: DeviceInfo) -> Parts:
+    units = min(info.max_units, 256)
+    chunk = units * width * (_TURNS if units > 1 else max(_GRAIN // width, 1))
+    keywords = (("width", width), ("fill", stride == 0))
+    return copy_dense, keywords, (units, 1, 1), -(-count // chunk), (count, chunk), 2
+
+
+def _rows(shape: tuple[int, ...], strides: tuple[int, ...], width: int, info: DeviceInfo) -> Parts:
+    rank, units = len(shape), min(info.max_units, 256)
+    if units > 1:
+        count = prod(shape)
+        numbers = (count, *shape, *strides)
+        return copy_elements, (), (units, 1, 1), -(-count // units), numbers, 1 + rank
+    rows = prod(shape[:-1])
+    turns = max(_GRAIN // shape[-1], 1)
+    keywords = (("width", width), ("step", strides[-1] if strides[-1] in (0, 1) else -1))
+    numbers = (rows, turns, *shape, *strides)
+    return copy_rows, keywords, (1, 1, 1), -(-rows // turns), numbers, 2 + rank
+
+
+def _crosses(shape: tuple[int, ...], strides: tuple[int, ...], width: int) -> bool:
+    """Return whether another axis than the last lies densely, and both are long."""
+    if strides[-1] in (0, 1) or 1 not in strides or width < 4:
+        return False
+    return min(shape[strides.index(1)], shape[-1]) >= min(width, 16)
+
+
+def _transposing(
+    shape: tuple[int, ...], strides: tuple[int, ...], width: int, info: DeviceInfo
+) -> Parts:
+    axis = strides.index(1)
+    dense = row_major(shape)
+    rest = [i for i in range(len(shape) - 1) if i != axis]
+    rows, columns = shape[axis], shape[-1]
+    numbers = (
+        rows,
+        columns,
+        strides[-1],
+        dense[axis],
+        *(shape[i] for i in rest),
+        *(strides[i] for i in rest),
+        *(dense[i] for i in rest),
+    )
+    blocks = prod(shape[i] for i in rest)
+    if info.max_units > 1 and info.has("barrier"):
+        cubes = blocks * -(-rows // _TILE) * -(-columns // _TILE)
+        units = max(min(info.max_units // _TILE, 8), 1)
+        return copy_tiles, (("tile", _TILE),), (_TILE, units, 1), cubes, numbers, 2
+    side = min(width, 16)
+    return copy_transposed, (("width", side),), (1, 1, 1), blocks * -(-rows // side), numbers, 2

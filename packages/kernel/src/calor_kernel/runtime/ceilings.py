@@ -75,13 +75,13 @@ def _bandwidth(engine: Engine) -> float:
     info = engine.device.info
     width = max(info.vector_bytes // 4, 1)
     units = min(info.max_units, 256)
-    turns = 4 if units > 1 else 1024
-    keywords = (("width", width), ("turns", turns), ("fill", False))
-    signature = (Buffer(float32, writable=False), Buffer(float32), _SIZE)
+    chunk = units * width * (4 if units > 1 else 1024)
+    keywords = (("width", width), ("fill", False))
+    signature = (Buffer(float32, writable=False), Buffer(float32), _SIZE, _SIZE)
     (function,) = engine.kernels.load([Build(copy_dense, signature, keywords, (units, 1, 1))])
     count = _BYTES // 4
-    cubes = -(-count // (units * width * turns))
-    step = Step(function, (cubes, 1, 1), (Slot(0), Slot(1), count), 0, 2 * _BYTES)
+    cubes = -(-count // chunk)
+    step = Step(function, (cubes, 1, 1), (Slot(0), Slot(1), count, chunk), 0, 2 * _BYTES)
     return 2 * _BYTES / _best(engine, step, _BYTES, _BYTES)
 
 
