@@ -46,15 +46,17 @@ ROWS = [
     Row(2, 4, 2, 7, 19, 16, 16),
     Row(1, 2, 2, 20, 20, 8, 8, causal=True),
     Row(1, 1, 1, 21, 70, 5, 17, causal=True),
-    Row(1, 1, 1, 70, 21, 17, 5, causal=True),
-    Row(2, 3, 1, 13, 33, 20, 12, mask=(2, 1, 13, 33)),
-    Row(2, 2, 2, 13, 33, 20, 12, bias=(1, 2, 1, 33), mask=(1, 1, 13, 1)),
+    Row(1, 1, 1, 40, 21, 17, 5, causal=True),
+    Row(2, 3, 1, 7, 33, 20, 12, mask=(2, 1, 7, 33)),
+    Row(2, 2, 2, 9, 33, 20, 12, bias=(1, 2, 1, 33), mask=(1, 1, 9, 1)),
     Row(2, 2, 2, 9, 18, 4, 4, bias=(2, 1, 9, 18), causal=True),
     Row(2, 2, 1, 9, 18, 4, 4, bias=(1, 1, 9, 1)),
     Row(2, 2, 1, 9, 18, 8, 8, order=(0, 2, 1, 3)),
     Row(2, 2, 1, 9, 18, 8, 8, order=(0, 1, 3, 2), bias=(2, 2, 9, 18)),
     Row(1, 1, 1, 1, 40, 8, 8),
     Row(1, 1, 1, 4, 1, 1, 1),
+    # More features than private memory holds for the gradients.
+    Row(1, 1, 1, 2, 3, 1300, 700),
     Row(1, 2, 1, 4, 0, 3, 3),
     Row(1, 2, 1, 0, 4, 3, 3),
     Row(1, 2, 1, 4, 4, 0, 3),
@@ -168,7 +170,7 @@ def test_bias_gradient(backend, row):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_types(backend, dtype):
-    row = BIASED[0]
+    row = Row(1, 2, 1, 4, 18, 8, 8, bias=(1, 2, 1, 18), mask=(1, 1, 4, 1))
     check_forward(backend, row, dtype)
     check_backward(backend, row, dtype, "attention_gradient")
     check_backward(backend, row, dtype, "attention_bias_gradient")

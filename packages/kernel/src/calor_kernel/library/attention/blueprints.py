@@ -1,103 +1,41 @@
-"""How attention is computed on a CPU: register tiles, blocks of keys, shares of queries.
+"""How attention is computed: register tiles, blocks of queries and keys, and what a cube does.
 
-Requirements: a blueprint is the smallest build-time key; sizes are rounded up to few classes, so
-that attention of many sizes shares few kernels.
+Requirements: a blueprint is the smallest build-time key: sizes are rounded up to rooms in private
+memory, so that attention of many sizes shares few kernels; rooms fit a thread's stack, and what is
+used together fits the caches.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from calor_kernel.library.attention.problem import Attention
 from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile by its vectors, with 32 and with 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
+# Bytes of private memory of a cube of one unit, which is a thread's stack.
+_PRIVATE = 240 << 10
 # Keys that are looked at together: their scores stay in the first cache, and themselves in the
 # second one.
 _KEYS = 512
-# Queries that a cube does at most, and the multiplications and additions about.
+# Queries that a cube does at most, and its multiplications and additions, about.
 _QUERIES = 96
 _SHARE = 32_000_000
+# Keys of a block of the gradients at most.
+_GRADIENT_KEYS = 128
+# Queries of a cube that the gradients are worth at least.
+_GRADIENT_QUERIES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Tiles of ``rows`` queries by ``vectors`` vectors of keys, or of a value's elements.
+    """Tiles of ``rows`` queries by vectors: of keys, of a feature's or of a value's elements.
 
-    Rooms are elements of private memory: for the keys of a block, the queries of a cube, the
-    elements of a query and those of a sum of values.
+    Rooms are elements of private memory: for the keys of a block, the queries of a cube or block,
+    the elements of a query and those of a value.
     """
-
-    lanes: int
-    rows: int
-    vectors: int
-    value_vectors: int
-    key_room: int
-    query_room: int
-    feature_room: int
-    value_room: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Queries of a cube, and keys that are looked at together."""
-
-    queries: int
-    keys: int
-
-
-def tiles(problem: Attention, info: DeviceInfo) -> Tiles:
-    """Return the register tiles and rooms of the forward pass."""
-    p = problem
-    lanes = max(1, info.vector_bytes // p.accumulate.itemsize)
-    shapes = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
-    most = max(shapes)
-    vectors = min(most, max(1, -(-p.keys // lanes)))
-    value_vectors = min(most, max(1, -(-p.values // lanes)))
-    rows = max(1, min(shapes[most], p.queries))
-    return Tiles(
-        lanes,
-        rows,
-        vectors,
-        value_vectors,
-        -(-_KEYS // (vectors * lanes)) * vectors * lanes,
-        -(-_QUERIES // rows) * rows,
-        _room(p.features, lanes),
-        _room(p.values, value_vectors * lanes),
-    )
-
-
-def shares(problem: Attention, blueprint: Tiles) -> Shares:
-    """Return what a cube does, and how much of it at a time."""
-    p, b = problem, blueprint
-    flops = 2 * p.keys * (p.features + p.values) // (2 if p.causal else 1)
-    tiles_down = -(-p.queries // b.rows)
-    share = max(1, min(b.query_room // b.rows, _SHARE // max(1, flops * b.rows)))
-    down = -(-tiles_down // share)
-    # Blocks of keys are about equal, and whole panels.
-    width = b.vectors * b.lanes
-    blocks = max(1, -(-p.keys // b.key_room))
-    keys = -(-max(p.keys, 1) // (blocks * width)) * width
-    return Shares(-(-tiles_down // down) * b.rows, keys)
-
-
-def _room(count: int, unit: int) -> int:
-    """Return the elements to keep for ``count``: a power of two of vectors at least."""
-    room = unit
-    while room < count:
-        room *= 2
-    return room
-
-
-# Queries and keys of a block of the gradients.
-_BLOCK_QUERIES = 96
-_BLOCK_KEYS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class GradientTiles:
-    """Tiles of ``rows`` queries by ``vectors`` vectors of keys, and rooms in private memory."""
 
     lanes: int
     rows: int
@@ -109,49 +47,116 @@ class GradientTiles:
     feature_room: int
     value_room: int
 
+    @property
+    def panel(self) -> int:
+        """The keys of a panel."""
+        return self.vectors * self.lanes
+
 
 @dataclass(frozen=True, slots=True)
-class GradientShares:
-    """Queries and keys of a block, and the keys that a cube has."""
+class Shares:
+    """Queries and keys of a block, and the keys that a cube of the gradients has."""
 
     queries: int
     keys: int
-    split: int
+    split: int = 0
 
 
-def gradient_tiles_of(problem: Attention, info: DeviceInfo) -> GradientTiles:
-    """Return the register tiles and rooms of the gradients."""
-    p, t = problem, tiles(problem, info)
-    most = max(_TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16])
-    feature_vectors = min(most, max(1, -(-p.features // t.lanes)))
-    width = t.vectors * t.lanes
-    return GradientTiles(
-        t.lanes,
-        t.rows,
-        t.vectors,
-        feature_vectors,
-        t.value_vectors,
-        -(-_BLOCK_QUERIES // t.rows) * t.rows,
-        -(-_BLOCK_KEYS // width) * width,
-        _room(p.features, feature_vectors * t.lanes),
-        t.value_room,
+def forward_tiles(problem: Attention, info: DeviceInfo) -> Tiles:
+    """Return the register tiles and rooms of the forward pass."""
+    b = _tiles(problem, info, 4, _KEYS)
+    item = problem.accumulate.itemsize
+    left = _PRIVATE // item - b.rows * (b.key_room + b.lanes)
+    each = b.feature_room + b.value_room + b.lanes + 1
+    return _with_queries(b, left // each)
+
+
+def gradient_tiles(problem: Attention, info: DeviceInfo) -> Tiles | None:
+    """Return the register tiles and rooms of the gradients, None where no rooms fit."""
+    for b in _smaller(problem, info):
+        room = b.feature_room + b.value_room
+        stride = b.key_room + b.lanes
+        queries = (_PRIVATE // problem.accumulate.itemsize - stride * room) // (room + 2 * stride)
+        if queries >= min(_GRADIENT_QUERIES, problem.queries + b.rows):
+            return _with_queries(b, queries)
+    return None
+
+
+def _smaller(problem: Attention, info: DeviceInfo) -> Iterator[Tiles]:
+    """Yield tiles with ever fewer keys in a block."""
+    b = _tiles(problem, info, 4, _GRADIENT_KEYS)
+    for vectors in range(b.vectors, 0, -1):
+        yield _tiles(problem, info, vectors, _GRADIENT_KEYS)
+    yield _tiles(problem, info, 1, 1)
+
+
+def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -> Tiles:
+    p = problem
+    lanes = max(1, info.vector_bytes // p.accumulate.itemsize)
+    shapes = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
+    most = max(shapes)
+    vectors, features, values = (
+        min(limit, max(1, -(-n // lanes)))
+        for n, limit in ((p.keys, min(most, most_vectors)), (p.features, most), (p.values, most))
+    )
+    rows = max(1, min(shapes[most], p.queries))
+    panel = vectors * lanes
+    return Tiles(
+        lanes,
+        rows,
+        vectors,
+        features,
+        values,
+        rows,
+        -(-keys // panel) * panel,
+        _room(p.features, features * lanes),
+        _room(p.values, values * lanes),
     )
 
 
-def gradient_shares(
-    problem: Attention, blueprint: GradientTiles, info: DeviceInfo
-) -> GradientShares:
-    """Return the blocks, and as many ranges of keys as keep the device's cores busy."""
-    p, b = problem, blueprint
-    width = b.vectors * b.lanes
-    tiles_down = max(1, -(-p.queries // b.rows))
-    down = -(-tiles_down * b.rows // b.query_room)
-    blocks = max(1, -(-p.keys // b.key_room))
-    keys = -(-max(p.keys, 1) // (blocks * width)) * width
+def _with_queries(b: Tiles, fits: int) -> Tiles:
+    """Return the tiles with as many queries as fit, but not too many."""
+    return replace(b, query_room=max(1, min(fits, _QUERIES) // b.rows) * b.rows)
+
+
+def _room(count: int, unit: int) -> int:
+    """Return the elements to keep for ``count``: a power of two of vectors at least."""
+    room = unit
+    while room < count:
+        room *= 2
+    return room
+
+
+def forward_shares(problem: Attention, b: Tiles, info: DeviceInfo) -> Shares:
+    """Return what a cube of the forward pass does, and how many keys it looks at together."""
+    p = problem
+    flops = 2 * p.keys * (p.features + p.values) // (2 if p.causal else 1)
+    down = -(-p.queries // b.rows)
+    busy = -(-down * p.heads * p.batch // (4 * info.cores))
+    share = max(1, min(b.query_room // b.rows, _SHARE // max(1, flops * b.rows), busy))
+    return Shares(_even(down, share) * b.rows, _even_keys(p, b))
+
+
+def gradient_shares(problem: Attention, b: Tiles, info: DeviceInfo) -> Shares:
+    """Return the blocks of the gradients, and ranges of keys that keep the cores busy."""
+    p = problem
+    keys = _even_keys(p, b)
     blocks = -(-max(p.keys, 1) // keys)
     heads = max(1, p.batch * p.key_heads)
     splits = 1 if heads >= 4 * info.cores else min(blocks, -(-4 * info.cores // heads), 8)
-    return GradientShares(-(-tiles_down // down) * b.rows, keys, -(-blocks // splits) * keys)
+    down = max(1, -(-p.queries // b.rows))
+    queries = _even(down, b.query_room // b.rows) * b.rows
+    return Shares(queries, keys, -(-blocks // splits) * keys)
+
+
+def _even(count: int, most: int) -> int:
+    """Return the size of about equal shares of at most so many."""
+    return -(-count // -(-count // most))
+
+
+def _even_keys(problem: Attention, b: Tiles) -> int:
+    """Return the keys of about equal blocks of whole panels."""
+    return _even(max(1, -(-problem.keys // b.panel)), b.key_room // b.panel) * b.panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +174,13 @@ class Teams:
     values: int
 
 
-def teams(problem: Attention, width: int) -> Teams:
-    """Return the blueprint for cubes of many units, with sums of ``width`` columns."""
+def teams(problem: Attention, width: int, info: DeviceInfo) -> Teams:
+    """Return the blueprint for cubes of many units, with sums of ``width`` columns.
+
+    A unit alone does a tile as well, where private memory holds no rows of this many features.
+    """
     wide = problem.accumulate.itemsize == 8
+    if info.max_units == 1:
+        return Teams(1, 1, 32, 8, 8, 8)
     values = min(2 if wide else 4, max(1, -(-width // 16)))
     return Teams(16, 8, 8 if wide else 16, 4, 2, values)

@@ -78,7 +78,7 @@ def gradients_by_teams(problem: Attention, request: Request) -> Work:
 
 def bias_gradient_by_teams(problem: Attention, request: Request, parts: BiasParts) -> Work:
     """Return the work of the gradient of a bias."""
-    p, up, b = problem, upstream_of(request, problem), teams(problem, 1)
+    p, up, b = problem, upstream_of(request, problem), teams(problem, 1, request.info)
     scratch: list[int] = []
 
     def memory(count: int, dtype: Any) -> Scratch:
@@ -125,7 +125,7 @@ def _launch(
     flops: int,
 ) -> Launch:
     """Return the launch of a body over queries or keys, heads, and panels of a width."""
-    p, b = problem, teams(problem, width)
+    p, b = problem, teams(problem, width, info)
     panels = max(1, -(-width // (b.across * b.values)))
     block = b.keys * b.across if function is key_gradient_team else b.rows * b.down
     count, heads = sizes

@@ -6,10 +6,10 @@ from calor_kernel.ir.types import Buffer
 from calor_kernel.library.attention.backward import add_parts, gradient_tiles
 from calor_kernel.library.attention.bias import bias_gradient_tiles
 from calor_kernel.library.attention.blueprints import (
+    Tiles,
+    forward_shares,
+    forward_tiles,
     gradient_shares,
-    gradient_tiles_of,
-    shares,
-    tiles,
 )
 from calor_kernel.library.attention.forward import attend_tiles
 from calor_kernel.library.attention.operands import (
@@ -35,10 +35,10 @@ _SHARE = 64
 
 def forward_by_tiles(problem: Attention, request: Request) -> Work:
     """Return the work of the forward pass."""
-    p, b = problem, tiles(problem, request.info)
-    share = shares(p, b)
+    p, b = problem, forward_tiles(problem, request.info)
+    share = forward_shares(p, b, request.info)
     operands = Packed(p)
-    panels = operands.transposed(p.key, p.features, b.vectors * b.lanes, b.lanes)
+    panels = operands.transposed(p.key, p.features, b.panel, b.lanes)
     values = operands.rows(p.value, p.values, b.value_vectors * b.lanes, b.lanes)
     read = Buffer(p.accumulate, writable=False)
     written = (Buffer(p.dtype), Buffer(p.accumulate))
@@ -51,19 +51,18 @@ def forward_by_tiles(problem: Attention, request: Request) -> Work:
         (*places, share.queries, share.keys, p.values, *values.numbers, *arguments_of(p)),
         2 * p.pairs * (p.features + p.values),
         least_bytes(p),
-        f"attention {b.rows}x{b.vectors * b.lanes}",
+        f"attention {b.rows}x{b.panel}",
     )
     return Work((*operands.launches, launch), tuple(operands.scratch))
 
 
-def gradients_by_tiles(problem: Attention, request: Request) -> Work:
+def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Work:
     """Return the work of the gradients of query, key and value."""
-    p, b = problem, gradient_tiles_of(problem, request.info)
+    p = problem
     share, up = gradient_shares(p, b, request.info), upstream_of(request, p)
     operands = Packed(p)
-    panel = b.vectors * b.lanes
-    key_panels = operands.transposed(p.key, p.features, panel, b.lanes)
-    value_panels = operands.transposed(p.value, p.values, panel, b.lanes)
+    key_panels = operands.transposed(p.key, p.features, b.panel, b.lanes)
+    value_panels = operands.transposed(p.value, p.values, b.panel, b.lanes)
     rows = operands.rows(p.key, p.features, b.feature_vectors * b.lanes, b.lanes)
     splits = -(-p.keys // share.split)
     count = p.rows * p.features
@@ -87,7 +86,7 @@ def gradients_by_tiles(problem: Attention, request: Request) -> Work:
                 (*up.arguments, *places, *numbers, *arguments_of(p)),
                 2 * p.pairs * (3 * p.features + 2 * p.values),
                 2 * least_bytes(p),
-                f"attention gradient {b.rows}x{panel}",
+                f"attention gradient {b.rows}x{b.panel}",
             )
         )
     if not alone and count:
@@ -105,14 +104,15 @@ def gradients_by_tiles(problem: Attention, request: Request) -> Work:
     return Work(tuple(launches), tuple(operands.scratch))
 
 
-def bias_gradient_by_tiles(problem: Attention, request: Request, parts: BiasParts) -> Work:
+def bias_gradient_by_tiles(
+    problem: Attention, b: Tiles, request: Request, parts: BiasParts
+) -> Work:
     """Return the work of the gradient of a bias."""
-    p, b = problem, gradient_tiles_of(problem, request.info)
+    p = problem
     share, up = gradient_shares(p, b, request.info), upstream_of(request, p)
     operands = Packed(p)
-    panel = b.vectors * b.lanes
-    key_panels = operands.transposed(p.key, p.features, panel, b.lanes)
-    value_panels = operands.transposed(p.value, p.values, panel, b.lanes)
+    key_panels = operands.transposed(p.key, p.features, b.panel, b.lanes)
+    value_panels = operands.transposed(p.value, p.values, b.panel, b.lanes)
     target, after = parts.target(share.queries, share.keys, operands.memory, request.info)
     read = Buffer(p.accumulate, writable=False)
     signature = (*up.declared, read, read, target.declared, *(SIZE,) * 8, *signature_of(p))
@@ -125,6 +125,6 @@ def bias_gradient_by_tiles(problem: Attention, request: Request, parts: BiasPart
         (*up.arguments, *places, *numbers, *arguments_of(p)),
         2 * p.pairs * (p.features + p.values),
         least_bytes(p),
-        f"attention bias gradient {b.rows}x{panel}",
+        f"attention bias gradient {b.rows}x{b.panel}",
     )
     return Work((*operands.launches, launch, *after), tuple(operands.scratch))

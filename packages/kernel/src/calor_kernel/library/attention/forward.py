@@ -49,9 +49,10 @@ def attend_tiles(
     rows: int,
     lanes: int,
     vectors: int,
+    feature_vectors: int,
     value_vectors: int,
-    key_room: int,
     query_room: int,
+    key_room: int,
     feature_room: int,
     value_room: int,
     kinds: tuple[str, ...],
@@ -106,7 +107,8 @@ def attend_tiles(
     for row in loop_range(first, last, rows):
         local = row - first
         places = [min(row + r, last - 1) for r in range(rows)]
-        source.copy(queries.at(local * feature_room), feature_room, places, lanes, g.scale)
+        tile = queries.at(local * feature_room)
+        source.copy(tile, feature_room, places, lanes, g.scale, feature_vectors)
         state.begin(local, rows)
     for begin in loop_range(0, g.keys, block):
         for row in loop_range(first, last, rows):

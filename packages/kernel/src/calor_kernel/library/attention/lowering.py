@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from calor_kernel.library.attention.blueprints import Tiles, gradient_tiles
 from calor_kernel.library.attention.by_teams import (
     bias_gradient_by_teams,
     forward_by_teams,
@@ -16,7 +17,7 @@ from calor_kernel.library.attention.by_tiles import (
     gradients_by_tiles,
 )
 from calor_kernel.library.attention.parts import bias_parts_of
-from calor_kernel.library.attention.problem import attention_of
+from calor_kernel.library.attention.problem import Attention, attention_of
 from calor_kernel.library.work import Refusal, Request, Work, lowering
 
 
@@ -34,8 +35,10 @@ def lower_attention(request: Request) -> Sequence[Work] | Refusal:
 def lower_attention_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradients of query, key and value, the likeliest first."""
     problem = attention_of(request, 3)
-    alone = request.info.max_units == 1
-    return [(gradients_by_tiles if alone else gradients_by_teams)(problem, request)]
+    tiles = _tiles(problem, request)
+    if tiles is None:
+        return [gradients_by_teams(problem, request)]
+    return [gradients_by_tiles(problem, tiles, request)]
 
 
 @lowering("attention_bias_gradient", dense=(0, 1, 2))
@@ -45,5 +48,12 @@ def lower_attention_bias_gradient(request: Request) -> Sequence[Work] | Refusal:
     parts = bias_parts_of(request, problem)
     if not prod(parts.shape):
         return [Work(())]
-    alone = request.info.max_units == 1
-    return [(bias_gradient_by_tiles if alone else bias_gradient_by_teams)(problem, request, parts)]
+    tiles = _tiles(problem, request)
+    if tiles is None:
+        return [bias_gradient_by_teams(problem, request, parts)]
+    return [bias_gradient_by_tiles(problem, tiles, request, parts)]
+
+
+def _tiles(problem: Attention, request: Request) -> Tiles | None:
+    """Return the register tiles of gradients where units are alone and their memory holds them."""
+    return gradient_tiles(problem, request.info) if request.info.max_units == 1 else None
