@@ -56,7 +56,7 @@ ROWS = [
     Row(1, 1, 1, 1, 40, 8, 8),
     Row(1, 1, 1, 4, 1, 1, 1),
     # More features than private memory holds for the gradients.
-    Row(1, 1, 1, 2, 3, 1300, 700),
+    Row(1, 1, 1, 2, 3, 1300, 700, scale=0.02),
     Row(1, 2, 1, 4, 0, 3, 3),
     Row(1, 2, 1, 0, 4, 3, 3),
     Row(1, 2, 1, 4, 4, 0, 3),
