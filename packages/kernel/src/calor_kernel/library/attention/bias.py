@@ -22,14 +22,13 @@ from calor_kernel.language import (
     private,
     registers,
     select,
-    shared,
     unit_index,
     vreduce,
 )
 from calor_kernel.library.attention.backward import weigh
 from calor_kernel.library.attention.problem import given
 from calor_kernel.library.attention.scores import Scores, Seen, score
-from calor_kernel.library.attention.shared import Matrix, head_of, team
+from calor_kernel.library.attention.shared import Matrix, common, head_of, team
 from calor_kernel.library.attention.teams import tile_gradient
 from calor_kernel.library.attention.tiles import Rows, along
 
@@ -215,7 +214,7 @@ def bias_gradient_team(
                 for j in range(keys):
                     sums[i, j] = sums[i, j] + inner[i, j]
     if sum_rows or sum_keys:
-        tile = shared(tall * pitch, dtype)
+        tile = common(tall * pitch, dtype)
         for i in range(rows):
             for j in range(keys):
                 tile[units.row(i) * pitch + units.column(j)] = sums[i, j]

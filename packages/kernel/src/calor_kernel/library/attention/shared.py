@@ -14,9 +14,11 @@ from calor.dtypes import DType
 from calor_kernel.language import (
     barrier,
     constant,
+    cube_size,
     fma,
     helper,
     loop_range,
+    private,
     registers,
     select,
     shared,
@@ -25,6 +27,12 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.attention.problem import Given
 from calor_kernel.library.matmul.tiled import fill_tile
+
+
+def common(count: int, dtype: DType) -> Any:
+    """Return memory that the units of a cube share; a unit alone has it to itself."""
+    alone = cube_size(0) * cube_size(1) == 1
+    return private(count, dtype) if alone else shared(count, dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,7 @@ class Team:
 
 def team(across: int, down: int, depth: int, dtype: DType, rows: int, columns: int) -> Team:
     """Return a cube's units, with shared tiles for results of ``rows`` by ``columns`` a unit."""
-    left, right = shared(depth * rows * down, dtype), shared(depth * columns * across, dtype)
+    left, right = common(depth * rows * down, dtype), common(depth * columns * across, dtype)
     return Team(across, down, depth, dtype, left, right)
 
 

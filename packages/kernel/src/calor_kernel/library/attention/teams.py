@@ -19,11 +19,10 @@ from calor_kernel.language import (
     loop_range,
     registers,
     select,
-    shared,
     unit_index,
 )
 from calor_kernel.library.attention.problem import Given, finite, given
-from calor_kernel.library.attention.shared import Matrix, Team, adjusted, head_of, team
+from calor_kernel.library.attention.shared import Matrix, Team, adjusted, common, head_of, team
 from calor_kernel.library.math import exp, log
 
 
@@ -56,8 +55,8 @@ def attend_team(
     key_head = head // g.group
     key = head_of(g.key, g.key_strides, n, key_head, g.keys, g.features, along[1])
     value = head_of(g.value, g.value_strides, n, key_head, g.keys, value_width, along[2])
-    weights, value_tile = shared(height * pitch, dtype), shared(block * width, dtype)
-    largest, powers, factors = shared(height, dtype), shared(height, dtype), shared(height, dtype)
+    weights, value_tile = common(height * pitch, dtype), common(block * width, dtype)
+    largest, powers, factors = common(height, dtype), common(height, dtype), common(height, dtype)
     unit = unit_index()
     if unit < height:
         largest[unit] = constant(-math.inf, dtype)
@@ -183,7 +182,7 @@ def query_gradient_team(
     value = head_of(g.value, g.value_strides, n, key_head, g.keys, value_width, along[2])
     row_at = (n * g.heads + head) * g.queries
     up = Matrix(upstream, row_at * value_width, g.queries, value_width, value_width, 1, True)
-    gradients, key_tile = shared(height * pitch, dtype), shared(block * width, dtype)
+    gradients, key_tile = common(height * pitch, dtype), common(block * width, dtype)
     sums = registers((rows, values), dtype)
     stop = min(g.keys, first + height) if causal else g.keys
     for begin in loop_range(0, stop, block):
@@ -237,7 +236,7 @@ def key_gradient_team(
     units = team(across, down, depth, dtype, rows, keys)
     key = head_of(g.key, g.key_strides, n, key_head, g.keys, g.features, along[1])
     value = head_of(g.value, g.value_strides, n, key_head, g.keys, value_width, along[2])
-    tile, right = shared(height * pitch, dtype), shared(height * width, dtype)
+    tile, right = common(height * pitch, dtype), common(height * width, dtype)
     held = block // down
     key_sums = registers((held, values), dtype)
     value_sums = registers((held, values), dtype)
