@@ -13,6 +13,7 @@ from calor_kernel.library.elementwise import (
     rounding,
     transcendental,
 )
+from calor_kernel.library.elementwise.chains import ElementwiseFuser
 from calor_kernel.library.elementwise.expression import Expression, Step
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS
@@ -20,6 +21,7 @@ from calor_kernel.library.work import Refusal, Request, Work, lowering
 
 __all__ = [
     "ROWS",
+    "ElementwiseFuser",
     "Expression",
     "Step",
     "activations",

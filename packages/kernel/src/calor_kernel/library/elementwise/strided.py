@@ -193,7 +193,7 @@ def elementwise_tiles(
                 values: list[Value] = []
                 for k, dtype in enumerate(expression.operands):
                     if k in across:
-                        values.append(load(tiles[k], dtype, row * width, width))
+                        values.append(load(tiles[k], dtype, row * width, width, rest=columns))
                     else:
                         place = starts[k] + row * strides[k][axis]
                         values.append(

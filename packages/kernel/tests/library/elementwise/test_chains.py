@@ -1,0 +1,112 @@
+"""Do chains give the bits that their ops give one by one, and take what they should together?"""
+
+import numpy as np
+import pytest
+
+import calor
+from calor.dtypes import bfloat16, complex64, float16, float32
+from calor.graph.graph import Graph
+from calor_kernel.library.elementwise import ElementwiseFuser
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+F = calor
+
+
+def _graph(function, dtype, *shapes) -> Graph:
+    with calor.device("numpy"):
+        return calor.trace(function, *(calor.zeros(s, dtype=dtype) for s in shapes))
+
+
+def _run(graph, arrays, fusers, info):
+    backend = KernelBackend("lanes", lambda i: LanesDevice(info), fusers=fusers)
+    executable = backend.compile(0, graph)
+    buffers = [backend.upload(0, np.ascontiguousarray(a)) for a in arrays]
+    made = executable(buffers)
+    specs = graph.output_specs
+    return [np.array(backend.download(0, b, s)) for b, s in zip(made, specs, strict=True)]
+
+
+def _exactly(x, y):
+    return x * y + x * x
+
+
+CHAINS = {
+    "contraction": (_exactly, [(37,), (37,)]),
+    "activation": (lambda x, y: F.tanh(x * y + 1.0) * 0.5, [(37,), (37,)]),
+    "broadcast": (lambda x, b: F.exp(x + b) * b, [(5, 37), (37,)]),
+    "transposed": (lambda x, y: (x + 1.0).T * y, [(37, 5), (5, 37)]),
+    "reshaped": (lambda x, y: (x * 2.0).reshape(5, 37) - y, [(37, 5), (5, 37)]),
+    "two-results": (lambda x, y: (x + y, F.exp(x + y)), [(37,), (37,)]),
+    "sliced": (lambda x, y: (x * y)[::2] + 1.0, [(37,), (37,)]),
+    "cheap-spread": (lambda x, b: x + (b + 1.0), [(5, 37), (37,)]),
+    "both-ways": (lambda x, y: (x + 1.0) * (x + 1.0).T, [(9, 9), (9, 9)]),
+    "logic": (lambda x, y: F.where((x > 0) & (y < 1), x, y), [(37,), (37,)]),
+}
+
+
+@pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS], ids=["one-unit", "many-units"])
+@pytest.mark.parametrize("dtype", [float32, float16, bfloat16])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_same_bits(chain, dtype, info):
+    function, shapes = CHAINS[chain]
+    graph = _graph(function, dtype, *shapes)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(dtype.numpy) for s in shapes]
+    fused = _run(graph, arrays, (ElementwiseFuser(),), info)
+    plain = _run(graph, arrays, (), info)
+    for a, b in zip(fused, plain, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def _groups(function, *shapes, dtype=float32):
+    graph = _graph(function, dtype, *shapes)
+    found = list(ElementwiseFuser().groups(graph, ONE_UNIT))
+    return [len(g.attributes["expression"].steps) for g in found], graph
+
+
+COUNTS = {
+    "contraction": [3],
+    "activation": [4],
+    "broadcast": [3],
+    "transposed": [2],
+    "reshaped": [2],
+    "two-results": [2],
+    "sliced": [2],
+    "cheap-spread": [2],
+    # The sum is read in two ways, and is not computed twice.
+    "both-ways": [],
+    "logic": [4],
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_what_is_taken(chain):
+    function, shapes = CHAINS[chain]
+    counts, _ = _groups(function, *shapes)
+    assert counts == COUNTS[chain]
+
+
+def test_dear_values_are_not_computed_again():
+    counts, _ = _groups(lambda x, b: x + F.tanh(b), (50, 37), (37,))
+    assert counts == []
+
+
+def test_no_way_leads_out_and_back():
+    # The sum in the middle needs a result of the chain that its own result goes to.
+    counts, graph = _groups(lambda x: F.exp(x) * (F.exp(x)).sum(), (37,))
+    assert all(c < len(graph.nodes) for c in counts)
+    backend_rows = np.linspace(-1, 1, 37, dtype=np.float32)
+    fused = _run(graph, [backend_rows], (ElementwiseFuser(),), ONE_UNIT)
+    np.testing.assert_allclose(
+        fused[0], np.exp(backend_rows) * np.exp(backend_rows).sum(), rtol=1e-6
+    )
+
+
+def test_complex_chains():
+    graph = _graph(lambda x, y: F.exp(x * y) + x, complex64, (37,), (37,))
+    rng = np.random.default_rng(0)
+    arrays = [(rng.normal(size=37) + 1j * rng.normal(size=37)).astype(np.complex64)] * 2
+    (fused,) = _run(graph, arrays, (ElementwiseFuser(),), ONE_UNIT)
+    (plain,) = _run(graph, arrays, (), ONE_UNIT)
+    assert fused.tobytes() == plain.tobytes()
