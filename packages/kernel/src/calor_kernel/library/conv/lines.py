@@ -14,7 +14,7 @@ from calor.dtypes import DType, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.planes import pad_planes
 from calor_kernel.library.conv.problem import Axis, Correlation
-from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Scratch
+from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Scratch, row_major
 
 SIZE = Scalar(int64, nonnegative=True)
 STRIDE = Scalar(int64)
@@ -60,6 +60,23 @@ class Lines:
         """Return how many places there are from the first to the last one of the result."""
         deep, high, wide = (a.count for a in axes)
         return ((deep - 1) * self.rows + high - 1) * self.length + wide
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where results go: strides of images, groups, rows and the three spatial axes."""
+
+    leads: tuple[int, int, int]
+    axes: tuple[int, int, int]
+    memory: Argument
+
+    @staticmethod
+    def dense(problem: Correlation) -> Placement:
+        """Return the placement of a result that has memory of its own."""
+        sizes = [lead.size for lead in problem.leads] + [a.count for a in three(problem)]
+        strides = row_major(sizes)
+        leads, axes = strides[:3], strides[3:]
+        return Placement((leads[0], leads[1], leads[2]), (axes[0], axes[1], axes[2]), Output(0))
 
 
 def three(problem: Correlation) -> tuple[Axis, ...]:
@@ -171,7 +188,8 @@ def pad_launch(
         *axis_numbers * 3,
     )
     strides = tuple(axis.result for axis in axes)
-    keywords = (("lanes", width), ("strides", strides), ("unit", unit))
+    both = unit == 2 and phases_of(axes[2]) == 2
+    keywords = (("both", both), ("lanes", width), ("strides", strides), ("unit", unit))
     build = Build(pad_planes, signature, keywords)
     images = problem.leads[0].size
     nbytes = images * channels * lines.channel * lines.dtype.itemsize

@@ -10,7 +10,7 @@ from calor.dtypes import int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.direct import direct
 from calor_kernel.library.conv.dotting import dot_steps
-from calor_kernel.library.conv.lines import Steps
+from calor_kernel.library.conv.lines import Placement, Steps
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
@@ -18,9 +18,8 @@ from calor_kernel.library.conv.problem import (
     for_input,
     for_weight,
     forward,
-    undivided,
 )
-from calor_kernel.library.conv.shifting import Placement, shift_steps
+from calor_kernel.library.conv.shifting import part_steps, shift_steps
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -59,14 +58,10 @@ def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     problem, info = for_input(request), request.info
     general = Work(_direct(problem, info))
     steps = Steps()
-    if not _suits(problem, info):
-        return [general]
     places: tuple[Argument, ...] = (Input(0), Input(1))
-    whole = Placement.dense(problem)
-    for part in undivided(problem):
-        if not shift_steps(part.problem, places, whole.part(part), steps, info):
-            return [general]
-    return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
+    if _suits(problem, info) and part_steps(problem, places, steps, info):
+        return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
+    return [general]
 
 
 @lowering("conv_weight_gradient", strided=True)

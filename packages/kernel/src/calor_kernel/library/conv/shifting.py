@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -14,6 +13,7 @@ from calor_kernel.library.conv.lines import (
     SIZE,
     STRIDE,
     Lines,
+    Placement,
     Steps,
     line_numbers,
     lines_copied,
@@ -24,9 +24,11 @@ from calor_kernel.library.conv.lines import (
     three,
     wraps,
 )
-from calor_kernel.library.conv.problem import Axis, Correlation, Part, accumulator
+from calor_kernel.library.conv.planes import merge_planes
+from calor_kernel.library.conv.problem import Axis, Correlation, accumulator, undivided
+from calor_kernel.library.conv.rowing import row_launch
 from calor_kernel.library.conv.shifted import shifted
-from calor_kernel.library.work import Argument, Build, Launch, Output, row_major
+from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch
 from calor_kernel.runtime.device import DeviceInfo
 
 # Rows of a plane that a vector of places may meet.
@@ -37,28 +39,48 @@ _SHORT = 64
 _MASKS = 1 << 14
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where results go: strides of images, groups, rows and the three spatial axes."""
+def part_steps(
+    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
+) -> bool:
+    """Add the launches of a problem whose axes may divide, a part for each phase of the result.
 
-    leads: tuple[int, int, int]
-    axes: tuple[int, int, int]
-    offset: int = 0
-
-    @staticmethod
-    def dense(problem: Correlation) -> Placement:
-        """Return the placement of a result that has memory of its own."""
-        sizes = [lead.size for lead in problem.leads] + [a.count for a in three(problem)]
-        strides = row_major(sizes)
-        return Placement((strides[0], strides[1], strides[2]), (strides[3], strides[4], strides[5]))
-
-    def part(self, part: Part) -> Placement:
-        """Return the placement of a part of the result."""
-        none = 3 - len(part.offsets)
-        offsets, steps = (0,) * none + part.offsets, (1,) * none + part.steps
-        step = tuple(s * n for s, n in zip(self.axes, steps, strict=True))
-        offset = self.offset + sum(s * n for s, n in zip(self.axes, offsets, strict=True))
-        return Placement(self.leads, (step[0], step[1], step[2]), offset)
+    Return False where lines do not suit.
+    """
+    parts = undivided(problem)
+    if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
+        return shift_steps(parts[0].problem, places, Placement.dense(problem), steps, info)
+    if len(problem.axes) > 3:
+        return False
+    axes = three(problem)
+    strides = tuple(a.divide for a in axes)
+    extents = tuple(-(-a.count // a.divide) for a in axes)
+    volume = prod(extents)
+    images, groups, rows = (lead.size for lead in problem.leads)
+    plane = prod(strides) * volume
+    dtype = problem.a.dtype
+    memory = steps.memory(images * groups * rows * plane * dtype.itemsize)
+    leads = (groups * rows * plane, rows * plane, plane)
+    for part in parts:
+        number = 0
+        for offset, stride in zip(part.offsets, part.steps, strict=True):
+            number = number * stride + offset
+        start = Scratch(memory.number, number * volume)
+        to = Placement(leads, (extents[1] * extents[2], extents[2], 1), start)
+        if not shift_steps(part.problem, places, to, steps, info):
+            return False
+    numbers = [n for pair in zip((a.count for a in axes), extents, strict=True) for n in pair]
+    lanes = max(1, info.vector_bytes // accumulator(dtype).itemsize)
+    build = Build(
+        merge_planes,
+        (Buffer(dtype, writable=False), Buffer(dtype), *(SIZE,) * 6),
+        (("lanes", lanes), ("strides", strides)),
+    )
+    cubes = (images * groups * rows, 1, 1)
+    nbytes = 2 * problem.size * dtype.itemsize
+    steps.launches.append(
+        Launch(build, cubes, (memory, Output(0), *numbers), 0, nbytes, "conv phases")
+    )
+    return True
 
 
 def shift_steps(
@@ -72,6 +94,10 @@ def shift_steps(
     axes = three(problem) if len(problem.axes) <= 3 else ()
     if not axes or any(a.divide != 1 or a.summed < 1 for a in axes):
         return False
+    rows = row_launch(problem, axes, places, to, info)
+    if rows is not None:
+        steps.launches.append(rows)
+        return True
     accumulate = accumulator(problem.a.dtype)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     taps = prod(a.terms for a in axes)
@@ -197,5 +223,5 @@ def _shifted(
     flops = 2 * problem.size * problem.terms
     nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
     label = f"conv shifted {p.tile[0]}x{p.tile[1] * p.lanes}"
-    arguments = (*places, Output(0, to.offset), *numbers)
+    arguments = (*places, to.memory, *numbers)
     return Launch(build, cubes, arguments, flops, nbytes, label)
