@@ -13,8 +13,7 @@ from calor.dtypes import float16, float32, int64
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
 from calor_kernel.runtime.device import Slot, Step
-
-from .running import run
+from device_runs import run
 
 
 @kernel

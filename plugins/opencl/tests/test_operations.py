@@ -22,6 +22,7 @@ from calor.dtypes import (
     uint64,
 )
 from calor.errors import CompileError
+from device_runs import run
 from kernel_cases import (
     DTYPES,
     Case,
@@ -41,8 +42,6 @@ from kernel_cases import (
     vector_case,
     vector_functions,
 )
-
-from .running import run
 
 # One run in the tests' few seconds: every type and every operation, not in every width.
 FEW: dict[int, tuple[DType, ...]] = {
