@@ -4,8 +4,10 @@
 """
 
 import os
+import re
 import tomllib
 import zipfile
+from configparser import ConfigParser
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
@@ -75,10 +77,52 @@ def test_says_what_it_is(project: Path) -> None:
     assert "```" in str(metadata.get_payload()), "the README with its example is the description"
 
 
-def test_core_requires_three_packages() -> None:
-    metadata = metadata_of(wheel_of(ROOT / "packages/core"))
+# What installing a project brings, extras apart: a new name here is a decision.
+REQUIRED = {
+    "calor": "ml-dtypes numpy pluggy",
+    "calor-kernel": "calor",
+    "calor-nn": "calor",
+    "calor-conformance": "calor hypothesis pytest",
+    "calor-cpu": "calor calor-kernel llvmlite",
+    "calor-opencl": "calor calor-kernel pyopencl",
+    "calor-train": "calor calor-nn rich",
+}
+
+
+@each_project
+def test_requires_what_is_agreed(project: Path) -> None:
+    metadata = metadata_of(wheel_of(project))
     required = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
-    assert sorted(text.partition(">=")[0] for text in required) == ["ml-dtypes", "numpy", "pluggy"]
+    assert (
+        sorted(text.partition(">=")[0] for text in required) == REQUIRED[metadata["Name"]].split()
+    )
+
+
+DEVICES = {"calor-cpu": "cpu", "calor-opencl": "opencl"}
+
+
+@each_project
+def test_enters_as_the_device_of_its_name(project: Path) -> None:
+    wheel, points = wheel_of(project), ConfigParser(delimiters="=")
+    for name in names_in(wheel):
+        if name.endswith(".dist-info/entry_points.txt"):
+            with zipfile.ZipFile(wheel) as archive:
+                points.read_string(archive.read(name).decode())
+    found = dict(points["calor.plugins.v1"]) if points.has_section("calor.plugins.v1") else {}
+    device = DEVICES.get(metadata_of(wheel)["Name"])
+    assert found == ({} if device is None else {device: f"{package_of(project)}.plugin"})
+
+
+def test_extras_of_core_bring_the_other_projects() -> None:
+    metadata = metadata_of(wheel_of(ROOT / "packages/core"))
+    text = "\n".join(metadata.get_all("Requires-Dist", []))
+    names = {str(metadata_of(wheel_of(project))["Name"]) for project in PROJECTS}
+    # Devices bring calor-kernel, which is nothing by itself.
+    wanted = names - {"calor", "calor-kernel"}
+    for extra in wanted:
+        short = extra.removeprefix("calor-")
+        assert re.findall(rf"^(\S+)>=\S+; extra == '{short}'$", text, re.MULTILINE) == [extra]
+    assert set(re.findall(r"^(\S+)>=\S+; extra == 'all'$", text, re.MULTILINE)) == wanted
 
 
 def test_core_is_small() -> None:

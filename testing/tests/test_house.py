@@ -81,6 +81,17 @@ def test_siblings_are_lower_bounds(project: Path) -> None:
             assert "," not in bound, f"{text}: a sibling has no upper bound"
 
 
+def test_packages_of_tests_have_names_of_their_own() -> None:
+    """A second package of one name would find the modules of the first.
+
+    Tests that are in no package are named by their path, and reach modules beside them too.
+    """
+    made = [path.parent for project in PROJECTS for path in project.glob("tests/**/__init__.py")]
+    tops = [path for path in made if path.parent not in made]
+    names = [path.name for path in tops]
+    assert not [str(path.relative_to(ROOT)) for path in tops if names.count(path.name) > 1]
+
+
 def declared_imports(project: Path) -> set[str]:
     """What a project may import: what it requires, and what the siblings among that require."""
     table = settings(project)
