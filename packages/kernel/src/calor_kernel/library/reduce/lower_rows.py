@@ -62,7 +62,9 @@ def rows_launch(
     plan = replace(_plan(program, found, along, rows, info), split=parts > 1)
     if not plan.keep:
         program = replace(program, kept=())
-    if plan.split and plan.axes > 1:
+    if info.max_units == 1:
+        plan = _streaming(plan, found, along, job, info)
+    if plan.split and (plan.axes > 1 or -1 in plan.steps[: len(job.sources)]):
         plan = replace(plan, together=1)
     units, turns = plan.team, 1
     if info.max_units > 1:
@@ -93,6 +95,24 @@ def rows_launch(
     nbytes = sum(p.view.size * p.view.dtype.itemsize for p in job.sources)
     nbytes += sum(v.size * v.dtype.itemsize for v in targets)
     return Launch(build, (cubes, 1, 1), tuple(arguments), flops, nbytes, job.label)
+
+
+def _streaming(
+    plan: RowPlan, found: Layout, along: Sequence[bool], job: Job, info: DeviceInfo
+) -> RowPlan:
+    """Return the plan for what does not fit the caches."""
+    total = sum(p.view.size * p.view.dtype.itemsize for p in (*job.sources, *job.targets))
+    plan = replace(plan, ahead=total > info.caches[-1] if info.caches else False)
+    shared = info.native.get("shared_cache", 0)
+    pitch = found.along.sizes[-1]
+    first = len(job.sources)
+    written = [k for k in range(len(job.targets)) if along[first + k]]
+    even = all(
+        plan.steps[first + k] == 1 and pitch * job.targets[k].view.dtype.itemsize % info.align == 0
+        for k in written
+    )
+    past = bool(shared and total >= shared and written and even and plan.keep != "result")
+    return replace(plan, nontemporal=past)
 
 
 def buffers(program: Program, job: Job) -> list[Buffer | Scalar]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from calor_kernel.language import (
     Number,
@@ -37,6 +37,9 @@ from calor_kernel.library.reduce.program import Fold, Program, Schedule, evaluat
 from calor_kernel.library.reduce.teams import over_lanes, over_team
 from calor_kernel.library.reduce.totals import put_aside, taken_together, tree
 
+# Bytes by which addresses divide where results go past the caches.
+_LINE: Final = 64
+
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
@@ -49,7 +52,8 @@ class RowPlan:
     terms are added up before the sum is put aside, 0 for all; ``outer``: whether it counts places
     of the first axes instead. ``keep``: where kept values wait: in memory of the unit's own of
     ``capacity`` elements a row, or in the first result. ``split``: whether a row is divided into
-    parts, each with results of its own; they lie one after another.
+    parts, each with results of its own; they lie one after another. ``ahead``: whether the second
+    walk asks for the rows that come next. ``nontemporal``: whether results go past the caches.
     """
 
     kept: int
@@ -64,6 +68,8 @@ class RowPlan:
     keep: Literal["private", "result", ""] = ""
     capacity: int = 0
     split: bool = False
+    ahead: bool = False
+    nontemporal: bool = False
 
 
 class Run:
@@ -165,6 +171,13 @@ class Run:
         place = at[view] + i * step
         return load(self.sources[number], dtype, place, self.plan.width, step=step, rest=rest)
 
+    def look_ahead(self, at: Sequence[Any], i: Any) -> None:
+        """Ask for what the next rows read at the same place."""
+        for view, number in enumerate(self.memory):
+            if self.program.operands[number].place == "along" and self.plan.steps[view] == 1:
+                next_row = at[view] + self.views[view][0][-1] * self.plan.together
+                self.sources[number].prefetch(next_row + i, locality=2)
+
     def kept_at(self, number: int, j: int, at: Sequence[Any], i: Any) -> tuple[Pointer, Any]:
         """Return the memory and the place where a kept value waits."""
         plan, program = self.plan, self.program
@@ -190,7 +203,16 @@ class Run:
         for (k, n), value in zip(results, made, strict=False):
             place, view = at[self.count + k], self.count + k
             if plan.steps[view] == 1:
-                store(self.targets[k], program.dtype(n), place + i, value, rest=rest)
+                past = plan.nontemporal and rest is None
+                store(
+                    self.targets[k],
+                    program.dtype(n),
+                    place + i,
+                    value,
+                    rest=rest,
+                    align=_LINE if past else 0,
+                    nontemporal=past,
+                )
             else:
                 step = self.views[view][1][-1]
                 spread(self.targets[k], place + i * step, step, value, rest)
@@ -370,6 +392,8 @@ def one_vector(
     rest: Any,
 ) -> None:
     """Compute the values from place i on, and take them into the totals."""
+    if run.plan.ahead and walk == 1 and rest is None:
+        run.look_ahead(at, i)
     made = run.compute([t.fold.operand for t in totals], j, walk, at, i, rest)
     for total, value in zip(totals, made, strict=True):
         kind, dtype = total.fold.kind, total.fold.dtype
