@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -185,3 +186,20 @@ def test_the_entry_module_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_it_is_the_default_where_it_is_installed() -> None:
+    """Nothing warns, and ``import calor`` alone opens no device."""
+    program = (
+        "import sys, calor; print([m for m in sys.modules if m.startswith('calor_')]); "
+        "x = calor.ones(3) + 1; print(x.device, x.tolist())"
+    )
+    environment = {name: text for name, text in os.environ.items() if name != "CALOR_DEVICE"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert done.stdout == "[]\ncpu:0 [2.0, 2.0, 2.0]\n"
