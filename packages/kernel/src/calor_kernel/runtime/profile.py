@@ -42,10 +42,10 @@ class Event:
 class Profile:
     """The launches of a device while it is active; made by :func:`profile`.
 
-    >>> import calor, calor_kernel  # doctest: +SKIP
-    >>> with calor_kernel.profile("cpu") as p:
+    >>> import calor, calor_kernel
+    >>> with calor_kernel.profile("cpu") as p:  # doctest: +SKIP
     ...     calor.eval(calor.exp(calor.ones((1000, 1000), device="cpu")))
-    >>> print(p.table())
+    >>> print(p.table())  # doctest: +SKIP
     """
 
     def __init__(self, engine: Engine) -> None:
