@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -31,11 +32,13 @@ def _on_cpu(kernel: Any, cubes: tuple[int, int, int], arguments: list[Any]) -> N
     run(kernel, cubes, arguments)
 
 
-MACHINES: Final[Mapping[str, tuple[DeviceInfo, Run]]] = {
+MACHINES: Final[dict[str, tuple[DeviceInfo, Run]]] = {
     "one-unit": (ONE_UNIT, _on_lanes),
     "many-units": (MANY_UNITS, _on_lanes),
-    "cpu": (ONE_UNIT, _on_cpu),
 }
+if find_spec("calor_cpu") is not None:
+    MACHINES["cpu"] = (ONE_UNIT, _on_cpu)
+FASTEST: Final = list(MACHINES)[-1]
 
 
 def view_of(array: Array, base: Array) -> View:
@@ -69,7 +72,7 @@ def aligned(nbytes: int) -> Array:
 
 
 def run_expression(
-    expression: Expression, arrays: Sequence[Array], machine: str = "cpu"
+    expression: Expression, arrays: Sequence[Array], machine: str = FASTEST
 ) -> list[Array]:
     """Return the results of an expression on arrays of one shape, which may be any views."""
     info, run = MACHINES[machine]
@@ -102,7 +105,7 @@ def execute(
 def run_op(
     op: str,
     arrays: Sequence[Array],
-    machine: str = "cpu",
+    machine: str = FASTEST,
     attributes: Mapping[str, Any] | None = None,
 ) -> tuple[Array, Array]:
     """Return what a machine makes of an op, and what its row's reference makes of it."""
