@@ -99,7 +99,7 @@ def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class DotTile:
-    """Tiles of ``rows`` by ``columns`` dot products of one tap, or of ``taps`` taps of one.
+    """Tiles of ``rows`` by ``columns`` pairs of channels by ``taps`` taps, each a dot product.
 
     A cube computes ``block_rows`` rows of ``block_taps`` taps.
     """
@@ -112,18 +112,22 @@ class DotTile:
 
 
 def dot_tile(
-    rows: int, columns: int, taps: int, places: int, groups: int, info: DeviceInfo
+    rows: int, columns: int, taps: int, near: int, places: int, groups: int, info: DeviceInfo
 ) -> DotTile:
-    """Return the tiles for numbers of channels of both operands, of taps and of places."""
+    """Return the tiles for numbers of channels of both operands, of taps and of places.
+
+    ``near`` taps see the same cache lines, as those of a row do; a tile takes them together.
+    """
     many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
-    sums = 24 if many == 32 else 10
-    if rows * columns < min(taps, sums) // 2:
-        return DotTile(1, 1, min(taps, sums), rows, taps)
-    width = min(columns, 6 if many == 32 else 3)
-    height = min(rows, max(1, sums // width))
-    tile = max(2 * height * width * places, 1)
+    sums, most = (24, 6) if many == 32 else (10, 3)
+    together = min(near, most)
+    if rows * columns < 8:
+        together = min(taps, sums // (rows * columns))
+    width = min(columns, max(1, most // together))
+    height = min(rows, max(1, sums // (width * together)))
+    tile = max(2 * height * width * together * places, 1)
     total = 2 * rows * columns * taps * places * groups
     wanted = min(max(total // (8 * info.cores), _LEAST), _MOST)
-    block_taps = min(taps, max(1, wanted // tile))
-    block_rows = max(1, wanted // (tile * block_taps)) * height
-    return DotTile(height, width, 0, min(block_rows, rows), block_taps)
+    block_taps = min(taps, max(1, wanted // tile) * together)
+    block_rows = max(1, wanted * together // (tile * block_taps)) * height
+    return DotTile(height, width, together, min(block_rows, rows), block_taps)

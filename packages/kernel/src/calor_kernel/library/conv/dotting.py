@@ -10,7 +10,7 @@ from typing import Any
 from calor.dtypes import DType, bool_
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.blueprints import dot_tile
-from calor_kernel.library.conv.dots import dot_lines, dot_taps, list_seen
+from calor_kernel.library.conv.dots import dot_lines, list_seen
 from calor_kernel.library.conv.lines import (
     LINE_AXIS,
     SIZE,
@@ -161,7 +161,8 @@ def _dots(
     taps, count = prod(a.terms for a in axes), lines.count(axes)
     accumulate = accumulator(problem.a.dtype)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
-    p = dot_tile(rows.size, columns.size, taps, images.size * count, groups.size, info)
+    near = axes[2].terms if axes[2].terms > 1 else taps
+    p = dot_tile(rows.size, columns.size, taps, near, images.size * count, groups.size, info)
     numbers = [
         images.size,
         rows.size,
@@ -184,17 +185,13 @@ def _dots(
         "strides": tuple(a.result for a in axes),
         "masked": masked,
     }
-    if p.taps:
-        keywords["taps"] = p.taps
-        cubes = (groups.size * rows.size * columns.size, 1, taps // p.taps)
-    else:
-        numbers += [p.block_rows, p.block_taps]
-        keywords |= {"rows": p.rows, "columns": p.columns}
-        cubes = (
-            columns.size // p.columns,
-            rows.size // p.block_rows,
-            groups.size * -(-taps // p.block_taps),
-        )
+    numbers += [p.block_rows, p.block_taps]
+    keywords |= {"rows": p.rows, "columns": p.columns, "taps": p.taps}
+    cubes = (
+        columns.size // p.columns,
+        rows.size // p.block_rows,
+        groups.size * (taps // p.block_taps),
+    )
     signs: tuple[Scalar, ...] = tuple(SIZE if n >= 0 else STRIDE for n in numbers)
     signature: tuple[Buffer | Scalar, ...] = (
         Buffer(lines.dtype, writable=False),
@@ -204,9 +201,9 @@ def _dots(
         *signs,
         *LINE_AXIS * 3,
     )
-    build = Build(dot_taps if p.taps else dot_lines, signature, tuple(sorted(keywords.items())))
+    build = Build(dot_lines, signature, tuple(sorted(keywords.items())))
     flops = 2 * problem.size * problem.terms
     nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
     arguments = (*places, Output(0), *numbers, *line_numbers(lines, axes))
-    label = f"conv dots {p.taps or f'{p.rows}x{p.columns}'}"
+    label = f"conv dots {p.rows}x{p.columns}x{p.taps}"
     return Launch(build, cubes, arguments, flops, nbytes, label)
