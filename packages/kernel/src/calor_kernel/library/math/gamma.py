@@ -154,7 +154,7 @@ def _digamma_above(x: Number, form: Format) -> Number:
 def digamma(x: Number) -> Number:
     """Return the derivative of log Γ, within 4 ulp above 0.
 
-    Below 0 the error is within 4 ulp of the larger of 1 and the terms of the reflection. At ±0 the
+    Below 0 the error is within 5 ulp of the larger of 1 and the terms of the reflection. At ±0 the
     result is ∓inf, at the negative integers NaN, as is −inf.
     """
     form = format_of(x)
