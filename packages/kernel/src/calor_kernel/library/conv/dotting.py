@@ -27,6 +27,7 @@ from calor_kernel.library.conv.lines import (
     wraps,
 )
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
+from calor_kernel.library.conv.rowing import weight_rows
 from calor_kernel.library.work import Argument, Build, Launch, Output
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -61,6 +62,10 @@ def dot_steps(
         problem.b,
     )
     axes = three(forward)
+    by_row = weight_rows(forward, axes, places, info)
+    if by_row is not None:
+        steps.launches.append(by_row)
+        return True
     accumulate = accumulator(problem.a.dtype)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     lines = lines_in_place(forward, axes)

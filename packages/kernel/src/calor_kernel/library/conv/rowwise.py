@@ -15,12 +15,16 @@ from calor_kernel.language import (
     constant,
     cube_position,
     fma,
+    helper,
     kernel,
     registers,
     shuffle,
     splat,
 )
 from calor_kernel.library.conv.planes import iota
+
+# Bytes between what is read and what is asked for ahead of time.
+AHEAD = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +93,18 @@ def convolve_rows(
         for o in range(0, out_width, lanes):
             left = o * along.stride + width_start
             acc = registers(outputs, accumulate, lanes)
+            ask_ahead(x, at + left, x_row, stride, along, lanes)
             middle = (left >= 0) and (left + along.spread(lanes) <= width)
             if middle:
                 for k in range(begin, end):
                     row = at + k * dilation * x_row
-                    seen = read_taps(x, row, left, along, lanes, None)
+                    seen = read_taps(x, row + left, along, lanes, None)
                     add_taps(acc, seen, w, of + k * w_height, w_width, w_output)
             else:
+                masks = masks_of(left, along, lanes, width)
                 for k in range(begin, end):
                     row = at + k * dilation * x_row
-                    seen = read_taps(x, row, left, along, lanes, width)
+                    seen = read_taps(x, row + left, along, lanes, masks)
                     add_taps(acc, seen, w, of + k * w_height, w_width, w_output)
             inside = iota(lanes) < splat(cast(out_width - o, int32), lanes)
             for r in range(outputs):
@@ -110,6 +116,14 @@ def convolve_rows(
             if group == groups:
                 group = group * 0
                 image += 1
+
+
+@helper
+def ask_ahead(x: Any, at: Any, x_row: Any, rows: Any, along: Along, lanes: int) -> None:
+    """Ask for what is read some rows later; rows in turn are no stream that processors foresee."""
+    for row in range(rows):
+        for part in range(along.stride):
+            x.prefetch(at + row * x_row + part * lanes + AHEAD // x.dtype.itemsize)
 
 
 def add_taps(acc: Any, seen: list[Any], w: Any, of: Any, w_width: Any, w_output: Any) -> None:
@@ -125,32 +139,49 @@ def add_taps(acc: Any, seen: list[Any], w: Any, of: Any, w_width: Any, w_output:
                 acc[r] = acc[r] + weight * value
 
 
-def read_taps(x: Any, row: Any, left: Any, along: Along, lanes: int, width: Any) -> list[Any]:
-    """Return what each tap of a row sees from ``left`` on; masked where ``width`` is given."""
+@helper
+def masks_of(left: Any, along: Along, lanes: int, width: Any, limit: Any = None) -> list[list[Any]]:
+    """Return which elements that the taps of a row read are there: masks for ``read_taps``.
+
+    ``limit``: how many elements are read of each tap at most.
+    """
+    made = []
+    for k in range(along.taps):
+        place = left + k * along.dilation
+        end = width if limit is None else min(width, place + limit)
+        if along.stride <= 2:
+            firsts = [place + part * lanes for part in range(along.stride)]
+            made.append([_between(first, 1, lanes, end) for first in firsts])
+        else:
+            made.append([_between(place, along.stride, lanes, end)])
+    return made
+
+
+def _between(first: Any, step: int, lanes: int, end: Any) -> Any:
+    place = splat(cast(first, int32), lanes) + constant(
+        tuple(i * step for i in range(lanes)), int32
+    )
+    return (place >= 0) & (place < splat(cast(end, int32), lanes))
+
+
+def read_taps(
+    x: Any, at: Any, along: Along, lanes: int, masks: list[list[Any]] | None
+) -> list[Any]:
+    """Return what each tap of a row sees from an element on; masked where masks are given."""
     seen: list[Any] = []
     pair: list[Any] = []
     for k in range(along.taps):
-        place = left + k * along.dilation
+        place = at + k * along.dilation
+        mask = masks[k] if masks is not None else [None, None]
         if along.stride == 1:
-            seen.append(read(x, row, place, lanes, width))
+            seen.append(x.load(place, lanes, mask=mask[0]))
         elif along.stride == 2:
             odd = along.dilation == 1 and k % 2 == 1
             if not odd:
-                pair = [read(x, row, place + part * lanes, lanes, width) for part in range(2)]
+                pair = [x.load(place + i * lanes, lanes, mask=mask[i]) for i in range(2)]
             order = tuple(range(1 if odd else 0, 2 * lanes, 2))
             seen.append(shuffle(pair[0], order, pair[1]))
         else:
             steps = constant(tuple(i * along.stride for i in range(lanes)), place.dtype)
-            at = place + steps
-            inside = None if width is None else (at >= 0) & (at < width)
-            seen.append(x.load(row + at, mask=inside))
+            seen.append(x.load(place + steps, mask=mask[0]))
     return seen
-
-
-def read(x: Any, row: Any, place: Any, lanes: int, width: Any) -> Any:
-    """Return elements of a row from a place on, 0 outside of it where ``width`` is given."""
-    if width is None:
-        return x.load(row + place, lanes)
-    lane = splat(cast(place, int32), lanes) + iota(lanes)
-    inside = (lane >= 0) & (lane < splat(cast(width, int32), lanes))
-    return x.load(row + place, lanes, mask=inside)

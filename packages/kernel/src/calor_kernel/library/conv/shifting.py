@@ -26,7 +26,7 @@ from calor_kernel.library.conv.lines import (
 )
 from calor_kernel.library.conv.planes import merge_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator, undivided
-from calor_kernel.library.conv.rowing import row_launch
+from calor_kernel.library.conv.rowing import input_rows, row_launch
 from calor_kernel.library.conv.shifted import shifted
 from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch
 from calor_kernel.runtime.device import DeviceInfo
@@ -51,6 +51,10 @@ def part_steps(
         return shift_steps(parts[0].problem, places, Placement.dense(problem), steps, info)
     if len(problem.axes) > 3:
         return False
+    by_row = input_rows(problem, places, info)
+    if by_row is not None:
+        steps.launches.append(by_row)
+        return True
     axes = three(problem)
     strides = tuple(a.divide for a in axes)
     extents = tuple(-(-a.count // a.divide) for a in axes)
@@ -94,9 +98,9 @@ def shift_steps(
     axes = three(problem) if len(problem.axes) <= 3 else ()
     if not axes or any(a.divide != 1 or a.summed < 1 for a in axes):
         return False
-    rows = row_launch(problem, axes, places, to, info)
-    if rows is not None:
-        steps.launches.append(rows)
+    by_row = row_launch(problem, axes, places, to, info)
+    if by_row is not None:
+        steps.launches.append(by_row)
         return True
     accumulate = accumulator(problem.a.dtype)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
