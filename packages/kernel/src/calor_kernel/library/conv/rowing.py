@@ -8,10 +8,11 @@ from typing import Any
 
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.conv.along import Along, Back
 from calor_kernel.library.conv.lines import SIZE, STRIDE, Placement, moved, three
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
-from calor_kernel.library.conv.rowwise import Along, convolve_rows
-from calor_kernel.library.conv.rowwise_gradients import Back, spread_rows, weigh_rows
+from calor_kernel.library.conv.rowwise import convolve_rows
+from calor_kernel.library.conv.rowwise_gradients import spread_rows, weigh_rows
 from calor_kernel.library.work import Argument, Build, Launch, Output
 from calor_kernel.runtime.device import DeviceInfo
 

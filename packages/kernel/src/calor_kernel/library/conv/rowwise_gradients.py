@@ -6,24 +6,28 @@ nothing is copied; an element of the input's gradient is summed by the unit that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from calor.dtypes import DType, int32
 from calor_kernel.language import (
     cast,
-    constant,
     cube_position,
     fma,
-    helper,
     kernel,
     registers,
-    shuffle,
     splat,
+)
+from calor_kernel.library.conv.along import (
+    AHEAD,
+    Along,
+    Back,
+    ask_ahead,
+    masks_of,
+    read_taps,
+    write_phases,
 )
 from calor_kernel.library.conv.dots import sums
 from calor_kernel.library.conv.planes import iota
-from calor_kernel.library.conv.rowwise import AHEAD, Along, ask_ahead, masks_of, read_taps
 
 
 @kernel
@@ -88,28 +92,6 @@ def weigh_rows(
     at = (group * outputs + output) * (taps * along.taps)
     for number, total in enumerate(sums(list(acc))):
         c[at + number] = total.to(c.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class Back:
-    """Taps along a row as its elements see them: a row of windows has ``start`` for its first."""
-
-    taps: int
-    stride: int
-    dilation: int
-    start: int
-
-    def phase(self, phase: int) -> list[tuple[int, int]]:
-        """Return the taps that see elements ``stride * j + phase``, and from which window.
-
-        The window's number is that much more than j.
-        """
-        found = []
-        for k in range(self.taps):
-            place = phase - self.start - k * self.dilation
-            if place % self.stride == 0:
-                found.append((k, place // self.stride))
-        return found
 
 
 @kernel
@@ -189,22 +171,3 @@ def add_windows(
                 acc[phase] = fma(weight, read[further], acc[phase])
             else:
                 acc[phase] = acc[phase] + weight * read[further]
-
-
-@helper
-def write_phases(acc: Any, c: Any, to: Any, left: Any) -> None:
-    """Write phases of a row in turn, as far as it goes: ``left`` elements."""
-    lanes, span = acc.type.width, len(acc)
-    lane, end = iota(lanes), splat(cast(left, int32), lanes)
-    values = [value.to(c.dtype) for value in acc]
-    if span == 1:
-        c.store(to, values[0], mask=lane < end)
-    elif span == 2:
-        for half in range(2):
-            order = [lanes * (i % 2) + (half * lanes + i) // 2 for i in range(lanes)]
-            inside = lane + half * lanes < end
-            c.store(to + half * lanes, shuffle(values[0], order, values[1]), mask=inside)
-    else:
-        for phase in range(span):
-            steps = constant(tuple(i * span + phase for i in range(lanes)), int32)
-            c.store(to + steps.to(to.dtype), values[phase], mask=steps < end)
