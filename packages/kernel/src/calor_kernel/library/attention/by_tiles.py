@@ -31,6 +31,8 @@ from calor_kernel.library.work import Argument, Build, Launch, Output, Request, 
 
 # Vectors of parts that a cube adds up.
 _SHARE = 64
+# Queries for which packing the keys is not worth it.
+_FEW = 5
 
 
 def forward_by_tiles(problem: Attention, request: Request) -> Work:
@@ -38,12 +40,16 @@ def forward_by_tiles(problem: Attention, request: Request) -> Work:
     p, b = problem, forward_tiles(problem, request.info)
     share = forward_shares(p, b, request.info)
     operands = Packed(p)
-    panels = operands.transposed(p.key, p.features, b.panel, b.lanes)
+    few = p.queries <= _FEW and (p.key.strides[3] == 1 or p.features == 1)
+    panels: Argument = p.key.argument
+    if not few:
+        panels = operands.transposed(p.key, p.features, b.panel, b.lanes)
     values = operands.rows(p.value, p.values, b.value_vectors * b.lanes, b.lanes)
     read = Buffer(p.accumulate, writable=False)
     written = (Buffer(p.dtype), Buffer(p.accumulate))
-    signature = (read, read, *written, *(SIZE,) * 3, *(STRIDE,) * 4, *signature_of(p))
-    said = {**tile_keywords(p), "packed": values.packed, "ragged": values.ragged}
+    first = p.key.declared if few else read
+    signature = (first, read, *written, *(SIZE,) * 3, *(STRIDE,) * 4, *signature_of(p))
+    said = {**tile_keywords(p), "packed": values.packed, "ragged": values.ragged, "few": few}
     places = (panels, values.argument, Output(0), Output(1))
     launch = Launch(
         Build(attend_tiles, signature, keywords(b, **said)),

@@ -26,7 +26,7 @@ from calor_kernel.language import (
     vreduce,
 )
 from calor_kernel.library.attention.problem import finite, given
-from calor_kernel.library.attention.scores import Scores, Seen, score
+from calor_kernel.library.attention.scores import Scores, Seen, score, score_rows
 from calor_kernel.library.attention.tiles import Columns, Rows, along
 from calor_kernel.library.attention.weights import weight
 from calor_kernel.library.math import log
@@ -61,6 +61,7 @@ def attend_tiles(
     packed: bool,
     ragged: bool,
     causal: bool,
+    few: bool,
 ) -> None:
     """Compute ``block_rows`` rows: cube (x, y, z) has those from x on of query head y of batch z.
 
@@ -69,6 +70,7 @@ def attend_tiles(
     the last of them is masked. Rooms are what private memory holds: keys of a block, queries of a
     cube, elements of a query and of a sum of values. ``steps``: which strides of the extras along
     the keys are 0 or 1, −1 for others. ``contiguous``: whether the query's last stride is 1.
+    ``few``: queries are so few that keys are read where they lie, and there are no panels.
     """
     g = given(numbers)
     dtype = total.dtype
@@ -77,6 +79,14 @@ def attend_tiles(
     key_head = head // g.group
     panel_count = (g.keys + width - 1) // width
     key_at = (n * g.key_heads + key_head) * panel_count * g.features * width
+    keys = Rows(
+        g.key,
+        n * g.key_strides[0] + key_head * g.key_strides[1],
+        g.key_strides[2],
+        1,
+        g.features,
+        True,
+    )
     columns = Columns(
         values,
         n * value_batch + key_head * value_head,
@@ -116,15 +126,12 @@ def attend_tiles(
             count = min(end - begin, block)
             if count > 0:
                 local = row - first
-                score(
-                    scores,
-                    queries.at(local * feature_room),
-                    feature_room,
-                    panels.at(key_at + begin * g.features),
-                    g.features,
-                    count,
-                    vectors,
-                )
+                tile = queries.at(local * feature_room)
+                if few:
+                    score_rows(scores, tile, feature_room, keys, begin, count)
+                else:
+                    at = key_at + begin * g.features
+                    score(scores, tile, feature_room, panels.at(at), g.features, count, vectors)
                 places = [min(row + r, last - 1) for r in range(rows)]
                 seen = Seen(g, n, head, places, begin, count, kinds, steps, causal)
                 factors = soften(scores, state, local, seen)

@@ -10,9 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from calor_kernel.language import helper, loop_range, registers, select, splat
+from calor_kernel.language import fma, helper, loop_range, registers, select, shuffle, splat
 from calor_kernel.library.attention.problem import Given
-from calor_kernel.library.attention.tiles import along, multiply
+from calor_kernel.library.attention.tiles import Rows, along, multiply
+
+# Keys that few queries meet together.
+_TOGETHER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,49 @@ def score(
             score_tile(scores, queries, room, panels, features, column, half, width)
         else:
             score_tile(scores, queries, room, panels, features, column, vectors, width)
+
+
+@helper
+def score_rows(scores: Scores, queries: Any, room: int, keys: Rows, first: Any, count: Any) -> None:
+    """Compute the scores of few queries and keys from ``first`` on, read where they lie."""
+    rows, lanes = scores.rows, scores.lanes
+    together = min(_TOGETHER, lanes)
+    dtype = scores.memory.dtype
+    for column in loop_range(0, count, lanes):
+        found: list[list[Any]] = [[] for _ in range(rows)]
+        for some in range(0, lanes, together):
+            # Keys beyond the last are the last; what they give is hidden later.
+            starts = [
+                keys.at + (first + min(column + (some + i), count - 1)) * keys.row_step
+                for i in range(together)
+            ]
+            acc = registers((rows, together), dtype, lanes)
+            for p in loop_range(0, keys.width, lanes):
+                inside = along(p, lanes) < keys.width
+                given = [
+                    keys.memory.load(start + p, lanes, mask=inside).to(dtype) for start in starts
+                ]
+                for r in range(rows):
+                    value = queries.load(r * room + p, lanes)
+                    for i in range(together):
+                        acc[r, i] = fma(value, given[i], acc[r, i])
+            for r in range(rows):
+                found[r] += [acc[r, i] for i in range(together)]
+        for r in range(rows):
+            scores.store(r, column, sums_of(found[r]))
+
+
+def sums_of(vectors: list[Any]) -> Any:
+    """Return a vector of the sums of as many vectors' lanes."""
+    half = len(vectors) // 2
+    while half:
+        low = [i for i in range(2 * vectors[0].width) if i % (2 * half) < half]
+        vectors = [
+            shuffle(a, low, b) + shuffle(a, [i + half for i in low], b)
+            for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+        ]
+        half //= 2
+    return vectors[0]
 
 
 @helper
