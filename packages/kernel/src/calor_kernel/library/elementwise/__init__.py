@@ -10,6 +10,7 @@ from calor_kernel.library.elementwise import (
     comparisons,
     conversions,
     integers,
+    ramps,
     rounding,
     transcendental,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "conversions",
     "integers",
     "lower_expression",
+    "ramps",
     "rounding",
     "transcendental",
 ]
