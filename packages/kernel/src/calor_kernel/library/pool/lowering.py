@@ -16,7 +16,7 @@ from calor_kernel.library.pool.general import (
     reduce_windows,
 )
 from calor_kernel.library.pool.problem import Windows, identity, leading, windows_of, working
-from calor_kernel.library.pool.rowing import reduction_of_rows
+from calor_kernel.library.pool.rowing import choice_of_rows, gradient_of_rows, reduction_of_rows
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -98,7 +98,8 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
         second = Scratch(0)
         scratch = (chosen.size * numbers.itemsize,)
         launches.append(
-            _general(
+            choice_of_rows(windows, x, kind, numbers, Scratch(0), info)
+            or _general(
                 choose_places,
                 windows,
                 windows.windows,
@@ -114,7 +115,8 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     if every:
         chosen = replace(g, dtype=g.dtype)
     launches.append(
-        _general(
+        gradient_of_rows(windows, g, second, chosen.dtype, every, info)
+        or _general(
             gather_gradient,
             windows,
             windows.elements,

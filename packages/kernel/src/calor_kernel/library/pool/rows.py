@@ -7,7 +7,6 @@ stride of two costs a shuffle. Sums have an order that depends on the windows al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from calor.dtypes import DType, int32
@@ -20,27 +19,8 @@ from calor_kernel.language import (
     shuffle,
     splat,
 )
-
-# Bytes between what is read and what is asked for ahead of time.
-_AHEAD = 1 << 14
-
-
-@dataclass(frozen=True, slots=True)
-class Along:
-    """Windows along a row, as the build knows them: places in a window, stride and dilation."""
-
-    window: int
-    stride: int
-    dilation: int
-
-    def spread(self, count: int) -> int:
-        """Return how many elements ``count`` windows see."""
-        return (count - 1) * self.stride + (self.window - 1) * self.dilation + 1
-
-
-def iota(lanes: int) -> Any:
-    """Return the vector 0, 1, … of 32-bit integers."""
-    return constant(tuple(range(lanes)), int32)
+from calor_kernel.library.conv.along import AHEAD, Along
+from calor_kernel.library.conv.planes import iota
 
 
 @helper
@@ -86,7 +66,9 @@ def reduce_rows(
     first = cube_position(0) * turns
     last = min(first + turns, rows)
     plane, y = first // windows, first % windows
-    buffer = private(along.spread(block) + 2 * lanes, wide, align=64)
+    buffer = private(
+        block * along.stride + (along.taps - 1) * along.dilation + 2 * lanes, wide, align=64
+    )
     for row in range(first, last):
         top = y * stride + start
         begin, end = seen(top, window, height, dilation)
@@ -96,7 +78,7 @@ def reduce_rows(
             left = o * along.stride + width_start
             # Whole vectors of windows are read, and vectors of two elements a window.
             full = (count + (lanes - 1)) // lanes * lanes
-            spread = full * along.stride + (along.window - 1) * along.dilation
+            spread = full * along.stride + (along.taps - 1) * along.dilation
             for i in range(0, spread, lanes):
                 value = fold(
                     x, at, left + i, width, end - begin, dilation * row_step, lanes, kind,
@@ -141,7 +123,7 @@ def fold(
     """Return a vector of ``count`` rows reduced onto each other, the identity beyond the row."""
     total = constant(identity, wide, lanes)
     # Rows one below the other are no stream that a processor foresees well.
-    ahead = _AHEAD // x.dtype.itemsize
+    ahead = AHEAD // x.dtype.itemsize
     if (column >= 0) and (column + lanes <= width):
         for k in range(count):
             x.prefetch(at + k * step + column + ahead, locality=3)
@@ -159,7 +141,7 @@ def reduced(buffer: Any, at: Any, along: Along, lanes: int, kind: str) -> Any:
     """Return windows of a row reduced, from the one that begins at ``at``."""
     total: Any = None
     pair: list[Any] = []
-    for k in range(along.window):
+    for k in range(along.taps):
         place = at + k * along.dilation
         if along.stride == 1:
             value = buffer.load(place, lanes)

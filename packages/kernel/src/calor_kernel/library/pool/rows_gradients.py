@@ -1,0 +1,207 @@
+"""Extremes of sliding windows over rows that lie in memory, and the gradients they get.
+
+Requirements: the first extreme of a window, in row-major order, is found in one pass and kept as a
+small number; an element's gradient is gathered by the unit that writes it, so that its sum has one
+order; rows are read and written in order, also at strides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.dtypes import DType, int32
+from calor_kernel.language import (
+    cast,
+    constant,
+    cube_position,
+    helper,
+    kernel,
+    registers,
+    select,
+    splat,
+)
+from calor_kernel.library.conv.along import (
+    Along,
+    Back,
+    ask_ahead,
+    masks_of,
+    read_taps,
+    write_phases,
+)
+from calor_kernel.library.conv.planes import iota
+from calor_kernel.library.pool.rows import seen
+
+
+@kernel
+def choose_rows(
+    x: Any,
+    chosen: Any,
+    rows: Any,
+    turns: Any,
+    windows: Any,
+    window: Any,
+    stride: Any,
+    start: Any,
+    height: Any,
+    plane_step: Any,
+    row_step: Any,
+    out_width: Any,
+    width_start: Any,
+    width: Any,
+    *,
+    along: Along,
+    dilation: int,
+    lanes: int,
+    kind: str,
+    identity: float,
+    wide: DType,
+) -> None:
+    """Write which place of each window is its extreme, counted from 1; 0 where all is padding.
+
+    Arguments as for ``reduce_rows``.
+    """
+    first = cube_position(0) * turns
+    last = min(first + turns, rows)
+    plane, y = first // windows, first % windows
+    for row in range(first, last):
+        top = y * stride + start
+        begin, end = seen(top, window, height, dilation)
+        at = plane * plane_step + top * row_step
+        for o in range(0, out_width, lanes):
+            left = o * along.stride + width_start
+            ask_ahead(x, at + left, row_step, stride, along, lanes)
+            # What is no more extreme than the identity leaves the choice with the first place.
+            best = registers(1, wide, lanes, identity)
+            number = registers(1, int32, lanes)
+            middle = (left >= 0) and (left + along.spread(lanes) <= width)
+            if middle:
+                number[0] = splat(cast(begin * along.taps + 1, int32), lanes)
+                for k in range(begin, end):
+                    places = read_taps(x, at + k * dilation * row_step + left, along, lanes, None)
+                    compare(best, number, places, k * along.taps, None, kind)
+            else:
+                masks = masks_of(left, along, lanes, width)
+                there = [tap_mask(left, k, along, lanes, width) for k in range(along.taps)]
+                for k in reversed(range(along.taps)):
+                    mark = splat(cast(begin * along.taps + (k + 1), int32), lanes)
+                    number[0] = select(there[k], mark, number[0])
+                for k in range(begin, end):
+                    places = read_taps(x, at + k * dilation * row_step + left, along, lanes, masks)
+                    compare(best, number, places, k * along.taps, there, kind)
+            if begin == end:
+                number[0] = constant(0, int32, lanes)
+            inside = iota(lanes) < splat(cast(out_width - o, int32), lanes)
+            chosen.store(row * out_width + o, number[0].to(chosen.dtype), mask=inside)
+        y += 1
+        if y == windows:
+            y = y * 0
+            plane += 1
+
+
+def tap_mask(left: Any, k: int, along: Along, lanes: int, width: Any) -> Any:
+    """Return for which windows a tap sees no padding."""
+    steps = constant(tuple(i * along.stride + k * along.dilation for i in range(lanes)), int32)
+    place = splat(cast(left, int32), lanes) + steps
+    return (place >= 0) & (place < splat(cast(width, int32), lanes))
+
+
+def compare(
+    best: Any, number: Any, places: list[Any], first: Any, there: list[Any] | None, kind: str
+) -> None:
+    """Take what the taps of a row see, whose numbers follow ``first``, where it is more extreme."""
+    for k, value in enumerate(places):
+        value = value.to(best.type.dtype)
+        if best.type.dtype.kind == "float":
+            # Not less or equal is greater, or NaN; after a NaN nothing is taken.
+            within = value <= best[0] if kind == "max" else value >= best[0]
+            better = ~within & (best[0] == best[0])
+        else:
+            better = value > best[0] if kind == "max" else value < best[0]
+        if there is not None:
+            better = better & there[k]
+        best[0] = select(better, value, best[0])
+        mark = splat(cast(first + (k + 1), int32), value.width)
+        number[0] = select(better, mark, number[0])
+
+
+@kernel
+def gather_rows(
+    g: Any,
+    chosen: Any,
+    c: Any,
+    rows: Any,
+    turns: Any,
+    start: Any,
+    height: Any,
+    width: Any,
+    out_height: Any,
+    out_width: Any,
+    plane_step: Any,
+    row_step: Any,
+    *,
+    back: Back,
+    taps: int,
+    stride: int,
+    dilation: int,
+    lanes: int,
+    all_places: bool,
+    wide: DType,
+) -> None:
+    """Sum, for ``turns`` rows of elements, what the windows that see each give to it.
+
+    ``chosen`` is dense; g has planes ``plane_step`` and rows ``row_step`` apart. Where not
+    ``all_places``, a window gives to the place that it chose.
+    """
+    first = cube_position(0) * turns
+    last = min(first + turns, rows)
+    plane, y = first // height, first % height
+    span = back.stride
+    for line in range(first, last):
+        for j in range(0, (width + (span - 1)) // span, lanes):
+            acc = registers(span, wide, lanes)
+            for k in range(taps):
+                place = y - start - k * dilation
+                if (place >= 0) & (place % stride == 0) & (place < out_height * stride):
+                    row = place // stride
+                    at = plane * plane_step + row * row_step
+                    of = (plane * out_height + row) * out_width
+                    mark = k * back.taps + 1
+                    add_chosen(acc, g, at, chosen, of, j, out_width, mark, back, all_places)
+            write_phases(acc, c, line * width + j * span, width - j * span)
+        y += 1
+        if y == height:
+            y = y * 0
+            plane += 1
+
+
+@helper
+def add_chosen(
+    acc: Any,
+    g: Any,
+    at: Any,
+    chosen: Any,
+    of: Any,
+    j: Any,
+    out_width: Any,
+    mark: int,
+    back: Back,
+    all_places: bool,
+) -> None:
+    """Add what a row of windows gives to each phase of the elements from ``stride * j`` on."""
+    lanes, wide = acc.type.width, acc.type.dtype
+    values: dict[int, Any] = {}
+    marks: dict[int, Any] = {}
+    none = constant(0, wide, lanes)
+    for phase in range(back.stride):
+        for k, further in back.phase(phase):
+            if further not in values:
+                place = splat(cast(j + further, int32), lanes) + iota(lanes)
+                inside = (place >= 0) & (place < splat(cast(out_width, int32), lanes))
+                begin = j + further
+                values[further] = g.load(at + begin, lanes, mask=inside).to(wide)
+                if not all_places:
+                    marks[further] = chosen.load(of + begin, lanes, mask=inside)
+            value = values[further]
+            if not all_places:
+                value = select(marks[further] == mark + k, value, none)
+            acc[phase] = acc[phase] + value
