@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from calor_kernel.library.reduce.lowering import lower_reduction
+from calor_kernel.library.reduce.fusing import RowFuser
+from calor_kernel.library.reduce.lowering import lower_composite, lower_reduction
 
-__all__ = ["lower_reduction"]
+__all__ = ["RowFuser", "lower_composite", "lower_reduction"]

@@ -38,7 +38,8 @@ class ColumnPlan:
     ``kept``: axes that number the blocks of columns beside the last one. ``axes``: those along
     which is reduced. ``width``: lanes of a vector. ``span``: columns of a block. ``streams``: rows
     on the way together. ``block``: rows that are added up before their sums are put aside, 0 for
-    all.
+    all. ``steps``: per operand in memory 1 where its columns lie one after another, 0 where they
+    are one value.
     """
 
     kept: int
@@ -46,6 +47,7 @@ class ColumnPlan:
     width: int
     span: int
     streams: int
+    steps: tuple[int, ...]
     block: int = 0
 
 
@@ -56,6 +58,7 @@ class Columns:
         self.program, self.plan = program, plan
         rest = list(arguments)
         self.sources: dict[int, Pointer] = {i: rest.pop(0) for i in program.memory}
+        self.steps = dict(zip(program.memory, plan.steps, strict=True))
         self.targets = [rest.pop(0) for _ in program.results]
         self.numbers = {i: rest.pop(0) for i in program.numbers}
         self.tasks, self.turns, self.blocks, self.outers = (rest.pop(0) for _ in range(4))
@@ -76,7 +79,10 @@ class Columns:
         outer, part = rest % self.outers, rest // self.outers
         column = block * self.plan.span
         position = unravel(outer, self.sizes)
-        starts = {i: offset_of(position, kept) + column for i, (kept, _) in self.views.items()}
+        starts = {
+            i: offset_of(position, kept) + column * self.steps[i]
+            for i, (kept, _) in self.views.items()
+        }
         target = offset_of(position, self.strides) + part * self.apart + column
         begin = part * self.chunk
         count = smaller(self.columns - column, self.plan.span)
@@ -88,8 +94,14 @@ class Columns:
         made: dict[int, Any] = {i: splat(n, width) for i, n in self.numbers.items()}
         for i, operand in enumerate(self.program.operands):
             if operand.place == "row":
-                made[i] = load(self.sources[i], operand.dtype, starts[i] + v, width, rest=rest)
+                made[i] = self.read(i, starts[i], v, rest)
         return made
+
+    def read(self, number: int, at: Any, v: Any, rest: Any) -> Any:
+        """Return an operand's values of the columns from v on."""
+        step, dtype = self.steps[number], self.program.operands[number].dtype
+        width = self.plan.width
+        return load(self.sources[number], dtype, at + v * step, width, step=step, rest=rest)
 
     def terms_of(self, at: dict[int, Any], starts: dict[int, Any], v: Any, rest: Any) -> list[Any]:
         """Return what a row gives to each reduction."""
@@ -97,8 +109,7 @@ class Columns:
         def read(number: int) -> Any:
             if self.program.step(number) is not None:
                 return None
-            dtype = self.program.operands[number].dtype
-            return load(self.sources[number], dtype, at[number] + v, self.plan.width, rest=rest)
+            return self.read(number, at[number], v, rest)
 
         wanted = [fold.operand for _, fold in self.folds]
         return evaluated(self.program, wanted, self.known(starts, v, rest), read)

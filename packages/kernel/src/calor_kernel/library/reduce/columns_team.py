@@ -52,7 +52,7 @@ def reduce_columns_team(*arguments: Any, program: Program, plan: ColumnPlan) -> 
     count, begin, end, starts, target = run.place(cube_position())
     # Units beyond the last column do what the first one's does, and write nothing.
     column = min(x, count - 1)
-    starts = {i: start + column for i, start in starts.items()}
+    starts = {i: start + column * run.steps[i] for i, start in starts.items()}
     held = Held(
         [registers(1, f.dtype, 1, identity(f.kind, f.dtype)) for _, f in run.folds],
         [registers(2, f.dtype, 1, identity(f.kind, f.dtype)) for _, f in run.folds],

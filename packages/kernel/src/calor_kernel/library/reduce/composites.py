@@ -8,83 +8,80 @@ the exponentials does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from calor.dtypes import DType, float32
-from calor_kernel.library.reduce.program import Program, Recipe
+from calor_kernel.library.reduce.program import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a composite adds to a recipe: its results, and what is kept between the walks."""
+
+    results: tuple[int, ...]
+    kept: tuple[int, ...] = ()
 
 
 def _wide(dtype: DType) -> DType:
     return float32 if dtype.itemsize == 2 else dtype
 
 
-def softmax(dtype: DType) -> Program:
-    """Return exp(x − max) / sum(exp(x − max))."""
-    recipe = Recipe()
-    x = recipe.operand(dtype)
+def _softmax(recipe: Recipe, x: int) -> Made:
+    dtype = recipe.dtype(x)
     wide = recipe.cast(x, _wide(dtype))
     powers = recipe.step("exp", recipe.step("sub", wide, recipe.fold("peak", wide)))
     rate = recipe.step("reciprocal", recipe.fold("sum", powers))
-    result = recipe.cast(recipe.step("mul", powers, rate), dtype)
-    return recipe.program([result], kept=[powers])
+    return Made((recipe.cast(recipe.step("mul", powers, rate), dtype),), (powers,))
 
 
-def log_softmax(dtype: DType) -> Program:
-    """Return x − max − log(sum(exp(x − max)))."""
-    recipe = Recipe()
-    x = recipe.operand(dtype)
+def _log_softmax(recipe: Recipe, x: int) -> Made:
+    dtype = recipe.dtype(x)
     wide = recipe.cast(x, _wide(dtype))
     shifted = recipe.step("sub", wide, recipe.fold("peak", wide))
     total = recipe.fold("sum", recipe.step("exp", shifted))
     result = recipe.step("sub", shifted, recipe.step("log", total))
-    return recipe.program([recipe.cast(result, dtype)])
+    return Made((recipe.cast(result, dtype),))
 
 
-def standardize(dtype: DType) -> Program:
-    """Return (x − mean) / sqrt(variance + eps), the mean and the variance.
-
-    Numbers: how many values a row has, and eps.
-    """
-    recipe = Recipe()
-    wide = _wide(dtype)
-    x = recipe.operand(dtype)
-    count, eps = recipe.operand(wide, "number"), recipe.operand(wide, "number")
-    value = recipe.cast(x, wide)
+def _standardize(recipe: Recipe, x: int, count: int, eps: int) -> Made:
+    dtype = recipe.dtype(x)
+    value = recipe.cast(x, _wide(dtype))
     mean = recipe.step("div", recipe.fold("sum", value), count)
     centred = recipe.step("sub", value, mean)
     squares = recipe.fold("sum", recipe.step("mul", centred, centred))
     variance = recipe.step("div", squares, count)
     result = recipe.step("mul", centred, _rate(recipe, variance, eps))
-    return recipe.program([recipe.cast(result, dtype), mean, variance])
+    return Made((recipe.cast(result, dtype), mean, variance))
 
 
-def rms_norm(dtype: DType) -> Program:
-    """Return x / sqrt(square + eps), and the mean square; numbers as for standardize."""
-    recipe = Recipe()
-    wide = _wide(dtype)
-    x = recipe.operand(dtype)
-    count, eps = recipe.operand(wide, "number"), recipe.operand(wide, "number")
-    value = recipe.cast(x, wide)
+def _rms_norm(recipe: Recipe, x: int, count: int, eps: int) -> Made:
+    dtype = recipe.dtype(x)
+    value = recipe.cast(x, _wide(dtype))
     square = recipe.step("div", recipe.fold("sum", recipe.step("mul", value, value)), count)
     result = recipe.step("mul", value, _rate(recipe, square, eps))
-    return recipe.program([recipe.cast(result, dtype), square])
+    return Made((recipe.cast(result, dtype), square))
 
 
 def _rate(recipe: Recipe, square: int, eps: int) -> int:
     return recipe.step("reciprocal", recipe.step("sqrt", recipe.step("add", square, eps)))
 
 
-COMPOSITES: Final[dict[str, Callable[[DType], Program]]] = {
-    "softmax": softmax,
-    "log_softmax": log_softmax,
-    "standardize": standardize,
-    "rms_norm": rms_norm,
+COMPOSITES: Final[Mapping[str, Callable[..., Made]]] = {
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "standardize": _standardize,
+    "rms_norm": _rms_norm,
 }
 
 
-def numbers_of(op: str, terms: int, attributes: Any) -> tuple[float, ...]:
-    """Return the numbers of a launch."""
-    if op in ("standardize", "rms_norm"):
-        return (float(max(terms, 1)), float(attributes["eps"]))
-    return ()
+def composite(
+    recipe: Recipe, op: str, x: int, terms: int, attributes: Mapping[str, Any]
+) -> tuple[Made, tuple[float, ...]]:
+    """Add a composite of rows of ``terms`` values, and return it with the numbers of a launch."""
+    if op in ("softmax", "log_softmax"):
+        return COMPOSITES[op](recipe, x), ()
+    wide = _wide(recipe.dtype(x))
+    numbers = (float(max(terms, 1)), float(attributes["eps"]))
+    return COMPOSITES[op](recipe, x, *(recipe.operand(wide, "number") for _ in numbers)), numbers

@@ -62,7 +62,9 @@ def columns_launch(
     tasks = blocks * outers * parts
     chunk = chunk or terms
     width = 1 if many else vector_width(program, info)
-    plan = ColumnPlan(found.kept.rank - 1, found.along.rank, width, span, 4 if many else _STREAMS)
+    steps = tuple(found.kept.strides[k][-1] for k in range(len(job.sources)))
+    streams = 4 if many else _STREAMS
+    plan = ColumnPlan(found.kept.rank - 1, found.along.rank, width, span, streams, steps)
     rounded = any(is_rounded(program.fold(n)) for n in program.folds)
     units = min(info.max_units, 256) if many else 1
     depth = _DEPTH * max(units // span, 1)

@@ -19,6 +19,7 @@ from calor_kernel.library.reduce.lower_rows import layout, rows_launch
 from calor_kernel.library.reduce.parts import joining, part_of
 from calor_kernel.library.reduce.placing import Job, Placed
 from calor_kernel.library.reduce.program import Program, Schedule
+from calor_kernel.library.reduce.stages import found_by, numbers_along, writing, written
 from calor_kernel.library.work import Launch, Scratch, View, Work, row_major
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -44,15 +45,52 @@ class Plan:
         """Add the launches of a program."""
         schedule = Schedule.of(program)
         found = layout(program, job)
-        reduces = schedule.count(program) == 1 and not any(
-            schedule.along[n] for n in program.results
-        )
-        if reduces and across(program, found, len(job.sources)):
-            self._columns(program, job, found)
-        elif reduces:
-            self._rows(program, job, found)
+        lies_across = across(program, found, len(job.sources))
+        reduces = not any(schedule.along[n] for n in program.results)
+        if reduces and schedule.count(program) == 1:
+            if lies_across:
+                self._columns(program, job, found)
+            else:
+                self._rows(program, job, found)
+        elif lies_across or self._is_long(program, found):
+            self._stages(program, schedule, job)
         else:
             self.launches.append(rows_launch(program, job, self.info))
+
+    def _is_long(self, program: Program, found: Layout) -> bool:
+        """Return whether rows are so few and long that each is work for many cubes."""
+        size = sum(program.operands[i].dtype.itemsize for i in program.memory)
+        rows, terms = found.kept.count, found.along.count
+        return divided(self.info, rows, rows * terms * size, terms, size)[0] > 1
+
+    def _stages(self, program: Program, schedule: Schedule, job: Job) -> None:
+        known = dict(zip(program.memory, job.sources, strict=True))
+        numbers = dict(zip(program.numbers, job.numbers, strict=True))
+        targets = dict(zip(program.results, job.targets, strict=True))
+        walks = schedule.count(program)
+        for walk in range(walks):
+            wanted = found_by(program, schedule, walk)
+            if not walk:
+                wanted += numbers_along(program, schedule)
+            if not wanted:
+                continue
+            part = part_of(program, wanted, known)
+            places = [
+                targets[n] if n in targets else self.room(job.rows, program.dtype(n))
+                for n in wanted
+            ]
+            inner = replace(
+                job,
+                sources=tuple(known[n] for n in part.operands if n not in numbers),
+                numbers=tuple(numbers[n] for n in part.operands if n in numbers),
+                targets=tuple(places),
+            )
+            self.add(part.program, inner)
+            known.update(zip(wanted, places, strict=True))
+        along = [placed for n, placed in targets.items() if schedule.along[n]]
+        if along:
+            part = writing(program, schedule, known)
+            self.launches += written(part, job, known, along, self.info)
 
     def _rows(self, program: Program, job: Job, found: Layout) -> None:
         rows, terms = found.kept.count, found.along.count
@@ -122,10 +160,14 @@ def across(program: Program, found: Layout, sources: int) -> bool:
     """Return whether vectors lie across rows: along the last of the axes that stay."""
     if found.along.count == 1 and found.kept.count == 1:
         return False
+    lies = False
     for k, i in enumerate(program.memory):
         along = program.operands[i].place == "along"
         if along and found.along.sizes[-1] > 1 and found.along.strides[k][-1] == 1:
             return False
-        if found.kept.strides[k][-1] != 1:
+        if found.kept.strides[k][-1] not in (0, 1):
             return False
+        lies = lies or (along and found.kept.strides[k][-1] == 1)
+    if not lies:
+        return False
     return all(found.kept.strides[sources + k][-1] == 1 for k in range(len(program.results)))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from calor.dtypes import DType, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import parts, stored
-from calor_kernel.library.reduce.composites import COMPOSITES, numbers_of
+from calor_kernel.library.reduce.composites import composite
 from calor_kernel.library.reduce.general import reduce_general
 from calor_kernel.library.reduce.kinds import PLACES, working
 from calor_kernel.library.reduce.lower_places import places_work
@@ -78,9 +78,10 @@ def lower_composite(request: Request) -> Sequence[Work] | Refusal:
     if not any(s.size for s in request.outputs):
         return [Work(())]
     axes = (attributes["axis"],) if "axis" in attributes else attributes["axes"]
-    program = COMPOSITES[request.op](x.dtype)
     terms = prod(x.shape[a] for a in axes)
-    numbers = numbers_of(request.op, terms, attributes)
+    recipe = Recipe()
+    made, numbers = composite(recipe, request.op, recipe.operand(x.dtype), terms, attributes)
+    program = recipe.program(made.results, made.kept)
     return [planned(program, request, axes, numbers, f"rows.{request.op}")]
 
 

@@ -7,11 +7,11 @@ lies in memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from calor_kernel.library.elementwise.expression import Step
-from calor_kernel.library.reduce.program import Fold, Operand, Program, Schedule
+from calor_kernel.library.reduce.program import Fold, Operand, Program, Schedule, moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def part_of(program: Program, wanted: Sequence[int], known: Collection[int]) -> 
     operands = [_operand(program, schedule, n) for n in order]
     steps: list[Step | Fold] = []
     for number in sorted(needed):
-        steps.append(_moved(program.step(number), places))
+        steps.append(moved(_made(program, number), places))
         places[number] = len(places)
     made = Program(tuple(operands), tuple(steps), tuple(places[n] for n in wanted))
     return Part(made, tuple(order))
@@ -64,7 +64,7 @@ def joining(program: Program) -> Part:
     first = len(rest.program.operands)
     for k, step in enumerate(rest.program.steps):
         inner[first + k] = len(operands) + len(steps)
-        steps.append(_moved(step, inner))
+        steps.append(moved(step, inner))
     results = tuple(inner[n] for n in rest.program.results)
     return Part(Program(tuple(operands), tuple(steps), results), (*folds, *others))
 
@@ -75,8 +75,7 @@ def _operand(program: Program, schedule: Schedule, number: int) -> Operand:
     return Operand(program.dtype(number), "along" if schedule.along[number] else "row")
 
 
-def _moved(step: Step | Fold | None, places: Mapping[int, int]) -> Step | Fold:
-    if isinstance(step, Fold):
-        return replace(step, operand=places[step.operand])
+def _made(program: Program, number: int) -> Step | Fold:
+    step = program.step(number)
     assert step is not None
-    return replace(step, operands=tuple(places[n] for n in step.operands))
+    return step

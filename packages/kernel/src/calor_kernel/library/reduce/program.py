@@ -9,7 +9,7 @@ needs it is computed in the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from calor.dtypes import DType
@@ -184,7 +184,7 @@ def evaluated(
 
 
 class Recipe:
-    """Writes a program step by step; values are the numbers that its methods return.
+    """Writes a program step by step; its methods return values, in the order in which they come.
 
     >>> from calor.dtypes import float32
     >>> recipe = Recipe()
@@ -196,35 +196,49 @@ class Recipe:
     """
 
     def __init__(self) -> None:
-        self._operands: list[Operand] = []
-        self._steps: list[Step | Fold] = []
-        self._dtypes: list[DType] = []
+        self._made: list[Operand | Step | Fold] = []
+
+    def add(self, made: Operand | Step | Fold) -> int:
+        """Add what makes a value."""
+        self._made.append(made)
+        return len(self._made) - 1
+
+    def dtype(self, value: int) -> DType:
+        """Return the dtype of a value."""
+        return self._made[value].dtype
 
     def operand(self, dtype: DType, place: Place = "along") -> int:
-        """Add an operand; all of them come before the first step."""
-        assert not self._steps
-        self._operands.append(Operand(dtype, place))
-        self._dtypes.append(dtype)
-        return len(self._dtypes) - 1
+        """Add an operand."""
+        return self.add(Operand(dtype, place))
 
     def step(self, op: str, *values: int, dtype: DType | None = None, **attributes: Any) -> int:
         """Add an elementwise op; its dtype is that of its first operand where none is named."""
-        made = dtype or self._dtypes[values[0]]
-        self._steps.append(Step(op, values, made, tuple(sorted(attributes.items()))))
-        self._dtypes.append(made)
-        return len(self._dtypes) - 1
+        items = tuple(sorted(attributes.items()))
+        return self.add(Step(op, values, dtype or self.dtype(values[0]), items))
 
     def cast(self, value: int, dtype: DType) -> int:
         """Return a value in a dtype."""
-        return value if self._dtypes[value] is dtype else self.step("cast", value, dtype=dtype)
+        return value if self.dtype(value) is dtype else self.step("cast", value, dtype=dtype)
 
     def fold(self, kind: str, value: int) -> int:
         """Add a reduction along the row."""
-        dtype = self._dtypes[value]
-        self._steps.append(Fold(kind, value, dtype))
-        self._dtypes.append(dtype)
-        return len(self._dtypes) - 1
+        return self.add(Fold(kind, value, self.dtype(value)))
 
     def program(self, results: Sequence[int], kept: Sequence[int] = ()) -> Program:
-        """Return the program."""
-        return Program(tuple(self._operands), tuple(self._steps), tuple(results), tuple(kept))
+        """Return the program, in which operands come before steps."""
+        operands = [i for i, made in enumerate(self._made) if isinstance(made, Operand)]
+        steps = [i for i, made in enumerate(self._made) if not isinstance(made, Operand)]
+        places = {i: k for k, i in enumerate((*operands, *steps))}
+        return Program(
+            tuple(made for made in self._made if isinstance(made, Operand)),
+            tuple(moved(made, places) for made in self._made if not isinstance(made, Operand)),
+            tuple(places[i] for i in results),
+            tuple(places[i] for i in kept),
+        )
+
+
+def moved(step: Step | Fold, places: Mapping[int, int]) -> Step | Fold:
+    """Return a step that reads its values by other numbers."""
+    if isinstance(step, Fold):
+        return replace(step, operand=places[step.operand])
+    return replace(step, operands=tuple(places[n] for n in step.operands))

@@ -1,0 +1,101 @@
+"""Do reductions give what their ops give one by one when they are fused, and take what they can?"""
+
+import numpy as np
+import pytest
+
+import calor
+from calor.dtypes import bfloat16, float32
+from calor_kernel.library.elementwise import ElementwiseFuser
+from calor_kernel.library.reduce import RowFuser
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+F = calor
+X = [(5, 70)]
+
+
+def _softmax_gradient(g, y):
+    part = g * y
+    return part - y * F.sum(part, axis=-1, keepdims=True)
+
+
+def _norm(x, w, b):
+    mean = F.mean(x, axis=-1, keepdims=True)
+    centred = x - mean
+    variance = F.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / F.sqrt(variance + 1e-5) * w + b
+
+
+def _residual(x, y):
+    total = x + y
+    return total, F.sum(total * total, axis=-1)
+
+
+def _batch(x):
+    axes = (0, 2)
+    mean = F.mean(x, axis=axes, keepdims=True)
+    return (x - mean) * (F.var(x, axis=axes, keepdims=True) + 1.0)
+
+
+# The function, shapes of its operands, launches when fused with chains.
+CASES = {
+    "mean": (lambda x: F.mean(x, axis=1), X, 1),
+    "mean-across": (lambda x: F.mean(x, axis=0), X, 1),
+    "variance": (lambda x: F.var(x, axis=1), X, 1),
+    "variance-across": (lambda x: F.var(x, axis=0), X, 2),
+    "variance-of-all": (lambda x: F.var(x), X, 1),
+    "sum-of-squares": (lambda x: F.sum(x * x, axis=1), X, 1),
+    "softmax-scaled": (lambda x: (x * 0.5).softmax(axis=-1) * 2.0, X, 1),
+    "softmax-across": (lambda x: (x * 0.5).softmax(axis=0), X, 3),
+    "softmax-gradient": (_softmax_gradient, [(5, 70), (5, 70)], 1),
+    "norm": (_norm, [(5, 70), (70,), (70,)], 1),
+    "residual": (_residual, [(5, 70), (5, 70)], 1),
+    "batch": (_batch, [(3, 4, 20)], 1),
+    "logsumexp": (lambda x: F.logsumexp(x, axis=1), X, 1),
+    "extremes": (lambda x: F.max(x, axis=1) - F.min(x * 2.0, axis=1), X, 1),
+    "counted": (lambda x: F.count_nonzero(x > 0, axis=1), X, 1),
+    "moved": (lambda x: F.sum((x * 2.0).T * x.T, axis=0), X, 2),
+}
+
+
+TYPED = [(case, float32) for case in CASES]
+TYPED += [(case, bfloat16) for case in ("variance", "softmax-scaled", "norm", "residual")]
+
+
+def _graph(function, dtype, shapes):
+    with calor.device("numpy"):
+        return calor.trace(function, *(calor.zeros(s, dtype=dtype) for s in shapes))
+
+
+def _run(graph, arrays, fusers, info):
+    backend = KernelBackend("lanes", lambda i: LanesDevice(info), fusers=fusers)
+    executable = backend.compile(0, graph)
+    made = executable([backend.upload(0, np.ascontiguousarray(a)) for a in arrays])
+    specs = graph.output_specs
+    found = [np.array(backend.download(0, b, s)) for b, s in zip(made, specs, strict=True)]
+    return found, executable
+
+
+@pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS], ids=["one-unit", "many-units"])
+@pytest.mark.parametrize(("case", "dtype"), TYPED, ids=str)
+def test_same_numbers(case, dtype, info):
+    function, shapes, _ = CASES[case]
+    graph = _graph(function, dtype, shapes)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(dtype.numpy) for s in shapes]
+    fused, _ = _run(graph, arrays, (RowFuser(), ElementwiseFuser()), info)
+    plain, _ = _run(graph, arrays, (), info)
+    near = {"float32": 2e-6, "bfloat16": 2e-2}[dtype.name]
+    for a, b in zip(fused, plain, strict=True):
+        assert a.dtype == b.dtype
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_allclose(a, b, rtol=near, atol=near * max(np.abs(b).max(), 1))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_launches(case):
+    function, shapes, launches = CASES[case]
+    graph = _graph(function, float32, shapes)
+    arrays = [np.ones(s, np.float32) for s in shapes]
+    _, executable = _run(graph, arrays, (RowFuser(), ElementwiseFuser()), ONE_UNIT)
+    assert sum(map(len, executable.base.recording.launches)) == launches
