@@ -24,6 +24,11 @@ from calor_kernel.library.elementwise.short import elementwise_short
 from calor_kernel.library.elementwise.strided import (
     elementwise_lanes,
     elementwise_rows,
+)
+from calor_kernel.library.elementwise.tiles import (
+    CUBE,
+    SIDE,
+    elementwise_shared_tiles,
     elementwise_tiles,
 )
 from calor_kernel.library.elementwise.values import HALVES, parts, stored
@@ -111,6 +116,9 @@ def lower_expression(
     sizes, strides = coalesce(shape, [*(v.strides for v in views), dense])
     problem = _Problem(expression, tuple(views), tuple(outputs), info, sizes, tuple(strides[:-1]))
     launch = _launch(problem)
+    if problem.many and problem.count == 1:
+        # All units read the one value, and one of them writes.
+        return [Work((launch,))]
     in_place = tuple(
         (k, n)
         for k, v in enumerate(views)
@@ -125,11 +133,11 @@ def _launch(p: _Problem) -> Launch:
         return _flat(replace(p, sizes=(1,), strides=((0,),) * len(p.views)), 0)
     if len(p.sizes) == 1 and all(s[0] in (0, 1) for s in p.strides):
         return _flat(p, p.count)
-    if p.many:
-        return _lanes(p, 1)
     tiled = _tiled_axis(p)
     if tiled is not None:
-        return _tiles(p, *tiled)
+        return _shared_tiles(p, *tiled) if p.many else _tiles(p, *tiled)
+    if p.many:
+        return _lanes(p, 1)
     if p.sizes[-1] < _LONG_ROW:
         short = _short(p)
         return short if short is not None else _lanes(p, _width(p.expression, p.info))
@@ -321,6 +329,25 @@ def _computed(dtype: DType, expression: Expression) -> DType:
 def _alignment(view: View, info: DeviceInfo) -> int:
     """Return the bytes by which the address of a view's first element divides."""
     return gcd(view.offset * view.dtype.itemsize, info.align)
+
+
+def _shared_tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:
+    shared = SIDE * (SIDE + 1) * sum(p.views[k].dtype.itemsize for k in across)
+    fits = all(a <= b for a, b in zip(CUBE, p.info.max_cube, strict=True))
+    if not fits or shared > p.info.shared_bytes or not p.info.has("barrier"):
+        return _lanes(p, 1)
+    declared, numbers = _layout(p, int64)
+    wide, tall = -(-p.sizes[-1] // SIDE), -(-p.sizes[axis] // SIDE)
+    tiles = p.count // (p.sizes[-1] * p.sizes[axis]) * wide * tall
+    keywords = (
+        ("expression", p.expression),
+        ("plan", _blueprint(p, 1)),
+        ("rank", len(p.sizes)),
+        ("axis", axis),
+        ("across", across),
+    )
+    build = Build(elementwise_shared_tiles, (*_buffers(p), _SIZE, _SIZE, *declared), keywords, CUBE)
+    return _made(p, "tiles", build, tiles, (wide, tall, *numbers))
 
 
 def _chunk(p: _Problem, step: int) -> int:
