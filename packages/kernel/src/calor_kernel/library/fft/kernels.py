@@ -47,7 +47,7 @@ def turn_of(place: Any, n: Any, dtype: DType) -> Pair:
     """Return exp(−2πi · place / n) for a place below n."""
     octant, rest = place * 8 // n, place * 8 % n
     rest = select(octant % 2 == 1, n - rest, rest)
-    c, s = small_turn(rest.to(dtype), n.to(dtype))
+    c, s = small_turn(*ratio(rest.to(dtype), n.to(dtype)))
     exchanged = (octant + 1) // 2 % 2 == 1
     real, imaginary = select(exchanged, s, c), select(exchanged, c, s)
     return (
@@ -57,11 +57,16 @@ def turn_of(place: Any, n: Any, dtype: DType) -> Pair:
 
 
 @exactly
-def small_turn(rest: Any, n: Any) -> Pair:
-    """Return cosine and sine of π / 4 · rest / n, both within about an ulp."""
-    high, low = _EIGHTH[rest.dtype]
+def ratio(rest: Any, n: Any) -> Pair:
+    """Return the quotient of two numbers, and what rounding lost."""
     part = rest / n
-    lost = fma(-part, n, rest) / n
+    return part, fma(-part, n, rest) / n
+
+
+@exactly
+def small_turn(part: Any, lost: Any) -> Pair:
+    """Return cosine and sine of π / 4 · (part + lost), both within about an ulp."""
+    high, low = _EIGHTH[part.dtype]
     angle = part * high
     more = fma(part, high, -angle) + fma(part, low, lost * high)
     c, s = cos(angle), sin(angle)
