@@ -20,6 +20,7 @@ from calor_kernel.library.conv.problem import (
     forward,
 )
 from calor_kernel.library.conv.shifting import part_steps, shift_steps
+from calor_kernel.library.conv.tiling import tile_steps
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -45,9 +46,13 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     general = Work(_direct(problem, info))
     steps = Steps()
     places: tuple[Argument, ...] = (Input(0), Input(1))
-    if _suits(problem, info) and shift_steps(
-        problem, places, Placement.dense(problem), steps, info
-    ):
+    if not _suits(problem):
+        return [general]
+    if info.max_units > 1:
+        found = tile_steps(problem, places, steps, info)
+    else:
+        found = shift_steps(problem, places, Placement.dense(problem), steps, info)
+    if found:
         return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
     return [general]
 
@@ -59,7 +64,10 @@ def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     general = Work(_direct(problem, info))
     steps = Steps()
     places: tuple[Argument, ...] = (Input(0), Input(1))
-    if _suits(problem, info) and part_steps(problem, places, steps, info):
+    if not _suits(problem):
+        return [general]
+    ways = tile_steps if info.max_units > 1 else part_steps
+    if ways(problem, places, steps, info):
         return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
     return [general]
 
@@ -71,15 +79,17 @@ def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
     general = Work(_direct(problem, info))
     steps = Steps()
     places: tuple[Argument, ...] = (Input(0), Input(1))
-    if _suits(problem, info) and dot_steps(problem, places, steps, info):
+    if not _suits(problem):
+        return [general]
+    ways = tile_steps if info.max_units > 1 else dot_steps
+    if ways(problem, places, steps, info):
         return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
     return [general]
 
 
-def _suits(problem: Correlation, info: DeviceInfo) -> bool:
-    """Return whether lines may serve: on a CPU, for real numbers, where there is work."""
-    real = problem.a.dtype not in PARTS
-    return info.max_units == 1 and real and problem.size * problem.terms > 0
+def _suits(problem: Correlation) -> bool:
+    """Return whether quicker ways may serve: for real numbers, where there is work."""
+    return problem.a.dtype not in PARTS and problem.size * problem.terms > 0
 
 
 def _direct(problem: Correlation, info: DeviceInfo) -> tuple[Launch, ...]:

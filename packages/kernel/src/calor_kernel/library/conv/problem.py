@@ -65,6 +65,16 @@ class Correlation:
     axes: tuple[Axis, ...]
     a: View
     b: View
+    by_weight: bool = False
+
+    @property
+    def roles(self) -> tuple[int, int, int]:
+        """Which lead axes are the groups', b's alone and a's alone.
+
+        Of a convolution and the gradient of its input they are groups, rows and images; of that of
+        the weights, the input's channels are a's alone.
+        """
+        return (0, 1, 2) if self.by_weight else (1, 2, 0)
 
     @property
     def size(self) -> int:
@@ -156,7 +166,7 @@ def for_weight(request: Request) -> Correlation:
             *_geometry(request), strict=True,
         )
     )  # fmt: skip
-    return Correlation(leads, Lead(x.shape[0], x.strides[0], g.strides[0]), axes, x, g)
+    return Correlation(leads, Lead(x.shape[0], x.strides[0], g.strides[0]), axes, x, g, True)
 
 
 @dataclass(frozen=True, slots=True)
