@@ -19,7 +19,8 @@ class Blueprint:
     then of the results, the bytes by which the address of its beginning divides. ``width``: lanes
     of a vector, which may be some vectors of the device. ``shared_body``: whether the rest at the
     end takes the way of the others, so that a long expression is compiled once.
-    ``nontemporal``: whether results go past the caches.
+    ``nontemporal``: whether results go past the caches. ``even``: whether rows of the results all
+    begin where the first one may.
     """
 
     steps: tuple[int, ...]
@@ -27,6 +28,7 @@ class Blueprint:
     width: int
     shared_body: bool = False
     nontemporal: bool = False
+    even: bool = False
 
 
 def read(

@@ -175,14 +175,17 @@ def _flat(p: _Problem, count: int) -> Launch:
     width = _width(p.expression, p.info)
     if not p.many:
         width *= _vectors(p.expression)
-    plan = _blueprint(p, width)
-    cached = p.info.native.get("shared_cache", 0)
-    if cached and not p.many:
-        plan = replace(plan, nontemporal=count * p.value_bytes > cached)
+    plan = replace(_blueprint(p, width), nontemporal=_past_caches(p))
     chunk = _chunk(p, p.units * width)
     keywords = (("expression", p.expression), ("plan", plan))
     build = Build(elementwise_flat, (*_buffers(p), _SIZE, _SIZE), keywords, (p.units, 1, 1))
     return _made(p, "flat", build, -(-count // chunk), (count, chunk))
+
+
+def _past_caches(p: _Problem) -> bool:
+    """Return whether what is read and written is more than the last cache holds."""
+    cached = p.info.native.get("shared_cache", 0)
+    return bool(cached) and not p.many and p.count * p.value_bytes > cached
 
 
 def _vectors(expression: Expression) -> int:
@@ -212,7 +215,8 @@ def _rows(p: _Problem) -> Launch:
     declared, numbers = _layout(p, int64)
     rows = prod(p.sizes[:-1])
     turns = max(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
-    plan = _blueprint(p, width)
+    even = all(p.sizes[-1] * s.dtype.itemsize % p.info.align == 0 for s in p.outputs)
+    plan = replace(_blueprint(p, width), even=even, nontemporal=even and _past_caches(p))
     keywords = (("expression", p.expression), ("plan", plan), ("rank", len(p.sizes)))
     build = Build(elementwise_rows, (*_buffers(p), _SIZE, _SIZE, *declared), keywords)
     return _made(p, "rows", build, -(-rows // turns), (rows, turns, *numbers))

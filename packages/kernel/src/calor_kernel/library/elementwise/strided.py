@@ -72,7 +72,7 @@ def elementwise_rows(*arguments: Any, expression: Expression, plan: Blueprint, r
                     values = read(expression, plan, sources, places, last, ahead, rest)
                 made = expression.evaluate(values)
                 if rest >= width:
-                    write(expression, plan, targets, base + i, made)
+                    write(expression, plan, targets, base + i, made, dense=plan.even)
                 else:
                     write(expression, plan, targets, base + i, made, rest)
         else:
@@ -80,7 +80,8 @@ def elementwise_rows(*arguments: Any, expression: Expression, plan: Blueprint, r
             for i in loop_range(unit_position() * width, whole, step):
                 places = [moved(starts[k], plan.steps[k], i, last[k]) for k in range(inputs)]
                 values = read(expression, plan, sources, places, last, ahead)
-                write(expression, plan, targets, base + i, expression.evaluate(values))
+                made = expression.evaluate(values)
+                write(expression, plan, targets, base + i, made, dense=plan.even)
             for i in loop_range(whole + unit_position() * width, length, step):
                 places = [moved(starts[k], plan.steps[k], i, last[k]) for k in range(inputs)]
                 rest = length - i
