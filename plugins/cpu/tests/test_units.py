@@ -27,6 +27,7 @@ from .needs import TARGETS, feature, x86
 # What a CPU has not: kernels that use these are for devices with cubes of many units.
 ABSENT = {
     "copy_tensor",
+    "load_matrix",
     "mbarrier_arrive",
     "mbarrier_expect",
     "mbarrier_init",
@@ -35,6 +36,7 @@ ABSENT = {
     "mma_async",
     "mma_result",
     "role",
+    "store_tensor",
 }
 
 

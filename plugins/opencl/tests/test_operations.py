@@ -29,19 +29,18 @@ from kernel_cases import (
     assert_alike,
     atomics_case,
     cube_sum_case,
-    dots_case,
     effects_case,
     flow_case,
     masks_case,
     operations,
     parts_case,
-    planes_case,
     positions_case,
     scalars_case,
     sheet_case,
     vector_case,
     vector_functions,
 )
+from kernel_products import dots_case, planes_case
 
 # One run in the tests' few seconds: every type and every operation, not in every width.
 FEW: dict[int, tuple[DType, ...]] = {

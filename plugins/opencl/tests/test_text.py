@@ -21,7 +21,8 @@ from calor_kernel.language import (
 from calor_kernel.printers import print_kernel
 from calor_opencl.dialect import OpenCLC
 from golden import assert_golden
-from kernel_cases import cube_sum_case, product_case, sheet_case
+from kernel_cases import cube_sum_case, sheet_case
+from kernel_products import product_case
 
 GOLDEN = Path(__file__).parent / "golden"
 F = Buffer(float32)

@@ -11,7 +11,7 @@ from calor_kernel.ir.verify import verify
 from calor_kernel.language import kernel
 
 from . import test_programs
-from .programs import PROGRAMS
+from .program_table import PROGRAMS
 from .random_programs import programs
 
 COUNT = 12

@@ -12,18 +12,17 @@ from kernel_cases import (
     Case,
     assert_alike,
     atomics_case,
-    dots_case,
     effects_case,
     flow_case,
     masks_case,
     operations,
-    planes_case,
     positions_case,
     scalars_case,
     sheet_case,
     vector_case,
     vector_functions,
 )
+from kernel_products import dots_case, planes_case
 
 from .compiled import COMPILER, compiles, run_c
 

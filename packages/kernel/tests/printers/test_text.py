@@ -25,17 +25,15 @@ from golden import assert_golden
 from kernel_cases import (
     atomics_case,
     cube_sum_case,
-    dots_case,
     effects_case,
     flow_case,
     masks_case,
     parts_case,
-    planes_case,
     positions_case,
-    product_case,
     sheet_case,
     vector_case,
 )
+from kernel_products import dots_case, planes_case, product_case
 
 GOLDEN = Path(__file__).parent / "golden"
 F, N = Buffer(float32), Scalar(int64, nonnegative=True)
