@@ -29,9 +29,9 @@ PROJECTS = sorted(
 )
 CORE = Path("packages/core")
 # What the conformance suite asks of the devices that run here. Where kernels are compiled for the
-# checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty; an
-# OpenCL driver takes a fraction of a second for a kernel, so it is asked one of a hundred. strict
-# checks, besides, that core keeps to the protocol.
+# checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty;
+# an OpenCL driver takes a fraction of a second for a kernel, so it is asked one of a hundred.
+# strict checks, besides, that core keeps to the protocol.
 EVERYTHING: Sequence[str] = ()
 SAMPLE = (("--tier", "basic"), ("--shard", "7/40"))
 DEVICES: dict[str, Sequence[Sequence[str]]] = {
