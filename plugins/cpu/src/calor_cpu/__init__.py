@@ -1,1 +1,3 @@
 """calor on the CPU: kernels compiled by LLVM."""
+
+__all__: list[str] = []

@@ -1,1 +1,3 @@
 """calor on OpenCL devices."""
+
+__all__: list[str] = []
