@@ -8,19 +8,16 @@ from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 from ..ops import run_op
 
-LENGTHS = [1, 2, 3, 7, 13, 16, 17, 30, 34, 64, 97, 143, 512]
-# shapes and axes.
+# Short ones, a prime, products of odd factors, one for a convolution, one in two steps.
+LENGTHS = [1, 2, 13, 16, 30, 34, 256]
+# shapes and axes: few elements inside of the axis, many, none.
 SHAPES = [
-    ((3, 6), (1,)),
-    ((4, 3), (0,)),
-    ((3, 4), (0, 1)),
-    ((4, 3), (1, 0)),
-    ((2, 3, 4), (0, 2)),
-    ((2, 17, 5), (1,)),
-    ((2, 20, 16), (1,)),
-    ((2, 4, 6, 19), (1, 2, 3)),
+    ((18, 6), (1,)),
+    ((4, 3), (0, 1)),
+    ((2, 12, 17), (1,)),
+    ((2, 17, 3), (1,)),
+    ((2, 3, 4), (2, 0)),
     ((0, 3), (1,)),
-    ((5, 1), (1,)),
 ]
 EPS = {"c64": 1.2e-7, "c128": 2.3e-16}
 
@@ -75,7 +72,7 @@ def test_shapes(backend, shape, axes, kind):
     check(backend, shape, axes, kind, "c64")
 
 
-@pytest.mark.parametrize("length", [60, 64, 97])
+@pytest.mark.parametrize("length", [60, 97])
 @pytest.mark.parametrize("kind", ["forward", "r2c", "c2r"])
 def test_double(backend, length, kind):
     check(backend, (3, length), (1,), kind, "c128")

@@ -177,6 +177,7 @@ def _launch(
     share = max(1, min(_SHARE // (n * width), tiles // (4 * plan.info.cores)))
     modes = [_mode(place, n, flat) for place in (source, target)]
     long, inner = turned or (1, 1)
+    bits = min(n.bit_length() // 2, 5)
     table = plan.table(n)
     buffers = plan.reads((table, table)), [Buffer(plan.dtype)] * 2, plan.reads((table,))
     said = {
@@ -198,7 +199,7 @@ def _launch(
         (
             *(source.end.first, source.end.second, target.end.first, target.end.second),
             *(table, plan.order(n, factors), n, digits_of(factors), tiles, share),
-            *(lanes.middle, lanes.count, total if flat else lanes.count, long, inner),
+            *(lanes.middle, lanes.count, total if flat else lanes.count, long, inner, bits),
             *(source.outer, source.middle, source.lane, source.element),
             *(target.outer, target.middle, target.lane, target.element),
         ),

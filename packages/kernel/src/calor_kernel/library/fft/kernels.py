@@ -137,6 +137,17 @@ def turn_at(table: Any, place: Any, n: Any, width: int, inside: Any) -> Pair:
     return splat(table[place], width), splat(table[n + place], width)
 
 
+@helper
+def factors_along(
+    first: Any, second: Any, t: Any, inner: Any, width: int, mask: Any, alone: bool
+) -> Pair:
+    """Return the factors of elements from t on, of which ``inner`` have the same; or ``alone``."""
+    if alone:
+        return first.load(t, width, mask=mask), second.load(t, width, mask=mask)
+    place = along(t, width) // inner
+    return first.load(place, mask=mask), second.load(place, mask=mask)
+
+
 @kernel
 def chirp_in(
     first: Any,
@@ -151,6 +162,7 @@ def chirp_in(
     *,
     width: int,
     share: int,
+    alone: bool,
     read: Form,
     swap_read: bool,
 ) -> None:
@@ -165,7 +177,7 @@ def chirp_in(
         lanes = along(t, width)
         there = lanes < n * inner
         value = source.load(source.row(row), t, width, there)
-        made = multiply(value, turn_at(table, lanes // inner, n, width, there))
+        made = multiply(value, factors_along(table, table.at(n), t, inner, width, there, alone))
         target.store(target.row(row), t, made, width, lanes < count)
 
 
@@ -195,6 +207,7 @@ def chirp_product(
     *,
     width: int,
     share: int,
+    alone: bool,
 ) -> None:
     """Multiply rows by one row."""
     count = n * inner
@@ -205,9 +218,8 @@ def chirp_product(
         lanes = along(t, width)
         inside = lanes < count
         at = row * count + t
-        place = lanes // inner
         value = first.load(at, width, mask=inside), second.load(at, width, mask=inside)
-        factor = by_first.load(place, mask=inside), by_second.load(place, mask=inside)
+        factor = factors_along(by_first, by_second, t, inner, width, inside, alone)
         made = multiply(value, factor)
         to_first.store(at, made[0], mask=inside)
         to_second.store(at, made[1], mask=inside)
@@ -227,6 +239,7 @@ def chirp_out(
     *,
     width: int,
     share: int,
+    alone: bool,
     write: Form,
     swap_write: bool,
 ) -> None:
@@ -241,5 +254,5 @@ def chirp_out(
         lanes = along(t, width)
         inside = lanes < count
         value = source.load(source.row(row), t, width, inside)
-        made = multiply(value, turn_at(table, lanes // inner, n, width, inside))
+        made = multiply(value, factors_along(table, table.at(n), t, inner, width, inside, alone))
         target.store(target.row(row), t, made, width, inside)

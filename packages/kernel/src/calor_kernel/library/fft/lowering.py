@@ -93,6 +93,7 @@ def convolve(plan: Plan, shape: Rows, source: End, target: End) -> None:
     wide = replace(shape, n=long)
     first, second = plan.apart(wide.size), plan.apart(wide.size)
     numbers = (shape.rows, shape.n, shape.inner, long)
+    alone = shape.inner == 1
     plan.over(
         chirp_in,
         long * shape.inner,
@@ -101,7 +102,7 @@ def convolve(plan: Plan, shape: Rows, source: End, target: End) -> None:
         (first.first, first.second),
         (chirp,),
         numbers,
-        {"read": source.form, "swap_read": source.swapped},
+        {"read": source.form, "swap_read": source.swapped, "alone": alone},
     )
     transform(plan, wide, first, second)
     # With both parts exchanged, the next transform is the inverse one.
@@ -114,7 +115,7 @@ def convolve(plan: Plan, shape: Rows, source: End, target: End) -> None:
         (back.first, back.second),
         (),
         (shape.rows, long, shape.inner),
-        {},
+        {"alone": alone},
     )
     transform(plan, wide, first, second)
     plan.over(
@@ -125,5 +126,5 @@ def convolve(plan: Plan, shape: Rows, source: End, target: End) -> None:
         (target.first, target.second),
         (chirp,),
         numbers,
-        {"write": target.form, "swap_write": target.swapped},
+        {"write": target.form, "swap_write": target.swapped, "alone": alone},
     )

@@ -30,7 +30,7 @@ from calor_kernel.library.fft.kernels import along, ratio, small_turn
 from calor_kernel.library.fft.places import Form
 from calor_kernel.library.fft.sides import Lanes, Mode, Side, Steps
 
-# Turns between two steps of a long transform are products of two of this many.
+# Turns between two steps of a long transform are products of two of at most this many.
 _SPLIT = 32
 
 
@@ -153,18 +153,21 @@ class Between:
 
     coarse: Tile
     fine: Tile
+    bits: Any
 
     def at(self, f: Any) -> Pair:
         """Return the turns of result f."""
-        return multiply(self.coarse.get(f // _SPLIT), self.fine.get(f % _SPLIT))
+        rest = f & ((1 << self.bits) - 1)
+        return multiply(self.coarse.get(f >> self.bits), self.fine.get(rest))
 
     @helper
     def fill(self, place: Any, n: Any, count: Any) -> None:
         """Compute the turns of results below ``count``."""
-        for f in loop_range(min(count, _SPLIT)):
+        split = 1 << self.bits
+        for f in loop_range(split):
             self.fine.put(f, turn_by(place * f, n, self.fine.memory.dtype))
-        for f in loop_range((count + (_SPLIT - 1)) // _SPLIT):
-            self.coarse.put(f, turn_by(place * (f * _SPLIT), n, self.fine.memory.dtype))
+        for f in loop_range((count + split - 1) >> self.bits):
+            self.coarse.put(f, turn_by(place * (f << self.bits), n, self.fine.memory.dtype))
 
 
 def turn_by(place: Any, n: Any, dtype: DType) -> Pair:
@@ -222,6 +225,7 @@ def transform_tiles(
     total: Any,
     long: Any,
     inner: Any,
+    bits: Any,
     outer_step: Any,
     middle_step: Any,
     lane_step: Any,
@@ -247,7 +251,8 @@ def transform_tiles(
 
     ``factors`` has five bits for each factor, ``order`` the place of each result in a tile.
     ``swap_read``, ``swap_write``: both parts are exchanged. ``turned``: results are turned by
-    their number times the lane's number // inner, as parts of ``long``.
+    their number times the lane's number // inner, as parts of ``long``; 1 << ``bits`` is about
+    the root of n.
     """
     dtype = table.dtype
     width = 2 * lanes if "half" in (read, write) else lanes
@@ -256,6 +261,7 @@ def transform_tiles(
     between = Between(
         Tile(private(splits * 2 * lanes, dtype, align=64), lanes),
         Tile(private(splits * 2 * lanes, dtype, align=64), lanes),
+        bits,
     )
     steps = Steps(outer_step, middle_step, lane_step, step)
     to_steps = Steps(to_outer_step, to_middle_step, to_lane_step, to_step)
