@@ -18,7 +18,8 @@ from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.layout import Layout, layout_of
 from calor_kernel.library.reduce.placing import Job
 from calor_kernel.library.reduce.program import Program, Schedule
-from calor_kernel.library.reduce.rows import RowPlan, reduce_rows
+from calor_kernel.library.reduce.row_state import RowPlan
+from calor_kernel.library.reduce.rows import reduce_rows
 from calor_kernel.library.reduce.totals import is_rounded
 from calor_kernel.library.work import Argument, Build, Launch
 from calor_kernel.runtime.device import DeviceInfo
@@ -64,6 +65,8 @@ def rows_launch(
         program = replace(program, kept=())
     if info.max_units == 1:
         plan = _streaming(plan, found, along, job, info)
+    if plan.split:
+        plan = replace(plan, together=1 if plan.transposed else plan.together, transposed=False)
     if plan.split and (plan.axes > 1 or -1 in plan.steps[: len(job.sources)]):
         plan = replace(plan, together=1)
     units, turns = plan.team, 1
@@ -137,6 +140,8 @@ def _plan(
     plan = RowPlan(found.kept.rank, found.along.rank, steps, width)
     if many:
         plan = replace(plan, team=_team(length, width, info))
+    elif _transposes(program, found, width, rows):
+        plan = replace(plan, together=width, transposed=True, short=length < width)
     elif length <= 32 * width:
         together = min(4 if simple else 2, 1 << (rows.bit_length() - 1))
         plan = replace(plan, together=together, unroll=2 if simple else 1)
@@ -151,6 +156,16 @@ def _plan(
         else:
             plan = replace(plan, block=block // max(length, 1), outer=True)
     return _keeping(program, plan, terms, many)
+
+
+def _transposes(program: Program, found: Layout, width: int, rows: int) -> bool:
+    """Return whether as many rows as a vector has lanes are on the way together."""
+    length = found.along.sizes[-1]
+    simple = len(program.steps) <= 3
+    if rows < 2 * width or length > (8 * width if simple else width - 1):
+        return False
+    folds = [program.fold(n) for n in program.folds]
+    return 1 < width <= 16 and all(f.dtype.kind != "bool" for f in folds)
 
 
 def _keeping(program: Program, plan: RowPlan, terms: int, many: bool) -> RowPlan:

@@ -148,6 +148,16 @@ class Schedule:
             if isinstance(program.step(n), Step) and not self.along[n] and self.walks[n] == walk
         ]
 
+    def spread(self, program: Program) -> list[int]:
+        """Return the values, one a row each, that steps along the row read."""
+        read = {
+            v
+            for n in range(program.values)
+            if isinstance(step := program.step(n), Step) and self.along[n]
+            for v in step.operands
+        }
+        return sorted(v for v in read if not self.along[v])
+
     def stored(self, program: Program, walk: int, last: int) -> list[int]:
         """Return the values that a walk keeps in memory for those after it."""
         return [n for n in program.kept if self.walks[n] == walk < last]

@@ -7,6 +7,7 @@ holds whole teams; a unit alone is a team.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from calor_kernel.language import (
@@ -18,6 +19,7 @@ from calor_kernel.language import (
     plane_shuffle,
     plane_size,
     shared,
+    shuffle,
     unit_position,
     vreduce,
 )
@@ -33,6 +35,22 @@ def over_lanes(kind: str, vector: Number) -> Number:
     if vector.dtype.kind == "bool":
         name = {"max": "or", "min": "and"}.get(name, name)
     return vreduce(name, vector)
+
+
+def over_each(kind: str, vectors: Sequence[Number]) -> Number:
+    """Return each vector's lanes as one value, in the lane of its number; as many as lanes.
+
+    Neighbouring lanes are joined, of two vectors at once, until one vector is left.
+    """
+    made, width, distance = list(vectors), vectors[0].width, 1
+    while len(made) > 1:
+        # Of the lanes with this bit 0 the first vector's results come, of the others the second's.
+        even = [(n & ~distance) + (width if n & distance else 0) for n in range(width)]
+        odd = [n + distance for n in even]
+        pairs = zip(made[::2], made[1::2], strict=True)
+        made = [joined(kind, shuffle(a, even, b), shuffle(a, odd, b)) for a, b in pairs]
+        distance *= 2
+    return made[0]
 
 
 @helper
