@@ -15,7 +15,7 @@ from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.division import divided
 from calor_kernel.library.reduce.layout import Layout
 from calor_kernel.library.reduce.lower_columns import columns_launch, span_of
-from calor_kernel.library.reduce.lower_rows import layout, rows_launch
+from calor_kernel.library.reduce.lower_rows import layout, rows_launch, vector_width
 from calor_kernel.library.reduce.parts import joining, part_of
 from calor_kernel.library.reduce.placing import Job, Placed
 from calor_kernel.library.reduce.program import Program, Schedule
@@ -111,6 +111,8 @@ class Plan:
         self._joined(program, job, rooms, shape, len(shape) - 1)
 
     def _columns(self, program: Program, job: Job, found: Layout) -> None:
+        if self._folded(program, job, found):
+            return
         terms, columns = found.along.count, found.kept.sizes[-1]
         span = span_of(program, found, self.info)
         cubes = found.kept.count // columns * -(-columns // span)
@@ -128,6 +130,54 @@ class Plan:
         inner = layout(part.program, first)
         self.launches.append(columns_launch(part.program, first, inner, self.info, parts, chunk))
         self._joined(program, job, rooms, shape, 0)
+
+    def _folded(self, program: Program, job: Job, found: Layout) -> bool:
+        """Add the launches where columns are few and rows lie one after another, and say whether.
+
+        Several rows are one wide row, whose columns are then joined.
+        """
+        columns, (*outer, _) = found.kept.sizes[-1], found.kept.sizes
+        width = vector_width(program, self.info)
+        several = -(-4 * width // columns)
+        dense = all(
+            program.operands[i].place == "along"
+            and found.kept.strides[k][-1] == 1
+            and found.along.strides[k] == (columns,)
+            for k, i in enumerate(program.memory)
+        )
+        many = self.info.max_units > 1
+        if many or columns >= 2 * width or not dense or found.along.count < 4 * several:
+            return False
+        wide_rows, rest = divmod(found.along.count, several)
+        lots = several + bool(rest)
+        part = part_of(program, program.folds, ())
+        axis = len(outer)
+        rooms = [self.room((*outer, lots, columns), program.dtype(n)) for n in program.folds]
+        pieces = [(0, wide_rows, several), (wide_rows * several, rest, 1)]
+        for first, count, side in pieces[: 1 + bool(rest)]:
+            shape, size = (*outer, count, side * columns), side * columns
+            sources = []
+            for k, old in enumerate(job.sources):
+                strides = (*found.kept.strides[k][:-1], size, 1)
+                offset = old.view.offset + first * columns
+                sources.append(replace(old, view=View(shape, strides, old.view.dtype, offset)))
+            targets = []
+            for room in rooms:
+                strides = (*(s for s in room.view.strides[:-2]), 1)
+                offset = 0 if not first else several * columns
+                view = View((*outer, size), strides, room.view.dtype, offset)
+                targets.append(replace(room, view=view))
+            pieced = replace(job, shape=shape, axes=(axis,), sources=tuple(sources))
+            inner = self._part_job(program, part.operands, pieced, targets)
+            self._columns(part.program, inner, layout(part.program, inner))
+        kept = found.kept.strides[len(job.sources) :]
+        placed = [
+            replace(t, view=View(found.kept.sizes, s, t.view.dtype, t.view.offset))
+            for t, s in zip(job.targets, kept, strict=True)
+        ]
+        whole = replace(job, targets=tuple(placed))
+        self._joined(program, whole, rooms, (*outer, lots, columns), axis)
+        return True
 
     def _part_job(
         self, program: Program, operands: Sequence[int], job: Job, targets: Sequence[Placed]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
-from calor.dtypes import DType, int64
+from calor.dtypes import DType, int64, real_of
+from calor.specs import spec
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import parts, stored
 from calor_kernel.library.reduce.composites import composite
@@ -53,9 +55,23 @@ def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
         work = places_work(request)
         return [fall_back] if work is None else [work, fall_back]
     if x.dtype.is_complex or output.dtype.is_complex:
-        return [fall_back]
+        work = pairs(request, axes)
+        return [fall_back] if work is None else [work, fall_back]
     program = single(kind, x.dtype, wide, output.dtype)
     return [planned(program, request, axes, (), f"reduce.{kind}"), fall_back]
+
+
+def pairs(request: Request, axes: Sequence[int]) -> Work | None:
+    """Return the work of a sum of complex numbers as that of pairs; None for anything else."""
+    (x,), (output,) = request.inputs, request.outputs
+    if request.op != "sum" or not (x.dtype.is_complex and output.dtype.is_complex):
+        return None
+    source, result = real_of(x.dtype), real_of(output.dtype)
+    view = View((*x.shape, 2), (*(2 * s for s in x.strides), 1), source, 2 * x.offset)
+    total = spec((*output.shape, 2), result)
+    wide = working("sum", source, result)
+    on_pairs = replace(request, inputs=(view,), outputs=(total,))
+    return planned(single("sum", source, wide, result), on_pairs, axes, (), "reduce.sum")
 
 
 def planned(
