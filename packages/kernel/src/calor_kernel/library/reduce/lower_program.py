@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import Final
 
 from calor.dtypes import DType
 from calor_kernel.library.elementwise.values import stored
@@ -22,6 +23,9 @@ from calor_kernel.library.reduce.program import Program, Schedule
 from calor_kernel.library.reduce.stages import found_by, numbers_along, writing, written
 from calor_kernel.library.work import Launch, Scratch, View, Work, row_major
 from calor_kernel.runtime.device import DeviceInfo
+
+# Elements from which wide rows gain more than the launches that join their columns cost.
+_WORTH_MORE_LAUNCHES: Final = 4096
 
 
 class Plan:
@@ -146,7 +150,8 @@ class Plan:
             for k, i in enumerate(program.memory)
         )
         many = self.info.max_units > 1
-        if many or columns >= 2 * width or not dense or found.along.count < 4 * several:
+        small = found.along.count * found.kept.count < _WORTH_MORE_LAUNCHES
+        if many or small or columns >= 2 * width or not dense or found.along.count < 4 * several:
             return False
         wide_rows, rest = divmod(found.along.count, several)
         lots = several + bool(rest)
