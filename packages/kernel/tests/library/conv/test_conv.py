@@ -1,10 +1,15 @@
 """Are convolutions and their gradients what the reference says, for every way of computing them?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from calor.dtypes import ALL
+from calor.dtypes import ALL, float32
+from calor.specs import spec
+from calor_kernel.library.work import LOWERINGS, Input, Request, Scratch, View
 from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.device import Slot, Step
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 from ..ops import run_op
@@ -110,3 +115,56 @@ def test_types(backend, op, dtype):
 def test_orders_of_axes(backend, op):
     check(backend, op, ROWS[0], "float32", reordered=True)
     check(backend, op, ROWS[5], "complex64", reordered=True)
+
+
+def run_work(info, work, arrays, result):
+    """Run one candidate of a lowering on lanes."""
+    device = LanesDevice(info)
+    pieces = [np.ascontiguousarray(a) for a in arrays]
+    handles = [device.memory.alloc(max(a.nbytes, 1)) for a in [*pieces, result]]
+    handles += [device.memory.alloc(max(n, 1)) for n in work.scratch]
+    for handle, array in zip(handles, pieces, strict=False):
+        device.memory.copy_in(handle, 0, array)
+
+    def given(argument, parameter):
+        if isinstance(argument, int | float):
+            return argument
+        first = {Input: 0, Scratch: len(pieces) + 1}.get(type(argument), len(pieces))
+        return Slot(first + argument.number, argument.offset * parameter.dtype.itemsize)
+
+    steps = []
+    for launch in work.launches:
+        kernel = launch.build.kernel(info.features)
+        image = device.toolchain.compile(device.toolchain.source(kernel), kernel.name)
+        arguments = map(given, launch.arguments, launch.build.signature)
+        function = device.queue.load(image, kernel)
+        steps.append(Step(function, launch.cubes, tuple(arguments)))
+    device.queue.run(device.queue.record(steps, len(handles)), handles)
+    device.queue.synchronize()
+    device.memory.copy_out(handles[len(pieces)], 0, result)
+    return result
+
+
+ACROSS = [
+    ((2, 3, 5, 14), (33, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 6, 9, 9), (64, 3, 1, 1), (2, 2), (NONE, NONE), (1, 1), 2),
+    ((1, 2, 11, 12), (40, 2, 3, 3), (2, 1), ((2, 0), (0, 2)), (1, 2), 1),
+]
+
+
+@pytest.mark.parametrize("row", ACROSS, ids=str)
+def test_vectors_of_channels_compute_the_same(row):
+    x, w, stride, padding, dilation, groups = row
+    rng = np.random.default_rng(5)
+    arrays = [draw(rng, shape, float32) for shape in (x, w)]
+    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    shape = output_shape(x, w, stride, padding, dilation)
+    views = tuple(View.dense(spec(a.shape, float32)) for a in arrays)
+    request = Request("conv", attributes, views, (spec(shape, float32),), ONE_UNIT)
+    kept = replace(request, options={"kept": (1,)})
+    works = [LOWERINGS["conv"](r) for r in (request, kept)]
+    assert [w.launches[-1].label.split()[1] for w in works[0]] == ["shifted", "across"]
+    assert works[1] == works[0][::-1]
+    assert [launch.prepares for launch in works[0][1].launches[-2:]] == [True, False]
+    found = [run_work(ONE_UNIT, work, arrays, np.empty(shape, np.float32)) for work in works[0]]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)

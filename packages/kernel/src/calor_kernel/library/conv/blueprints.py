@@ -131,3 +131,58 @@ def dot_tile(
     block_taps = min(taps, max(1, wanted // tile) * together)
     block_rows = max(1, wanted * together // (tile * block_taps)) * height
     return DotTile(height, width, together, min(block_rows, rows), block_taps)
+
+
+# Tiles of places and vectors of channels, by the number of vector registers.
+_ACROSS: dict[int, tuple[Tile, ...]] = {
+    32: (
+        (14, 2),
+        (13, 2),
+        (12, 2),
+        (11, 2),
+        (10, 2),
+        (9, 3),
+        (8, 3),
+        (7, 3),
+        (6, 4),
+        (5, 4),
+        (4, 6),
+    ),
+    16: ((6, 2), (5, 2), (4, 2), (4, 3)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """Tiles of ``rows`` places by ``vectors`` vectors of channels.
+
+    A cube computes ``block_lines`` rows of places of ``block_panels`` panels of channels.
+    """
+
+    rows: int
+    vectors: int
+    block_panels: int
+    block_lines: int
+
+
+def across_tile(
+    width: int, outputs: int, terms: int, lines: int, images: int, info: DeviceInfo
+) -> Across:
+    """Return the tiles for rows of ``width`` places, and ``lines`` of them in an image."""
+    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    lanes = info.vector_bytes // 4
+    fit = [t for t in _ACROSS[many] if t[0] <= min(width, lanes)]
+
+    def cost(tile: Tile) -> tuple[float, int]:
+        rows, vectors = tile
+        tiles = -(-width // rows) * -(-outputs // (vectors * lanes))
+        return tiles * (rows * vectors + 2), -rows
+
+    rows, vectors = min(fit, key=cost)
+    panels = -(-outputs // (vectors * lanes))
+    line = max(2 * width * vectors * lanes * terms, 1)
+    total = line * lines * panels * images
+    wanted = min(max(total // (8 * info.cores), _LEAST), _MOST)
+    block_lines = min(lines, max(1, wanted // line))
+    block_panels = min(panels, max(1, wanted // (line * block_lines)))
+    return Across(rows, vectors, block_panels, block_lines)

@@ -14,7 +14,16 @@ from calor.dtypes import DType, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.planes import pad_planes
 from calor_kernel.library.conv.problem import Axis, Correlation
-from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Scratch, row_major
+from calor_kernel.library.work import (
+    Argument,
+    Build,
+    Input,
+    Launch,
+    Output,
+    Scratch,
+    Work,
+    row_major,
+)
 
 SIZE = Scalar(int64, nonnegative=True)
 STRIDE = Scalar(int64)
@@ -34,6 +43,10 @@ class Steps:
         """Return a new piece of scratch memory."""
         self.scratch.append(nbytes)
         return Scratch(len(self.scratch) - 1)
+
+    def work(self) -> Work:
+        """Return the launches as work."""
+        return Work(tuple(self.launches), tuple(self.scratch))
 
 
 @dataclass(frozen=True, slots=True)

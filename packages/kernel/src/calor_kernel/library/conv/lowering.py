@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
+from math import prod
 from typing import Any
 
 from calor.dtypes import int64
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.conv.acrossing import across_steps
 from calor_kernel.library.conv.direct import direct
 from calor_kernel.library.conv.dotting import dot_steps
 from calor_kernel.library.conv.lines import Placement, Steps
@@ -34,57 +36,62 @@ from calor_kernel.library.work import (
 )
 from calor_kernel.runtime.device import DeviceInfo
 
+Way = Callable[[Correlation, Sequence[Argument], Steps, DeviceInfo], bool]
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)
 _AXIS = (_SIZE, _SIZE, _SIZE, *(_STRIDE,) * 2, _SIZE, _SIZE, _STRIDE, _STRIDE)
 
 
+# Places of an image up to which tiles across channels waste less, where weights are packed already.
+_SMALL = 256
+
+
 @lowering("conv", strided=True)
 def lower_conv(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute a convolution, the likeliest first."""
+    """Return the ways to compute a convolution, the likeliest first.
+
+    The option ``kept`` names operands whose preparation is kept from call to call.
+    """
     problem, info = forward(request), request.info
-    general = Work(_direct(problem, info))
-    steps = Steps()
-    places: tuple[Argument, ...] = (Input(0), Input(1))
     if not _suits(problem):
-        return [general]
+        return [_direct(problem, info)]
+    steps, places = Steps(), (Input(0), Input(1))
     if info.max_units > 1:
-        found = tile_steps(problem, places, steps, info)
-    else:
-        found = shift_steps(problem, places, Placement.dense(problem), steps, info)
-    if found:
-        return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
-    return [general]
+        return [
+            steps.work() if tile_steps(problem, places, steps, info) else _direct(problem, info)
+        ]
+    to = Placement.dense(problem)
+    works = []
+    if shift_steps(problem, places, to, steps, info):
+        works.append(steps.work())
+    packed = Steps()
+    if across_steps(problem, places, to, packed, info):
+        works.append(packed.work())
+        small = prod(axis.count for axis in problem.axes) <= _SMALL
+        if 1 in request.options.get("kept", ()) and (small or problem.axes[-1].result > 1):
+            works.reverse()
+    return works or [_direct(problem, info)]
 
 
 @lowering("conv_input_gradient", strided=True)
 def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the input, which is a transposed convolution."""
-    problem, info = for_input(request), request.info
-    general = Work(_direct(problem, info))
-    steps = Steps()
-    places: tuple[Argument, ...] = (Input(0), Input(1))
-    if not _suits(problem):
-        return [general]
-    ways = tile_steps if info.max_units > 1 else part_steps
-    if ways(problem, places, steps, info):
-        return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
-    return [general]
+    return _one(for_input(request), part_steps, request.info)
 
 
 @lowering("conv_weight_gradient", strided=True)
 def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the weight."""
-    problem, info = for_weight(request), request.info
-    general = Work(_direct(problem, info))
-    steps = Steps()
-    places: tuple[Argument, ...] = (Input(0), Input(1))
-    if not _suits(problem):
-        return [general]
-    ways = tile_steps if info.max_units > 1 else dot_steps
-    if ways(problem, places, steps, info):
-        return [Work(tuple(steps.launches), tuple(steps.scratch)), general]
-    return [general]
+    return _one(for_weight(request), dot_steps, request.info)
+
+
+def _one(problem: Correlation, of_one_unit: Way, info: DeviceInfo) -> list[Work]:
+    """Return what a way for cubes of one unit, or of many, makes of a problem."""
+    steps, places = Steps(), (Input(0), Input(1))
+    way = tile_steps if info.max_units > 1 else of_one_unit
+    if _suits(problem) and way(problem, places, steps, info):
+        return [steps.work()]
+    return [_direct(problem, info)]
 
 
 def _suits(problem: Correlation) -> bool:
@@ -92,11 +99,11 @@ def _suits(problem: Correlation) -> bool:
     return problem.a.dtype not in PARTS and problem.size * problem.terms > 0
 
 
-def _direct(problem: Correlation, info: DeviceInfo) -> tuple[Launch, ...]:
-    """Return the launch of the general body."""
+def _direct(problem: Correlation, info: DeviceInfo) -> Work:
+    """Return the work of the general body."""
     count = problem.size
     if not count:
-        return ()
+        return Work(())
     dtype = problem.a.dtype
     part = PARTS.get(dtype, dtype)
     accumulate = accumulator(dtype)
@@ -128,4 +135,4 @@ def _direct(problem: Correlation, info: DeviceInfo) -> tuple[Launch, ...]:
     )
     flops = 2 * count * problem.terms * parts * parts
     nbytes = (a.size + b.size + count) * dtype.itemsize
-    return (Launch(build, cubes, arguments, flops, nbytes, "conv direct"),)
+    return Work((Launch(build, cubes, arguments, flops, nbytes, "conv direct"),))

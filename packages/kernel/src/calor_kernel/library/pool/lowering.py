@@ -133,8 +133,7 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
 
 def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:
     rows = reduction_of_rows(windows, x, kind, info)
-    found = [Work((rows,))] if rows is not None else []
-    return [*found, Work((_reduce(windows, x, kind, info),))]
+    return [Work((rows or _reduce(windows, x, kind, info),))]
 
 
 def _reduce(windows: Windows, x: View, kind: str, info: DeviceInfo) -> Launch:
