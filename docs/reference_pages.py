@@ -63,6 +63,17 @@ EXTENDING = (
     "calor.backends.device",
     "calor.plugins.hooks",
 )
+KERNELS = (
+    "calor_kernel.language",
+    "calor_kernel.library.work",
+    "calor_kernel.planning.fuser",
+    "calor_kernel.printers",
+    "calor_kernel.ir.nodes",
+    "calor_kernel.ir.types",
+    "calor_kernel.runtime.device",
+    "calor_kernel.runtime.backend",
+    "calor_kernel.errors",
+)
 
 
 def packages(root: Path) -> Iterator[str]:
@@ -202,7 +213,8 @@ def write_pages(folder: Path, root: Path) -> None:
     """Write the reference's pages into `folder`, and remove those that nothing has any more."""
     folder.mkdir(exist_ok=True)
     imported = [importlib.import_module(name) for name in packages(root)]
-    core, others = imported[0], imported[1:]
+    core = importlib.import_module("calor")
+    others = [package for package in imported if package is not core]
     topics = {file_name(title): text for title, text in core_pages(core).items()}
     modules = [
         getattr(package, name).__name__
@@ -210,7 +222,7 @@ def write_pages(folder: Path, root: Path) -> None:
         for name in package.__all__
         if inspect.ismodule(getattr(package, name))
     ]
-    pages = topics | {name: module_page(name) for name in (*modules, *ERRORS, *EXTENDING)}
+    pages = topics | {name: module_page(name) for name in (*modules, *ERRORS, *EXTENDING, *KERNELS)}
     pages |= {package.__name__: package_page(package) for package in others}
     pages["op-table"] = op_table()
     pages["index"] = "\n".join(
@@ -220,6 +232,7 @@ def write_pages(folder: Path, root: Path) -> None:
             toctree("Modules", [*modules, *ERRORS]),
             toctree("Other packages", [package.__name__ for package in others]),
             toctree("For those who extend calor", ["op-table", *EXTENDING]),
+            toctree("For those who write kernels and devices", KERNELS),
         ]
     )
     files = {folder / f"{name}.md": text for name, text in pages.items()}
