@@ -31,6 +31,7 @@ from calor_train import (
     Accuracy,
     AdamW,
     ArrayDataset,
+    Callback,
     Chained,
     ConfusionMatrix,
     Cosine,
@@ -103,45 +104,49 @@ def classify(model: nn.Module, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.concatenate(parts)
 
 
-def learn(options: argparse.Namespace) -> int:
-    """Train, write everything, and let a new process check the weights; return the exit status."""
-    started = time.perf_counter()
-    folder: Path = options.output
-    folder.mkdir(parents=True, exist_ok=True)
-    (images, classes), (held_images, held_classes) = digits()
-    device = calor.zeros(()).device
-    print(f"computing on {device.name}: {device.info.description}")
-    print(f"{len(images)} digits to learn from, {len(held_images)} held out, seed {options.seed}")
-    calor.random.seed(options.seed)
+def prepare(
+    data: tuple[Arrays, Arrays], epochs: int, seed: int, callbacks: Sequence[Callback] = ()
+) -> tuple[Learner, DataLoader, DataLoader]:
+    """Return a learner for ``epochs`` epochs, and the loaders of what it learns and is tried on."""
+    calor.random.seed(seed)
     train = DataLoader(
-        ArrayDataset(images, classes),
-        BATCH,
-        shuffle=True,
-        transform=shifted,
-        seed=options.seed,
-        workers=1,
+        ArrayDataset(*data[0]), BATCH, shuffle=True, transform=shifted, seed=seed, workers=1
     )
-    valid = DataLoader(ArrayDataset(held_images, held_classes), 256)
+    valid = DataLoader(ArrayDataset(*data[1]), 256)
     model = network()
     optimizer = AdamW(model, lr=4e-3, weight_decay=0.05)
-    steps = options.epochs * len(train)
+    steps = epochs * len(train)
     warm = min(2 * len(train), max(steps // 5, 1))
-    schedule = Scheduler(optimizer, lr=Chained(LinearWarmup(warm), Cosine(max(steps, 1))))
     learner = Learner(
         model,
         optimizer,
         nn.functional.cross_entropy,
         metrics=[Accuracy(), ConfusionMatrix(10)],
-        schedule=schedule,
-        callbacks=[CSVLog(folder / "history.csv")],
+        schedule=Scheduler(optimizer, lr=Chained(LinearWarmup(warm), Cosine(max(steps, 1)))),
+        callbacks=callbacks,
     )
+    return learner, train, valid
+
+
+def learn(options: argparse.Namespace) -> int:
+    """Train, write everything, and let a new process check the weights; return the exit status."""
+    started = time.perf_counter()
+    folder: Path = options.output
+    folder.mkdir(parents=True, exist_ok=True)
+    data = digits()
+    (images, _), (held_images, held_classes) = data
+    device = calor.zeros(()).device
+    print(f"computing on {device.name}: {device.info.description}")
+    print(f"{len(images)} digits to learn from, {len(held_images)} held out, seed {options.seed}")
+    callbacks = [CSVLog(folder / "history.csv")]
+    learner, train, valid = prepare(data, options.epochs, options.seed, callbacks)
     learner.fit(train, valid, epochs=options.epochs)
     if learner.stop_reason is not None:
         return 130
     confusion = learner.evaluate(valid)["confusion"]
-    shares = classify(model, held_images)
+    shares = classify(learner.model, held_images)
     right = int((shares.argmax(1) == held_classes).sum())
-    calor.write_safetensors(folder / WEIGHTS, model.state_dict())
+    calor.write_safetensors(folder / WEIGHTS, learner.model.state_dict())
     results = {
         "device": learner.device.name,
         "seed": options.seed,
