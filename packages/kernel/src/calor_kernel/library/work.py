@@ -8,7 +8,7 @@ compiled once and found on disk without being built; sizes are run-time argument
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -170,7 +170,8 @@ class Work:
 class Request:
     """An op to do: its name and attributes, views of the operands, specs of the results.
 
-    ``deterministic``: whether the same input must give the same bits each time.
+    ``deterministic``: whether the same input must give the same bits each time. ``kept``: the
+    operands of which preparing launches cost nothing, since what they write is kept.
     """
 
     op: str
@@ -179,7 +180,7 @@ class Request:
     outputs: tuple[Spec, ...]
     info: DeviceInfo
     deterministic: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    kept: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

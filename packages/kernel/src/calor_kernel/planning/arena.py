@@ -69,11 +69,13 @@ def lay_out(
     align: int,
     aliases: Mapping[Piece, Piece] = MappingProxyType({}),
     late: Collection[Piece] = (),
+    apart: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
 ) -> Layout:
     """Return where each made piece lies that is no output, and each piece of scratch memory.
 
     ``aliases``: outputs whose memory an input of the graph has until then, which they may overwrite
     in one step but not before. ``late``: outputs that lie in the arena, and stay to the end.
+    ``apart``: scratch memory that lies elsewhere, by the numbers of its task and in its work.
     """
     last: dict[Piece, int] = {}
     for number, task in enumerate(tasks):
@@ -102,8 +104,10 @@ def lay_out(
         return -(-max(piece.nbytes, 1) // align) * align
 
     for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
-        own = [Piece("made", nbytes) for nbytes in work.scratch]
-        scratch.append(own)
+        scratch.append(
+            [apart.get((number, k)) or Piece("made", n) for k, n in enumerate(work.scratch)]
+        )
+        own = [piece for piece in scratch[-1] if piece.kind == "made"]
         roots = [_root(p, merged) for p in task.outputs]
         for piece in (*(r for r in roots if r not in kept and r.kind == "made"), *own):
             if piece not in offsets:

@@ -17,7 +17,7 @@ from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
 from calor.graph.segments import Segment, cut
 from calor_kernel.planning.outcomes import inherit, verify
-from calor_kernel.runtime.buffers import KernelBuffer
+from calor_kernel.runtime.buffers import OPEN, KernelBuffer
 from calor_kernel.runtime.device import Memory
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class _Scan(_Flow):
                 else:
                     copy(row.handle, 0, x.handle, i * n, n)
                     row.outcomes = x.outcomes
+                    row.stamp = 0
                     given.append(row)
             into: Buffers = [None] * carries
             into += [
@@ -138,6 +139,8 @@ class Row:
     """A row of a stack, where the device has handles of parts; it owns nothing."""
 
     __slots__ = ("handle", "nbytes", "outcomes")
+
+    stamp: Final = OPEN
 
     def __init__(self, memory: Memory, stack: KernelBuffer, offset: int, nbytes: int) -> None:
         self.handle = memory.part(stack.handle, offset, nbytes)

@@ -58,12 +58,16 @@ class Lowerings:
         inputs: tuple[View, ...],
         outputs: tuple[Spec, ...],
         deterministic: bool = False,
+        kept: frozenset[int] = frozenset(),
     ) -> Sequence[Work] | Refusal:
-        """Return the candidates of a family for an op, or why there is none."""
-        key = (op, exact_items(attributes), inputs, outputs, deterministic)
+        """Return the candidates of a family for an op, or why there is none.
+
+        ``kept``: the operands whose preparation is done once for many calls.
+        """
+        key = (op, exact_items(attributes), inputs, outputs, deterministic, kept)
         found = self._memo.get(key)
         if found is None:
-            request = Request(op, attributes, inputs, outputs, self.info, deterministic)
+            request = Request(op, attributes, inputs, outputs, self.info, deterministic, kept)
             answer = LOWERINGS[op](request)
             if not isinstance(answer, Refusal):
                 answer = tuple(map(_declared, answer))

@@ -19,6 +19,7 @@ import numpy as np
 from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor_kernel.planning.hosts import HostBlock
+from calor_kernel.planning.keeping import Keeper
 from calor_kernel.planning.outcomes import Outcome, dependences, inherit, verify
 from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording
 from calor_kernel.planning.values import Draft, Task
@@ -33,14 +34,24 @@ _PATTERNS: Final = 8
 _NO_TARGETS: Final[dict[int, int]] = {}
 
 
-class _Variant:
-    """A recording for outputs that are written to given buffers, and what a call of it takes."""
+class Variant:
+    """A recording for outputs that are written to given buffers, and what a call of it takes.
 
-    __slots__ = ("arena", "fresh", "pairs", "recording", "required", "targets")
+    ``kept``: the memory in which it finds what was prepared before.
+    """
 
-    def __init__(self, plan: Plan, targets: dict[int, int]) -> None:
+    __slots__ = ("arena", "fresh", "kept", "pairs", "recording", "required", "targets")
+
+    def __init__(
+        self,
+        plan: Plan,
+        targets: dict[int, int],
+        recording: Recording,
+        kept: KernelBuffer | None = None,
+    ) -> None:
         self.targets = targets
-        self.recording: Recording = plan.recorder.record(targets)
+        self.recording = recording
+        self.kept = kept
         self.pairs = [(o, i) for o, i in targets.items() if i >= 0]
         self.fresh = [
             (o, plan.pool.bin(room_for(p.nbytes)), room_for(p.nbytes), p.nbytes)
@@ -88,9 +99,10 @@ class Plan:
         self._constants = nothing if self.constants is None else self.constants.handle
         self._nothing = nothing
         self.recorder = Recorder(engine, draft, self.works, self.status)
-        self.base = _Variant(self, _NO_TARGETS)
+        self.base = Variant(self, _NO_TARGETS, self.recorder.record())
         self.required_bytes = self.base.required
-        self._variants: list[_Variant] = []
+        self._variants: list[Variant] = []
+        self.keeper = Keeper.of(self)
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
         if not constants:
@@ -105,15 +117,18 @@ class Plan:
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
         if into is None:
-            return self._run(self.base, inputs, [None] * len(self.draft.outputs))
-        variant = next((v for v in self._variants if v.fits(inputs, into)), None)
-        if variant is None:
-            variant = self._variant(inputs, into)
+            variant = self.base if self.keeper is None else self.keeper.variant(inputs)
+            return self._run(variant, inputs, [None] * len(self.draft.outputs))
+        for target in into:
+            if target is not None and target.stamp > 0:
+                target.stamp = 0
+        fitting = next((v for v in self._variants if v.fits(inputs, into)), None)
+        variant = fitting or self._variant(inputs, into)
         if variant.required > self.required_bytes:
             return self._copied(self._run(self.base, inputs, [None] * len(into)), into)
         return self._run(variant, inputs, list(into))
 
-    def _run(self, variant: _Variant, inputs: Sequence[Any], outputs: list[Any]) -> list[Any]:
+    def _run(self, variant: Variant, inputs: Sequence[Any], outputs: list[Any]) -> list[Any]:
         """Run a recording; ``outputs`` are the targets, and None where a buffer is to be made."""
         pool = self.pool
         if pool.in_use + variant.required > pool.ceiling:
@@ -159,7 +174,7 @@ class Plan:
 
     def _launch(
         self,
-        variant: _Variant,
+        variant: Variant,
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         block: tuple[Any, int] | None,
@@ -171,32 +186,39 @@ class Plan:
             self._constants,
             nothing if block is None else block[0],
             nothing if arena is None else arena[0],
+            nothing if variant.kept is None else variant.kept.handle,
         )
         handles += [b.handle for b in outputs]
         if block is not None:
             self._fill(block[0], inputs)
-        run = self.queue.run if self.engine.profiler is None else self._profiled
-        lists = variant.recording.lists
-        run(lists[0], handles)
+        self._play(variant.recording, 0, handles)
         if self.status and (variant.targets or not self.engine.tells_late):
             for error in self._errors(handles[len(self.given) + 1]).values():
                 raise error
-            if len(lists) > 1:
-                run(lists[1], handles)
+            if len(variant.recording.lists) > 1:
+                self._play(variant.recording, 1, handles)
 
-    def _profiled(self, recorded: Any, handles: Sequence[Any]) -> None:
-        """Run a recorded list and hand the times of its launches to the profiler."""
+    def _play(self, recording: Recording, number: int, handles: Sequence[Any]) -> None:
+        """Run a recorded list, and hand the times of its launches to a profiler."""
         profiler = self.engine.profiler
-        assert profiler is not None
-        variants = (self.base, *self._variants)
-        launches = next(
-            launched
-            for v in variants
-            for one, launched in zip(v.recording.lists, v.recording.launches, strict=True)
-            if one is recorded
-        )
+        if profiler is None:
+            self.queue.run(recording.lists[number], handles)
+            return
         start = perf_counter()
-        profiler(launches, start, self.queue.seconds(recorded, handles))
+        seconds = self.queue.seconds(recording.lists[number], handles)
+        profiler(recording.launches[number], start, seconds)
+
+    def prepare(self, recording: Recording, inputs: Sequence[Any], kept: KernelBuffer) -> None:
+        """Run launches that write nothing but memory which is kept."""
+        nothing = self._nothing
+        handles = [inputs[i].handle for i in self.given]
+        handles += (self._constants, nothing, nothing, kept.handle)
+        handles += [nothing] * len(self.draft.outputs)
+        self._play(recording, 0, handles)
+
+    def relying(self, recording: Recording, kept: KernelBuffer) -> Variant:
+        """Return the variant of a recording that reads memory which is kept."""
+        return Variant(self, _NO_TARGETS, recording, kept)
 
     def _fill(self, handle: Any, inputs: Sequence[Any]) -> None:
         packed, buffers = self.block.pack(inputs)
@@ -227,7 +249,7 @@ class Plan:
 
     def _postpone(
         self,
-        variant: _Variant,
+        variant: Variant,
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         block: tuple[Any, int] | None,
@@ -255,7 +277,7 @@ class Plan:
             self.pool.give(*block, 0)
 
     # In place.
-    def _variant(self, inputs: Sequence[Any], into: Sequence[Any]) -> _Variant:
+    def _variant(self, inputs: Sequence[Any], into: Sequence[Any]) -> Variant:
         """Return the recording for a pattern of targets, made the first time that it is met."""
         targets: dict[int, int] = {}
         for output, target in enumerate(into):
@@ -265,7 +287,7 @@ class Plan:
         for variant in self._variants:
             if variant.targets == targets:
                 return variant
-        made = _Variant(self, targets)
+        made = Variant(self, targets, self.recorder.record(targets))
         self._variants = [made, *self._variants[: _PATTERNS - 1]]
         return made
 

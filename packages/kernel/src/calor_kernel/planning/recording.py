@@ -6,7 +6,7 @@ reads what was there; where an op can fail, what comes before it and what comes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -62,12 +62,13 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The handles of a run, by number: inputs, constants, host numbers, the arena, results."""
+    """The handles of a run, by number: inputs, constants, host numbers, arena, kept, results."""
 
     inputs: Mapping[int, int]
     constants: int
     block: int
     arena: int
+    kept: int
     outputs: int
     count: int
 
@@ -90,18 +91,28 @@ class Recorder:
             len(given) + 1,
             len(given) + 2,
             len(given) + 3,
-            len(given) + 3 + len(draft.outputs),
+            len(given) + 4,
+            len(given) + 4 + len(draft.outputs),
         )
 
-    def record(self, targets: Targets = MappingProxyType({})) -> Recording:
+    def record(
+        self,
+        targets: Targets = MappingProxyType({}),
+        *,
+        kept: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
+        without: Collection[tuple[int, int]] = (),
+        only: Collection[tuple[int, int]] | None = None,
+    ) -> Recording:
         """Return the launches for outputs written to ``targets``, the others to fresh memory.
 
-        A target is the number of the input whose buffer it is, or APART or SHARED.
+        A target is the number of the input whose buffer it is, or APART or SHARED. ``kept``:
+        scratch memory that outlives a run, by task and number. ``without``: launches that are
+        left out, by task and order; ``only`` those are taken, where it is given.
         """
         draft, works, tasks = self.draft, self.works, self.draft.tasks
         fails = max(self.status, default=-1)
         aliases, late = self._aliases(targets, fails)
-        layout = lay_out(tasks, works, draft.outputs, self.align, aliases, late)
+        layout = lay_out(tasks, works, draft.outputs, self.align, aliases, late, kept)
         lists: list[list[Launched]] = [[]]
         placed: list[list[tuple[Slot | int | float, ...]]] = [[]]
         split = bool(self.status) and bool(targets)
@@ -111,8 +122,10 @@ class Recorder:
                 placed.append([])
             if not any(p.nbytes for p in task.outputs):
                 continue
-            for launch in work.launches:
-                if launch.copies not in layout.in_place[number]:
+            for order, launch in enumerate(work.launches):
+                place = number, order
+                left_out = place in without or (only is not None and place not in only)
+                if launch.copies not in layout.in_place[number] and not left_out:
                     lists[-1].append(Launched(number, task.op, launch))
                     placed[-1].append(self._arguments(layout, number, task, launch))
         if split and len(lists) == 1:
@@ -215,6 +228,8 @@ class Recorder:
             return self.slots.constants, piece.number
         if piece.kind == "host":
             return self.slots.block, piece.number
+        if piece.kind == "kept":
+            return self.slots.kept, piece.number
         while piece in layout.merged:
             piece = layout.merged[piece]
         start = layout.offsets.get(piece)

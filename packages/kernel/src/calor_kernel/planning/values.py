@@ -10,15 +10,16 @@ from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.library.work import View, Work
 
-Kind = Literal["input", "host", "constant", "made"]
+Kind = Literal["input", "host", "constant", "made", "kept"]
 
 
 @dataclass(eq=False, slots=True)
 class Piece:
     """Memory that holds values of a plan; used by identity.
 
-    ``number``: which input of the graph it is, or where it begins in the block of host numbers or
-    of constants, in bytes. A made piece is the result of a task, or its scratch memory.
+    ``number``: which input of the graph it is, or where it begins in the block of host numbers, of
+    constants or of what is kept from call to call, in bytes. A made piece is the result of a task,
+    or its scratch memory.
     """
 
     kind: Kind

@@ -8,7 +8,7 @@ exported, for as long as a view lives.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from calor_kernel.runtime.pool import Pool
 
 Array = np.ndarray[Any, Any]
+
+# The stamp of a buffer whose contents change without anybody's saying so.
+OPEN: Final = -1
 
 
 class _Window:
@@ -44,10 +47,11 @@ class KernelBuffer:
 
     Attributes: ``handle``, what the device knows it by; ``nbytes``; ``room``, the size of the piece
     in the pool, which is larger as a rule; ``outcomes``, what the contents depend on that may have
-    failed.
+    failed; ``stamp``, a number that no other contents have, 0 where none was given yet, OPEN where
+    somebody else may write at any time.
     """
 
-    __slots__ = ("__weakref__", "_window", "handle", "nbytes", "outcomes", "pool", "room")
+    __slots__ = ("__weakref__", "_window", "handle", "nbytes", "outcomes", "pool", "room", "stamp")
 
     def __init__(self, pool: Pool, handle: Any, room: int, nbytes: int) -> None:
         self.pool = pool
@@ -55,6 +59,7 @@ class KernelBuffer:
         self.room = room
         self.nbytes = nbytes
         self.outcomes: tuple[Part, ...] = ()
+        self.stamp = 0
         self._window: weakref.ref[_Window] | None = None
 
     def __del__(self) -> None:
@@ -75,6 +80,8 @@ class KernelBuffer:
             window = _Window(self, address)
             self._window = weakref.ref(window)
         window.writable = writable
+        if writable:
+            self.stamp = OPEN
         return np.asarray(window).view(spec.dtype.numpy).reshape(spec.shape)
 
 
@@ -88,6 +95,7 @@ class AdoptedBuffer(KernelBuffer):
     def __init__(self, pool: Pool, handle: Any, array: Array) -> None:
         super().__init__(pool, handle, 0, array.nbytes)
         self.array = array
+        self.stamp = OPEN
 
     def __del__(self) -> None:
         """Leave the memory to its owner."""

@@ -14,6 +14,7 @@ allocator.
 from __future__ import annotations
 
 import threading
+import weakref
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -80,6 +81,8 @@ class Pool:
         # Idle spans by size: (bytes, number of the segment, start).
         self._spans: list[tuple[int, int, int, _Segment]] = []
         self._splits: bool | None = None
+        # What holds memory that it can do without, and drops it where memory runs short.
+        self.keepers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.unlock()
 
     def unlock(self) -> None:
@@ -138,6 +141,10 @@ class Pool:
         except IndexError:
             return self.find(room)
 
+    def has_room(self, nbytes: int) -> bool:
+        """Return whether the limit leaves room for bytes that nobody counts."""
+        return self.limit is None or self.held + nbytes <= self.limit
+
     def give(self, handle: Any, room: int, nbytes: int) -> None:
         """Take a piece back, and ``nbytes`` off the count; also called while memory is collected.
 
@@ -149,6 +156,8 @@ class Pool:
     def trim(self) -> None:
         """Give all idle memory back to the device."""
         with self._lock:
+            for keeper in list(self.keepers):
+                keeper.drop()
             self._gather()
             for segment in [s for s in self._segments if s.idle.get(0) == s.nbytes]:
                 self._take_span(segment, 0)

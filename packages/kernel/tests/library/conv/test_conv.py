@@ -161,7 +161,7 @@ def test_vectors_of_channels_compute_the_same(row):
     shape = output_shape(x, w, stride, padding, dilation)
     views = tuple(View.dense(spec(a.shape, float32)) for a in arrays)
     request = Request("conv", attributes, views, (spec(shape, float32),), ONE_UNIT)
-    kept = replace(request, options={"kept": (1,)})
+    kept = replace(request, kept=frozenset((1,)))
     works = [LOWERINGS["conv"](r) for r in (request, kept)]
     assert [w.launches[-1].label.split()[1] for w in works[0]] == ["shifted", "across"]
     assert works[1] == works[0][::-1]

@@ -50,7 +50,7 @@ _SMALL = 256
 def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute a convolution, the likeliest first.
 
-    The option ``kept`` names operands whose preparation is kept from call to call.
+    Where the packed weights are kept, tiles across channels come first for small images.
     """
     problem, info = forward(request), request.info
     if not _suits(problem):
@@ -68,7 +68,7 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     if across_steps(problem, places, to, packed, info):
         works.append(packed.work())
         small = prod(axis.count for axis in problem.axes) <= _SMALL
-        if 1 in request.options.get("kept", ()) and (small or problem.axes[-1].result > 1):
+        if 1 in request.kept and (small or problem.axes[-1].result > 1):
             works.reverse()
     return works or [_direct(problem, info)]
 

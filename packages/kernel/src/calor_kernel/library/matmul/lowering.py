@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from calor.dtypes import DType, complex64, complex128, float32, float64, int64
@@ -60,7 +60,7 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     product, views = product_of(request)
     for number, view in enumerate(views):
         if view is not None:
-            before += copy_to_scratch(view, places[number], len(scratch), request.info)
+            before += _prepared(view, places[number], len(scratch), request.info)
             places[number] = Scratch(len(scratch))
             scratch.append(view.size * view.dtype.itemsize)
             request = copied(request, number, view)
@@ -82,8 +82,16 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     if rows is not None:
         launch = _streams(product, rows, places)
         found.append(Work((*before, launch), tuple(scratch)))
-    found.append(_packed(product, packed(product, request.info), places, before, scratch))
+    blueprint = packed(product, request.info)
+    if 1 in request.kept:
+        blueprint = replace(blueprint, pack_b=True)
+    found.append(_packed(product, blueprint, places, before, scratch))
     return found
+
+
+def _prepared(view: View, source: Argument, scratch: int, info: DeviceInfo) -> list[Launch]:
+    launches = copy_to_scratch(view, source, scratch, info)
+    return [replace(launch, prepares=True) for launch in launches]
 
 
 def _as_real(
@@ -99,7 +107,7 @@ def _as_real(
     if a.depth != 1 and product.k > 1:
         shape = (*product.batch, product.m, product.k)
         view = View(shape, (*a.batch, a.free, a.depth), a.dtype, a.offset)
-        before += copy_to_scratch(view, places[0], len(scratch), info)
+        before += _prepared(view, places[0], len(scratch), info)
         places[0] = Scratch(len(scratch))
         scratch.append(view.size * a.dtype.itemsize)
         outer = product.m * product.k
@@ -129,6 +137,7 @@ def _as_real(
                 0,
                 24 * count,
                 "matmul complex",
+                prepares=True,
             )
         )
     places[1] = target
@@ -374,7 +383,8 @@ def pack_operand(
     across = panels if square else 1
     cubes = (across, max(1, -(-groups // rows)), batch[0] * batch[1])
     nbytes = n * k * batch[0] * batch[1] * (operand.dtype.itemsize + element.itemsize)
-    return Launch(build, cubes, (source, target, *numbers), 0, int(nbytes), "matmul pack")
+    arguments = (source, target, *numbers)
+    return Launch(build, cubes, arguments, 0, int(nbytes), "matmul pack", prepares=True)
 
 
 def _read(operand: Operand) -> Buffer:

@@ -1,0 +1,236 @@
+"""Preparations that outlive a run: packed weights and tables, kept while what they show stays.
+
+Requirements: who calls a plan twice with the same weights pays for their packing once; a weight
+that is replaced, written in place, or open to somebody else's writing is seen by a comparison of
+numbers, and never missed; what is kept is given back where memory runs short; a plan whose operands
+change all the time, as in training, keeps nothing and loses next to nothing by looking.
+
+CALOR_KEEP=0 prepares everything at every call.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from calor.interning import remember
+from calor_kernel.ir.types import Buffer
+from calor_kernel.library.work import Input, Refusal, Scratch, Work
+from calor_kernel.planning.recording import Recorder, Recording
+from calor_kernel.planning.values import Piece, Task
+from calor_kernel.runtime.buffers import OPEN, KernelBuffer
+
+if TYPE_CHECKING:
+    from calor_kernel.planning.plan import Plan, Variant
+
+# After as many looks in vain a plan is left alone for as many calls.
+_LOOKS: Final = 32
+# Contents that stayed shorter than this, in seconds, are trusted half as soon the next time.
+_LONG_S: Final = 1.0
+_MOST_PATIENCE: Final = 64
+_STAMPS = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a plan does where some of its operands are known to stay.
+
+    ``preparing`` writes ``nbytes`` of memory once, ``rest`` is every call.
+    """
+
+    preparing: Recording
+    rest: Recording
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Inputs by number, the stamps that they had, and the variant that relies on them."""
+
+    inputs: tuple[int, ...]
+    stamps: list[int]
+    variant: Variant
+    since: float
+
+
+class Keeper:
+    """Watches the operands that a plan prepares, and keeps what is made of those that stay."""
+
+    def __init__(self, plan: Plan, watched: Sequence[int]) -> None:
+        self.plan = plan
+        self.watched = tuple(watched)
+        self._last = [0] * len(watched)
+        # For how many calls each watched input has been the same.
+        self._same = [0] * len(watched)
+        self._calls = 0
+        self._patience = 1
+        self._looks = self._pause = 0
+        self._state: _State | None = None
+        self._kept: dict[frozenset[int], Kept | None] = {}
+        self._lock = threading.Lock()
+        plan.pool.keepers.add(self)
+
+    @staticmethod
+    def of(plan: Plan) -> Keeper | None:
+        """Return what watches a plan's operands; None where nothing is prepared of them."""
+        if os.environ.get("CALOR_KEEP", "1") == "0":
+            return None
+        found = False
+        watched: dict[int, None] = {}
+        for task in plan.draft.tasks:
+            for work in task.works:
+                for operands in preparations(work).values():
+                    pieces = [task.inputs[k].piece for k in operands]
+                    if all(p.kind in ("input", "constant") for p in pieces):
+                        found = True
+                        watched.update((p.number, None) for p in pieces if p.kind == "input")
+        return Keeper(plan, sorted(watched)) if found else None
+
+    def variant(self, inputs: Sequence[Any]) -> Variant:
+        """Return what to run for these inputs."""
+        state = self._state
+        if state is not None and [inputs[i].stamp for i in state.inputs] == state.stamps:
+            return state.variant
+        if self._pause:
+            self._pause -= 1
+            return self.plan.base
+        with self._lock:
+            return self._look(inputs)
+
+    def drop(self) -> None:
+        """Give back what is kept; it is made again when it was missed for long enough."""
+        self._state = None
+        self._same = [0] * len(self.watched)
+        self._calls = 0
+
+    def _look(self, inputs: Sequence[Any]) -> Variant:
+        plan, state = self.plan, self._state
+        if state is not None:
+            short = perf_counter() - state.since < _LONG_S
+            self._patience = min(2 * self._patience, _MOST_PATIENCE) if short else 1
+            self._state = None
+        stamps = [stamped(inputs[i]) for i in self.watched]
+        self._same = [
+            n + 1 if new == old != OPEN else 0
+            for n, new, old in zip(self._same, stamps, self._last, strict=True)
+        ]
+        self._last = stamps
+        self._calls += 1
+        stay = [i for i, n in zip(self.watched, self._same, strict=True) if n >= self._patience]
+        kept = None
+        if stay or (not self.watched and self._calls > self._patience):
+            key = frozenset(stay)
+            if key not in self._kept:
+                remember(self._kept, key, self._plan(key))
+            kept = self._kept[key]
+        if kept is None or not plan.pool.has_room(kept.nbytes):
+            self._looks += 1
+            if self._looks >= _LOOKS:
+                self._looks, self._pause = 0, _LOOKS
+            return plan.base
+        self._looks = 0
+        found = self._filled(kept, inputs)
+        known = dict(zip(self.watched, stamps, strict=True))
+        self._state = _State(tuple(stay), [known[i] for i in stay], found, perf_counter())
+        return found
+
+    def _filled(self, kept: Kept, inputs: Sequence[Any]) -> Variant:
+        """Return a variant with memory of its own, in which everything is prepared."""
+        plan = self.plan
+        # Not counted, like constants: what core sees as in use are the buffers of tensors.
+        memory = KernelBuffer(plan.pool, *plan.pool.raw(kept.nbytes), 0)
+        plan.prepare(kept.preparing, inputs, memory)
+        return plan.relying(kept.rest, memory)
+
+    def _plan(self, stay: Collection[int]) -> Kept | None:
+        """Return the recordings for inputs that stay, None where that spares nothing."""
+        plan = self.plan
+        tasks = plan.draft.tasks
+        align = plan.engine.device.info.align
+        works: list[Work] = []
+        pieces: dict[tuple[int, int], Piece] = {}
+        done: set[tuple[int, int]] = set()
+        end = 0
+        for number, (task, usual) in enumerate(zip(tasks, plan.works, strict=True)):
+            staying = frozenset(k for k, v in enumerate(task.inputs) if stays(v.piece, stay))
+            work = self._work(task, usual, staying)
+            works.append(work)
+            for order, operands in preparations(work).items():
+                if not operands <= staying:
+                    continue
+                done.add((number, order))
+                for scratch in _written(work, order):
+                    if (number, scratch) not in pieces:
+                        nbytes = work.scratch[scratch]
+                        pieces[number, scratch] = Piece("kept", nbytes, end)
+                        end += -(-max(nbytes, 1) // align) * align
+        if not done:
+            return None
+        recorder = Recorder(plan.engine, plan.draft, works, plan.status)
+        preparing = recorder.record(kept=pieces, only=done)
+        return Kept(preparing, recorder.record(kept=pieces, without=done), end)
+
+    def _work(self, task: Task, usual: Work, staying: frozenset[int]) -> Work:
+        """Return the work for a task some of whose operands stay."""
+        engine = self.plan.engine
+        if not staying or not any(p.nbytes for p in task.outputs) or engine.deterministic:
+            return usual
+        views = tuple(v.view for v in task.inputs)
+        found = engine.lowerings.ask(task.op, task.attributes, views, task.results, kept=staying)
+        if isinstance(found, Refusal) or list(found) == list(task.works):
+            return usual
+        return found[0] if found[0].failures == usual.failures else usual
+
+
+def stays(piece: Piece, inputs: Collection[int]) -> bool:
+    """Return whether a piece is a constant, or one of the inputs that stay as they are."""
+    return piece.kind == "constant" or (piece.kind == "input" and piece.number in inputs)
+
+
+def stamped(buffer: Any) -> int:
+    """Return the number of a buffer's contents, given now if it has none."""
+    if not buffer.stamp:
+        buffer.stamp = next(_STAMPS)
+    number: int = buffer.stamp
+    return number
+
+
+def preparations(work: Work) -> Mapping[int, frozenset[int]]:
+    """Return the launches whose results can be kept, and the operands that each depends on."""
+    if not any(launch.prepares for launch in work.launches):
+        return {}
+    changing = {
+        scratch
+        for order, launch in enumerate(work.launches)
+        if not launch.prepares
+        for scratch in _written(work, order)
+    }
+    found: dict[int, frozenset[int]] = {}
+    sources: dict[int, frozenset[int]] = {}
+    for order, launch in enumerate(work.launches):
+        written = _written(work, order)
+        if not launch.prepares or changing & written:
+            continue
+        places = [a.number for a in launch.arguments if isinstance(a, Scratch)]
+        if any(k not in sources for k in places if k not in written):
+            continue
+        operands = frozenset(a.number for a in launch.arguments if isinstance(a, Input))
+        operands = operands.union(*(sources.get(k, ()) for k in places))
+        found[order] = operands
+        sources.update((k, sources.get(k, frozenset()) | operands) for k in written)
+    return found
+
+
+def _written(work: Work, order: int) -> set[int]:
+    """Return the pieces of scratch memory that a launch may write."""
+    launch = work.launches[order]
+    return {
+        a.number
+        for a, declared in zip(launch.arguments, launch.build.signature, strict=True)
+        if isinstance(a, Scratch) and isinstance(declared, Buffer) and declared.writable
+    }

@@ -1,0 +1,164 @@
+"""What is prepared of operands that stay is kept, and never used when they did not stay."""
+
+import numpy as np
+import pytest
+
+import calor
+from calor.dtypes import float32
+from calor.specs import spec
+from calor_kernel.library.work import Build, Input, Launch, Output, Scratch, Work
+from calor_kernel.planning.keeping import preparations
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
+
+from .small_ops import FUNCTIONS, SIZE, Buffer, elementwise
+
+ROWS, DEPTH, COLUMNS = 9, 8, 20
+X = np.random.default_rng(0).random((ROWS, DEPTH), np.float32)
+WEIGHTS = [np.random.default_rng(seed).random((COLUMNS, DEPTH), np.float32) for seed in range(1, 4)]
+WEIGHT = spec(WEIGHTS[0].shape, float32)
+RESULT = spec((ROWS, COLUMNS), float32)
+
+
+class Linear:
+    """``x @ w.T`` on a backend, with the labels of what it launched at its last call."""
+
+    def __init__(self):
+        self.backend = KernelBackend("kept", lambda index: LanesDevice(ONE_UNIT, checks=False))
+        with calor.device("numpy"):
+            x, w = calor.zeros(X.shape), calor.zeros(WEIGHT.shape)
+            graph = calor.trace(lambda x, w: (x @ w.T, w * 1.0), x, w)
+        self.executable = self.backend.compile(0, graph)
+        self.engine = self.backend.engine(0)
+        self.x = self.backend.upload(0, X)
+        self.labels = []
+        self.engine.profiler = self._note
+
+    def _note(self, launches, start, seconds):
+        self.labels += [launched.launch.label for launched in launches]
+
+    def __call__(self, w, x=None, expected=None):
+        """Return whether the weights were packed; the result is right."""
+        self.labels.clear()
+        made = self.executable([x or self.x, w])
+        found = self.backend.download(0, made[0], RESULT)
+        wanted = np.array(self.backend.download(0, w, WEIGHT)) if expected is None else expected
+        np.testing.assert_allclose(found, X @ wanted.T, rtol=1e-5)
+        return "matmul pack" in self.labels
+
+    def upload(self, array):
+        return self.backend.upload(0, array)
+
+
+@pytest.fixture
+def linear(monkeypatch):
+    monkeypatch.delenv("CALOR_KEEP", raising=False)
+    return Linear()
+
+
+def test_weights_that_stay_are_packed_at_two_calls_only(linear):
+    w = linear.upload(WEIGHTS[0])
+    assert [linear(w) for _ in range(5)] == [True, True, False, False, False]
+
+
+def test_other_activations_change_nothing(linear):
+    w = linear.upload(WEIGHTS[0])
+    packed = [linear(w, linear.upload(X)) for _ in range(4)]
+    assert packed == [True, True, False, False]
+
+
+def test_other_weights_are_packed(linear):
+    first, second = map(linear.upload, WEIGHTS[:2])
+    assert [linear(first) for _ in range(3)] == [True, True, False]
+    assert linear(second)
+    assert linear(first)
+    assert not any([linear(first) for _ in range(4)][2:])
+
+
+def test_weights_written_in_place_are_packed_again(linear):
+    w = linear.upload(WEIGHTS[0])
+    assert [linear(w) for _ in range(3)] == [True, True, False]
+    made = linear.executable([linear.x, linear.upload(WEIGHTS[1])], [None, w])
+    assert made[1] is w
+    assert linear(w, expected=WEIGHTS[1])
+
+
+def test_memory_that_others_write_is_packed_each_time(linear):
+    w = linear.upload(WEIGHTS[0])
+    view = w.view(WEIGHT, writable=True)
+    for array in WEIGHTS * 2:
+        view[...] = array
+        assert linear(w, expected=array)
+
+
+def test_adopted_memory_is_packed_each_time(linear):
+    array = np.array(WEIGHTS[0])
+    w = linear.backend.adopt(0, array)
+    for other in WEIGHTS * 2:
+        array[...] = other
+        assert linear(w, expected=other)
+
+
+def test_weights_that_alternate_are_left_alone(linear):
+    first, second = map(linear.upload, WEIGHTS[:2])
+    assert all(linear(w) for _ in range(60) for w in (first, second))
+    held = linear.engine.pool.held
+    assert all(linear(w) for _ in range(60) for w in (first, second))
+    assert linear.engine.pool.held == held
+
+
+def test_what_is_kept_goes_where_memory_is_short(linear):
+    w = linear.upload(WEIGHTS[0])
+    assert [linear(w) for _ in range(3)] == [True, True, False]
+    linear.engine.pool.trim()
+    assert linear(w)
+    linear.engine.pool.trim()
+    linear.backend.set_memory_limit(0, linear.engine.pool.held)
+    assert all(linear(w) for _ in range(5))
+
+
+def test_it_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("CALOR_KEEP", "0")
+    linear = Linear()
+    w = linear.upload(WEIGHTS[0])
+    assert all(linear(w) for _ in range(4))
+
+
+def _launch(arguments, prepares):
+    signature = tuple(
+        SIZE if isinstance(a, int) else Buffer(float32, writable=i == len(arguments) - 2)
+        for i, a in enumerate(arguments)
+    )
+    build = Build(elementwise, signature, (("function", FUNCTIONS["add"]),))
+    return Launch(build, (1, 1, 1), arguments, prepares=prepares)
+
+
+CHAINS = {
+    "a table": ([((Scratch(0), 4), True)], {0: set()}),
+    "of one operand": ([((Input(1), Scratch(0), 4), True)], {0: {1}}),
+    "of what was prepared": (
+        [((Input(1), Scratch(0), 4), True), ((Scratch(0), Scratch(1), 4), True)],
+        {0: {1}, 1: {1}},
+    ),
+    "of what was computed": (
+        [((Input(1), Scratch(0), 4), False), ((Scratch(0), Scratch(1), 4), True)],
+        {},
+    ),
+    "written over later": (
+        [((Input(1), Scratch(0), 4), True), ((Input(0), Scratch(0), 4), False)],
+        {},
+    ),
+    "one after another in one place": (
+        [((Input(1), Scratch(0), 4), True), ((Input(0), Scratch(0), 4), True)],
+        {0: {1}, 1: {0, 1}},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHAINS)
+def test_preparations(case):
+    given, expected = CHAINS[case]
+    launches = [_launch(arguments, prepares) for arguments, prepares in given]
+    result = _launch((Scratch(0), Output(), 4), False)
+    found = preparations(Work((*launches, result), (16, 16)))
+    assert {k: set(v) for k, v in found.items()} == expected
