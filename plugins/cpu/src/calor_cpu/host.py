@@ -48,6 +48,8 @@ def _features(target: Target) -> frozenset[str]:
         found.add("fma")
     if target.has("avx2"):
         found.add("gather")
+    if target.has("avx512f"):
+        found.add("compress")
     if target.has("avx512vnni") or target.has("avxvnni"):
         found.add("dot_8")
     if target.has("avx512bf16"):
