@@ -38,9 +38,9 @@ from calor_kernel.runtime.device import DeviceInfo
 _SIZE: Final = Scalar(int64, nonnegative=True)
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
-# Instructions of an expression that is cheap beside its loads, and of one that fills the registers.
+# Instructions of an expression that is cheap beside its loads, and of one that is long to compile.
 _LIGHT: Final = 8
-_HEAVY: Final = 60
+_LONG: Final = 200
 _LONG_ROW: Final = 16  # values along the last axis for which it is worth a loop of its own
 _APART: Final = 4  # values along the last axis up to which single values are read
 _UNROLLED: Final = 250  # instructions of short rows that are written out
@@ -191,10 +191,10 @@ def _past_caches(p: _Problem) -> bool:
 def _vectors(expression: Expression) -> int:
     """Return how many vectors of the device are on the way together in a unit.
 
-    They hide what an instruction waits for; long expressions have parts that do not wait for each
-    other, and need the registers.
+    They hide what an instruction waits for, in functions of 80 instructions too, whose values the
+    registers do not hold: those wait for each other throughout.
     """
-    several = 2 if expression.weight >= _HEAVY else 4
+    several = 2 if expression.weight >= _LONG else 4
     return max(several // max(parts(t) for t in expression.dtypes), 1)
 
 
