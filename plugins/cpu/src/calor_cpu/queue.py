@@ -7,12 +7,13 @@ which its figures of work say; an assertion that failed in a kernel is an error 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from calor.dtypes import DType
 from calor_cpu.loader import LoadedImage
-from calor_cpu.pool import KernelFailure, Plan, Pool, Record, bits
+from calor_cpu.pool import Plan, Pool, Record, bits
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.device import Queue, Slot, Step
@@ -86,26 +87,24 @@ class CpuQueue(Queue):
         estimates = [seconds_of(step) for step in steps]
         known = [e for e in estimates if e is not None]
         total = sum(known) if len(known) == len(estimates) else None
-        return Plan(self.pool, records, slots, seconds=total, keep=functions)
+        explain = partial(_explained, functions)
+        return Plan(self.pool, records, slots, seconds=total, keep=functions, explain=explain)
 
     def run(self, recorded: Plan, handles: Sequence[int]) -> None:
         """Run a plan with an address for each slot; it is finished when this returns."""
-        try:
-            recorded(handles)
-        except KernelFailure as failure:
-            raise _explained(recorded, failure) from None
+        recorded.call(*handles)
+
+    def direct(self, recorded: Plan) -> Callable[..., None]:
+        """Return the plan's built-in function."""
+        return recorded.call
 
     def synchronize(self) -> None:
         """Return; everything that was run is finished."""
 
     def seconds(self, recorded: Plan, handles: Sequence[int]) -> list[float]:
         """Run a plan and return how long each launch took."""
-        try:
-            return recorded.seconds(handles)
-        except KernelFailure as failure:
-            raise _explained(recorded, failure) from None
+        return recorded.seconds(handles)
 
 
-def _explained(recorded: Plan, failure: KernelFailure) -> KernelCheckError:
-    function: Function = recorded.keep[failure.record]
-    return KernelCheckError(function.image.message(failure.code))
+def _explained(functions: Sequence[Function], record: int, code: int) -> KernelCheckError:
+    return KernelCheckError(functions[record].image.message(code))

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from calor.backends.protocol import Executable
 from calor.graph.decompose import decompose
 from calor.graph.graph import Graph
+from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning.control import ControlPlan, has_control
 from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.planner import Planner
 
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
+
+# What the library itself covers together: results that nobody reads are not made.
+_FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
 
 
 def compile_graph(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a graph that was claimed; CompileError."""
     if has_control(graph):
         return ControlPlan(engine, graph, compile_body)
-    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+    fusers = (*_FUSERS, *engine.fusers)
+    planner = Planner(engine.lowerings, graph, fusers, engine.deterministic)
     return Plan(engine, planner.draft())
 
 

@@ -23,7 +23,7 @@ from calor_kernel.ir.types import Buffer
 from calor_kernel.library.work import Input, Refusal, Scratch, Work
 from calor_kernel.planning.recording import Recorder, Recording
 from calor_kernel.planning.values import Piece, Task
-from calor_kernel.runtime.buffers import OPEN, KernelBuffer
+from calor_kernel.runtime.buffers import OPEN
 
 if TYPE_CHECKING:
     from calor_kernel.planning.plan import Plan, Variant
@@ -128,7 +128,7 @@ class Keeper:
             if key not in self._kept:
                 remember(self._kept, key, self._plan(key))
             kept = self._kept[key]
-        if kept is None or not plan.pool.has_room(kept.nbytes):
+        if kept is None or not plan.pool.has_room(kept.nbytes, plan.base.required):
             self._looks += 1
             if self._looks >= _LOOKS:
                 self._looks, self._pause = 0, _LOOKS
@@ -142,8 +142,7 @@ class Keeper:
     def _filled(self, kept: Kept, inputs: Sequence[Any]) -> Variant:
         """Return a variant with memory of its own, in which everything is prepared."""
         plan = self.plan
-        # Not counted, like constants: what core sees as in use are the buffers of tensors.
-        memory = KernelBuffer(plan.pool, *plan.pool.raw(kept.nbytes), 0)
+        memory = plan.pool.uncounted(kept.nbytes)
         plan.prepare(kept.preparing, inputs, memory)
         return plan.relying(kept.rest, memory)
 

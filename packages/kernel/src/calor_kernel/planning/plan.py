@@ -22,6 +22,7 @@ from calor_kernel.planning.hosts import HostBlock
 from calor_kernel.planning.keeping import Keeper
 from calor_kernel.planning.outcomes import Outcome, dependences, inherit, verify
 from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording
+from calor_kernel.planning.short import short_way
 from calor_kernel.planning.values import Draft, Task
 from calor_kernel.runtime.buffers import KernelBuffer
 from calor_kernel.runtime.pool import room_for
@@ -96,27 +97,29 @@ class Plan:
         self.largest = _largest(draft.tasks)
         self.constants = self._upload(draft.constants)
         nothing = engine.nothing.handle
-        self._constants = nothing if self.constants is None else self.constants.handle
+        self.constants_handle = nothing if self.constants is None else self.constants.handle
         self._nothing = nothing
         self.recorder = Recorder(engine, draft, self.works, self.status)
         self.base = Variant(self, _NO_TARGETS, self.recorder.record())
         self.required_bytes = self.base.required
         self._variants: list[Variant] = []
         self.keeper = Keeper.of(self)
+        self._short = short_way(self)
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
         if not constants:
             return None
-        pool = self.pool
-        handle, room = pool.raw(len(constants))
-        # Not counted: what core sees as in use are the buffers of tensors.
-        buffer = KernelBuffer(pool, handle, room, 0)
-        pool.memory.copy_in(handle, 0, np.frombuffer(constants, np.uint8))
+        buffer = self.pool.uncounted(len(constants))
+        self.pool.memory.copy_in(buffer.handle, 0, np.frombuffer(constants, np.uint8))
         return buffer
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
         if into is None:
+            if self._short is not None:
+                made = self._short(inputs)
+                if made is not None:
+                    return made
             variant = self.base if self.keeper is None else self.keeper.variant(inputs)
             return self._run(variant, inputs, [None] * len(self.draft.outputs))
         for target in into:
@@ -140,8 +143,9 @@ class Plan:
                     handle = idle.pop()
                 except IndexError:
                     handle, room = pool.find(room)
+                    idle = pool.bin(room)
                 pool.in_use += nbytes
-                outputs[number] = KernelBuffer(pool, handle, room, nbytes)
+                outputs[number] = KernelBuffer(pool, handle, idle, nbytes)
             if variant.arena is not None:
                 idle, room = variant.arena
                 try:
@@ -183,7 +187,7 @@ class Plan:
         handles = [inputs[i].handle for i in self.given]
         nothing = self._nothing
         handles += (
-            self._constants,
+            self.constants_handle,
             nothing if block is None else block[0],
             nothing if arena is None else arena[0],
             nothing if variant.kept is None else variant.kept.handle,
@@ -212,7 +216,7 @@ class Plan:
         """Run launches that write nothing but memory which is kept."""
         nothing = self._nothing
         handles = [inputs[i].handle for i in self.given]
-        handles += (self._constants, nothing, nothing, kept.handle)
+        handles += (self.constants_handle, nothing, nothing, kept.handle)
         handles += [nothing] * len(self.draft.outputs)
         self._play(recording, 0, handles)
 

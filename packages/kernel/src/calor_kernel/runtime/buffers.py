@@ -45,25 +45,36 @@ class _Window:
 class KernelBuffer:
     """A piece of a device's memory that holds one value.
 
-    Attributes: ``handle``, what the device knows it by; ``nbytes``; ``room``, the size of the piece
-    in the pool, which is larger as a rule; ``outcomes``, what the contents depend on that may have
-    failed; ``stamp``, a number that no other contents have, 0 where none was given yet, OPEN where
-    somebody else may write at any time.
+    Attributes: ``handle``, what the device knows it by; ``nbytes``; ``idle``, the pool's list of
+    pieces of its class, to which it returns; ``outcomes``, what the contents depend on that may
+    have failed; ``stamp``, a number that no other contents have, 0 where none was given yet, OPEN
+    where somebody else may write at any time.
     """
 
-    __slots__ = ("__weakref__", "_window", "handle", "nbytes", "outcomes", "pool", "room", "stamp")
+    __slots__ = (
+        "__weakref__",
+        "_window",
+        "handle",
+        "idle",
+        "nbytes",
+        "outcomes",
+        "pool",
+        "stamp",
+    )
 
-    def __init__(self, pool: Pool, handle: Any, room: int, nbytes: int) -> None:
+    def __init__(self, pool: Pool, handle: Any, idle: list[Any], nbytes: int) -> None:
         self.pool = pool
         self.handle = handle
-        self.room = room
+        self.idle = idle
         self.nbytes = nbytes
         self.outcomes: tuple[Part, ...] = ()
         self.stamp = 0
         self._window: weakref.ref[_Window] | None = None
 
     def __del__(self) -> None:
-        self.pool.give(self.handle, self.room, self.nbytes)
+        # As Pool.give, without a call.
+        self.idle.append(self.handle)
+        self.pool.in_use -= self.nbytes
 
     @property
     def exported(self) -> bool:
@@ -93,7 +104,7 @@ class AdoptedBuffer(KernelBuffer):
     exported = True
 
     def __init__(self, pool: Pool, handle: Any, array: Array) -> None:
-        super().__init__(pool, handle, 0, array.nbytes)
+        super().__init__(pool, handle, [], array.nbytes)
         self.array = array
         self.stamp = OPEN
 

@@ -17,7 +17,6 @@ from calor_kernel.planning.lowering import Lowerings, load_families
 from calor_kernel.planning.outcomes import Outcome
 from calor_kernel.planning.recording import Launched
 from calor_kernel.runtime.autotune import Tuner
-from calor_kernel.runtime.buffers import KernelBuffer
 from calor_kernel.runtime.ceilings import measured
 from calor_kernel.runtime.claims import describe
 from calor_kernel.runtime.device import Device
@@ -45,7 +44,7 @@ class Engine:
         # What takes the times of launches while a profile is taken.
         self.profiler: Profiler | None = None
         # What a run hands over where it needs no memory.
-        self.nothing = KernelBuffer(self.pool, *self.pool.raw(1), 0)
+        self.nothing = self.pool.uncounted(1)
         # Whether the host reads the device's memory.
         self.host_memory = device.memory.address(self.nothing.handle) is not None
         # Whether failed ops are told when somebody looks, so that calls wait for nothing.

@@ -130,7 +130,12 @@ class Pool:
         self.reserve(nbytes)
         handle, room = self.raw(nbytes)
         self.in_use += nbytes
-        return KernelBuffer(self, handle, room, nbytes)
+        return KernelBuffer(self, handle, self.bin(room), nbytes)
+
+    def uncounted(self, nbytes: int) -> KernelBuffer:
+        """Return a buffer that is no tensor's: a plan's constants, what it keeps."""
+        handle, room = self.raw(nbytes)
+        return KernelBuffer(self, handle, self.bin(room), 0)
 
     def raw(self, nbytes: int) -> tuple[Any, int]:
         """Return a piece that is not counted, and its class; :meth:`give` takes it back."""
@@ -141,9 +146,11 @@ class Pool:
         except IndexError:
             return self.find(room)
 
-    def has_room(self, nbytes: int) -> bool:
-        """Return whether the limit leaves room for bytes that nobody counts."""
-        return self.limit is None or self.held + nbytes <= self.limit
+    def has_room(self, nbytes: int, beside: int) -> bool:
+        """Return whether the limit leaves room for uncounted bytes beside a call that takes some."""
+        if self.limit is None:
+            return True
+        return max(self.held, self.in_use + beside) + nbytes <= self.limit
 
     def give(self, handle: Any, room: int, nbytes: int) -> None:
         """Take a piece back, and ``nbytes`` off the count; also called while memory is collected.

@@ -76,12 +76,16 @@ class KernelFailure(DeviceError):
         return (KernelFailure, (self.record, self.code))
 
 
+Explain = Callable[[int, int], Exception]
+
+
 class Plan:
     """Launches that run in order; ``slots`` addresses are given at each call.
 
     ``seconds`` is the estimated time of a run, None for a long one. ``keep`` is kept alive as long
     as the plan: what its functions' code belongs to. ``call(*addresses)``, a built-in function that
-    takes integers alone, is the shortest way to run it.
+    takes integers alone, is the shortest way to run it. ``explain`` makes the error of a launch
+    that failed, of its number and the code.
 
     The 8 bytes before a launch's arguments hold the address of the plan's 32-bit error word; a
     kernel that stores a number there ends the run after its launch, with KernelFailure.
@@ -97,13 +101,14 @@ class Plan:
         *,
         seconds: float | None = None,
         keep: Any = None,
+        explain: Explain = KernelFailure,
     ) -> None:
         self.pool = pool
         self.records = tuple(records)
         self.slots = slots
         self.keep = keep
         release = seconds is None or seconds > _KEEP_S
-        self._runner = _Runner(pool, self.records, slots, release, keep)
+        self._runner = _Runner(pool, self.records, slots, release, keep, explain)
         self.call: Callable[..., None] = pool.native.function(self._runner.address, self._runner)
 
     def __call__(self, bases: Sequence[int]) -> None:
@@ -120,17 +125,24 @@ class Plan:
 class _Runner:
     """What a plan's built-in function owns: the memory, and the way on when a run ends early."""
 
-    __slots__ = ("_again", "_block", "_pack", "_spare", "address", "pool", "slots")
+    __slots__ = ("_again", "_block", "_explain", "_pack", "_spare", "address", "pool", "slots")
 
     def __init__(
-        self, pool: Pool, records: tuple[Record, ...], slots: int, release: bool, keep: object
+        self,
+        pool: Pool,
+        records: tuple[Record, ...],
+        slots: int,
+        release: bool,
+        keep: object,
+        explain: Explain,
     ) -> None:
         self.pool = pool
+        self._explain = explain
         self.slots = slots
         self._pack = struct.Struct(f"{slots}Q").pack
         self._block = _layout(self, records, release)
         self._spare: list[_Runner] = []
-        self._again = (pool, records, slots, release, keep)
+        self._again = (pool, records, slots, release, keep, explain)
         self.address = ctypes.addressof(self._block)
 
     def run(self, bases: Sequence[int], times: int | None = None) -> None:
@@ -162,7 +174,7 @@ class _Runner:
         if status == Status.START:
             self.pool.start()
         elif status & 255 == Status.FAILED:
-            raise KernelFailure(status >> 8 & 0xFFFFFF, status >> 32)
+            raise self._explain(status >> 8 & 0xFFFFFF, status >> 32)
         else:
             self.pool.cancelled()
 
