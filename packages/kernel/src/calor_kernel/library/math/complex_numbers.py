@@ -2,7 +2,8 @@
 
 Requirements: a number is its real and its imaginary part; errors are relative to a result's size
 and within 4 ulp (a power's grow with the size of its exponent's logarithm); squares that overflow
-do not show; the signs of zeros choose the side of a branch cut, as in C.
+do not show; the signs of zeros choose the side of a branch cut, and infinities and NaN give what
+they give in C.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ _LOG10_E: Final = 0.4342944819032518
 def larger(a: Number, b: Number) -> Number:
     """Return the larger of two numbers that are not NaN."""
     return select(a > b, a, b)
+
+
+def finite(x: Number) -> Number:
+    """Return whether x is neither infinite nor NaN."""
+    return abs(x) < INFINITY
 
 
 def exponent_of(size: Number, form: Format) -> Number:
@@ -114,7 +120,9 @@ def exp(z: Complex) -> Complex:
     # Of nothing no direction counts; on the real axis the result is real.
     vanishes = a == -INFINITY
     nothing = constant(0.0, a.dtype, a.width)
-    real = select(vanishes, nothing, size * cosine)
+    # No direction is known there, but that the size has no end.
+    lost = (a == INFINITY) & ~finite(b)
+    real = select(vanishes, nothing, select(lost, size, size * cosine))
     imag = select(vanishes, nothing, size * sine)
     return select(b == 0.0, size, real), select(b == 0.0, b, imag)
 
@@ -125,10 +133,13 @@ def expm1(z: Complex) -> Complex:
     a, b = z
     sine, cosine = sincos(b)
     half = sin(b * 0.5)
-    real = real_expm1(a) * cosine - half * half * 2.0
+    along = real_expm1(a) + 0.0
+    real = along * cosine - half * half * 2.0
     imag = real_exp(a) * sine
-    axis = b == 0.0
-    return select(axis, real_expm1(a) + 0.0, real), select(axis, b, imag)
+    axis, ends = b == 0.0, (abs(a) == INFINITY) & ~finite(b)
+    nothing = constant(0.0, a.dtype, a.width)
+    imag = select((a == -INFINITY) & ends, nothing, imag)
+    return select(axis | ends, along, real), select(axis, b, imag)
 
 
 def _log_size(longer: Number, less: Number, more: Number, shorter: Number) -> Number:
