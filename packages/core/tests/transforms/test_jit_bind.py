@@ -103,6 +103,47 @@ class TestTensors:
         assert held["w0"].tolist() == [3.0, 4.0]
 
 
+class TestQuickWay:
+    """Tensors alone and one result take a shorter way, until something is not as it was."""
+
+    def test_it_is_taken_again_and_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        w = tensor(2, 3)
+        bound = calor.jit(lambda w, x: w * x + 1.0).bind(w)
+        assert bound(tensor(1, 1)).tolist() == [3.0, 4.0]
+        monkeypatch.setattr(bound, "routes", [])
+        monkeypatch.setattr(bound, "jitted", None)
+        assert bound(tensor(2, 2)).tolist() == [5.0, 7.0]
+        w += 1.0
+        calor.eval(w)
+        assert bound(tensor(2, 2)).tolist() == [7.0, 9.0]
+
+    @pytest.mark.parametrize("many", [False, True])
+    def test_what_does_not_fit_takes_the_long_way(self, many: bool) -> None:
+        w = tensor(2, 3)
+        function = (lambda w, x: (w * x, w)) if many else (lambda w, x: w * x)
+        bound = calor.jit(function).bind(w)
+
+        def first(x: Any, **keywords: Any) -> Any:
+            made = bound(x, **keywords)
+            return made[0].tolist() if many else made.tolist()
+
+        assert first(tensor(1, 1)) == [2.0, 3.0]
+        assert (bound.quick is None) is many
+        assert first(tensor(2)) == [4.0, 6.0]
+        assert first(np.array([1.0, 2.0])) == [2.0, 6.0]
+        assert first(2.0) == [4.0, 6.0]
+        pending = tensor(1, 1) * 3
+        assert first(pending) == [6.0, 9.0]
+        with calor.no_grad():
+            assert first(tensor(1, 1)) == [2.0, 3.0]
+        w += 1.0
+        assert first(tensor(1, 1)) == [3.0, 4.0]
+        with pytest.raises(TypeError):
+            bound()
+        with pytest.raises(TypeError):
+            bound(w, w)
+
+
 def test_bound_arguments_are_not_taken_apart_again() -> None:
     class Watched(dict[str, Any]):
         walks = 0

@@ -57,6 +57,12 @@ class Arguments:
         }
         self.unpack = self._generate(len(args), tuple(kwargs), first)
 
+    @property
+    def tensors_alone(self) -> bool:
+        """Whether the arguments are tensors, one after another and without names."""
+        places = [("tensor", i) for i in range(len(self.tensors))]
+        return not self.arrays and not self._kwargs and list(self._args) == places
+
     def _visit(self, value: Any, path: str, static: bool) -> Any:
         kind = type(value)
         if static:

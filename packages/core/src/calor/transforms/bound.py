@@ -14,6 +14,7 @@ from calor.config import config
 from calor.graph.trace import Value, local, materialize
 from calor.transforms.arguments import Arguments, Unpack, as_tensors
 from calor.transforms.program import MISS, Program, plain_buffers
+from calor.transforms.quick import Quick, quick_call
 from calor.transforms.state import epoch
 
 if TYPE_CHECKING:
@@ -77,8 +78,13 @@ class Bound:
         # Containers as they are now: the same tensors and objects, whatever is put there later.
         self.args = self.parts.rebuild(self.parts.tensors, self.parts.numbers)[0]
         self.routes: list[tuple[Unpack, Call, Program]] = []
+        self.quick: Quick | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.quick is not None and not kwargs:
+            made = self.quick(args)
+            if made is not MISS:
+                return made
         if local.jit or not config.jit:
             return self.jitted.function(*self.args, *args, **kwargs)
         for route in self.routes:
@@ -112,6 +118,7 @@ class Bound:
         if rest.arrays:
             call = _converting(call, program)
         self.routes = [(rest.unpack, call, program), *self.routes][:_ROUTES]
+        self.quick = quick_call(program, parts, rest) or self.quick
 
     def _static(self) -> frozenset[int | str]:
         """Return the static arguments, with places counted after the bound ones."""

@@ -6,6 +6,7 @@ always holds is checked in one go, and only what fails that is looked at more cl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor import tree
@@ -29,7 +30,7 @@ _new = object.__new__
 MISS: Final = object()
 
 
-def plain_buffers(tensors: list[Any], specs: list[Spec], device: Device) -> list[Any] | None:
+def plain_buffers(tensors: Sequence[Any], specs: list[Spec], device: Device) -> list[Any] | None:
     """Return the buffers of tensors that have these specs, are computed, and have no record.
 
     None when one does not, which takes a closer look. All in one walk, since it is every call's.
