@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -11,6 +14,9 @@ from calor.errors import CompileError
 # takes all loads of a step first, now and then, and spills; the processor finds the order anyway.
 # An option of LLVM holds for the whole process.
 OPTIONS: Final = ("-enable-misched=false",)
+# Whether LLVM looks for cheaper ways to step addresses through loops.
+_STEPS: Final = "-disable-lsr"
+_EMITTING = threading.Lock()
 
 
 @cache
@@ -36,3 +42,17 @@ def all_targets() -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     return llvm
+
+
+@contextmanager
+def emitting(*, cheaper_steps: bool) -> Iterator[None]:
+    """Let one thread emit code, with or without the search for cheaper steps of addresses."""
+    with _EMITTING:
+        if cheaper_steps:
+            yield
+            return
+        binding().set_option("calor", f"{_STEPS}=true")
+        try:
+            yield
+        finally:
+            binding().set_option("calor", f"{_STEPS}=false")

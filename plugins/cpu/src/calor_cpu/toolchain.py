@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from calor.errors import CompileError
-from calor_cpu.llvm import OPTIONS, all_targets, binding
+from calor_cpu.llvm import OPTIONS, all_targets, binding, emitting
 from calor_cpu.printer import VERSION, print_kernel
 from calor_cpu.target import Target, target_of
 from calor_kernel.ir.nodes import Kernel
@@ -19,6 +19,10 @@ from calor_kernel.ir.passes import optimize
 from calor_kernel.runtime.device import Toolchain
 
 LEVEL: Final = 2  # of LLVM's code generator
+# Texts of more lines are tiles of many registers, whose addresses are little of the work; looking
+# for cheaper ones takes longer there than all else together, and makes nothing faster. Short loops
+# over rows lose a tenth without it.
+LONG: Final = 1000
 
 
 class LlvmToolchain(Toolchain):
@@ -27,7 +31,7 @@ class LlvmToolchain(Toolchain):
     def __init__(self, target: Target | str | None = None) -> None:
         self.processor = target if isinstance(target, Target) else target_of(target)
         options = "".join(OPTIONS)
-        self.target = f"llvm-{_llvm_version()}{options} printer-{VERSION} {self.processor}"
+        self.target = f"llvm-{_llvm_version()}{options}<{LONG} printer-{VERSION} {self.processor}"
 
     def source(self, kernel: Kernel) -> str:
         """Return the kernel as LLVM text; CompileError where a CPU has not what it asks for."""
@@ -36,12 +40,20 @@ class LlvmToolchain(Toolchain):
     def compile(self, source: str, name: str) -> bytes:
         """Return the object file of a text; CompileError with LLVM's message and the text."""
         machine = _machine(self.processor)
-        return bytes(machine.emit_object(_module(source, name, machine)))
+        module = _module(source, name, machine)
+        with emitting(cheaper_steps=_is_short(source)):
+            return bytes(machine.emit_object(module))
 
     def assembly(self, source: str, name: str) -> str:
         """Return the assembly of a text, for people."""
         machine = _machine(self.processor)
-        return str(machine.emit_assembly(_module(source, name, machine)))
+        module = _module(source, name, machine)
+        with emitting(cheaper_steps=_is_short(source)):
+            return str(machine.emit_assembly(module))
+
+
+def _is_short(source: str) -> bool:
+    return source.count("\n") <= LONG
 
 
 def _llvm_version() -> str:
