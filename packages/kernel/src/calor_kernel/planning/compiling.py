@@ -9,8 +9,8 @@ from calor.graph.decompose import decompose
 from calor.graph.graph import Graph
 from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning.control import ControlPlan, has_control
-from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.fuser import Fuser
+from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
 
 if TYPE_CHECKING:

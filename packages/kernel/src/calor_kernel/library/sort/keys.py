@@ -80,7 +80,30 @@ def key_of(x: Any, descending: bool) -> Any:
     if descending:
         key = key ^ constant(ones, whole)
     # NaN: a magnitude above that of infinity, whichever way the numbers are sorted.
-    infinity = {16: 0x7C00, 32: 0x7F800000, 64: 0x7FF0000000000000}[bits]
+    return select(magnitude > constant(infinity_bits(dtype), whole), constant(ones, whole), key)
+
+
+def infinity_bits(dtype: DType) -> int:
+    """Return the bits of infinity; those of a NaN are more, but for the sign."""
     if dtype.name == "bfloat16":
-        infinity = 0x7F80
-    return select(magnitude > constant(infinity, whole), constant(ones, whole), key)
+        return 0x7F80
+    return {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}[dtype.itemsize]
+
+
+def value_of(key: Any, dtype: DType, descending: bool) -> Any:
+    """Return the value of a key, with +0 for each zero and one NaN for all."""
+    whole = UNSIGNED[dtype.itemsize]
+    bits = dtype.itemsize * 8
+    ones = (1 << bits) - 1
+    key = key.to(whole)
+    if dtype is bool_:
+        return key == (0 if descending else 1)
+    if dtype.kind == "uint":
+        return key ^ constant(ones, whole) if descending else key
+    sign = constant(1 << (bits - 1), whole)
+    if dtype.kind == "int":
+        flip = (1 << (bits - 1)) ^ (ones if descending else 0)
+        return bitcast(key ^ constant(flip, whole), dtype)
+    if descending:
+        key = key ^ constant(ones, whole)
+    return bitcast(select((key & sign) != 0, key ^ sign, key ^ constant(ones, whole)), dtype)

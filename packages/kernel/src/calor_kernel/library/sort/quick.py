@@ -1,0 +1,161 @@
+"""Quicksort of keys in memory: partitions that move lanes together, networks at the end.
+
+Requirements: no element moves one by one; a range never overlaps another, so that several may be
+sorted at a time; any input ends in O(n · bits) steps: where a pivot split badly, the next one
+halves the range of the keys, of which there are 2 ** bits. After Blacher et al., "Vectorized and
+performance-portable quicksort", 2022; smaller keys are moved together in place, others aside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.dtypes import DType, int64
+from calor_kernel.language import constant, helper, loop_range, private, splat, vreduce
+from calor_kernel.library.sort.networks import COMPRESS, COUNT, LANES, sort_registers
+
+# Vectors that are partitioned at a time.
+_UNROLL = 4
+# Ranges that wait at most: the shorter part is sorted first.
+_WAITING = 64
+
+
+@helper
+def quick_sort(keys: Any, spare: Any, first: Any, last: Any) -> None:
+    """Sort ``keys[first:last]``; ``spare[first:last + 64]`` is memory to work in."""
+    dtype = keys.dtype
+    lanes = LANES[dtype]
+    leaf = lanes * lanes
+    starts, ends = private(_WAITING, int64), private(_WAITING, int64)
+    bad = private(_WAITING, int64)
+    starts[0] = first
+    ends[0] = last
+    bad[0] = constant(0, int64)
+    waiting = constant(1, int64)
+    while waiting > 0:
+        waiting = waiting - 1
+        lo, hi, was_bad = starts[waiting], ends[waiting], bad[waiting]
+        if hi - lo <= leaf:
+            sort_leaf(keys, lo, hi)
+        else:
+            if was_bad > 0:
+                pivot = middle_of_range(keys, lo, hi)
+            else:
+                pivot = pivot_of(keys, lo, hi)
+            low = partition(keys, spare, lo, hi, pivot)
+            if low == lo:
+                # The pivot is the least key; all that are equal to it are in place.
+                top = constant((1 << dtype.itemsize * 8) - 1, dtype)
+                if pivot < top:
+                    starts[waiting] = partition(keys, spare, lo, hi, pivot + 1)
+                    ends[waiting] = hi
+                    bad[waiting] = constant(1, int64)
+                    waiting = waiting + 1
+            else:
+                less, more = low - lo, hi - low
+                worse = (min(less, more) * 8 < hi - lo).to(int64)
+                left = less >= more
+                one, two = waiting, waiting + 1
+                if left:
+                    one, two = waiting + 0, waiting + 1
+                else:
+                    one, two = waiting + 1, waiting + 0
+                starts[one] = lo
+                ends[one] = low
+                starts[two] = low
+                ends[two] = hi
+                bad[waiting] = worse
+                bad[waiting + 1] = worse
+                waiting = waiting + 2
+
+
+@helper
+def sort_leaf(keys: Any, lo: Any, hi: Any) -> None:
+    """Sort a few keys in registers."""
+    dtype = keys.dtype
+    lanes = LANES[dtype]
+    if hi - lo <= lanes * 2:
+        in_registers(keys, lo, hi, 2)
+    else:
+        if hi - lo <= lanes * lanes // 2:
+            in_registers(keys, lo, hi, lanes // 2)
+        else:
+            in_registers(keys, lo, hi, lanes)
+
+
+@helper
+def in_registers(keys: Any, lo: Any, hi: Any, rows: int) -> None:
+    """Sort keys that fit ``rows`` vectors."""
+    dtype = keys.dtype
+    lanes = LANES[dtype]
+    most = constant((1 << dtype.itemsize * 8) - 1, dtype)
+    ids = constant(tuple(range(lanes)), int64)
+    inside = [(lo + row * lanes + ids) < hi for row in range(rows)]
+    v = [keys.load(lo + row * lanes, lanes, mask=inside[row], other=most) for row in range(rows)]
+    for row, one in enumerate(sort_registers(v)):
+        keys.store(lo + row * lanes, one, mask=inside[row])
+
+
+@helper
+def pivot_of(keys: Any, lo: Any, hi: Any) -> Any:
+    """Return the middle of three keys for each lane, and of these."""
+    lanes = LANES[keys.dtype]
+    step = (hi - lo) // (3 * lanes)
+    ids = constant(tuple(range(lanes)), int64) * step
+    a, b, c = [keys.load(lo + step // 2 + i * lanes * step + ids) for i in range(3)]
+    middle = max(min(a, b), min(max(a, b), c))
+    return sort_registers([middle])[0][lanes // 2]
+
+
+@helper
+def middle_of_range(keys: Any, lo: Any, hi: Any) -> Any:
+    """Return the number in the middle between the least and the greatest key, above the least."""
+    lanes = LANES[keys.dtype]
+    least = keys.load(lo, lanes)
+    greatest = least
+    for i in loop_range(lo, hi - lanes, lanes):
+        taken = keys.load(i, lanes)
+        least, greatest = min(least, taken), max(greatest, taken)
+    taken = keys.load(hi - lanes, lanes)
+    low, high = vreduce("min", min(least, taken)), vreduce("max", max(greatest, taken))
+    half = (high - low) >> 1
+    return low + half + ((high - low) & 1)
+
+
+@helper
+def partition(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
+    """Move keys below the pivot to the front, and return where the others begin."""
+    dtype: DType = keys.dtype
+    lanes = LANES[dtype]
+    compress, count = COMPRESS[dtype], COUNT[dtype]
+    wide = splat(pivot, lanes)
+    ids = constant(tuple(range(lanes)), int64)
+    low, aside = lo, lo
+    whole = lo + (hi - lo) // (lanes * _UNROLL) * (lanes * _UNROLL)
+    for i in loop_range(lo, whole, lanes * _UNROLL):
+        # What is written lies at or before what was read.
+        taken = [keys.load(i + k * lanes, lanes) for k in range(_UNROLL)]
+        for v in taken:
+            below = v < wide
+            keys.store(low, compress(v, below))
+            spare.store(aside, compress(v, ~below))
+            found = count(below)
+            low = low + found
+            aside = aside + (lanes - found)
+    for i in loop_range(whole, hi, lanes):
+        inside = (i + ids) < hi
+        v = keys.load(i, lanes, mask=inside)
+        below = (v < wide) & inside
+        found = count(below)
+        keys.store(low, compress(v, below), mask=ids < found)
+        spare.store(aside, compress(v, ~below & inside))
+        low = low + found
+        aside = aside + (min(hi - i, lanes) - found)
+    count_aside = aside - lo
+    moved = count_aside // lanes * lanes
+    for i in loop_range(0, moved, lanes):
+        keys.store(low + i, spare.load(lo + i, lanes))
+    if moved < count_aside:
+        inside = (moved + ids) < count_aside
+        keys.store(low + moved, spare.load(lo + moved, lanes, mask=inside), mask=inside)
+    return low

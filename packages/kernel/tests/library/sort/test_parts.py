@@ -1,0 +1,97 @@
+"""Are values alone, and the first few elements, those of the whole sort?"""
+
+import numpy as np
+import pytest
+
+from calor.dtypes import ALL
+from calor.graph.graph import Builder
+from calor.ops.base import table
+from calor.specs import spec
+from calor_kernel.library.sort import lowering
+from calor_kernel.library.sort.networks import pairs_of_network
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+from .test_sort import TYPES, elements
+
+_DTYPES = {t.numpy: t for t in ALL}
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT))
+
+
+def sorted_part(backend, x, axis, descending, count, which):
+    """Return what a graph makes that reads a part of a sort's results."""
+    builder = Builder()
+    number = builder.input(spec(x.shape, _DTYPES[x.dtype]))
+    attributes = {"axis": axis, "descending": descending}
+    made = builder.add(table()["sort"], [number], attributes)
+    outputs = [made[i] for i in which]
+    if count is not None:
+        stops = tuple(count if i == axis else n for i, n in enumerate(x.shape))
+        said = {"starts": (0,) * x.ndim, "stops": stops, "steps": (1,) * x.ndim}
+        outputs = [builder.add(table()["slice"], [o], said)[0] for o in outputs]
+    graph = builder.build(outputs)
+    results = backend.compile(0, graph)([backend.upload(0, x)])
+    return [
+        np.array(backend.download(0, b, s))
+        for b, s in zip(results, graph.output_specs, strict=True)
+    ]
+
+
+def check(backend, x, axis=-1, descending=False, count=None, which=(0,)):
+    axis %= x.ndim
+    found = sorted_part(backend, x, axis, descending, count, which)
+    with np.errstate(all="ignore"):
+        wanted = table()["sort"].reference(x, axis=axis, descending=descending)
+    front = (slice(None),) * axis + (slice(count),)
+    # The reference's values, bit for bit.
+    whole = (np.take_along_axis(x, wanted[1], axis), wanted[1])
+    for number, array in zip(which, found, strict=True):
+        assert array.tobytes() == np.ascontiguousarray(whole[number][front]).tobytes()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_values(backend, monkeypatch, dtype):
+    monkeypatch.setattr(lowering, "_SHORT", 8)
+    descending = np.dtype(dtype).itemsize % 4 == 0
+    check(backend, elements((3, 40), dtype), 1, descending)
+
+
+def test_what_is_sorted_whole():
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    check(backend, elements((3, 40), np.float32), 1)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT))
+    check(backend, elements((2, 37, 3), np.float32), 1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 33, 100, 257, 1000])
+def test_lengths(backend, n):
+    check(backend, elements((n,), np.float32))
+    check(backend, elements((n,), np.int64))
+
+
+ORDERS = {
+    "rising": np.arange(700),
+    "falling": np.arange(700)[::-1],
+    "equal": np.full(700, 7),
+    "of two": np.arange(700) % 2,
+    "mostly the least": np.where(np.arange(700) % 7, 0, np.arange(700)),
+    "mostly the greatest": np.where(np.arange(700) % 7, 2**32 - 1, np.arange(700)),
+    "far apart": 2 ** (np.arange(700) % 32),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders(backend, order):
+    check(backend, ORDERS[order].astype(np.uint32))
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 8])
+def test_networks_sort_every_sequence_of_bits(n):
+    bits = np.array([[i >> j & 1 for i in range(1 << n)] for j in range(n)])
+    for a, b in pairs_of_network(n):
+        bits[[a, b]] = np.sort(bits[[a, b]], axis=0)
+    assert (np.diff(bits, axis=0) >= 0).all()
