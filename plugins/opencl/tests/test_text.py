@@ -19,7 +19,7 @@ from calor_kernel.language import (
     unit_position,
 )
 from calor_kernel.printers import print_kernel
-from calor_opencl.dialect import OpenCLC
+from calor_kernel.printers.opencl_c import OpenCLC
 from golden import assert_golden
 from kernel_cases import cube_sum_case, sheet_case
 from kernel_products import product_case

@@ -7,13 +7,15 @@ the driver, so that only what runs on a device does.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final
 
 import pyopencl as cl
 
-from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
+from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 
 # Codes of CL/cl.h. NVIDIA's driver answers OUT_OF_RESOURCES also after a fault of a kernel.
 _MEMORY: Final = {
@@ -64,3 +66,33 @@ def devices() -> list[Any]:
         except cl.Error:
             continue
     return found
+
+
+@cache
+def context(number: int) -> Any:
+    """Return the context of a device, one in a process."""
+    with typed(f"opening device {number}"):
+        return cl.Context([devices()[number]])
+
+
+def build(found: Any, text: str | bytes, options: str, name: str) -> Any:
+    """Return a built program of a text or a binary."""
+    with warnings.catch_warnings():
+        # pyopencl warns of every remark in a build log, and that its cache is passed by.
+        warnings.simplefilter("ignore")
+        try:
+            if isinstance(text, str):
+                program = cl.Program(found, text)
+                program.get_info(cl.program_info.REFERENCE_COUNT)
+            else:
+                program = cl.Program(found, found.devices, [text])
+            return program.build(options)
+        except cl.Error as error:
+            shown = text if isinstance(text, str) else "(a stored binary)"
+            raise CompileError(f"OpenCL refuses kernel {name!r}: {error}\n{shown}") from error
+
+
+def image(program: Any) -> bytes:
+    """Return the binary of a program of one device, empty where the driver has none."""
+    (binary,) = program.get_info(cl.program_info.BINARIES)
+    return bytes(binary or b"")

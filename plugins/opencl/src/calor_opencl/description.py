@@ -10,9 +10,8 @@ from typing import Any, Final
 import pyopencl as cl
 
 from calor.dtypes import ALL, bfloat16, float16, float64
+from calor_kernel.printers.opencl_c import OpenCLC
 from calor_kernel.runtime.device import DeviceInfo
-
-from .dialect import OpenCLC
 
 _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
 _CACHE: Final = 1 << 17
@@ -51,19 +50,15 @@ def language(device: Any) -> tuple[OpenCLC, str]:
 def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
     """Return what kernels and their choice depend on."""
     units = min(device.max_work_group_size, _UNITS)
-    features = {"print", "atomics", "float_atomics"}
-    if units > 1:
-        features.add("barrier")
-    if _has(device, "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"):
-        features.add("atomics_64")
-    if dialect.fast_fma:
-        features.add("fma")
-    if dialect.dot:
-        features.add("dot_8")
-    planes: tuple[int, ...] = (1,)
-    if dialect.subgroups:
-        planes = _PLANES
-        features.add("planes")
+    wide = _has(device, "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
+    optional = {
+        "barrier": units > 1,
+        "atomics_64": wide,
+        "fma": dialect.fast_fma,
+        "dot_8": dialect.dot,
+        "planes": bool(dialect.subgroups),
+    }
+    features = {"print", "atomics", "float_atomics", *(f for f, has in optional.items() if has)}
     computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")} - {bfloat16}
     computed -= {t for t in (float16, float64) if not dialect.computes(t)}
     x, y, z = (min(n, units) for n in device.max_work_item_sizes)
@@ -74,7 +69,7 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         vector_bytes=max(16, 4 * device.preferred_vector_width_float),
         max_units=units,
         max_cube=(x, y, z),
-        planes=planes,
+        planes=_PLANES if dialect.subgroups else (1,),
         shared_bytes=device.local_mem_size,
         cores=device.max_compute_units,
         caches=(device.global_mem_cache_size or _CACHE,),

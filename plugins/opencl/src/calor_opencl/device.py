@@ -20,9 +20,9 @@ from calor.errors import DeviceError, OutOfMemoryError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.device import Device, Memory, Queue, Slot, Step
 
-from ._bindings import devices, typed
+from ._bindings import context, devices, typed
 from .description import describe, language
-from .toolchain import OpenCLToolchain, context
+from .toolchain import OpenCLToolchain
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +60,24 @@ class OpenCLMemory(Memory):
 
     def copy_in(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Write from the host, and wait for it."""
-        if array.nbytes:
-            at = handle.start + offset
-            with typed(f"copying {array.nbytes} bytes to the device"):
-                cl.enqueue_copy(self.queue, handle.buffer, array, dst_offset=at, is_blocking=True)
+        at = handle.start + offset
+        self._copied(handle.buffer, array, array.nbytes, dst_offset=at, is_blocking=True)
 
     def copy_out(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Read to the host, and wait for it."""
-        if array.nbytes:
-            at = handle.start + offset
-            with typed(f"copying {array.nbytes} bytes from the device"):
-                cl.enqueue_copy(self.queue, array, handle.buffer, src_offset=at, is_blocking=True)
+        at = handle.start + offset
+        self._copied(array, handle.buffer, array.nbytes, src_offset=at, is_blocking=True)
 
     def copy(self, target: Piece, at: int, source: Piece, offset: int, nbytes: int) -> None:
         """Copy between buffers, in the order of the queue."""
+        to, start = target.start + at, source.start + offset
+        places = {"byte_count": nbytes, "dst_offset": to, "src_offset": start}
+        self._copied(target.buffer, source.buffer, nbytes, **places)
+
+    def _copied(self, target: Any, source: Any, nbytes: int, **places: Any) -> None:
         if nbytes:
-            with typed(f"copying {nbytes} bytes on the device"):
-                cl.enqueue_copy(
-                    self.queue,
-                    target.buffer,
-                    source.buffer,
-                    byte_count=nbytes,
-                    dst_offset=target.start + at,
-                    src_offset=source.start + offset,
-                )
+            with typed(f"copying {nbytes} bytes"):
+                cl.enqueue_copy(self.queue, target, source, **places)
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece:
         """Return a part, which needs no object of the driver's."""

@@ -1,4 +1,7 @@
-"""What the entry point names; OpenCL is loaded when somebody asks for a device."""
+"""What the entry point names: the backend "opencl", of every device of every OpenCL platform.
+
+OpenCL is loaded when somebody asks for a device, which its place in the list of all names.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from calor.plugins import hookimpl
 
 
 def _backend() -> Any:
-    from .backend import backend
+    from calor_kernel.runtime.backend import KernelBackend
 
-    return backend()
+    from ._bindings import devices
+    from .device import OpenCLDevice
+
+    return KernelBackend("opencl", OpenCLDevice, lambda: len(devices()))
 
 
 @hookimpl

@@ -7,17 +7,14 @@ own cache is passed by; a driver that returns no binary, or does not take it bac
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
-from functools import cache
 from typing import Any, Final
 
 from calor.errors import CompileError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers import print_kernel
+from calor_kernel.printers.opencl_c import OpenCLC
 from calor_kernel.runtime.device import Toolchain
-
-from .dialect import OpenCLC
 
 # An image is the length of the text in as many bytes, the text, and the binary if there is one.
 _LENGTH: Final = 8
@@ -44,53 +41,24 @@ class OpenCLToolchain(Toolchain):
 
     def compile(self, source: str, name: str) -> bytes:
         """Return the driver's binary; CompileError with the build log and the text."""
-        import pyopencl as cl
+        from ._bindings import build, context, image
 
-        program = build(self._context(), source, self.options, name)
-        (binary,) = program.get_info(cl.program_info.BINARIES)
+        binary = image(build(context(self._place()), source, self.options, name))
         text = source.encode()
-        return len(text).to_bytes(_LENGTH, "little") + text + bytes(binary or b"")
+        return len(text).to_bytes(_LENGTH, "little") + text + binary
 
     def program(self, image: bytes, name: str) -> Any:
         """Return the built program of an image: of its binary if the driver takes it."""
+        from ._bindings import build, context
+
         start = _LENGTH + int.from_bytes(image[:_LENGTH], "little")
         text, binary = image[_LENGTH:start].decode(), image[start:]
         if binary:
             with suppress(CompileError):
-                return build(self._context(), binary, self.options, name)
-        return build(self._context(), text, self.options, name)
+                return build(context(self._place()), binary, self.options, name)
+        return build(context(self._place()), text, self.options, name)
 
-    def _context(self) -> Any:
+    def _place(self) -> int:
         if self.number is None:
             raise CompileError("this toolchain prints OpenCL C and compiles for no device")
-        return context(self.number)
-
-
-@cache
-def context(number: int) -> Any:
-    """Return the context of a device, one in a process."""
-    import pyopencl as cl
-
-    from ._bindings import devices, typed
-
-    with typed(f"opening device {number}"):
-        return cl.Context([devices()[number]])
-
-
-def build(found: Any, text: str | bytes, options: str, name: str) -> Any:
-    """Return a built program of a text or a binary."""
-    import pyopencl as cl
-
-    with warnings.catch_warnings():
-        # pyopencl warns of every remark in a build log, and that its cache is passed by.
-        warnings.simplefilter("ignore")
-        try:
-            if isinstance(text, str):
-                program = cl.Program(found, text)
-                program.get_info(cl.program_info.REFERENCE_COUNT)
-            else:
-                program = cl.Program(found, found.devices, [text])
-            return program.build(options)
-        except cl.Error as error:
-            shown = text if isinstance(text, str) else "(a stored binary)"
-            raise CompileError(f"OpenCL refuses kernel {name!r}: {error}\n{shown}") from error
+        return self.number

@@ -34,8 +34,7 @@ from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values, words
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
 from calor_kernel.printers.helpers import Helpers
-
-from . import atomics, vectors
+from calor_kernel.printers.opencl_c import atomics, vectors
 
 SPACES: Final = MappingProxyType(
     {"global": "__global", "shared": "__local", "private": "__private"}

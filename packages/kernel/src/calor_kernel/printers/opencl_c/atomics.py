@@ -19,7 +19,7 @@ from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.helpers import Helpers
 
 if TYPE_CHECKING:
-    from .dialect import OpenCLC
+    from calor_kernel.printers.opencl_c.dialect import OpenCLC
 
 _NAMES = MappingProxyType({"exchange": "xchg", "compare": "cmpxchg"})
 _SPACES = MappingProxyType({"global": "__global", "shared": "__local"})

@@ -35,7 +35,7 @@ from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.helpers import Helpers
 
 if TYPE_CHECKING:
-    from .dialect import OpenCLC
+    from calor_kernel.printers.opencl_c.dialect import OpenCLC
 
 _SIGNED: Final = MappingProxyType({1: int8, 2: int16, 4: int32, 8: int64})
 _HALVES: Final = (float16, bfloat16)
