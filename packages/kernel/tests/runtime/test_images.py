@@ -4,6 +4,7 @@ import linecache
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from time import sleep
 
 import pytest
 
@@ -18,6 +19,7 @@ from calor_kernel.runtime.description import build_text, describe
 from calor_kernel.runtime.images import Images, outline, outline_data
 from calor_kernel.runtime.kernels import Kernels
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
+from calor_kernel.runtime.workers import image_of
 
 SIZE = Scalar(int64, nonnegative=True)
 
@@ -161,24 +163,60 @@ def test_images_of_another_toolchain_have_other_keys():
     assert Images(one).key(dense(8)) != Images(other).key(dense(8))
 
 
-def test_many_cold_kernels_are_compiled_in_workers(monkeypatch):
+@pytest.fixture
+def pool(monkeypatch):
+    made = workers.Workers()
     monkeypatch.setenv("CALOR_COMPILE_WORKERS", "2")
-    pool = workers.Workers()
-    monkeypatch.setattr(workers, "_POOL", pool)
-    device = LanesDevice(MANY_UNITS)
+    monkeypatch.setattr(workers, "_POOL", made)
+    yield made
+    made.close()
+
+
+def test_many_cold_kernels_are_compiled_in_workers_too(monkeypatch, pool):
+    mine = []
+
+    def slowly(job):
+        sleep(0.05)
+        mine.append(job)
+        return image_of(job)
+
+    monkeypatch.setattr(workers, "image_of", slowly)
     hidden = Build(kernel(_hidden()), (Buffer(float32), SIZE))
-    builds = [dense(n) for n in range(1, 13)] + [hidden]
-    kernels = Kernels(device)
-    functions = kernels.load(builds)
-    assert kernels.compiled == 13
-    assert [f.kernel.name for f in functions[:2]] == ["copy_dense"] * 2
-    assert len(pool._all) == 2
-    # One that dies is replaced, and what it was asked is done here.
-    pool._all[0].process.kill()
-    pool._all[0].process.wait()
-    assert len(Kernels(device).load([dense(n) for n in range(20, 34)])) == 14
-    assert len(pool._all) == 2
-    pool.close()
+    for first in (0, 100):
+        kernels = Kernels(LanesDevice(MANY_UNITS))
+        functions = kernels.load([hidden, *(dense(n) for n in range(first + 1, first + 41))])
+        assert kernels.compiled + kernels.found == 41
+        assert [f.kernel.name for f in functions[1:]] == ["copy_dense"] * 40
+        assert len(pool._all) == 2
+        # One that dies is replaced, and what it was asked is done here.
+        pool._all[0].process.kill()
+        pool._all[0].process.wait()
+    assert 2 <= len(mine) < 82
+
+
+def test_few_cold_kernels_start_no_worker(pool):
+    Kernels(LanesDevice()).load([dense(n) for n in range(1, workers.FEW)])
+    assert pool._all == []
+
+
+def test_workers_that_do_not_start_are_done_without(monkeypatch, pool):
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(sys, "executable", "false")
+    kernels = Kernels(LanesDevice())
+    kernels.load([dense(n) for n in range(1, 20)])
+    assert kernels.compiled == 19
+
+
+def test_an_error_of_one_kernel_is_raised_here(pool):
+    @kernel
+    def wrong(x, n):
+        x[n] = n.nothing
+
+    with pytest.raises(AttributeError, match="nothing"):
+        Kernels(LanesDevice()).load(
+            [*(dense(n) for n in range(1, 10)), Build(wrong, (Buffer(float32), SIZE))]
+        )
+    assert pool.tasks.empty()
 
 
 def _hidden():

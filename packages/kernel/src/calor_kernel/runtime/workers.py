@@ -1,36 +1,41 @@
-"""Compiling several kernels at once, in processes of their own.
+"""Compiling several kernels at once, in this process and in processes of their own.
 
 Requirements: building and compiling holds the interpreter's lock, so threads would not help; a
-worker costs half a second to start, so few cold kernels are compiled here; a program without a
-guard around its main code must not run twice, so workers are started by themselves and not by
-multiprocessing; whatever a worker cannot do is done here, with the same result.
+worker costs a third of a second to start, so this process compiles meanwhile and few cold kernels
+are compiled here alone; a program without a guard around its main code must not run twice, so
+workers are started by themselves and not by multiprocessing; whatever a worker cannot do is done
+here, with the same result.
 
-A worker reads jobs from its standard input and writes answers to its standard output, each as a
-pickle behind its length. CALOR_COMPILE_WORKERS says how many there are, 0 for none.
+A worker says that it is ready, reads jobs from its standard input and writes answers to its
+standard output, each as a pickle behind its length. CALOR_COMPILE_WORKERS says how many there are
+beside this process, 0 for none.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import IO, Any, Final
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import IO, Final
 
 from calor_kernel.ir.nodes import Block, Kernel
 from calor_kernel.library.work import Build
 from calor_kernel.runtime.device import Toolchain
 
 # Fewer cold kernels than this are compiled here: starting workers takes as long.
-FEW: Final = 12
+FEW: Final = 8
 _MOST: Final = 8
+_READY: Final = b"ready"
+# A worker looks for cycles among so many new objects, which are a few kernels.
+_OBJECTS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +47,28 @@ class Job:
     features: frozenset[str]
 
 
-def image_of(job: Job) -> tuple[bytes, Kernel]:
+Answer = tuple[bytes, Kernel]
+
+
+@dataclass(slots=True)
+class _Task:
+    """A job that somebody is to do; ``answer`` None after ``done``: it is to be done here."""
+
+    job: Job
+    answer: Answer | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+def image_of(job: Job) -> Answer:
     """Build and compile a kernel; CompileError."""
     kernel = job.build.kernel(job.features)
     return job.toolchain.compile(job.toolchain.source(kernel), kernel.name), kernel
 
 
-def compile_jobs(jobs: Sequence[Job]) -> list[tuple[bytes, Kernel]]:
-    """Return the image and kernel of each job, compiled in workers where there are many."""
+def compile_jobs(jobs: Sequence[Job]) -> list[Answer]:
+    """Return the image and kernel of each job, compiled in workers too where there are many."""
     workers = _count(len(jobs))
-    if workers < 2:
+    if not workers:
         return [image_of(job) for job in jobs]
     return _POOL.run(jobs, workers)
 
@@ -62,95 +79,143 @@ def _count(jobs: int) -> int:
     if jobs < FEW or not sys.executable:
         return 0
     if named is not None:
-        return int(named) if jobs > 1 else 0
+        return int(named)
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:
         cores = os.cpu_count() or 1
-    return min(cores, _MOST)
+    return min(cores - 1, _MOST)
 
 
 class _Worker:
-    """A process that compiles."""
+    """A process that compiles, and the thread that speaks to it."""
 
-    def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
+    def __init__(self, pool: Workers, number: int) -> None:
+        self.pool = pool
+        self.process = _started()
+        self.ended = False
+        name = f"calor-compile-{number}"
+        threading.Thread(target=self._serve, name=name, daemon=True).start()
 
-    def compile(self, message: bytes) -> Any:
-        """Return the answer to a pickled job: image and outline, or None where it cannot."""
+    def _serve(self) -> None:
+        """Hand tasks to the process while there is one that answers."""
+        tasks = self.pool.tasks
+        while self._is_ready():
+            while (task := tasks.get()) is not None:
+                try:
+                    task.answer = self._ask(task.job)
+                except (OSError, ValueError, EOFError, pickle.UnpicklingError, AttributeError):
+                    break
+                finally:
+                    task.done.set()
+            if self.ended:
+                return
+            self.close()
+            self.process = _started()
+        if not self.ended:
+            self.pool.leave(self)
+
+    def _ask(self, job: Job) -> Answer | None:
+        try:
+            message = pickle.dumps(job)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            return None  # A kernel that only this process knows.
+        _send(self._input, message)
+        answer: Answer | None = pickle.loads(_receive(self._output))
+        return answer
+
+    def _is_ready(self) -> bool:
+        try:
+            return _receive(self._output) == _READY
+        except (OSError, ValueError, EOFError):
+            return False
+
+    @property
+    def _input(self) -> IO[bytes]:
         assert self.process.stdin is not None
+        return self.process.stdin
+
+    @property
+    def _output(self) -> IO[bytes]:
         assert self.process.stdout is not None
-        _send(self.process.stdin, message)
-        return pickle.loads(_receive(self.process.stdout))
+        return self.process.stdout
 
     def close(self) -> None:
         """End the process."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with suppress(OSError):  # It may have died before.
-            self.process.stdin.close()
         self.process.kill()
         self.process.wait()
-        with suppress(OSError):
-            self.process.stdout.close()
+        for stream in (self._input, self._output):
+            with suppress(OSError):  # It may have died before.
+                stream.close()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    paths = os.pathsep.join(p for p in sys.path if p)
+    # A worker multiplies no matrices by NumPy, and must not start threads for it.
+    environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
 
 
 class Workers:
     """Processes that compile, started when they are needed and kept."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._idle: SimpleQueue[_Worker] = SimpleQueue()
-        self._all: list[_Worker] = []
+        self.forget()
 
-    def run(self, jobs: Sequence[Job], workers: int) -> list[tuple[bytes, Kernel]]:
-        """Compile jobs in at most so many processes; what one cannot do is done here."""
+    def run(self, jobs: Sequence[Job], workers: int) -> list[Answer]:
+        """Compile jobs here and in at most so many processes; CompileError."""
         with self._lock:
-            while len(self._all) < min(workers, len(jobs)):
-                worker = _Worker()
-                self._all.append(worker)
-                self._idle.put(worker)
-            with ThreadPoolExecutor(len(self._all)) as threads:
-                found = list(threads.map(self._remote, jobs))
-        return [
-            image_of(job) if answer is None else answer
-            for job, answer in zip(jobs, found, strict=True)
-        ]
+            while len(self._all) < workers and not self._fails:
+                self._all.append(_Worker(self, len(self._all) + 1))
+            tasks = [_Task(job) for job in jobs]
+            for task in tasks:
+                self.tasks.put(task)
+            try:
+                while (mine := self._next()) is not None:
+                    mine.answer = image_of(mine.job)
+                    mine.done.set()
+                return [self._answer(task) for task in tasks]
+            finally:
+                while self._next() is not None:
+                    pass  # After an error nobody waits for the others.
 
-    def _remote(self, job: Job) -> tuple[bytes, Kernel] | None:
-        try:
-            message = pickle.dumps(job)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            return None  # A kernel that only this process knows.
-        worker = self._idle.get()
-        try:
-            answer: tuple[bytes, Kernel] | None = worker.compile(message)
-        except (OSError, EOFError, pickle.UnpicklingError, AttributeError):
+    def _next(self) -> _Task | None:
+        """Return a task that no worker has taken; None where there is none."""
+        with suppress(Empty):
+            return self.tasks.get_nowait()
+        return None
+
+    def _answer(self, task: _Task) -> Answer:
+        task.done.wait()
+        return image_of(task.job) if task.answer is None else task.answer
+
+    def leave(self, worker: _Worker) -> None:
+        """Do without a worker that does not start, and start no others."""
+        self._fails = True
+        worker.close()
+        with suppress(ValueError):
             self._all.remove(worker)
-            worker.close()
-            worker = _Worker()
-            self._all.append(worker)
-            answer = None
-        self._idle.put(worker)
-        return answer
 
     def close(self) -> None:
         """End all processes."""
         for worker in self._all:
+            worker.ended = True
+            self.tasks.put(None)
+        for worker in list(self._all):
             worker.close()
         self.forget()
 
     def forget(self) -> None:
         """Know of no process any more; in a forked child they are the parent's."""
         self._lock = threading.Lock()
-        self._idle = SimpleQueue()
-        self._all = []
+        self.tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._all: list[_Worker] = []
+        self._fails = False
 
 
 _POOL = Workers()
@@ -176,6 +241,10 @@ def serve() -> None:
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # What a compiler prints must not be taken for an answer.
     os.dup2(2, 1)
+    # What is here now stays, and looking through it takes as long as compiling.
+    gc.freeze()
+    gc.set_threshold(_OBJECTS)
+    _send(answers, _READY)
     while True:
         try:
             message = _receive(source)
