@@ -36,6 +36,9 @@ VIEWS = {
         x.reshape(2, 20, 35).transpose(0, 2, 1),
         x.reshape(2, 20, 35).transpose(0, 2, 1)[::-1],
     ),
+    "tiles-scalar": lambda x: (x.reshape(35, 40).T, np.broadcast_to(x[1, 2, 3], (40, 35))),
+    "tiles-row": lambda x: (x.reshape(35, 40).T, np.broadcast_to(x[0, 0, :35], (40, 35))),
+    "tiles-column": lambda x: (x.reshape(35, 40).T, np.broadcast_to(x[0, 0, :, None], (40, 35))),
     "short-rows": lambda x: (x.reshape(-1, 5), np.broadcast_to(x[0, 0, :5], (280, 5))),
     "short-columns": lambda x: (
         x.reshape(-1, 5),

@@ -38,6 +38,8 @@ def layout(
 
 def moved(start: Any, step: int, i: Any, stride: Any) -> Any:
     """Return the place of value i along the last axis, by the step of a blueprint."""
+    if step == 0:
+        return start
     return start + (i * stride if step < 0 else i)
 
 
