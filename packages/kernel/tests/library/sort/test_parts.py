@@ -7,7 +7,7 @@ from calor.dtypes import ALL
 from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
-from calor_kernel.library.sort import lowering
+from calor_kernel.library.sort import lowering, parts
 from calor_kernel.library.sort.networks import pairs_of_network
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
@@ -71,6 +71,30 @@ def test_what_is_sorted_whole():
 def test_lengths(backend, n):
     check(backend, elements((n,), np.float32))
     check(backend, elements((n,), np.int64))
+
+
+@pytest.mark.parametrize("dtype", [t for t in TYPES if np.dtype(t).itemsize <= 4])
+def test_fronts(backend, dtype):
+    check(backend, elements((3, 300), dtype), 1, True, 20, (0, 1))
+
+
+@pytest.mark.parametrize("which", [(0,), (1,)])
+def test_fronts_in_parts(backend, monkeypatch, which):
+    monkeypatch.setattr(parts, "_PART", 400)
+    check(backend, elements((2, 1500), np.float32), 1, False, 3, which)
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "equal", "all NaN"])
+def test_fronts_of_orders(backend, order):
+    n = 2000
+    x = {
+        "rising": np.arange(n),
+        "falling": -np.arange(n),
+        "equal": np.zeros(n),
+        "all NaN": np.full(n, np.nan),
+    }[order].astype(np.float32)
+    check(backend, x, 0, False, 100, (0, 1))
+    check(backend, x, 0, True, 1, (0, 1))
 
 
 ORDERS = {

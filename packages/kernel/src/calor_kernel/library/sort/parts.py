@@ -12,6 +12,8 @@ from math import prod
 
 from calor.dtypes import DType, int64, uint32, uint64
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.copying import as_bits
+from calor_kernel.library.sort.front import STEP, front_candidates, front_results
 from calor_kernel.library.sort.fusing import PART
 from calor_kernel.library.sort.values import sort_values
 from calor_kernel.library.work import (
@@ -30,6 +32,10 @@ from calor_kernel.library.work import (
 _SIZE = Scalar(int64, nonnegative=True)
 # Elements that a cube of one unit handles at least.
 _GRAIN = 1 << 12
+# Elements of a part of a row at least, and candidates that a unit has room for at least.
+_PART, _ROOM = 1 << 14, 1 << 10
+# Candidates are chosen where there are so many times as many elements.
+_FEW = 4
 # What a partition writes beyond its range.
 _SLACK = 64
 
@@ -45,11 +51,72 @@ def lower_part(request: Request) -> Sequence[Work] | Refusal:
         return Refusal("complex numbers are sorted whole")
     if inner != 1:
         return Refusal("only the last axis is sorted in part")
-    if said["indices"] or count != n:
-        return Refusal("only values are sorted in part")
     if x.size == 0:
         return [Work(())]
-    return [_values(request, x.dtype, x.size // n, n)]
+    rows = x.size // n
+    if count == n and not said["indices"]:
+        return [_values(request, x.dtype, rows, n)]
+    if x.dtype.itemsize > 4 or count * _FEW > n or n >= 1 << 32:
+        return Refusal("only a few of the elements are found without sorting all, of 4 bytes each")
+    return [_front(request, rows, n, count)]
+
+
+def _front(request: Request, rows: int, n: int, count: int) -> Work:
+    (x,) = request.inputs
+    said, cores = request.attributes, request.info.cores
+    parts = max(1, min(-(-cores // rows), n // max(_PART, count)))
+    part = -(-n // parts)
+    parts = -(-n // part)
+    if n - (parts - 1) * part < count:
+        parts, part = 1, n
+    items = rows * parts
+    turns = -(-items // min(items, 4 * cores))
+    units = -(-items // turns)
+    room = max(_ROOM, -(-4 * count // STEP) * STEP)
+    held = parts * count
+    scratch = ((units * room + _SLACK) * 8,) * 2 + ((rows * held + _SLACK) * 8,) * 2
+    read = Buffer(x.dtype, writable=False)
+    words = Buffer(uint64)
+    candidates = Launch(
+        Build(
+            front_candidates,
+            (read, words, words, words, *(_SIZE,) * 7),
+            (("descending", bool(said["descending"])),),
+        ),
+        (units, 1, 1),
+        (
+            Input(0, x.offset),
+            *(Scratch(i) for i in range(3)),
+            *(items, turns, parts, n, part, count, room),
+        ),
+        0,
+        x.size * x.dtype.itemsize,
+        "sort candidates",
+    )
+    bits = as_bits(x, request.info)
+    wanted = (bool(said["values"]), bool(said["indices"]))
+    turns = max(1, min(rows, _GRAIN // held))
+    outputs = (Output(0), Output(1 if all(wanted) else 0))
+    types = (bits.dtype, int64)
+    used = [Buffer(types[i] if wanted[i] else types[1 - i]) for i in range(2)]
+    results = Launch(
+        Build(
+            front_results,
+            (Buffer(bits.dtype, writable=False), words, words, *used, *(_SIZE,) * 5),
+            (("wanted", wanted),),
+        ),
+        (-(-rows // turns), 1, 1),
+        (
+            Input(0, bits.offset),
+            *(Scratch(2), Scratch(3)),
+            *outputs,
+            *(rows, turns, n, held, count),
+        ),
+        0,
+        16 * rows * held,
+        "sort front",
+    )
+    return Work((candidates, results), scratch)
 
 
 def _values(request: Request, dtype: DType, rows: int, n: int) -> Work:

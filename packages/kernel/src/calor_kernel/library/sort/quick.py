@@ -159,3 +159,27 @@ def partition(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
         inside = (moved + ids) < count_aside
         keys.store(low + moved, spare.load(lo + moved, lanes, mask=inside), mask=inside)
     return low
+
+
+@helper
+def quick_select(keys: Any, spare: Any, first: Any, last: Any, place: Any) -> None:
+    """Move the key that sorting would put to ``place`` there, and no greater one before it.
+
+    No two keys of ``keys[first:last]`` are equal; ``spare`` as in ``quick_sort``.
+    """
+    lanes = LANES[keys.dtype]
+    lo, hi = first, last
+    bad = constant(0, int64)
+    while hi - lo > lanes * lanes:
+        if bad > 0:
+            pivot = middle_of_range(keys, lo, hi)
+        else:
+            pivot = pivot_of(keys, lo, hi)
+        low = partition(keys, spare, lo, hi, pivot)
+        before = hi - lo
+        if low > place:
+            hi = low
+        else:
+            lo = low
+        bad = ((hi - lo) * 8 > before * 7).to(int64)
+    sort_leaf(keys, lo, hi)
