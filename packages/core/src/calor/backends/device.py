@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from calor.backends.lost import LostBackend, LostExecutable
 from calor.backends.protocol import Backend, Executable, Info, MemoryFigures
+from calor.collecting import collecting_later
 from calor.errors import DeviceError
 from calor.graph.graph import Graph
 
@@ -58,7 +59,8 @@ class Device:
             from calor.graph.partition import compile_graph
             from calor.graph.pending import compile_pending
 
-            found = compile_graph(self, build()) if jit else compile_pending(self, build())
+            with collecting_later():
+                found = compile_graph(self, build()) if jit else compile_pending(self, build())
             self.plans_made += 1
             self.plans[key] = found
             if len(self.plans) > PLAN_LIMIT:

@@ -16,6 +16,7 @@ import pluggy
 
 from calor.backends.device import Device, device_of
 from calor.backends.protocol import Backend
+from calor.collecting import collecting_later
 from calor.errors import CalorError, DeviceError, PluginError
 from calor.plugins import core, hooks
 from calor.plugins.entries import Entry, scan
@@ -83,7 +84,7 @@ class Registry:
             )
         found = self._devices.get(text)
         if found is None:
-            with self._lock:
+            with self._lock, collecting_later():
                 found = self._devices[text] = self._open(text)
         return found
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from calor.backends.selection import current_device
+from calor.collecting import collecting_later
 from calor.config import config
 from calor.errors import ArgumentError, DeviceError
 from calor.graph.trace import Handle, local
@@ -96,12 +97,13 @@ class Jitted:
             device = self._device(arguments)
             if arguments.arrays:
                 arguments.tensors = as_tensors(arguments.tensors, device)
-            program = Program(self, arguments, device)
-            self.reasons.append(self._reason(program))
-            self._put_first(program)
-            if program.changes_arguments and _repeated(arguments.tensors):
-                return self.function(*args, **kwargs)
-            result = program.run(arguments.tensors, arguments.numbers, arguments.objects)
+            with collecting_later():
+                program = Program(self, arguments, device)
+                self.reasons.append(self._reason(program))
+                self._put_first(program)
+                if program.changes_arguments and _repeated(arguments.tensors):
+                    return self.function(*args, **kwargs)
+                result = program.run(arguments.tensors, arguments.numbers, arguments.objects)
         assert result is not MISS, f"{self.name}: a new trace does not fit its own arguments"
         return result
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from calor.collecting import collecting_later
 from calor.interning import remember
 from calor.ops.attributes import exact_items
 from calor.specs import Spec
@@ -32,8 +33,9 @@ from calor_kernel.runtime.device import DeviceInfo
 
 def load_families() -> None:
     """Import the kernel families, which register what they lower."""
-    for module in pkgutil.iter_modules(library.__path__, f"{library.__name__}."):
-        import_module(module.name)
+    with collecting_later():
+        for module in pkgutil.iter_modules(library.__path__, f"{library.__name__}."):
+            import_module(module.name)
 
 
 class Lowerings:
