@@ -203,3 +203,17 @@ def test_it_is_the_default_where_it_is_installed() -> None:
         env=environment,
     )
     assert done.stdout == "[]\ncpu:0 [2.0, 2.0, 2.0]\n"
+
+
+def test_a_call_that_fails_leaves_the_next_one_alone() -> None:
+    import calor
+    from calor.errors import ElementIndexError
+
+    with calor.device("cpu"):
+        x = calor.arange(4)
+        first, wrong = calor.asarray([0, 3]), calor.asarray([0, 9])
+        taken = calor.jit(lambda x, i: calor.take(x, i, axis=0))
+        for _ in range(3):
+            assert taken(x, first).tolist() == [0, 3]
+            with pytest.raises(ElementIndexError, match="axis 0 of size 4"):
+                taken(x, wrong).tolist()

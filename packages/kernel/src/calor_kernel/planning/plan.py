@@ -197,7 +197,7 @@ class Plan:
             self._fill(block[0], inputs)
         self._play(variant.recording, 0, handles)
         if self.status and (variant.targets or not self.engine.tells_late):
-            for error in self._errors(handles[len(self.given) + 1]).values():
+            for error in self.errors(handles[len(self.given) + 1]).values():
                 raise error
             if len(variant.recording.lists) > 1:
                 self._play(variant.recording, 1, handles)
@@ -232,7 +232,7 @@ class Plan:
             verify(buffer)
             memory.copy(handle, place, buffer.handle, 0, buffer.nbytes)
 
-    def _errors(self, handle: Any) -> dict[int, DeviceError]:
+    def errors(self, handle: Any) -> dict[int, DeviceError]:
         """Return the errors that kernels stored in a block, by task in the order of the graph."""
         self.queue.synchronize()
         start = self.draft.host_bytes
@@ -276,7 +276,7 @@ class Plan:
 
     def _read_late(self, block: tuple[Any, int]) -> dict[int, DeviceError]:
         try:
-            return self._errors(block[0])
+            return self.errors(block[0])
         finally:
             self.pool.give(*block, 0)
 
