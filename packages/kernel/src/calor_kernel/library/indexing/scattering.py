@@ -20,6 +20,8 @@ from calor_kernel.library.composing import redirected
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.indexing.gathering import SIZE, STATUS, checked, failures
 from calor_kernel.library.indexing.moving import dense_copy
+from calor_kernel.library.indexing.scatter_elements import scatter_elements
+from calor_kernel.library.indexing.updating import updated
 from calor_kernel.library.work import (
     LOWERINGS,
     Argument,
@@ -108,27 +110,6 @@ def update_row(
         for i in loop_range(whole, end):
             new = updates[at + i].to(target.dtype)
             target[to + i] = new if update == "assign" else updated(update, target[to + i], new)
-
-
-def updated(update: str, old: Any, new: Any) -> Any:
-    """Return an element joined with an update."""
-    if update == "add":
-        return old + new
-    if update == "mul":
-        return old * new
-    return greater(old, new) if update == "max" else smaller(old, new)
-
-
-@helper
-def greater(a: Any, b: Any) -> Any:
-    """Return the greater, or NaN where one is."""
-    return max(a, b)
-
-
-@helper
-def smaller(a: Any, b: Any) -> Any:
-    """Return the smaller, or NaN where one is."""
-    return min(a, b)
 
 
 @helper
@@ -303,6 +284,8 @@ def lower_scatter_along(request: Request) -> Sequence[Work]:
     wrong = failures(request.op, (size,), (axis,))
     if indices.size == 0:
         return target.work(None, wrong)
+    if info.max_units == 1 and inner * target.words == 1 and not target.pair:
+        return target.work(_elements(request, target, outers, picks, size), wrong)
     across = min(outers, 4 * info.cores)
     outer_share = -(-outers // across)
     down = max(1, info.cores // across) if picks * inner > 1 << 12 else 1
@@ -334,3 +317,40 @@ def lower_scatter_along(request: Request) -> Sequence[Work]:
         f"scatter along {update}",
     )
     return target.work(launch, wrong)
+
+
+def _elements(request: Request, target: Target, outers: int, picks: int, size: int) -> Launch:
+    """Return the launch that updates elements of rows, on cubes of one unit."""
+    info, update = request.info, request.attributes["update"]
+    indices = request.inputs[1]
+    across = min(outers, 4 * info.cores)
+    outer_share = -(-outers // across)
+    few = picks <= 1 << 12 or not info.has("compress") or size >= 1 << 31
+    down = 1 if few else max(1, info.cores // across)
+    share = -(-max(size, 1) // down)
+    numbers = (outers, picks, size, outer_share, share)
+    build = Build(
+        scatter_elements,
+        (
+            Buffer(target.dtype),
+            Buffer(indices.dtype, writable=False),
+            Buffer(target.update_dtype, writable=False),
+            STATUS,
+            *(SIZE,) * len(numbers),
+        ),
+        (("owned", down > 1), ("update", update)),
+    )
+    return Launch(
+        build,
+        (-(-outers // outer_share), -(-max(size, 1) // share), 1),
+        (
+            target.place,
+            Input(1, indices.offset),
+            Input(2, target.update_offset),
+            Status(),
+            *numbers,
+        ),
+        picks * outers,
+        3 * picks * outers * target.dtype.itemsize,
+        f"scatter elements {update}",
+    )
