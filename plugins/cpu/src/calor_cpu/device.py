@@ -1,6 +1,6 @@
 """The CPU as a device: one for all cores that the process may use.
 
-Requirements: opening it starts no thread and compiles nothing but the pool's runtime.
+Requirements: opening it starts no thread, and compiles nothing but the runtime of the pool, once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from calor_cpu.memory import CpuMemory
 from calor_cpu.pool import Pool
 from calor_cpu.queue import CpuQueue
 from calor_cpu.target import Target
-from calor_cpu.toolchain import LlvmToolchain
+from calor_cpu.toolchain import LlvmToolchain, compile_once
 from calor_kernel.runtime.device import Device
 
 
@@ -34,7 +34,7 @@ class CpuDevice(Device):
             )
         self.info = describe(self.toolchain.processor)
         self.memory = CpuMemory()
-        self.queue = CpuQueue(Pool(threads))
+        self.queue = CpuQueue(Pool(threads, compile=compile_once))
 
     def close(self) -> None:
         """Send the pool's threads home."""

@@ -14,8 +14,7 @@ from typing import Final
 
 from calor.dtypes import ALL, bfloat16, float16
 from calor_cpu.pool import default_threads
-from calor_cpu.printer import STACK_BYTES
-from calor_cpu.target import Target
+from calor_cpu.target import STACK_BYTES, Target
 from calor_kernel.runtime.device import DeviceInfo
 
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")

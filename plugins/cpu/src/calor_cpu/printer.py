@@ -19,12 +19,9 @@ import calor_cpu.printer_units  # noqa: F401 - registers what prints operations
 from calor.errors import CompileError
 from calor_cpu.printer_control import region
 from calor_cpu.printer_memory import allocate, parameter
-from calor_cpu.target import Target
+from calor_cpu.target import STACK_BYTES, Target
 from calor_cpu.writer import Writer
 from calor_kernel.ir.nodes import Kernel
-
-VERSION = 1  # a part of the key of compiled kernels: raised when the text of a kernel changes
-STACK_BYTES = 256 * 1024  # what shared and private memory of a kernel may take of a thread's stack
 
 
 def print_kernel(kernel: Kernel, target: Target) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 from calor.errors import DeviceError
 
 VARIABLE: Final = "CALOR_CPU_TARGET"
+STACK_BYTES: Final = 256 * 1024  # what memories of a kernel may take of a thread's stack
 
 # What the levels of the x86-64 psABI have, as far as the printer asks for it.
 _V2: Final = frozenset(("sse4.1", "sse4.2", "ssse3", "popcnt"))

@@ -2,21 +2,22 @@
 
 Requirements: pure and picklable (compile workers), so LLVM's objects are made where they are used;
 calor's own passes run and none of LLVM's, which make nothing faster that is vectorised already and
-take as long as the code generator; a foreign target is compiled for, never run.
+take as long as the code generator; a foreign target is compiled for, never run; where every kernel
+is known, nothing that prints one is imported.
 """
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from typing import Any, Final
 
 from calor.errors import CompileError
 from calor_cpu.llvm import OPTIONS, all_targets, binding, emitting
-from calor_cpu.printer import VERSION, print_kernel
-from calor_cpu.target import Target, target_of
+from calor_cpu.target import Target, native, target_of
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.ir.passes import optimize
 from calor_kernel.runtime.device import Toolchain
+from calor_kernel.runtime.images import image_storage
 
 LEVEL: Final = 2  # of LLVM's code generator
 # Texts of more lines are tiles of many registers, whose addresses are little of the work; looking
@@ -31,10 +32,13 @@ class LlvmToolchain(Toolchain):
     def __init__(self, target: Target | str | None = None) -> None:
         self.processor = target if isinstance(target, Target) else target_of(target)
         options = "".join(OPTIONS)
-        self.target = f"llvm-{_llvm_version()}{options}<{LONG} printer-{VERSION} {self.processor}"
+        self.target = f"llvm-{_llvm_version()}{options}<{LONG} {self.processor}"
 
     def source(self, kernel: Kernel) -> str:
         """Return the kernel as LLVM text; CompileError where a CPU has not what it asks for."""
+        from calor_cpu.printer import print_kernel
+        from calor_kernel.ir.passes import optimize
+
         return print_kernel(optimize(kernel), self.processor)
 
     def compile(self, source: str, name: str) -> bytes:
@@ -50,6 +54,18 @@ class LlvmToolchain(Toolchain):
         module = _module(source, name, machine)
         with emitting(cheaper_steps=_is_short(source)):
             return str(machine.emit_assembly(module))
+
+
+def compile_once(source: str) -> bytes:
+    """Return the object file of a text for this machine, kept on disk beside those of kernels."""
+    toolchain = LlvmToolchain(native())
+    storage = image_storage()
+    key = hashlib.sha256(f"{toolchain.target}\n{source}".encode()).hexdigest()
+    image = storage.read(key)
+    if image is None:
+        image = toolchain.compile(source, "text")
+        storage.write(key, image)
+    return image
 
 
 def _is_short(source: str) -> bool:
