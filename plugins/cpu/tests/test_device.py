@@ -72,6 +72,31 @@ def test_memory_is_aligned_and_copied(nbytes: int) -> None:
     memory.free(other)
 
 
+FORK = """
+import os, sys, warnings
+import numpy as np
+from calor_cpu.memory import CpuMemory
+
+warnings.simplefilter("ignore")
+memory, got = CpuMemory(), np.zeros(3 << 20, np.uint8)
+piece = memory.alloc(3 << 20)
+memory.copy_in(piece, 0, got)
+child = os.fork()
+if not child:
+    memory.copy_in(piece, 0, got + 1)
+    os._exit(0)
+os.waitpid(child, 0)
+memory.copy_out(piece, 0, got)
+print(got.any())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_has_memory_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_memory_that_is_not_there_is_a_typed_error() -> None:
     with pytest.raises(OutOfMemoryError, match=r"the host has no \d+ bytes; free tensors"):
         CpuMemory().alloc(1 << 60)

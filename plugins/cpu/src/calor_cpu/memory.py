@@ -19,6 +19,11 @@ from calor_kernel.runtime.device import Memory
 ALIGN: Final = 64
 _HUGE: Final = 2 << 20
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
+# Python's mappings are shared ones if not told otherwise, which have no large pages, and of which
+# a forked child would change its parent's tensors.
+_OWN: Final[dict[str, int]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
 
 
 class CpuMemory(Memory):
@@ -83,7 +88,7 @@ def _small(nbytes: int) -> tuple[int, Any]:
 
 def _mapped(nbytes: int) -> tuple[int, Any]:
     """Return memory of its own pages; the view keeps the mapping, which ends with it."""
-    pages = mmap.mmap(-1, nbytes + _HUGE)
+    pages = mmap.mmap(-1, nbytes + _HUGE, **_OWN)
     raw = np.frombuffer(pages, np.uint8)
     start = _address(raw)
     shift = -start % _HUGE
