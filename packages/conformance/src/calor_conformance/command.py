@@ -102,7 +102,7 @@ def _run(given: Sequence[str]) -> int:
         return 0
     start = time.monotonic()
     if options.jobs > 1:
-        made = parallel.run(_shared(given), options.jobs)
+        made = parallel.run(_shared(given), options.jobs, chosen.shard)
         made["seconds"] = round(time.monotonic() - start, 1)
         made["command"] = _command(given)
         made["digest"] = report.digest(made)
@@ -147,7 +147,7 @@ def _shared(given: Sequence[str]) -> list[str]:
     skip = False
     for text in given:
         name = text.partition("=")[0]
-        if skip or name in ("--jobs", "--json", "--markdown", "--resume"):
+        if skip or name in ("--jobs", "--json", "--markdown", "--resume", "--shard"):
             skip = not skip and "=" not in text
             continue
         kept.append(text)

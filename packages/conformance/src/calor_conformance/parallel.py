@@ -15,8 +15,12 @@ from calor.errors import CalorError
 from .report import merge
 
 
-def run(arguments: Sequence[str], jobs: int) -> dict[str, Any]:
-    """Run the command's arguments as ``jobs`` shards at once and return the merged report."""
+def run(arguments: Sequence[str], jobs: int, shard: tuple[int, int] = (1, 1)) -> dict[str, Any]:
+    """Run the command's arguments as ``jobs`` shards at once and return the merged report.
+
+    ``shard``: the part of the run that they share.
+    """
+    number, count = shard
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{n}.json" for n in range(1, jobs + 1)]
         processes = [
@@ -28,7 +32,7 @@ def run(arguments: Sequence[str], jobs: int) -> dict[str, Any]:
                     *arguments,
                     "--quiet",
                     "--shard",
-                    f"{n}/{jobs}",
+                    f"{number + (n - 1) * count}/{count * jobs}",
                     "--json",
                     str(path),
                 ],
