@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -439,3 +441,35 @@ def test_weights_that_become_one_tensor_are_another_program(tied_first: bool) ->
     assert [w.tolist() for w in calls[0].tensors] == [[-1.0], [4.0]]
     assert shared.tolist() == [-2.0]
     assert step.trace_count == 2
+
+
+def test_nothing_of_a_trace_keeps_earlier_state() -> None:
+    """What was replaced is gone at once, not when garbage is collected."""
+    layer = Linear([[2.0]], [0.5])
+
+    @calor.jit
+    def step(x: Any) -> None:
+        layer.w.grad = layer.b.grad = None
+        (layer(x) ** 2).sum().backward()
+        with calor.no_grad():
+            layer.w -= 0.1 * layer.w.grad
+
+    gc.collect()
+    gc.disable()
+    try:
+        states = []
+        for _ in range(4):
+            before = weakref.ref(layer.w._value)
+            view = layer.w.numpy(copy=False)
+            step(tensor(1))
+            del view
+            states.append([before, weakref.ref(layer.b.grad._value)])
+        assert step.trace_count == 2
+        assert [[held() is None for held in state] for state in states] == [
+            [True, True],
+            [True, True],
+            [True, True],
+            [False, False],
+        ]
+    finally:
+        gc.enable()

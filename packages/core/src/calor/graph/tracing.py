@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -72,6 +73,7 @@ class GraphTrace(Trace):
         "quiet",
         "quiet_from",
         "read_only",
+        "stood",
         "unrecorded",
     )
 
@@ -89,6 +91,8 @@ class GraphTrace(Trace):
         self.name = name
         self.captures: dict[int, Capture] = {}
         self.constants: set[Value] = set()
+        # What a stand-in stood for, once the trace is over.
+        self.stood: WeakKeyDictionary[Value, Value] = WeakKeyDictionary()
         self.grads: dict[int, tuple[Handle, Any]] = {}
         self.finished = False
         # Where gradients were switched off: spans of positions, and the start of the open one.
@@ -130,7 +134,24 @@ class GraphTrace(Trace):
             capture.handle._record = capture.record
         for handle, grad in self.grads.values():
             handle._grad = grad
+        self._let_go()
         tracing.release()
+
+    def _let_go(self) -> None:
+        """Hold nothing any more: what was traced lives as long as somebody else holds it.
+
+        Values know their trace, so a trace that held values would keep the state that was captured
+        until garbage is collected. Another thread may wait to be told what a stand-in stood for.
+        """
+        self.stood = WeakKeyDictionary(
+            {capture.placeholder: capture.value for capture in self.captures.values()}
+        )
+        self.captures = {}
+        self.constants = set()
+        self.grads = {}
+        self.made = []
+        self.on_number = None
+        self.reset()
 
     def attach(self, handle: Handle) -> int:
         """Capture a tensor from outside as an input, or use a constant of this trace."""
@@ -234,9 +255,9 @@ class GraphTrace(Trace):
         """
         if self.thread != threading.get_ident():
             with tracing:
-                for capture in self.captures.values():
-                    if capture.placeholder is value:
-                        return capture.value
+                found = self.stood.get(value)
+                if found is not None:
+                    return found
         self.look()
         raise AssertionError("a look at a traced value raises")
 

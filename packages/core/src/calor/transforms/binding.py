@@ -102,11 +102,19 @@ class Binding:
         """Stop counting as an owner of the state's values, when no call is using them."""
         if self.turn is not None:
             self.turn.acquire()
-        self.values = []
-        self.written = []
-        self.expected = []
+        self.forget()
         if self.turn is not None:
             self.turn.release()
+
+    def forget(self) -> None:
+        """Hold nothing of the state any more; the next call takes it over as it is then."""
+        if self.handles:
+            self.values = []
+            self.written = []
+            self.expected = []
+            self.buffers = []
+            self.into = []
+            self.exports = -1
 
     def same_grads(self) -> bool:
         """Return whether gradients are absent and present as in the trace; follow new ones."""
@@ -197,11 +205,15 @@ class Bindings:
         None when the objects are not as in the trace.
         """
         for binding in self.made:
-            same = binding.objects == objects and binding.version == versions(binding.members)
+            if binding.objects != objects:
+                continue
+            same = binding.version == versions(binding.members)
             if same and _requires(binding.handles) == self.requires:
                 binding.epoch = epoch.count
                 self.made = [binding, *(b for b in self.made if b is not binding)]
                 return binding
+            # Another program may go on with these objects, perhaps for good.
+            binding.release()
         return self._bind(objects)
 
     def _bind(self, objects: list[Stateful]) -> Binding | None:

@@ -130,6 +130,8 @@ class Program:
                 # Who had the turn before may have changed them.
                 buffers = self._read(tensors) or buffers
             if binding.owners and not binding.same_grads():
+                # Another program goes on with the state, perhaps for good.
+                binding.forget()
                 return MISS
             values = [h._value for h in binding.handles]
             free = values == binding.values or binding.refresh(values)

@@ -138,6 +138,13 @@ class Plan:
             pool.reserve(variant.required, self.largest)
         block = arena = None
         try:
+            # The largest piece first, before smaller ones are cut from the one that would fit it.
+            if variant.arena is not None:
+                idle, room = variant.arena
+                try:
+                    arena = idle.pop(), room
+                except IndexError:
+                    arena = pool.find(room)
             for number, idle, room, nbytes in variant.fresh:
                 try:
                     handle = idle.pop()
@@ -146,12 +153,6 @@ class Plan:
                     idle = pool.bin(room)
                 pool.in_use += nbytes
                 outputs[number] = KernelBuffer(pool, handle, idle, nbytes)
-            if variant.arena is not None:
-                idle, room = variant.arena
-                try:
-                    arena = idle.pop(), room
-                except IndexError:
-                    arena = pool.find(room)
             if self.block_bytes:
                 try:
                     block = self._blocks.pop(), self._block_room
