@@ -28,6 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the tests that are left out as slow")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow tests to full runs."""
+    if config.getoption("--full"):
+        return
+    slow = {item for item in items if item.get_closest_marker("slow")}
+    config.hook.pytest_deselected(items=list(slow))
+    items[:] = [item for item in items if item not in slow]
+
+
 def pytest_collection_finish() -> None:
     """Keep what collecting made, which stays to the end, out of the many tests that ask gc."""
     gc.collect()

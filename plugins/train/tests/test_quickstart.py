@@ -38,7 +38,6 @@ def learned(tmp_path_factory):
     return start("--epochs", 8, "--device", "numpy", "--output", folder), folder
 
 
-@pytest.mark.slow
 def test_it_learns_to_read_digits(learned):
     process, folder = learned
     assert process.returncode == 0, process.stdout + process.stderr
@@ -55,7 +54,6 @@ def test_it_learns_to_read_digits(learned):
     assert len((folder / "history.csv").read_text("utf-8").splitlines()) == 9
 
 
-@pytest.mark.slow
 def test_the_new_process_notices_other_weights(learned, tmp_path):
     _, folder = learned
     state = dict(calor.read_safetensors(folder / "weights.safetensors"))
