@@ -23,6 +23,9 @@ from calor_cpu.target import STACK_BYTES, Target
 from calor_cpu.writer import Writer
 from calor_kernel.ir.nodes import Kernel
 
+# Aligned, so that a vector that waits on the stack lies in one line of the cache, not in two.
+_ATTRIBUTES = 'nounwind "stackrealign" "prefer-vector-width"="512" "frame-pointer"="none"'
+
 
 def print_kernel(kernel: Kernel, target: Target) -> str:
     """Return a kernel as LLVM text for a target; CompileError names what a CPU has not."""
@@ -134,7 +137,7 @@ def _module(w: Writer) -> str:
     lines += [w.declared[key] for key in sorted(w.declared)]
     lines += [
         "",
-        'attributes #0 = { nounwind "prefer-vector-width"="512" "frame-pointer"="none" }',
+        f"attributes #0 = {{ {_ATTRIBUTES} }}",
         "!0 = !{i32 1}",
         "!1 = !{}",
         "",

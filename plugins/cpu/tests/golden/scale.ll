@@ -47,6 +47,6 @@ done:
 }
 
 
-attributes #0 = { nounwind "prefer-vector-width"="512" "frame-pointer"="none" }
+attributes #0 = { nounwind "stackrealign" "prefer-vector-width"="512" "frame-pointer"="none" }
 !0 = !{i32 1}
 !1 = !{}

@@ -1,9 +1,10 @@
 """Powers of floats.
 
 Requirements: within 1 ulp; every special case of C's ``pow``; bases that are no positive normal
-numbers, and endless exponents, are a branch that others do not take. The logarithm has to be right
-to the digits that the exponent multiplies, and so is a sum of two numbers throughout: a multiple of
-atanh(s) / s times s = f / (2 + f), its first terms in two numbers each (the way of SLEEF's pow).
+numbers, and results that are none, are branches that others do not take, so that those pay for two
+comparisons. The logarithm has to be right to the digits that the exponent multiplies, and so is a
+sum of two numbers throughout: a multiple of atanh(s) / s times s = f / (2 + f), its first terms in
+two numbers each (the way of SLEEF's pow).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from calor_kernel.library.math.base import (
     Table,
     above,
     below,
+    bits_of,
     exactly,
     format_of,
     is_negative,
@@ -46,6 +48,8 @@ _TERMS: Final[tuple[Table, Table, Table]] = (
 )
 # Beyond, the power is 0 or infinite.
 _ENDS: Final = (160.0, 1200.0)
+# Up to here, powers of two are normal numbers, and with a factor of √½ to √2 too.
+_USUAL: Final = (125.0, 1021.0)
 
 
 def _times(a: Pair, b: Pair) -> Pair:
@@ -63,24 +67,25 @@ def _plus(term: Table, rest: Pair, form: Format) -> Pair:
 
 def _log2(e: Number, m: Number, form: Format) -> Pair:
     """Return e + log2(m) for m in [√½, √2], to about ten bits more than an ulp."""
-    under = m + 1.0
-    lost = m - (under - 1.0)
-    inverse = 1.0 / under
-    over = m - 1.0
-    s = over * inverse
-    left = fma(-s, lost, fma(-s, under, over))
-    quotient = (s, left * inverse)
+    f = m - 1.0
+    inverse = 1.0 / (m + 1.0)
+    s = f * inverse
+    # f and 2 s are within a factor of 2, so that their difference is exact.
+    lost = fma(-s, f, fma(s, -2.0, f)) * inverse
     square = s * s
-    z = (square, fma(s + s, quotient[1], fma(s, s, -square)))
+    z = (square, fma(s, s, -square))
     rest = square * polynomial(square, POWER[form.number])
     series: Pair = (rest, constant(0.0, s.dtype, s.width))
     if form.number:
         series = _times(z, _plus(_TERMS[2], series, form))
     series = _plus(_TERMS[0], _times(z, _plus(_TERMS[1], series, form)), form)
-    product = _times(quotient, series)
+    # What s lost counts by the slope of s · series.
+    slope = fma(square, 2.0 * _TERMS[1][form.number][0], series[0])
+    product = s * series[0]
+    error = fma(lost, slope, fma(s, series[1], fma(s, series[0], -product)))
     whole = cast(e, s.dtype)
-    total = whole + product[0]
-    return total, ((whole - total) + product[0]) + product[1]
+    total = whole + product
+    return total, ((whole - total) + product) + error
 
 
 @exactly
@@ -89,32 +94,41 @@ def power(x: Number, y: Number) -> Number:
     """Return x to the power of y, within 1 ulp, as C's ``pow``."""
     form = format_of(x)
     low, high = 1 << form.fraction, (2 * form.bias + 1) << form.fraction
-    rare = ((bitcast(x, form.unsigned) - low) >= high - low) | ~(abs(y) < INFINITY)
-    size = abs(x)
+    rare = (bitcast(x, form.unsigned) - low) >= high - low
+    size = x
     lift = constant(0, form.signed, x.width)
     if some(rare):
+        size = abs(x)
         small = size < form.tiny
         size = select(small, size * 2.0 ** (form.fraction + 2), size)
         lift = select(small, form.fraction + 2, lift)
     e, m = decomposed(size, form)
-    result = _exp2(y, _log2(e - lift, m, form), form)
+    first, second = _log2(e - lift, m, form)
+    exponent = y * first
+    error = fma(y, second, fma(y, first, -exponent))
+    total = exponent + form.magic
+    near = _exp2((exponent - (total - form.magic)) + error, form)
+    result = bitcast(bits_of(near) + (bits_of(total) << form.fraction), form.dtype)
+    rare = rare | ~(abs(exponent) < _USUAL[form.number])
     if some(rare):
-        result = _special(x, y, result, form)
+        result = _special(x, y, _far(exponent, error, form), form)
     return result
 
 
-def _exp2(y: Number, logarithm: Pair, form: Format) -> Number:
-    """Return 2 to the power of y times a sum of two numbers."""
-    exponent = y * logarithm[0]
-    error = fma(y, logarithm[1], fma(y, logarithm[0], -exponent))
+def _exp2(r: Number, form: Format) -> Number:
+    """Return 2 to the power of r in [−½, ½]."""
+    return fma(r, polynomial(r, EXP2[form.number]), 1.0)
+
+
+def _far(exponent: Number, error: Number, form: Format) -> Number:
+    """Return 2 to the power of a sum of two numbers, of any size; the same where it is usual."""
     limit = _ENDS[form.number]
     error = select(abs(exponent) < limit, error, 0.0)
     exponent = above(below(exponent, -limit), limit)
     magic = form.magic + 2 * form.bias
     total = exponent + magic
-    r = (exponent - (total - magic)) + error
-    result = fma(r, polynomial(r, EXP2[form.number]), 1.0)
-    return scaled(result, bitcast(total, form.signed), form)
+    near = _exp2((exponent - (total - magic)) + error, form)
+    return scaled(near, bitcast(total, form.signed), form)
 
 
 def _special(x: Number, y: Number, result: Number, form: Format) -> Number:
