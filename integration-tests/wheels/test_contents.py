@@ -85,6 +85,7 @@ REQUIRED = {
     "calor-conformance": "calor hypothesis pytest",
     "calor-cpu": "calor calor-kernel llvmlite",
     "calor-opencl": "calor calor-kernel pyopencl",
+    "calor-fusion": "calor calor-kernel",
     "calor-train": "calor calor-nn rich",
 }
 
@@ -98,19 +99,24 @@ def test_requires_what_is_agreed(project: Path) -> None:
     )
 
 
-DEVICES = {"calor-cpu": "cpu", "calor-opencl": "opencl"}
+# What each plugin enters as; no other project enters as anything.
+ENTRIES = {
+    "calor-cpu": "cpu",
+    "calor-opencl": "opencl",
+    "calor-fusion": "fuser.elementwise fuser.rows",
+}
 
 
 @each_project
-def test_enters_as_the_device_of_its_name(project: Path) -> None:
+def test_enters_by_the_names_that_are_agreed(project: Path) -> None:
     wheel, points = wheel_of(project), ConfigParser(delimiters="=")
     for name in names_in(wheel):
         if name.endswith(".dist-info/entry_points.txt"):
             with zipfile.ZipFile(wheel) as archive:
                 points.read_string(archive.read(name).decode())
     found = dict(points["calor.plugins.v1"]) if points.has_section("calor.plugins.v1") else {}
-    device = DEVICES.get(metadata_of(wheel)["Name"])
-    assert found == ({} if device is None else {device: f"{package_of(project)}.plugin"})
+    entries = ENTRIES.get(metadata_of(wheel)["Name"], "").split()
+    assert found == dict.fromkeys(entries, f"{package_of(project)}.plugin")
 
 
 def test_extras_of_core_bring_the_other_projects() -> None:

@@ -29,7 +29,7 @@ def small_ops(monkeypatch):
 @pytest.fixture
 def backend(small_ops):
     """Return a backend of one device like a CPU."""
-    return KernelBackend("small", lambda index: LanesDevice(ONE_UNIT, checks=False))
+    return KernelBackend("small", lambda index: LanesDevice(ONE_UNIT, checks=False), fusers=())
 
 
 @pytest.fixture

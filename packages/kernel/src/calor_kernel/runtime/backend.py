@@ -30,19 +30,22 @@ Array = np.ndarray[Any, Any]
 
 
 class KernelBackend(Backend):
-    """Devices of one name; ``open_device(index)`` opens one of them, the first time it is used."""
+    """Devices of one name; ``open_device(index)`` opens one of them, the first time it is used.
+
+    ``fusers``: what covers parts of graphs; None takes those of the installed plugins.
+    """
 
     def __init__(
         self,
         name: str,
         open_device: Callable[[int], Device],
         count: Callable[[], int] = lambda: 1,
-        fusers: Sequence[Fuser] = (),
+        fusers: Sequence[Fuser] | None = None,
     ) -> None:
         self.name = name
         self._open = open_device
         self._count = count
-        self._fusers = tuple(fusers)
+        self._fusers = fusers
         self._engines: dict[int, Engine] = {}
         _BACKENDS.add(self)
 

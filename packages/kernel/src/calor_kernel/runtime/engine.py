@@ -32,10 +32,10 @@ _OUTCOMES: Final = 256
 class Engine:
     """A device with everything that running graphs on it needs."""
 
-    def __init__(self, device: Device, fusers: Sequence[Fuser] = ()) -> None:
+    def __init__(self, device: Device, fusers: Sequence[Fuser] | None = None) -> None:
         load_families()
         self.device = device
-        self.own_fusers = tuple(fusers)
+        self.own_fusers = fusers
         self.pool = Pool(device.memory)
         self.kernels = Kernels(device)
         self.deterministic = os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0")
@@ -54,8 +54,8 @@ class Engine:
 
     @cached_property
     def fusers(self) -> tuple[Fuser, ...]:
-        """The backend's own fusers, and those that are installed."""
-        return (*self.own_fusers, *installed_fusers().values())
+        """The fusers that the backend was made with, else those that are installed."""
+        return tuple(installed_fusers().values() if self.own_fusers is None else self.own_fusers)
 
     def remember(self, outcome: Outcome) -> None:
         """Keep what a run may have failed at, until somebody waits or too much is kept."""
