@@ -37,7 +37,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in slow]
 
 
-def pytest_collection_finish() -> None:
-    """Keep what collecting made, which stays to the end, out of the many tests that ask gc."""
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Keep what stays from before a module out of the many tests that ask gc.
+
+    That is what collecting made, and what modules before keep; a second of each look otherwise.
+    """
     gc.collect()
     gc.freeze()
