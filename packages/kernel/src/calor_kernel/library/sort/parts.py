@@ -36,8 +36,6 @@ _GRAIN = 1 << 12
 _PART, _ROOM = 1 << 14, 1 << 10
 # Candidates are chosen where there are so many times as many elements.
 _FEW = 4
-# What a partition writes beyond its range.
-_SLACK = 64
 
 
 @lowering(PART, dense=(0,))
@@ -74,7 +72,7 @@ def _front(request: Request, rows: int, n: int, count: int) -> Work:
     units = -(-items // turns)
     room = max(_ROOM, -(-4 * count // STEP) * STEP)
     held = parts * count
-    scratch = ((units * room + _SLACK) * 8,) * 2 + ((rows * held + _SLACK) * 8,) * 2
+    scratch = (units * room * 8,) * 2 + (rows * held * 8,) * 2
     read = Buffer(x.dtype, writable=False)
     words = Buffer(uint64)
     candidates = Launch(
@@ -124,7 +122,7 @@ def _values(request: Request, dtype: DType, rows: int, n: int) -> Work:
     word = uint64 if dtype.itemsize == 8 else uint32
     own = dtype.itemsize < 4
     turns = max(1, min(rows, _GRAIN // n))
-    scratch = [(rows * n + _SLACK) * word.itemsize]
+    scratch = [rows * n * word.itemsize]
     if own:
         scratch.append(rows * n * word.itemsize)
     keys: Argument = Scratch(1) if own else Output(0)

@@ -7,9 +7,10 @@ in their order.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from calor.dtypes import DType
+from calor.dtypes import DType, int64
 from calor_kernel.language import (
     absolute_position,
     bitcast,
@@ -38,34 +39,26 @@ def sort_values(
     descending: bool,
     own: bool,
 ) -> None:
-    """Sort rows of n elements; ``spare`` has 64 more elements than ``keys``.
+    """Sort rows of n elements; ``spare`` has as many as ``keys``.
 
     ``own``: the keys have a memory of their own, beside the target; else they are sorted in the
     target, which is seen as keys.
     """
-    dtype: DType = source.dtype
-    lanes = LANES[keys.dtype]
     to = target if own else keys
-    whole = n // lanes * lanes
+    done = partial(put_values, to, source.dtype, descending)
     begin = absolute_position() * turns
     for row in loop_range(begin, min(begin + turns, rows)):
         first = row * n
         special = encode_row(source, keys, first, n, descending)
-        quick_sort(keys, spare, first, first + n)
-        zeros, others = first, first
+        quick_sort(keys, spare, first, first + n, done)
         if special:
-            # The keys of zero, and of NaN.
-            half = 1 << (dtype.itemsize * 8 - 1)
-            zeros = place_of(keys, first, n, constant(half - int(descending), keys.dtype))
-            others = place_of(keys, first, n, constant(2 * half - 1, keys.dtype))
-        for i in loop_range(0, whole, lanes):
-            value = value_of(keys.load(first + i, lanes), dtype, descending)
-            to.store(first + i, value if own else bitcast(value, keys.dtype))
-        for i in loop_range(whole, n):
-            value = value_of(keys[first + i], dtype, descending)
-            to[first + i] = value if own else bitcast(value, keys.dtype)
-        if special:
-            put_special(source, to, first, n, zeros, others)
+            put_special(source, to, first, n, descending)
+
+
+def put_values(to: Any, dtype: DType, descending: bool, place: Any, keys: Any, mask: Any) -> None:
+    """Write the values of sorted keys."""
+    value = value_of(keys, dtype, descending)
+    to.store(place, value if to.dtype is dtype else bitcast(value, to.dtype), mask=mask)
 
 
 @helper
@@ -105,27 +98,23 @@ def is_nan(raw: Any, dtype: DType) -> Any:
 
 
 @helper
-def place_of(keys: Any, first: Any, n: Any, key: Any) -> Any:
-    """Return where in a sorted row the first key lies that is not below ``key``."""
-    lo, hi = first, first + n
-    while lo < hi:
-        middle = (lo + hi) >> 1
-        less = keys[middle] < key
-        lo, hi = select(less, middle + 1, lo), select(less, hi, middle)
-    return lo
-
-
-@helper
-def put_special(source: Any, to: Any, first: Any, n: Any, zeros: Any, others: Any) -> None:
-    """Write a row's zeros from ``zeros`` on, and its NaN from ``others`` on, in their order."""
+def put_special(source: Any, to: Any, first: Any, n: Any, descending: bool) -> None:
+    """Write a row's zeros and NaN where they belong, in their order in the source."""
     dtype = source.dtype
     bits = UNSIGNED[dtype.itemsize]
+    # The key of zero; those of NaN are the greatest.
+    zero = constant((1 << (dtype.itemsize * 8 - 1)) - int(descending), bits)
+    zeros, others = first, first + n
+    for i in loop_range(first, first + n):
+        x = source[i]
+        zeros = zeros + (key_of(x, descending) < zero).to(int64)
+        others = others - is_nan(bitcast(x, bits), dtype).to(int64)
     for i in loop_range(first, first + n):
         x = source[i]
         raw = bitcast(x, bits)
         if is_nan(raw, dtype):
             to[others] = x if to.dtype is dtype else raw
             others = others + 1
-        elif raw & constant((1 << (dtype.itemsize * 8 - 1)) - 1, bits) == 0:
+        elif key_of(x, descending) == zero:
             to[zeros] = x if to.dtype is dtype else raw
             zeros = zeros + 1
