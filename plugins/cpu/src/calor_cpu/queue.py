@@ -7,16 +7,18 @@ which its figures of work say; an assertion that failed in a kernel is an error 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from calor.dtypes import DType
+from calor_cpu.forms import Form
 from calor_cpu.loader import LoadedImage
-from calor_cpu.pool import Plan, Pool, Record, bits
+from calor_cpu.pool import Layout, Plan, Pool, Record, bits
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.device import Queue, Slot, Step
+from calor_kernel.runtime.device import Queue, Slot, Step, Varying, filled
 
 # What a core does in a second at least, of arithmetic and of memory: work is not overestimated so.
 _FLOPS: Final = 20e9
@@ -49,22 +51,26 @@ class Function:
             made.append(given if isinstance(given, Slot) else bits(given, dtype))  # type: ignore[arg-type]
         return tuple(made)
 
+    def takes(self, step: Step) -> bool:
+        """Return whether all Varying numbers of a step are integers here."""
+        return all(
+            dtype is None or dtype.kind in ("int", "uint") or not isinstance(given, Varying)
+            for dtype, given in zip(self.numbers, step.arguments, strict=True)
+        )
 
-def seconds_of(step: Step) -> float | None:
-    """Return how long a launch takes one core at most, None where its work is not said."""
-    if not step.flops and not step.nbytes:
-        return None
-    return max(step.flops / _FLOPS, step.nbytes / _BYTES)
 
+def share_of(count: int, flops: int, nbytes: int) -> tuple[int, float | None]:
+    """Return how a launch of so many cubes is divided, and how long it takes one core at most.
 
-def grain_of(step: Step) -> int:
-    """Return the fewest cubes that are worth a chunk; 0 for a launch that stays in one thread."""
-    x, y, z = step.cubes
-    count = x * y * z
-    seconds = seconds_of(step)
-    if count < 2 or (seconds is not None and seconds < 2 * _CHUNK_S):
-        return 0
-    return 1 if seconds is None else min(max(1, round(_CHUNK_S * count / seconds)), count)
+    The first is the fewest cubes that are worth a chunk, 0 for a launch that stays in one thread;
+    the second is None where its work is not said.
+    """
+    if not flops and not nbytes:
+        return (0 if count < 2 else 1), None
+    seconds = max(flops / _FLOPS, nbytes / _BYTES)
+    if count < 2 or seconds < 2 * _CHUNK_S:
+        return 0, seconds
+    return min(max(1, round(_CHUNK_S * count / seconds)), count), seconds
 
 
 class CpuQueue(Queue):
@@ -80,15 +86,41 @@ class CpuQueue(Queue):
     def record(self, steps: Sequence[Step], slots: int) -> Plan:
         """Return the launches as one plan of the pool."""
         functions: list[Function] = [step.function for step in steps]
-        records = [
-            Record(f.image.address, f.arguments(step), step.cubes, grain_of(step))
-            for f, step in zip(functions, steps, strict=True)
-        ]
-        estimates = [seconds_of(step) for step in steps]
-        known = [e for e in estimates if e is not None]
-        total = sum(known) if len(known) == len(estimates) else None
+        total: float | None = 0.0
+        records = []
+        for step in steps:
+            x, y, z = step.cubes
+            grain, seconds = share_of(x * y * z, step.flops, step.nbytes)
+            total = None if total is None or seconds is None else total + seconds
+            function: Function = step.function
+            arguments = function.arguments(step)
+            records.append(Record(function.image.address, arguments, step.cubes, grain))
         explain = partial(_explained, functions)
         return Plan(self.pool, records, slots, seconds=total, keep=functions, explain=explain)
+
+    def form(self, steps: Sequence[Step], slots: int) -> Callable[..., Any]:
+        """Return what makes plans of known launches with other numbers."""
+        if not all(step.function.takes(step) for step in steps):
+            return super().form(steps, slots)
+        known = [filled(step, defaultdict(int)) for step in steps]
+        records = [
+            Record(s.function.image.address, s.function.arguments(s), s.cubes, 0) for s in known
+        ]
+        form = Form(Layout.of(self.pool, records, slots, False), steps, share_of)
+        usual: list[Function] = [step.function for step in steps]
+        explained = partial(_explained, usual)
+
+        def record(numbers: Sequence[int], others: Mapping[int, Function]) -> Plan:
+            functions, explain = usual, explained
+            addresses = {}
+            if others:
+                functions = [others.get(i, f) for i, f in enumerate(usual)]
+                explain = partial(_explained, functions)
+                addresses = {i: f.image.address for i, f in others.items()}
+            layout = form.layout(numbers, addresses)
+            return Plan(self.pool, layout, slots, keep=functions, explain=explain)
+
+        return record
 
     def run(self, recorded: Plan, handles: Sequence[int]) -> None:
         """Run a plan with an address for each slot; it is finished when this returns."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from types import MappingProxyType
 
 from calor_kernel.library.work import Work
+from calor_kernel.planning.choices import greatest, hinted, is_size
 from calor_kernel.planning.values import Piece, Task
 
 
@@ -62,6 +64,37 @@ class _Range:
         insort(self.gaps, (nbytes, start))
 
 
+@dataclass(slots=True)
+class _Slots:
+    """Memory in slots, for sizes that are not known: a slot is as large as its largest piece."""
+
+    sizes: list[list[int]] = field(default_factory=list)
+    idle: list[int] = field(default_factory=list)
+
+    def take(self, nbytes: int) -> int:
+        """Return the number of a slot, by what sizes are likely."""
+        slot = min(self.idle, key=lambda s: self._misfit(s, hinted(nbytes)), default=None)
+        if slot is None:
+            slot = len(self.sizes)
+            self.sizes.append([])
+        else:
+            self.idle.remove(slot)
+        self.sizes[slot].append(nbytes)
+        return slot
+
+    def _misfit(self, slot: int, nbytes: int) -> tuple[bool, int]:
+        room = max(map(hinted, self.sizes[slot]))
+        return room < nbytes, abs(room - nbytes)
+
+    def give(self, slot: int, nbytes: int) -> None:
+        """Take a slot back."""
+        self.idle.append(slot)
+
+    def starts(self) -> list[int]:
+        """Return where each slot begins, and last where the last one ends."""
+        return [0, *accumulate(greatest(*sizes) for sizes in self.sizes)]
+
+
 def lay_out(
     tasks: Sequence[Task],
     works: Sequence[Work],
@@ -96,7 +129,9 @@ def lay_out(
     for root, end in ends.items():
         if root.kind == "made" and root not in kept:
             dying[end].append(root)
-    space = _Range()
+    sized = any(is_size(p.nbytes) for t in tasks for p in t.outputs)
+    sized = sized or any(is_size(n) for w in works for n in w.scratch)
+    space: _Slots | _Range = _Slots() if sized else _Range()
     offsets: dict[Piece, int] = {}
     scratch: list[list[Piece]] = []
 
@@ -114,7 +149,11 @@ def lay_out(
                 offsets[piece] = space.take(room(piece))
         for piece in (*own, *dying[number]):
             space.give(offsets[piece], room(piece))
-    return Layout(offsets, space.end, merged, in_place, scratch)
+    if isinstance(space, _Range):
+        return Layout(offsets, space.end, merged, in_place, scratch)
+    starts = space.starts()
+    offsets = {piece: starts[slot] for piece, slot in offsets.items()}
+    return Layout(offsets, starts[-1], merged, in_place, scratch)
 
 
 def _root(piece: Piece, merged: dict[Piece, Piece]) -> Piece:

@@ -24,6 +24,11 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a graph that was claimed; CompileError."""
     if has_control(graph):
         return ControlPlan(engine, graph, compile_body)
+    return engine.replanning.plan(graph)
+
+
+def plan_anew(engine: Engine, graph: Graph) -> Plan:
+    """Return the plan of a graph without control flow, for its sizes alone; CompileError."""
     fusers = (*_FUSERS, *engine.fusers)
     planner = Planner(engine.lowerings, graph, fusers, engine.deterministic)
     return Plan(engine, planner.draft())

@@ -32,15 +32,12 @@ def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]
 
 def _choose(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> dict[Group, float]:
     """Return groups that do not overlap, those that save most first, with what they save."""
-    if not fusers:
+    groups = [group for fuser in fusers for group in fuser.groups(graph, info)]
+    if not groups:
         return {}
     ceilings = ceilings_of(info)
     alone = [node_seconds(graph, node, ceilings) for node in graph.nodes]
-    found = [
-        (sum(alone[i] for i in group.nodes) - group.cost, group)
-        for fuser in fusers
-        for group in fuser.groups(graph, info)
-    ]
+    found = [(sum(alone[i] for i in group.nodes) - group.cost, group) for group in groups]
     found.sort(key=lambda pair: (-pair[0], pair[1].nodes))
     taken: set[int] = set()
     chosen: dict[Group, float] = {}

@@ -70,11 +70,14 @@ class Lowerings:
         found = self._memo.get(key)
         if found is None:
             request = Request(op, attributes, inputs, outputs, self.info, deterministic, kept)
-            answer = LOWERINGS[op](request)
-            if not isinstance(answer, Refusal):
-                answer = tuple(map(_declared, answer))
-            found = remember(self._memo, key, answer)
+            found = remember(self._memo, key, self.answer(request))
         return found
+
+    @staticmethod
+    def answer(request: Request) -> Sequence[Work] | Refusal:
+        """Return what the family of a request's op says to it now."""
+        answer = LOWERINGS[request.op](request)
+        return answer if isinstance(answer, Refusal) else tuple(map(_declared, answer))
 
 
 def _declared(work: Work) -> Work:

@@ -49,7 +49,7 @@ class Planner:
         self.values: dict[int, Value] = {}
         self.constants = bytearray()
         self._known: dict[tuple[DType, bytes], Value] = {}
-        self._copies: dict[Value, Value] = {}
+        self._copies: dict[Piece, list[tuple[View, Value]]] = {}
 
     def draft(self) -> Draft:
         """Return the graph as tasks; CompileError where a family refuses what it claimed."""
@@ -203,11 +203,13 @@ class Planner:
         """Return the value as elements one after another, copied if need be."""
         if value.view.is_dense:
             return value
-        found = self._copies.get(value)
-        if found is None:
-            (found,) = self.emit("copy", {}, (value,), (self._spec(value),))
-            self._copies[value] = found
-        return found
+        known = self._copies.setdefault(value.piece, [])
+        for view, copied in known:
+            if view == value.view:
+                return copied
+        (made,) = self.emit("copy", {}, (value,), (self._spec(value),))
+        known.append((value.view, made))
+        return made
 
     def _outputs(self) -> list[Piece]:
         taken: dict[Piece, None] = {}

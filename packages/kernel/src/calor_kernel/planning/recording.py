@@ -25,6 +25,7 @@ from calor_kernel.library.work import (
     Work,
 )
 from calor_kernel.planning.arena import Layout, lay_out, may_overwrite
+from calor_kernel.planning.sizes import Size
 from calor_kernel.planning.values import Draft, Piece, Task
 from calor_kernel.runtime.device import Slot, Step
 
@@ -200,7 +201,7 @@ class Recorder:
         signature = launch.build.signature
         return tuple(
             a
-            if isinstance(a, int | float)
+            if isinstance(a, int | float | Size)
             else self._slot(layout, number, task, a, signature[i].dtype.itemsize)
             for i, a in enumerate(launch.arguments)
         )

@@ -157,6 +157,17 @@ class Toolchain(ABC):
 
 
 @dataclass(frozen=True, slots=True)
+class Varying:
+    """A whole number of a step that is another one each time: its place among those numbers."""
+
+    place: int
+
+    def of(self, numbers: Sequence[int] | Mapping[int, int]) -> int:
+        """Return the number of this time."""
+        return numbers[self.place]
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """A buffer argument of a recorded launch: a slot of the run, and an offset in bytes."""
 
@@ -180,6 +191,23 @@ class Step:
     nbytes: int = 0
 
 
+def filled(step: Step, numbers: Sequence[int] | Mapping[int, int], function: Any = None) -> Step:
+    """Return a step with the numbers of this time, and with its function if it is another one."""
+
+    def known(given: Any) -> Any:
+        if isinstance(given, Varying):
+            return given.of(numbers)
+        return Slot(given.number, known(given.offset)) if isinstance(given, Slot) else given
+
+    x, y, z = map(known, step.cubes)
+    arguments = tuple(map(known, step.arguments))
+    made = step.function if function is None else function
+    return Step(made, (x, y, z), arguments, known(step.flops), known(step.nbytes))
+
+
+Form = Callable[[Sequence[int], Mapping[int, Any]], Any]
+
+
 class Queue(ABC):
     """Runs kernels in order. Its methods are called from any thread, several at a time."""
 
@@ -190,6 +218,22 @@ class Queue(ABC):
     @abstractmethod
     def record(self, steps: Sequence[Step], slots: int) -> Any:
         """Return a list of launches as the device runs it fastest; ``slots`` handles are given."""
+
+    def form(self, steps: Sequence[Step], slots: int) -> Form:
+        """Return what records steps for given numbers: those that are Varying in the steps.
+
+        They are so among the numbers of arguments, offsets of slots, cubes, and figures of work.
+        Functions may be others each time too, with the same parameters: they are given by the
+        number of their step. A device that records steps of which it knows most quicker than from
+        the beginning overrides this.
+        """
+
+        def record(numbers: Sequence[int], functions: Mapping[int, Any]) -> Any:
+            return self.record(
+                [filled(s, numbers, functions.get(i)) for i, s in enumerate(steps)], slots
+            )
+
+        return record
 
     @abstractmethod
     def run(self, recorded: Any, handles: Sequence[Any]) -> None:

@@ -11,11 +11,13 @@ from typing import Final
 from calor.backends.protocol import Info
 from calor.errors import DeviceError
 from calor.plugins.discovery import fusers as installed_fusers
+from calor_kernel.planning.compiling import plan_anew
 from calor_kernel.planning.cost import Ceilings
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
 from calor_kernel.planning.outcomes import Outcome
 from calor_kernel.planning.recording import Launched
+from calor_kernel.planning.replanning import Replanning
 from calor_kernel.runtime.autotune import Tuner
 from calor_kernel.runtime.ceilings import measured
 from calor_kernel.runtime.claims import describe
@@ -41,6 +43,7 @@ class Engine:
         self.deterministic = os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0")
         self.lowerings = Lowerings(device.info)
         self.tuner = Tuner(self)
+        self.replanning = Replanning(self, plan_anew)
         # What takes the times of launches while a profile is taken.
         self.profiler: Profiler | None = None
         # What a run hands over where it needs no memory.

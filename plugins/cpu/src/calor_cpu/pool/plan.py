@@ -10,58 +10,21 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from calor.dtypes import DType
 from calor.errors import ArgumentError, DeviceError
+from calor_cpu.pool.layout import Layout, Record
 from calor_cpu.pool.pool import Pool
-from calor_cpu.pool.structures import (
-    PlanState,
-    RecordState,
-    RelocationState,
-    Status,
-)
-from calor_kernel.runtime.device import Slot
+from calor_cpu.pool.structures import Status
 
 # Below this estimate a run keeps the interpreter's lock.
 _KEEP_S = 5e-6
-_MASK = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A launch of a plan.
-
-    ``function``: the address of ``void(ptr args, i64 begin, i64 end)``. ``arguments``: per
-    parameter a Slot, or the 64 bits of the slot (see :func:`bits`). ``cubes``: along x, y and z.
-    ``grain``: the fewest cubes that are worth a chunk; chunks are whole numbers of grains; 0 keeps
-    the launch in the calling thread.
-    """
-
-    function: int
-    arguments: tuple[Slot | int, ...]
-    cubes: tuple[int, int, int] = (1, 1, 1)
-    grain: int = 0
-
-    @property
-    def count(self) -> int:
-        """The number of cubes."""
-        x, y, z = self.cubes
-        return x * y * z
-
-
-def bits(value: int | float, dtype: DType) -> int:
-    """Return a number as the 64 bits of an argument's slot: its bytes low, zeros above.
-
-    >>> from calor.dtypes import float32, int64
-    >>> hex(bits(1.0, float32)), hex(bits(-1, int64))
-    ('0x3f800000', '0xffffffffffffffff')
-    """
-    return int.from_bytes(np.asarray(value, dtype.numpy).tobytes(), "little")
+def is_long(seconds: float | None) -> bool:
+    """Return whether a run of so many seconds, None for many, gives up the interpreter's lock."""
+    return seconds is None or seconds > _KEEP_S
 
 
 class KernelFailure(DeviceError):
@@ -91,12 +54,12 @@ class Plan:
     kernel that stores a number there ends the run after its launch, with KernelFailure.
     """
 
-    __slots__ = ("_runner", "call", "keep", "pool", "records", "slots")
+    __slots__ = ("_runner", "call", "count", "keep", "pool", "slots")
 
     def __init__(
         self,
         pool: Pool,
-        records: Sequence[Record],
+        records: Sequence[Record] | Layout,
         slots: int,
         *,
         seconds: float | None = None,
@@ -104,11 +67,14 @@ class Plan:
         explain: Explain = KernelFailure,
     ) -> None:
         self.pool = pool
-        self.records = tuple(records)
         self.slots = slots
         self.keep = keep
-        release = seconds is None or seconds > _KEEP_S
-        self._runner = _Runner(pool, self.records, slots, release, keep, explain)
+        if isinstance(records, Layout):
+            layout = records
+        else:
+            layout = Layout.of(pool, records, slots, is_long(seconds))
+        self.count = layout.count
+        self._runner = _Runner(pool, slots, layout, keep, explain)
         self.call: Callable[..., None] = pool.native.function(self._runner.address, self._runner)
 
     def __call__(self, bases: Sequence[int]) -> None:
@@ -117,7 +83,7 @@ class Plan:
 
     def seconds(self, bases: Sequence[int]) -> list[float]:
         """Run, and return how long each launch took."""
-        times = (ctypes.c_int64 * (len(self.records) + 1))()
+        times = (ctypes.c_int64 * (self.count + 1))()
         self._runner.run(bases, ctypes.addressof(times))
         return [(b - a) * 1e-9 for a, b in pairwise(times)]
 
@@ -125,31 +91,24 @@ class Plan:
 class _Runner:
     """What a plan's built-in function owns: the memory, and the way on when a run ends early."""
 
-    __slots__ = ("_again", "_block", "_explain", "_pack", "_spare", "address", "pool", "slots")
+    __slots__ = ("_explain", "_keep", "_layout", "_spare", "_words", "address", "pool", "slots")
 
     def __init__(
-        self,
-        pool: Pool,
-        records: tuple[Record, ...],
-        slots: int,
-        release: bool,
-        keep: object,
-        explain: Explain,
+        self, pool: Pool, slots: int, layout: Layout, keep: object, explain: Explain
     ) -> None:
         self.pool = pool
-        self._explain = explain
         self.slots = slots
-        self._pack = struct.Struct(f"{slots}Q").pack
-        self._block = _layout(self, records, release)
+        self._layout = layout
+        self._keep = keep
+        self._explain = explain
+        self._words, self.address = layout.placed(id(self), id(_Runner.resume))
         self._spare: list[_Runner] = []
-        self._again = (pool, records, slots, release, keep, explain)
-        self.address = ctypes.addressof(self._block)
 
     def run(self, bases: Sequence[int], times: int | None = None) -> None:
         """Run with an address for each slot; ``times`` is where the clock is noted."""
         if len(bases) != self.slots:
             raise ArgumentError(f"the plan has {self.slots} slots, not {len(bases)}")
-        packed = self._pack(*bases)
+        packed = struct.pack(f"{self.slots}Q", *bases)
         spare, address = None, self.address
         try:
             while status := self.pool.native.run(address, packed, times):
@@ -182,47 +141,4 @@ class _Runner:
         try:
             return self._spare.pop()
         except IndexError:
-            return _Runner(*self._again)
-
-
-def _layout(runner: _Runner, records: tuple[Record, ...], release: bool) -> Any:
-    """Return a plan's memory: header, records, relocations, bases, blocks of arguments."""
-    moves = [
-        (i, j, argument)
-        for i, record in enumerate(records)
-        for j, argument in enumerate(record.arguments)
-        if isinstance(argument, Slot)
-    ]
-    records_at = ctypes.sizeof(PlanState)
-    moves_at = records_at + ctypes.sizeof(RecordState) * len(records)
-    bases_at = moves_at + ctypes.sizeof(RelocationState) * len(moves)
-    at = bases_at + 8 * runner.slots
-    args_at = []
-    for record in records:
-        # Before the arguments the error word's address, behind them the cubes along the axes.
-        args_at.append(at + 8)
-        at += 8 * (1 + len(record.arguments) + 3)
-    block = (ctypes.c_uint64 * (at // 8))()
-    start = ctypes.addressof(block)
-
-    header = PlanState.from_buffer(block)
-    header.pool = runner.pool.address
-    header.records, header.count = start + records_at, len(records)
-    header.relocations, header.relocation_count = start + moves_at, len(moves)
-    header.bases, header.slots = start + bases_at, runner.slots
-    header.owner, header.resume = id(runner), id(_Runner.resume)
-    header.parallel = any(0 < record.grain < record.count for record in records)
-    header.release = release
-
-    def write(at: int, *words: int) -> None:
-        struct.pack_into(f"{len(words)}Q", block, at, *words)
-
-    for i, (record, where) in enumerate(zip(records, args_at, strict=True)):
-        at = records_at + ctypes.sizeof(RecordState) * i
-        write(at, record.function, start + where, record.count, record.grain)
-        values = (0 if isinstance(a, Slot) else a & _MASK for a in record.arguments)
-        write(where - 8, start + PlanState.error.offset, *values, *record.cubes)
-    for k, (i, j, slot) in enumerate(moves):
-        at = moves_at + ctypes.sizeof(RelocationState) * k
-        write(at, start + args_at[i] + 8 * j, slot.number, slot.offset & _MASK)
-    return block
+            return _Runner(self.pool, self.slots, self._layout, self._keep, self._explain)

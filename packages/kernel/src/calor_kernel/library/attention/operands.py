@@ -124,4 +124,5 @@ def least_bytes(problem: Attention) -> int:
     p = problem
     queries = p.rows * (p.features + p.values)
     keys = p.batch * p.key_heads * p.keys * (p.features + p.values)
-    return int((queries + keys) * p.dtype.itemsize)
+    nbytes: int = (queries + keys) * p.dtype.itemsize
+    return nbytes

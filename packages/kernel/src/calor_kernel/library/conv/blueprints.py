@@ -79,10 +79,10 @@ def shift(
 def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     """Return the two kinds of tiles, and how many panels of each make ``count`` vectors."""
     narrow = _NARROW[many]
-    if count in narrow:
-        height, vectors = narrow[count]
-        tile = (min(height, rows), vectors)
-        return tile, tile, 1, 0
+    for known, (height, vectors) in narrow.items():
+        if count == known:
+            tile = (min(height, rows), vectors)
+            return tile, tile, 1, 0
     # Rows beyond the last channel are computed for nothing; a tile has costs beside its products.
     fit = [t for t in _TILES[many] if t[0] <= rows] or [_TILES[many][-1]]
     tile = min(fit, key=lambda t: (-(-rows // t[0]) * (t[0] * t[1] + 2) / t[1], -t[0]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 from typing import Any, Final
 
 from calor.dtypes import DType, float32, int32, int64
@@ -228,11 +228,7 @@ def _short(p: _Problem) -> Launch | None:
         return None
     rows, length = p.sizes
     width = _width(p.expression, p.info)
-    kinds = {(length, 1): "dense", (0, 1): "row"}
-    lies = tuple(
-        kinds.get((a, b), "row" if a == 0 else "column" if b == 0 else "apart")
-        for a, b in p.strides
-    )
+    lies = tuple(_lie(a, b, length) for a, b in p.strides)
     if length > _APART and "apart" in lies:
         return _rows(p)
     turns = max(_CHUNK // (p.value_bytes * length * width), 1) * width
@@ -246,6 +242,13 @@ def _short(p: _Problem) -> Launch | None:
     build = Build(elementwise_short, (*_buffers(p), *declared), keywords)
     numbers = (rows, turns, *(n for s in p.strides for n in s))
     return _made(p, "short", build, -(-rows // turns), numbers)
+
+
+def _lie(down: int, along: int, length: int) -> str:
+    """Return how short rows lie in memory."""
+    if along == 1 and down == length:
+        return "dense"
+    return "row" if down == 0 else "column" if along == 0 else "apart"
 
 
 def _lanes(p: _Problem, width: int) -> Launch:
@@ -331,8 +334,12 @@ def _computed(dtype: DType, expression: Expression) -> DType:
 
 
 def _alignment(view: View, info: DeviceInfo) -> int:
-    """Return the bytes by which the address of a view's first element divides."""
-    return gcd(view.offset * view.dtype.itemsize, info.align)
+    """Return the bytes by which the address of a view's first element divides, so far as it helps.
+
+    Between whole vectors and single elements nothing is told apart, so that kernels stay few.
+    """
+    element: int = view.dtype.itemsize
+    return info.align if view.offset * element % info.align == 0 else element
 
 
 def _shared_tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:

@@ -20,6 +20,7 @@ from calor.dtypes import (
     uint64,
 )
 from calor_kernel.library.matmul.problem import Product
+from calor_kernel.planning.choices import choice, greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile, by its vectors: what fits 32 and 16 vector registers with the
@@ -102,7 +103,7 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     block_rows = -(-tiles_down // max(1, blocks)) * rows
     panels = -(-product.n // (lanes * vectors))
     tall = -(-product.m // block_rows) * product.batches
-    block_panels = max(1, min(panels, 8, panels * tall // (4 * info.cores) or 1))
+    block_panels = greatest(1, least(panels, 8, panels * tall // (4 * info.cores)))
     return Packed(
         accumulate,
         lanes,
@@ -117,6 +118,7 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     )
 
 
+@choice
 def tile_rows(m: int, most: int) -> int:
     """Return the height of a tile that wastes least of ``m`` rows, the highest of equals."""
     if m <= most:

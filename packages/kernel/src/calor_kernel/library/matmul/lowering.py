@@ -297,7 +297,10 @@ def _packed(
         b_numbers = (groups * row, row, whole * product.batch[1], whole, 0)
     else:
         b_numbers = (width, b.depth, *b.batch, b.offset)
-    numbers = (product.m, product.n, groups, *a_numbers, *b_numbers)
+    # The whole summed axis is one pass where it is not much longer than one.
+    depth = p.depth if p.depth < groups else 1 << 40
+    blocks = (p.block_rows, p.block_panels, depth)
+    numbers = (product.m, product.n, groups, *a_numbers, *b_numbers, *blocks)
     build = Build(
         packed_matmul,
         (
@@ -313,9 +316,6 @@ def _packed(
                     "vectors": p.vectors,
                     "lanes": p.lanes,
                     "group": group,
-                    "depth": p.depth if p.depth < groups else 1 << 40,
-                    "block_rows": p.block_rows,
-                    "block_panels": p.block_panels,
                     "accumulate": p.accumulate,
                     "a_depth": a_depth,
                     "a_panels": p.pack_a,
@@ -382,9 +382,9 @@ def pack_operand(
     panels = -(-n // width)
     across = panels if square else 1
     cubes = (across, max(1, -(-groups // rows)), batch[0] * batch[1])
-    nbytes = n * k * batch[0] * batch[1] * (operand.dtype.itemsize + element.itemsize)
+    nbytes: int = n * k * batch[0] * batch[1] * (operand.dtype.itemsize + element.itemsize)
     arguments = (source, target, *numbers)
-    return Launch(build, cubes, arguments, 0, int(nbytes), "matmul pack", prepares=True)
+    return Launch(build, cubes, arguments, 0, nbytes, "matmul pack", prepares=True)
 
 
 def _read(operand: Operand) -> Buffer:

@@ -55,7 +55,8 @@ class Product:
         """Bytes of both operands and the result, each once."""
         left = self.a.dtype.itemsize * self.m * self.k
         right = self.b.dtype.itemsize * self.k * self.n
-        return int(self.batches * (left + right + self.dtype.itemsize * self.m * self.n))
+        whole: int = self.batches * (left + right + self.dtype.itemsize * self.m * self.n)
+        return whole
 
     def swapped(self) -> Product:
         """Return the product of the transposes, whose result is the transpose."""

@@ -1,0 +1,123 @@
+"""Planning graphs of known structure at new sizes.
+
+Requirements: a size costs microseconds a node where a template fits; a program that meets a hundred
+thousand sizes keeps few templates; a graph of which no template can be made is planned as any
+other. The first graph of a structure is planned plainly, for most are never met at another size;
+the second shows which of the sizes differ.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from calor.errors import CalorError
+from calor.graph.graph import Graph
+from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.resized import Resized, shared_by
+from calor_kernel.planning.structure import Structure, structure_of
+from calor_kernel.planning.template import Template, template_of
+from calor_kernel.planning.trace import TooManyGuards
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
+
+_STRUCTURES: Final = 256
+_TEMPLATES: Final = 12  # of a structure
+_SEEN: Final = 4
+# After so many sizes for which a template had to be made, without use, a structure is left alone.
+_PATIENCE: Final = 24
+
+
+@dataclass(slots=True)
+class _Known:
+    """A structure: the numbers that it had, the places where they differ, and its templates."""
+
+    seen: list[tuple[int, ...]]
+    bits: tuple[bytes, ...]
+    varying: set[int] = field(default_factory=set)
+    loose: set[int] = field(default_factory=set)
+    templates: list[tuple[Template, Mapping[str, Any]]] = field(default_factory=list)
+    patience: int = _PATIENCE
+
+
+class Replanning:
+    """The templates of one device. ``made`` and ``used`` count templates and plans of them."""
+
+    def __init__(self, engine: Engine, anew: Callable[[Engine, Graph], Plan]) -> None:
+        self.engine = engine
+        self.anew = anew
+        self.made = 0
+        self.used = 0
+        self._structures: OrderedDict[Any, _Known] = OrderedDict()
+
+    def plan(self, graph: Graph) -> Plan:
+        """Return the executable of a graph without control flow; CompileError."""
+        structure = structure_of(graph)
+        if structure is None or self.engine.tuner.mode in ("on", "dry"):
+            return self.anew(self.engine, graph)
+        known = self._structures.get(structure.key)
+        if known is None:
+            self._structures[structure.key] = _Known([structure.numbers], structure.bits)
+            if len(self._structures) > _STRUCTURES:
+                self._structures.popitem(last=False)
+            return self.anew(self.engine, graph)
+        for place, (template, shared) in enumerate(known.templates):
+            found = self._resized(template, shared, graph, structure)
+            if found is not None:
+                if place:
+                    known.templates.insert(0, known.templates.pop(place))
+                known.patience = _PATIENCE
+                self.used += 1
+                return found
+        plan = self.anew(self.engine, graph)
+        if known.patience:
+            self._learn(known, graph, structure, plan)
+        return plan
+
+    def _resized(
+        self, template: Template, shared: Mapping[str, Any], graph: Graph, structure: Structure
+    ) -> Resized | None:
+        symbols = template.match.symbols(structure.numbers)
+        if symbols is None:
+            return None
+        constants = None
+        if structure.bits != template.bits:
+            constants = template.patched(structure.bits)
+            if constants is None:
+                return None
+        try:
+            numbers = template.numbers(*symbols)
+        except (ArithmeticError, ValueError):
+            return None
+        if numbers is None:
+            return None
+        return Resized(shared, template, graph, numbers, constants, self.anew)
+
+    def _learn(self, known: _Known, graph: Graph, structure: Structure, plan: Plan) -> None:
+        """Make a template for the sizes at which a graph was planned anew, where one can be."""
+        known.patience -= 1
+        before = known.seen[-1]
+        pairs = enumerate(zip(before, structure.numbers, strict=True))
+        known.varying.update(p for p, (a, b) in pairs if a != b and min(a, b) > 1)
+        known.loose.update(
+            p for p, (a, b) in enumerate(zip(known.bits, structure.bits, strict=True)) if a != b
+        )
+        known.seen = [*known.seen[1 - _SEEN :], structure.numbers]
+        # What is 0 or 1 now is that in the template.
+        varying = {p for p in known.varying if structure.numbers[p] > 1}
+        if not varying:
+            return
+        try:
+            template = template_of(self.engine, graph, structure, known.seen, varying, known.loose)
+        except (TooManyGuards, CalorError, TypeError, ValueError, AssertionError):
+            template = None
+        if template is None:
+            return
+        self.made += 1
+        known.templates = [
+            (template, shared_by(plan, template)),
+            *known.templates[: _TEMPLATES - 1],
+        ]

@@ -1,0 +1,211 @@
+"""The planner, the families and the recorder, run with sizes that are not known.
+
+Requirements: what they decide is decided by the same code as for known sizes; what only the choice
+among right ways depends on is asked of the hints, without a guard; what a kernel is built from is
+known, so that a size in it is a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from calor.graph.graph import Graph
+from calor.ops.attributes import exact
+from calor.specs import Spec
+from calor_kernel.library.work import Build, Refusal, Request, View, Work
+from calor_kernel.planning.arena import Layout
+from calor_kernel.planning.choices import is_size
+from calor_kernel.planning.lowering import Lowerings
+from calor_kernel.planning.planner import Planner
+from calor_kernel.planning.recording import Launched, Recorder, Recording
+from calor_kernel.planning.sizes import Size
+from calor_kernel.planning.values import Draft, Task, Value
+from calor_kernel.runtime.device import Slot, Step
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
+
+
+class SizedLowerings(Lowerings):
+    """Families asked about sizes that are not known; what they answered is kept by expressions."""
+
+    def ask(
+        self,
+        op: str,
+        attributes: Mapping[str, Any],
+        inputs: tuple[View, ...],
+        outputs: tuple[Spec, ...],
+        deterministic: bool = False,
+        kept: frozenset[int] = frozenset(),
+    ) -> Sequence[Work] | Refusal:
+        """Return the candidates of a family for an op, or why there is none."""
+        items = tuple((name, attributes[name]) for name in sorted(attributes))
+        key = _frozen((op, items, inputs, outputs, deterministic, kept))
+        found = self._memo.get(key)
+        if found is None:
+            request = Request(op, attributes, inputs, outputs, self.info, deterministic, kept)
+            found = self._memo[key] = self.answer(request)
+        return found
+
+
+def _frozen(value: Any) -> Any:
+    """Return what is equal where values are, without asking for a size."""
+    if isinstance(value, Size):
+        return Size, value.key
+    if isinstance(value, tuple):
+        return tuple(map(_frozen, value))
+    if isinstance(value, View):
+        return View, _frozen((value.shape, value.strides, value.offset)), value.dtype
+    if isinstance(value, Spec):
+        return Spec, _frozen(value.shape), value.dtype
+    return exact(value)
+
+
+class SizedPlanner(Planner):
+    """Plans a graph with sizes. ``loose``: the results of ``full`` whose bytes are known later.
+
+    ``places``: where in the constants each of these lies.
+    """
+
+    def __init__(
+        self, lowerings: Lowerings, graph: Graph, deterministic: bool, loose: Collection[int]
+    ) -> None:
+        super().__init__(lowerings, graph, (), deterministic)
+        self.loose = loose
+        self.places: dict[int, int] = {}
+
+    @staticmethod
+    def _spec(value: Value) -> Spec:
+        return Spec(value.view.shape, value.view.dtype, False)
+
+    def _source(self, node: Any, result: Spec) -> bool:
+        if node.op.name == "iota" and is_size(result.size):
+            return False  # It is computed at each call, for its size is a number of a launch.
+        number = node.outputs[0]
+        if number in self.loose:
+            # Its constant is one of its own, which no other can come to equal.
+            known, self._known = self._known, {}
+            made = super()._source(node, result)
+            self._known = known
+            self.places[number] = self.values[number].piece.number
+            return made
+        return super()._source(node, result)
+
+
+@dataclass(frozen=True, slots=True)
+class SizedRecording:
+    """Steps whose numbers may be sizes, and the bytes of the arena.
+
+    ``opened``: by the number of a step, what its kernel is built from, where sizes are in that.
+    """
+
+    steps: tuple[tuple[Step, ...], ...]
+    opened: Mapping[int, Build]
+    launches: tuple[tuple[Launched, ...], ...]
+    arena: Any
+
+
+class SizedRecorder(Recorder):
+    """Records a draft with sizes: steps that no device has seen yet."""
+
+    recorded: SizedRecording
+
+    def _recording(
+        self,
+        lists: Sequence[Sequence[Launched]],
+        placed: Sequence[Sequence[tuple[Slot | int | float, ...]]],
+        layout: Layout,
+    ) -> Recording:
+        flat = [la.launch.build for one in lists for la in one]
+        functions = iter(self.engine.kernels.load([hinted_value(build) for build in flat]))
+        opened = {k: build for k, build in enumerate(flat) if sizes_in(build)}
+        steps = tuple(
+            tuple(
+                Step(next(functions), la.launch.cubes, given, la.launch.flops, la.launch.nbytes)
+                for la, given in zip(one, arguments, strict=True)
+            )
+            for one, arguments in zip(lists, placed, strict=True)
+        )
+        self.recorded = SizedRecording(steps, opened, tuple(map(tuple, lists)), layout.nbytes)
+        return Recording((), (), (), layout.nbytes)
+
+
+def sizes_in(value: Any) -> tuple[Size, ...]:
+    """Return the sizes in a value, in an order that is always the same."""
+    found: list[Size] = []
+    replaced(value, found.append)
+    return tuple(found)
+
+
+def hinted_value(value: Any) -> Any:
+    """Return a value in which every size is its hint."""
+    return replaced(value, lambda size: size.hint)
+
+
+def replaced(value: Any, number: Callable[[Size], Any]) -> Any:
+    """Return a value with something else for every size in it."""
+    if isinstance(value, Size):
+        return number(value)
+    if isinstance(value, tuple):
+        return tuple(replaced(v, number) for v in value)
+    if isinstance(value, Spec):
+        shape = tuple(replaced(n, number) for n in value.shape)
+        return Spec(shape, value.dtype, value.weak)
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {}
+        for field in fields(value):
+            old = getattr(value, field.name)
+            new = replaced(old, number)
+            if new is not old and (not isinstance(old, tuple) or any(map(_differs, old, new))):
+                changed[field.name] = new
+        return replace(value, **changed) if changed else value
+    return value
+
+
+def _differs(a: Any, b: Any) -> bool:
+    return a is not b
+
+
+def chosen(engine: Engine, task: Task) -> Work:
+    """Return the work that the tuner chooses for the sizes at hand; each is right for all."""
+    if len(task.works) == 1 or engine.tuner.mode == "off":
+        return task.works[0]
+    works = [hinted_value(work) for work in task.works]
+    views = tuple(hinted_value(v.view) for v in task.inputs)
+    inputs = tuple(Value(v.piece, w) for v, w in zip(task.inputs, views, strict=True))
+    attributes = {name: hinted_value(value) for name, value in task.attributes.items()}
+    results = tuple(map(hinted_value, task.results))
+    found = engine.tuner.choose(Task(task.op, works, inputs, task.outputs, attributes, results))
+    return task.works[next(i for i, work in enumerate(works) if work is found)]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbolic:
+    """A graph planned with sizes: what came of it, with sizes for numbers."""
+
+    draft: Draft
+    works: list[Work]
+    status: Mapping[int, int]
+    recorder: SizedRecorder
+    places: Mapping[int, int]
+
+    def record(self, targets: Mapping[int, int] = MappingProxyType({})) -> SizedRecording:
+        """Return the launches for outputs that are written to targets."""
+        self.recorder.record(targets)
+        return self.recorder.recorded
+
+
+def plan_symbolic(engine: Engine, graph: Graph, loose: Collection[int]) -> Symbolic:
+    """Plan a graph whose numbers are sizes of a trace."""
+    lowerings = SizedLowerings(engine.device.info)
+    planner = SizedPlanner(lowerings, graph, engine.deterministic, loose)
+    draft = planner.draft()
+    works = [chosen(engine, task) for task in draft.tasks]
+    align = engine.device.info.align
+    failing = [n for n, w in enumerate(works) if w.failures]
+    status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
+    recorder = SizedRecorder(engine, draft, works, status)
+    return Symbolic(draft, works, status, recorder, planner.places)

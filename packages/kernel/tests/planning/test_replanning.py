@@ -1,0 +1,102 @@
+"""Graphs of one structure at many sizes: equal to plans made anew, with no kernel of their own."""
+
+import numpy as np
+import pytest
+
+import calor
+from calor import nn
+from calor.backends.device import device_of
+from calor_kernel.planning.compiling import plan_anew
+from calor_kernel.planning.replanning import Replanning
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+
+F = nn.functional
+W = np.random.default_rng(1).standard_normal((24, 40), np.float32)
+KERNEL = np.random.default_rng(2).standard_normal((6, 3, 3, 3), np.float32)
+
+
+def floats(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+# What is computed, and its arguments for two sizes.
+CASES = {
+    "chain": (lambda x: calor.tanh(x * 2.0 + 1.0) - calor.abs(x), lambda n, m: [floats(n, m)]),
+    "broadcast": (
+        lambda x, y: (x + y) * x[:, 1:2],
+        lambda n, m: [floats(n, m), floats(1, m)],
+    ),
+    "transposed": (lambda x: x.T + 1.0, lambda n, m: [floats(n, m)]),
+    "slices": (lambda x: x[1:, ::2] * 2.0 + x[:-1, ::2], lambda n, m: [floats(n, m)]),
+    "sums": (
+        lambda x: (x.sum(axis=0), x.mean(axis=1), x.max()),
+        lambda n, m: [floats(n, m)],
+    ),
+    "softmax": (lambda x: F.softmax(x, axis=-1), lambda n, m: [floats(n, m)]),
+    "linear": (lambda x, w: F.relu(x @ w.T), lambda n, m: [floats(n, 40), W]),
+    "product": (lambda x, y: x @ y, lambda n, m: [floats(n, m), floats(m, n)]),
+    "convolution": (
+        lambda x, w: F.max_pool2d(F.conv2d(x, w, padding=1), 2),
+        lambda n, m: [floats(n, 3, m + 2, 6), KERNEL],
+    ),
+    "attention": (
+        lambda x: F.scaled_dot_product_attention(x, x, x),
+        lambda n, m: [floats(2, n, 8)],
+    ),
+    "gather": (
+        lambda x, i: x[i] * 2.0,
+        lambda n, m: [floats(30, m), np.arange(n) % 30],
+    ),
+    "joined": (
+        lambda x, y: calor.concat([x, y * 2.0], axis=0),
+        lambda n, m: [floats(n, m), floats(m, m)],
+    ),
+    "share": (lambda x: x / x.size + 1 / x.shape[0], lambda n, m: [floats(n, m)]),
+}
+SIZES = [(5, 7), (6, 9), (7, 11), (17, 33), (8, 1), (18, 20), (40, 16)]
+
+
+def graph_of(function, arrays):
+    with calor.device("numpy"):
+        return calor.trace(function, *map(calor.asarray, arrays))
+
+
+def run(backend, graph, arrays, calls=1):
+    executable = backend.compile(0, graph)
+    given = []
+    for i in graph.inputs:
+        array = arrays[i] if i < len(arrays) else None
+        assert array is not None
+        given.append(backend.upload(0, np.ascontiguousarray(array)))
+    for _ in range(calls):
+        made = executable(given)
+    return [
+        np.array(backend.download(0, b, s)) for b, s in zip(made, graph.output_specs, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units"])
+def backend(request):
+    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+    made = KernelBackend("lanes", lambda index: LanesDevice(info, checks=False))
+    device_of(made, 0)
+    return made
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_size_gives_what_a_plan_made_anew_gives(backend, name):
+    function, arguments = CASES[name]
+    engine = backend.engine(0)
+    replanning = engine.replanning = Replanning(engine, plan_anew)
+    for n, m in SIZES:
+        arrays = arguments(n, m)
+        graph = graph_of(function, arrays)
+        found = run(backend, graph, arrays)
+        engine.replanning = Replanning(engine, plan_anew)
+        wanted = run(backend, graph, arrays)
+        engine.replanning = replanning
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"{name} at {n}, {m}")
+    assert replanning.made
+    assert replanning.used

@@ -1,0 +1,120 @@
+"""Sizes that are not known: what they compute, what they ask, and that guards say all of it."""
+
+import random
+from math import ceil, prod
+
+import pytest
+
+from calor_kernel.language import FastDivmod
+from calor_kernel.planning.choices import choice, greatest, hinted, least
+from calor_kernel.planning.sizes import Size
+from calor_kernel.planning.trace import Trace
+
+
+@choice
+def tallest(n, most):
+    """Return the largest divisor of n up to a limit."""
+    return max(k for k in range(1, most + 1) if n % k == 0)
+
+
+FORMULAS = {
+    "sum": lambda a, b: a + 3 * b - 1,
+    "product": lambda a, b: a * b * 4 // 4,
+    "rounded up": lambda a, b: -(-a // 16) * 16,
+    "rounded up by a size": lambda a, b: -(-a * 7 // b),
+    "rest": lambda a, b: (a * 8 + b) % 4 + a % 3,
+    "rest of a size": lambda a, b: (a * b + 5) % a,
+    "shifts": lambda a, b: (a << 3) + (a >> 1) + (b & 7),
+    "bits": lambda a, b: (a - 1).bit_length() + (1 << b % 5),
+    "power": lambda a, b: a**2 + abs(a - b),
+    "shape": lambda a, b: prod((a, b, 2)),
+    "extremes": lambda a, b: greatest(a, b, 12) - least(a, 3 * b, 40),
+    "bounded extremes": lambda a, b: greatest(1, a) + least(0, b),
+    "divisor": lambda a, b: sum(FastDivmod.arguments(a)) + b,
+    "choice": lambda a, b: tallest(a * b, 8),
+    "branches": lambda a, b: a * 2 if a < b else b * 3 if a * b % 4 else a + b,
+    "maximum": lambda a, b: max(a, 9) * min(b, 11),
+    "index": lambda a, b: len(range(b)) + a,
+    "equal": lambda a, b: 1 if a == b else 2,
+    "member": lambda a, b: 5 if a in (4, 8, 16) else a,
+    "ceiling": lambda a, b: ceil(a) + round(b),
+    "float": lambda a, b: int(a * 0.5) + b,
+}
+
+
+def scope(trace):
+    return {f"f{k}": function for k, function in enumerate(trace.functions)}
+
+
+def atoms(trace, values):
+    """Return every atom's value, by name."""
+    known = dict(zip((f"a{k}" for k in range(len(values))), values, strict=True))
+    for number in range(len(values), len(trace.atoms)):
+        known[f"a{number}"] = eval(trace.atoms[number].text, scope(trace), known)
+    return known
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_where_guards_hold_a_formula_is_what_python_computes(name):
+    formula = FORMULAS[name]
+    generator = random.Random(name)
+    held = 0
+    for _ in range(12):
+        hints = [generator.randint(2, 40) for _ in range(2)]
+        trace = Trace(hints)
+        found = formula(*trace.symbols)
+        assert hinted(found) == formula(*hints)
+        for _ in range(40):
+            values = [generator.choice([h, generator.randint(2, 40)]) for h in hints]
+            known = atoms(trace, values)
+            if all(eval(guard, {}, known) for guard in trace.guards):
+                held += 1
+                made = eval(found.text, {}, known) if isinstance(found, Size) else found
+                assert made == formula(*values), (hints, values, list(trace.guards))
+    assert held >= 12
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda a, b: a * b == b * a,
+        lambda a, b: a > 1,
+        lambda a, b: a != 0,
+        lambda a, b: bool(a),
+        lambda a, b: (a * 8) % 8 == 0,
+        lambda a, b: (a * b * 3) // b == 3 * a,
+        lambda a, b: a + b > b,
+        lambda a, b: -(-a // 16) >= 1,
+        lambda a, b: greatest(a, 7) >= 7,
+    ],
+)
+def test_what_bounds_and_polynomials_say_is_no_guard(question):
+    trace = Trace([5, 6])
+    assert question(*trace.symbols)
+    assert not trace.guards
+
+
+@pytest.mark.parametrize(
+    ("question", "guard"),
+    [
+        (lambda a, b: a < 100, "-100+a0<0"),
+        (lambda a, b: a * 4 < 400, "-100+a0<0"),
+        (lambda a, b: a * b == 3 * b, "-3+a0!=0"),
+        (lambda a, b: [0] * a, "a0==5"),
+        (lambda a, b: {a: 1}, "a0==5"),
+        (lambda a, b: float(b), "a1==6"),
+        (lambda a, b: a == b, "a0-1*a1!=0"),
+    ],
+)
+def test_what_is_asked_is_a_guard(question, guard):
+    trace = Trace([5, 6])
+    question(*trace.symbols)
+    assert list(trace.guards) == [guard]
+
+
+def test_without_watching_hints_answer():
+    trace = Trace([5, 6])
+    a, _ = trace.symbols
+    with trace.unguarded():
+        assert a < 100
+    assert not trace.guards
