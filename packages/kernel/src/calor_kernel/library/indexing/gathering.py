@@ -35,6 +35,8 @@ STRIDE = Scalar(int64)
 STATUS = Buffer(int32)
 # Bytes that a unit reads on a device of cubes of one unit.
 _GRAIN = 1 << 15
+# Vectors of rows of which kernels are made of their own.
+_ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 @kernel
@@ -54,24 +56,30 @@ def gather_rows(
     *axes: Any,
     width: int,
     parts: int,
-    along: bool,
+    vectors: int,
+    flat: bool,
 ) -> None:
     """Write row r of the target: ``length`` elements of the source at the indices of r.
 
-    Rows are counted over (outer, picks). ``axes`` are sizes and strides of the indexed axes of the
-    source, ``parts`` of them: an index has as many numbers, ``part_step`` apart. ``along``: indices
-    differ from one outer row to the next.
+    Rows are counted over (outer, picks); ``flat``: there is one outer row. ``axes`` are sizes and
+    strides of the indexed axes of the source, ``parts`` of them: an index has as many numbers,
+    ``part_step`` apart. ``vectors``: how many of ``width`` elements make a row; 0 where the build
+    does not know.
     """
     sizes, strides = axes[:parts], axes[parts:]
     begin = absolute_position() * turns
     for row in loop_range(begin, min(begin + turns, rows)):
-        outer, pick = unravel(row, (1, picks))
-        at = outer * outer_step
-        first = (row if along else pick) * pick_step
+        outer, pick = (0, row) if flat else unravel(row, (1, picks))
+        at = 0 * row if flat else outer * outer_step
+        first = pick * pick_step
         for part in range(parts):
             index = checked(indices[first + part * part_step], sizes[part], status, part + 1)
             at = at + index * strides[part]
-        if width > 1:
+        if vectors > 0:
+            taken = [source.load(at + i * width, width) for i in range(vectors)]
+            for i in range(vectors):
+                target.store(row * (vectors * width) + i * width, taken[i])
+        elif width > 1:
             whole = length // width * width
             for i in loop_range(0, whole, width):
                 target.store(row * length + i, source.load(at + i, width))
@@ -193,6 +201,7 @@ def _rows(
         return [Work(())]
     width = max(1, info.vector_bytes // bits.dtype.itemsize)
     width = width if length >= width else 1
+    vectors = length // width if width > 1 and length in [width * v for v in _ROWS] else 0
     units, turns = share(rows, length * bits.dtype.itemsize, info)
     whole = prod(sizes) * length
     numbers = (rows, turns, length, picks, whole if outer > 1 else 0, 1, parts, 1)
@@ -206,7 +215,7 @@ def _rows(
             STATUS,
             *(SIZE,) * (len(numbers) + 2 * parts),
         ),
-        (("along", False), ("parts", parts), ("width", width)),
+        (("flat", outer == 1), ("parts", parts), ("vectors", vectors), ("width", width)),
         (units, 1, 1),
     )
     launch = Launch(
