@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from calor import tree
@@ -20,7 +20,10 @@ def eval(*trees: Any) -> None:
     >>> x = calor.ones(3) * 2
     >>> calor.eval(x)
     """
-    tensors = [leaf for leaf in tree.leaves(trees) if isinstance(leaf, Handle)]
+    tensors: Iterable[Any] = trees
+    # A tensor alone, or several, need no walk.
+    if any([not isinstance(x, Handle) for x in trees]):
+        tensors = [leaf for leaf in tree.leaves(trees) if isinstance(leaf, Handle)]
     for tensor in tensors:
         if local.jit:
             local.jit[-1].look_at(tensor)
