@@ -22,7 +22,7 @@ def eval(*trees: Any) -> None:
     """
     tensors: Iterable[Any] = trees
     # A tensor alone, or several, need no walk.
-    if any([not isinstance(x, Handle) for x in trees]):
+    if not all(isinstance(x, Handle) for x in trees):
         tensors = [leaf for leaf in tree.leaves(trees) if isinstance(leaf, Handle)]
     for tensor in tensors:
         if local.jit:
