@@ -141,7 +141,7 @@ def front_results(
     """
     begin = absolute_position() * turns
     for row in loop_range(begin, min(begin + turns, rows)):
-        quick_sort(front, spare, row * held, row * held + held)
+        quick_sort(front, spare.at(begin * held), row * held, row * held + held)
         for i in loop_range(0, count):
             place = (front[row * held + i] & 0xFFFFFFFF).to(int64)
             if wanted[0]:

@@ -15,6 +15,7 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.sort.front import STEP, front_candidates, front_results
 from calor_kernel.library.sort.fusing import PART
+from calor_kernel.library.sort.quick import ASIDE
 from calor_kernel.library.sort.values import sort_values
 from calor_kernel.library.work import (
     Argument,
@@ -122,7 +123,8 @@ def _values(request: Request, dtype: DType, rows: int, n: int) -> Work:
     word = uint64 if dtype.itemsize == 8 else uint32
     own = dtype.itemsize < 4
     turns = max(1, min(rows, _GRAIN // n))
-    scratch = [rows * n * word.itemsize]
+    units, room = -(-rows // turns), min(n, ASIDE)
+    scratch = [units * room * word.itemsize]
     if own:
         scratch.append(rows * n * word.itemsize)
     keys: Argument = Scratch(1) if own else Output(0)
@@ -133,14 +135,14 @@ def _values(request: Request, dtype: DType, rows: int, n: int) -> Work:
             Buffer(word),
             Buffer(word),
             Buffer(dtype),
-            *(_SIZE,) * 3,
+            *(_SIZE,) * 4,
         ),
         (("descending", bool(request.attributes["descending"])), ("own", own)),
     )
     launch = Launch(
         build,
-        (-(-rows // turns), 1, 1),
-        (Input(0, x.offset), keys, Scratch(0), Output(0), rows, turns, n),
+        (units, 1, 1),
+        (Input(0, x.offset), keys, Scratch(0), Output(0), rows, turns, n, room),
         0,
         2 * x.size * dtype.itemsize,
         "sort values",

@@ -26,8 +26,8 @@ from calor_kernel.library.sort.networks import COMPRESS, COUNT, LANES, sort_regi
 
 # Vectors that are partitioned at a time.
 _UNROLL = 4
-# Keys of a range that are partitioned in place, not through other memory.
-_FAR = 1 << 13
+# Keys of a range at most that are partitioned through other memory, not in place.
+ASIDE = 1 << 13
 # Ranges that wait at most: the shorter part is sorted first.
 _WAITING = 64
 
@@ -38,7 +38,7 @@ Done = Callable[[Any, Any, Any], None]
 
 @helper
 def quick_sort(keys: Any, spare: Any, first: Any, last: Any, done: Done | None = None) -> None:
-    """Sort ``keys[first:last]``; ``spare[first:last]`` is memory to work in.
+    """Sort ``keys[first:last]``; ``spare`` is room for as many keys, or ASIDE, to work in.
 
     With ``done`` the keys go there, and what is left in ``keys`` is whatever it writes.
     """
@@ -160,7 +160,7 @@ def partition(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
     compress, count = COMPRESS[dtype], COUNT[dtype]
     wide = splat(pivot, lanes)
     ids = constant(tuple(range(lanes)), int64)
-    low, aside = lo, lo
+    low, aside = lo, 0 * lo
     whole = lo + (hi - lo) // (lanes * _UNROLL) * (lanes * _UNROLL)
     for i in loop_range(lo, whole, lanes * _UNROLL):
         # What is written lies at or before what was read.
@@ -182,13 +182,12 @@ def partition(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
         spare.store(aside, compress(v, ~below & inside), mask=ids < more)
         low = low + found
         aside = aside + more
-    count_aside = aside - lo
-    moved = count_aside // lanes * lanes
+    moved = aside // lanes * lanes
     for i in loop_range(0, moved, lanes):
-        keys.store(low + i, spare.load(lo + i, lanes))
-    if moved < count_aside:
-        inside = (moved + ids) < count_aside
-        keys.store(low + moved, spare.load(lo + moved, lanes, mask=inside), mask=inside)
+        keys.store(low + i, spare.load(i, lanes))
+    if moved < aside:
+        inside = (moved + ids) < aside
+        keys.store(low + moved, spare.load(moved, lanes, mask=inside), mask=inside)
     return low
 
 
@@ -220,7 +219,7 @@ def quick_select(keys: Any, spare: Any, first: Any, last: Any, place: Any) -> No
 def partition_range(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
     """Move keys below the pivot to the front, and return where the others begin."""
     low = lo
-    if hi - lo > _FAR:
+    if hi - lo > ASIDE:
         low = partition_in_place(keys, spare, lo, hi, pivot)
     else:
         low = partition(keys, spare, lo, hi, pivot)
@@ -245,10 +244,10 @@ def partition_in_place(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> A
     # Aside: the first step, the last one, and what is no whole step before it.
     right = hi - step - rest
     for i in loop_range(0, step, lanes):
-        spare.store(lo + i, keys.load(lo + i, lanes))
+        spare.store(i, keys.load(lo + i, lanes))
     for i in loop_range(0, step + rest, lanes):
         inside = (right + i + ids) < hi
-        spare.store(lo + step + i, keys.load(right + i, lanes, mask=inside))
+        spare.store(step + i, keys.load(right + i, lanes, mask=inside))
     left = lo + step
     low, high = lo, hi
     while left < right:
@@ -267,7 +266,7 @@ def partition_in_place(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> A
     total = 2 * step + rest
     for i in loop_range(0, total, lanes):
         inside = (i + ids) < total
-        v = spare.load(lo + i, lanes)
+        v = spare.load(i, lanes)
         below = (v < wide) & inside
         above = ~(v < wide) & inside
         found = count(below)

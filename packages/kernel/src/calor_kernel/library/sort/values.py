@@ -35,22 +35,24 @@ def sort_values(
     rows: Any,
     turns: Any,
     n: Any,
+    room: Any,
     *,
     descending: bool,
     own: bool,
 ) -> None:
-    """Sort rows of n elements; ``spare`` has as many as ``keys``.
+    """Sort rows of n elements; a unit has ``room`` of ``spare``, as ``quick_sort`` says.
 
     ``own``: the keys have a memory of their own, beside the target; else they are sorted in the
     target, which is seen as keys.
     """
     to = target if own else keys
     done = partial(put_values, to, source.dtype, descending)
-    begin = absolute_position() * turns
+    unit = absolute_position()
+    begin = unit * turns
     for row in loop_range(begin, min(begin + turns, rows)):
         first = row * n
         special = encode_row(source, keys, first, n, descending)
-        quick_sort(keys, spare, first, first + n, done)
+        quick_sort(keys, spare.at(unit * room), first, first + n, done)
         if special:
             put_special(source, to, first, n, descending)
 
