@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from calor_kernel.language import Number, constant, fma, select
+from calor_kernel.language import Number, bitcast, constant, fma, select
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
     Format,
     Pair,
     above,
+    bits_of,
     exactly,
     fast_two_sum,
     format_of,
@@ -29,13 +30,15 @@ from calor_kernel.library.math.base import (
     two_sum,
 )
 from calor_kernel.library.math.coefficients import COSH, EXP, SINH, TANH
-from calor_kernel.library.math.exponential import expm1_parts, reduced
+from calor_kernel.library.math.exponential import LOG2_E, LOG_2, expm1_parts, reduced
 from calor_kernel.library.math.logarithm import log_of_sum
 
 # Beyond, sinh and cosh are infinite, and tanh is 1.
 _ENDS: Final = (89.5, 710.5)
 _TANH_ENDS: Final = (10.0, 20.0)
 _NEAR: Final = 0.8  # up to here the polynomial of tanh
+# (exp(2r) − 1 − 2r) / (2 r²), which only moves the exponents of EXP.
+_EXP_TWICE: Final = tuple(c * 2.0 ** (k + 1) for k, c in enumerate(EXP[0]))
 # Below, x ± x³ / 3 is x.
 _NOTHING: Final = (2.0**-13, 2.0**-28)
 
@@ -108,13 +111,22 @@ def tanh(x: Number) -> Number:
 
 
 def _tanh32(size: Number, form: Format) -> Number:
-    """Return a polynomial near 0, and beyond 1 − 2 / (exp(2x) + 1), whose errors are less there."""
+    """Return a polynomial near 0, and beyond 1 − 2 / (exp(2x) + 1), whose errors are less there.
+
+    So much less that the remainder of 2x needs no second number.
+    """
     z = size * size
     near = fma(size * z, polynomial(z, TANH[0]), size)
-    r, rest, n = reduced(size * 2.0, form)
-    power = power_of_two(n, form)
-    p = fma(r * r, polynomial(r, EXP[0]), r + rest)
-    return select(size < _NEAR, near, 1.0 - 2.0 / fma(power, p, power + 1.0))
+    # 2x = n · log 2 + 2r, with n + bias in the low bits of the total.
+    magic = form.magic + form.bias
+    total = fma(size, 2.0 * LOG2_E, magic)
+    n = total - magic
+    first, second = LOG_2[0]
+    r = fma(n, -0.5 * second, fma(n, -0.5 * first, size))
+    power = bitcast(bits_of(total) << form.fraction, form.dtype)
+    # Half of exp(2r) − 1, and with it half of exp(2x) + 1.
+    less = fma(r * r, polynomial(r, _EXP_TWICE), r)
+    return select(size < _NEAR, near, 1.0 - 1.0 / fma(power, less, fma(power, 0.5, 0.5)))
 
 
 def _tanh64(size: Number, form: Format) -> Number:
