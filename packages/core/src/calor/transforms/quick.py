@@ -1,23 +1,56 @@
 """The quick way through a bound call: tensors alone, one result, nothing that changes.
 
 Requirements: what was found out once is not looked at again; what may have changed since is looked
-at in one go, and where it has, the call takes the long way from the start.
+at by generated code without a loop, and where it has, the call takes the long way from the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from calor.config import config
 from calor.graph import trace as traces
 from calor.graph.trace import Value, local
 from calor.transforms.arguments import Arguments
-from calor.transforms.program import MISS, Program, plain_buffers
+from calor.transforms.program import MISS, Program
 from calor.transforms.state import epoch
 
-_new = object.__new__
 Quick = Callable[[tuple[Any, ...]], Any]
+
+# With more tensors a loop costs little beside them.
+_FEW: Final = 8
+_BEGIN: Final = """
+def call(args):
+    if local.jit or local.grad_enabled is not grad_mode or epoch.count != known:
+        return MISS
+    if len(args) != {count} or not config.jit:
+        return MISS
+"""
+_ARGUMENT: Final = """
+    t{i} = args[{place}]
+    if type(t{i}) is not K{i}:
+        return MISS
+"""
+_TENSOR: Final = """
+    v = t{i}._value
+    b{i} = v.buffer
+    if v.spec is not s{i} or v.device is not device or b{i} is None or t{i}._record is not None:
+        return MISS
+"""
+_END: Final = """
+    value = new(Value)
+    value.buffer = program.executable([{buffers}])[0]
+    value.spec = spec
+    value.device = device
+    value.trace = None
+    value.position = 0
+    tensor = new(Tensor)
+    tensor._value = value
+    tensor._record = None
+    tensor._grad = None
+    return tensor
+"""
 
 
 def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | None:
@@ -35,29 +68,34 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         return None
     if bound.numbers or bound.objects or not rest.tensors_alone:
         return None
-    tensors, kinds = tuple(bound.tensors), [type(t) for t in rest.tensors]
-    specs, device, constants = program.specs, program.device, list(binding.buffers)
-    grad_mode, known = program.grad_mode, epoch.count
-    spec = program.output_specs[0]
-
-    def call(args: tuple[Any, ...]) -> Any:
-        if local.jit or local.grad_enabled is not grad_mode or epoch.count != known:
-            return MISS
-        if [type(t) for t in args] != kinds or not config.jit:
-            return MISS
-        buffers = plain_buffers(tensors + args, specs, device)
-        if buffers is None:
-            return MISS
-        value: Value = _new(Value)
-        value.buffer = program.executable(buffers + constants)[0]
-        value.spec = spec
-        value.device = device
-        value.trace = None
-        value.position = 0
-        tensor = _new(traces.tensor_type)
-        tensor._value = value
-        tensor._record = None
-        tensor._grad = None
-        return tensor
-
+    if len(program.specs) > _FEW:
+        return None
+    scope: dict[str, Any] = {
+        "MISS": MISS,
+        "Tensor": traces.tensor_type,
+        "Value": Value,
+        "config": config,
+        "device": program.device,
+        "epoch": epoch,
+        "grad_mode": program.grad_mode,
+        "known": epoch.count,
+        "local": local,
+        "new": object.__new__,
+        "program": program,
+        "spec": program.output_specs[0],
+        **{f"s{i}": known for i, known in enumerate(program.specs)},
+        **{f"t{i}": tensor for i, tensor in enumerate(bound.tensors)},
+        **{f"c{i}": constant for i, constant in enumerate(binding.buffers)},
+    }
+    parts = [_BEGIN.format(count=len(rest.tensors))]
+    for place, tensor in enumerate(rest.tensors):
+        i = len(bound.tensors) + place
+        scope[f"K{i}"] = type(tensor)
+        parts.append(_ARGUMENT.format(i=i, place=place))
+    parts += [_TENSOR.format(i=i) for i in range(len(program.specs))]
+    buffers = [f"b{i}" for i in range(len(program.specs))]
+    buffers += [f"c{i}" for i in range(len(binding.buffers))]
+    parts.append(_END.format(buffers=", ".join(buffers)))
+    exec(compile("".join(parts), "<a bound call>", "exec"), scope)
+    call: Quick = scope["call"]
     return call

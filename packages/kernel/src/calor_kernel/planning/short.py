@@ -35,6 +35,8 @@ def short_way(plan: Plan) -> Way | None:
     nothing, constants = engine.nothing.handle, plan.constants_handle
     arenas = None if base.arena is None else base.arena[0]
     failing = bool(plan.status)
+    if arenas is None and not failing:
+        return _shortest(plan, native)
     # Blocks of words that are all zero; a call takes one alone.
     blocks: list[_Words] = []
     none = _Words(engine.nothing, ())
@@ -81,6 +83,49 @@ def short_way(plan: Plan) -> Way | None:
         return [made]
 
     return run
+
+
+_SHORTEST = """
+def run(inputs):
+    if pool.in_use + required > pool.ceiling or engine.profiler is not None:
+        return None
+    try:
+        handle = idle.pop()
+    except IndexError:
+        return None
+    pool.in_use += nbytes
+    made = new(KernelBuffer)
+    made.pool = pool
+    made.handle = handle
+    made.idle = idle
+    made.nbytes = nbytes
+    made.outcomes = ()
+    made.stamp = 0
+    made._window = None
+    native({handles} constants, nothing, nothing, nothing, handle)
+    return [made]
+"""
+
+
+def _shortest(plan: Plan, native: Callable[..., None]) -> Way:
+    """Return the way of a plan that needs neither an arena nor words: generated, without a loop."""
+    ((_, idle, _, nbytes),) = plan.base.fresh
+    scope: dict[str, Any] = {
+        "pool": plan.pool,
+        "engine": plan.engine,
+        "required": plan.base.required,
+        "idle": idle,
+        "nbytes": nbytes,
+        "new": _new,
+        "KernelBuffer": KernelBuffer,
+        "native": native,
+        "constants": plan.constants_handle,
+        "nothing": plan.engine.nothing.handle,
+    }
+    handles = " ".join(f"inputs[{i}].handle," for i in plan.given)
+    exec(compile(_SHORTEST.format(handles=handles), "<a plan>", "exec"), scope)
+    way: Way = scope["run"]
+    return way
 
 
 class _Words(NamedTuple):
