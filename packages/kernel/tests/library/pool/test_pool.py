@@ -27,6 +27,11 @@ ROWS = [
     ((2, 3, 560), (2, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)),
     ((4, 40, 8), (3, 2), (3, 4), ((1, 1), (0, 0)), (2, 2)),
     ((2, 20, 300), (20, 16), (20, 16), (NONE, NONE), (1, 1)),
+    # Short rows that are tiled: in part of a vector, in vectors, and in a part of the last one.
+    ((3, 4, 4), (2, 2), (2, 2), (NONE, NONE), (1, 1)),
+    ((5, 4, 8), (2, 4), (2, 4), (NONE, NONE), (1, 1)),
+    ((3, 6, 4), (2,), (2,), (NONE,), (1,)),
+    ((2, 20, 1), (4, 1), (4, 1), (NONE, NONE), (1, 5)),
 ]
 TYPES = ["float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "uint16"]
 DIGITS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-14}
@@ -97,6 +102,7 @@ def test_shapes(backend, op, kind, row):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_types(backend, op, kind, dtype):
     check(backend, op, kind, ROWS[2], dtype)
+    check(backend, op, kind, ((2, 6, 4), (2, 2), (2, 2), (NONE, NONE), (1, 1)), dtype)
 
 
 @pytest.mark.parametrize("op", OPS)

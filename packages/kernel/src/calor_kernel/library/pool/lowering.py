@@ -17,6 +17,7 @@ from calor_kernel.library.pool.general import (
 )
 from calor_kernel.library.pool.problem import Windows, identity, leading, windows_of, working
 from calor_kernel.library.pool.rowing import choice_of_rows, gradient_of_rows, reduction_of_rows
+from calor_kernel.library.pool.tiling import gradient_of_tiles, reduction_of_tiles
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -87,6 +88,9 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     kind, info = request.attributes["kind"], request.info
     if not windows.elements:
         return [Work(())]
+    tiles = gradient_of_tiles(windows, g, x, kind, info)
+    if tiles is not None:
+        return [Work((tiles,))]
     every = kind == "sum"
     # Numbers of places, of which 0 is none.
     numbers: DType = uint8 if windows.places < 255 and uint8 in info.dtypes else int32
@@ -132,7 +136,8 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
 
 
 def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:
-    rows = reduction_of_rows(windows, x, kind, info)
+    rows = reduction_of_tiles(windows, x, kind, info)
+    rows = rows or reduction_of_rows(windows, x, kind, info)
     return [Work((rows or _reduce(windows, x, kind, info),))]
 
 

@@ -1,0 +1,150 @@
+"""Windows that tile short rows: the rows of many windows are one block of memory.
+
+Requirements: images whose rows are shorter than a vector still fill its lanes; every element is
+read once; which windows' places lie where in a block is known to the build, so that finding them
+costs shuffles. Sums have the order that windows over longer rows have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType, int32
+from calor_kernel.language import constant, cube_position, helper, kernel, select, shuffle, splat
+from calor_kernel.library.conv.planes import iota
+from calor_kernel.library.pool.rows import taken
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Windows of ``high`` by ``wide`` places, of which ``row`` are beside each other.
+
+    ``lanes`` windows, whole rows of them, are a block of ``lanes * high * wide`` elements.
+    """
+
+    row: int
+    high: int
+    wide: int
+    lanes: int
+
+    @property
+    def block(self) -> int:
+        """The number of elements that the windows of a vector see."""
+        return self.lanes * self.high * self.wide
+
+    def place(self, i: int, j: int) -> tuple[int, ...]:
+        """Return where in the block each window has its place (i, j)."""
+        across = self.row * self.wide
+        return tuple(
+            (lane // self.row * self.high + i) * across + lane % self.row * self.wide + j
+            for lane in range(self.lanes)
+        )
+
+    def owners(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return for each element of the block its window, and the number of its place there."""
+        across = self.row * self.wide
+        windows, numbers = [], []
+        for element in range(self.block):
+            line, column = divmod(element, across)
+            windows.append(line // self.high * self.row + column // self.wide)
+            numbers.append(line % self.high * self.wide + column % self.wide)
+        return tuple(windows), tuple(numbers)
+
+
+@kernel
+def reduce_tiles(
+    x: Any, c: Any, windows: Any, turns: Any, *, tile: Tile, kind: str, wide: DType
+) -> None:
+    """Reduce ``turns`` vectors of windows; there are ``windows`` in all."""
+    first = cube_position(0) * turns * tile.lanes
+    last = min(first + turns * tile.lanes, windows)
+    for at in range(first, last, tile.lanes):
+        if at + tile.lanes <= windows:
+            total = reduced(read(x, at, windows, tile, True), tile, kind, wide)
+            c.store(at, total.to(c.dtype))
+        else:
+            total = reduced(read(x, at, windows, tile, False), tile, kind, wide)
+            c.store(at, total.to(c.dtype), mask=rest(windows - at, tile.lanes))
+
+
+@kernel
+def give_tiles(
+    g: Any,
+    x: Any,
+    c: Any,
+    windows: Any,
+    turns: Any,
+    *,
+    tile: Tile,
+    kind: str,
+    wide: DType,
+) -> None:
+    """Give the gradients of ``turns`` vectors of windows to their extremes, or to every place."""
+    first = cube_position(0) * turns * tile.lanes
+    last = min(first + turns * tile.lanes, windows)
+    for at in range(first, last, tile.lanes):
+        if at + tile.lanes <= windows:
+            given = g.load(at, tile.lanes)
+            made = spread(given, read(x, at, windows, tile, True), tile, kind, wide)
+            c.store(at * (tile.high * tile.wide), made)
+        else:
+            given = g.load(at, tile.lanes, mask=rest(windows - at, tile.lanes))
+            made = spread(given, read(x, at, windows, tile, False), tile, kind, wide)
+            places = tile.high * tile.wide
+            c.store(at * places, made, mask=rest((windows - at) * places, tile.block))
+
+
+def rest(count: Any, lanes: int) -> Any:
+    """Return which of the lanes are below a count."""
+    return iota(lanes) < splat(count.to(int32), lanes)
+
+
+def read(x: Any, at: Any, windows: Any, tile: Tile, whole: bool) -> Any:
+    """Return the block of the windows from ``at`` on."""
+    places = tile.high * tile.wide
+    if whole:
+        return x.load(at * places, tile.block)
+    return x.load(at * places, tile.block, mask=rest((windows - at) * places, tile.block))
+
+
+def reduced(block: Any, tile: Tile, kind: str, wide: DType) -> Any:
+    """Return the windows of a block reduced: rows onto each other, then along the row."""
+    total: Any = None
+    for j in range(tile.wide):
+        column: Any = None
+        for i in range(tile.high):
+            value = shuffle(block, tile.place(i, j)).to(wide)
+            column = value if column is None else taken(kind, column, value)
+        total = column if total is None else taken(kind, total, column)
+    return total
+
+
+def spread(given: Any, block: Any, tile: Tile, kind: str, wide: DType) -> Any:
+    """Return for each element of a block what its window gives to it."""
+    windows, numbers = tile.owners()
+    made = shuffle(given, windows)
+    if kind == "sum":
+        return made
+    chosen = shuffle(choice(block, tile, kind, wide), windows)
+    nothing = constant(0, given.dtype, tile.block)
+    return select(chosen == constant(numbers, int32), made, nothing)
+
+
+@helper
+def choice(block: Any, tile: Tile, kind: str, wide: DType) -> Any:
+    """Return the number of each window's extreme, the first one in row-major order."""
+    best = shuffle(block, tile.place(0, 0)).to(wide)
+    number = constant(0, int32, tile.lanes)
+    for place in range(1, tile.high * tile.wide):
+        i, j = place // tile.wide, place % tile.wide
+        value = shuffle(block, tile.place(i, j)).to(wide)
+        if wide.kind == "float":
+            # Not less or equal is greater, or NaN; after a NaN nothing is taken.
+            within = value <= best if kind == "max" else value >= best
+            better = ~within & (best == best)
+        else:
+            better = value > best if kind == "max" else value < best
+        best = select(better, value, best)
+        number = select(better, constant(place, int32, tile.lanes), number)
+    return number
