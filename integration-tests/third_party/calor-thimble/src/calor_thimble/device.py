@@ -95,9 +95,11 @@ class Launch:
     pointers: list[tuple[int, Slot]]
 
     def run(self, handles: Sequence[Array]) -> None:
+        # Threads may run it at once, each with handles of its own.
+        slots = self.slots.copy()
         for place, slot in self.pointers:
-            self.slots[place] = handles[slot.number].ctypes.data + slot.offset
-        self.function(self.slots.ctypes.data, 0, self.cubes)
+            slots[place] = handles[slot.number].ctypes.data + slot.offset
+        self.function(slots.ctypes.data, 0, self.cubes)
 
 
 class ThimbleQueue(Queue):
