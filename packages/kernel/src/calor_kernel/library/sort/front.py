@@ -16,11 +16,11 @@ from calor_kernel.language import (
     helper,
     kernel,
     loop_range,
-    shuffle,
     splat,
 )
 from calor_kernel.library.sort.keys import key_of
 from calor_kernel.library.sort.networks import COMPRESS, COUNT, LANES
+from calor_kernel.library.sort.pairs import joined
 from calor_kernel.library.sort.quick import quick_select, quick_sort
 
 # Vectors of keys that are looked at together.
@@ -113,10 +113,8 @@ def taken(
 def put(candidates: Any, held: Any, key: Any, index: Any, mask: Any) -> Any:
     """Add keys and indices of a mask's lanes to the candidates; return how many are held."""
     key, index = (COMPRESS[uint32](v, mask) for v in (key, index))
-    for half in range(2):
-        which = range(half * 8, half * 8 + 8)
-        pair = (shuffle(key, which).to(uint64) << 32) | shuffle(index, which).to(uint64)
-        candidates.store(held + half * 8, pair)
+    for half, pairs in enumerate(joined(key, index)):
+        candidates.store(held + half * LANES[uint64], pairs)
     return held + COUNT[uint32](mask)
 
 

@@ -20,6 +20,7 @@ from calor_kernel.library.sort.kernels import (
     take_sorted,
 )
 from calor_kernel.library.sort.keys import UNSIGNED, encode_keys
+from calor_kernel.library.sort.parts import in_pairs, sorted_pairs
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -53,6 +54,8 @@ def lower_sort(request: Request) -> Sequence[Work] | Refusal:
         return [Work(())]
     if n >= 1 << 31:
         return Refusal(f"an axis of {n} elements is too long to be sorted; at most 2**31 - 1 are")
+    if in_pairs(x.dtype, n, request.info) and prod(x.shape[axis + 1 :]) == 1:
+        return [sorted_pairs(request, x.size // n, n, (True, True))]
     return [_Sort(request).work()]
 
 

@@ -15,6 +15,7 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.sort.front import STEP, front_candidates, front_results
 from calor_kernel.library.sort.fusing import PART
+from calor_kernel.library.sort.pairs import sort_pairs
 from calor_kernel.library.sort.quick import ASIDE
 from calor_kernel.library.sort.values import sort_values
 from calor_kernel.library.work import (
@@ -29,6 +30,7 @@ from calor_kernel.library.work import (
     Work,
     lowering,
 )
+from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE = Scalar(int64, nonnegative=True)
 # Elements that a cube of one unit handles at least.
@@ -55,9 +57,44 @@ def lower_part(request: Request) -> Sequence[Work] | Refusal:
     rows = x.size // n
     if count == n and not said["indices"]:
         return [_values(request, x.dtype, rows, n)]
-    if x.dtype.itemsize > 4 or count * _FEW > n or n >= 1 << 32:
-        return Refusal("only a few of the elements are found without sorting all, of 4 bytes each")
+    if not in_pairs(x.dtype, n, request.info):
+        return Refusal("only elements of 4 bytes are sorted with an index beside them")
+    if count == n:
+        return [sorted_pairs(request, rows, n, (False, True))]
+    if count * _FEW > n:
+        return Refusal("only a few of the elements are found without sorting all")
     return [_front(request, rows, n, count)]
+
+
+def in_pairs(dtype: DType, n: int, info: DeviceInfo) -> bool:
+    """Return whether rows of n elements are sorted as numbers of a key and an index."""
+    small = dtype.itemsize <= 4 and dtype.kind != "complex"
+    return small and n < 1 << 32 and info.has("compress")
+
+
+def sorted_pairs(request: Request, rows: int, n: int, wanted: tuple[bool, bool]) -> Work:
+    """Return the work that sorts dense rows for values, indices or both."""
+    (x,) = request.inputs
+    turns = max(1, min(rows, _GRAIN // n))
+    units, room = -(-rows // turns), min(n, ASIDE)
+    types = (x.dtype, int64)
+    outputs = (Output(0), Output(1 if all(wanted) else 0))
+    used = [Buffer(types[i] if wanted[i] else types[1 - i]) for i in range(2)]
+    words = Buffer(uint64)
+    build = Build(
+        sort_pairs,
+        (Buffer(x.dtype, writable=False), words, words, *used, *(_SIZE,) * 4),
+        (("descending", bool(request.attributes["descending"])), ("wanted", wanted)),
+    )
+    launch = Launch(
+        build,
+        (units, 1, 1),
+        (Input(0, x.offset), Scratch(0), Scratch(1), *outputs, rows, turns, n, room),
+        0,
+        x.size * (2 * x.dtype.itemsize + 8),
+        "sort pairs",
+    )
+    return Work((launch,), (rows * n * 8, units * room * 8))
 
 
 def _front(request: Request, rows: int, n: int, count: int) -> Work:
