@@ -4,7 +4,7 @@ import linecache
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from time import sleep
+from time import monotonic, sleep
 
 import pytest
 
@@ -175,23 +175,26 @@ def pool(monkeypatch):
 def test_many_cold_kernels_are_compiled_in_workers_too(monkeypatch, pool):
     mine = []
 
-    def slowly(job):
-        sleep(0.05)
+    def at_last(job):
+        """Leave the others to the workers, however long they take to start."""
+        end = monotonic() + 60
+        while not pool.tasks.empty() and monotonic() < end:
+            sleep(0.01)
         mine.append(job)
         return image_of(job)
 
-    monkeypatch.setattr(workers, "image_of", slowly)
+    monkeypatch.setattr(workers, "image_of", at_last)
     hidden = Build(kernel(_hidden()), (Buffer(float32), SIZE))
     for first in (0, 100):
         kernels = Kernels(LanesDevice(MANY_UNITS))
-        functions = kernels.load([hidden, *(dense(n) for n in range(first + 1, first + 41))])
-        assert kernels.compiled + kernels.found == 41
-        assert [f.kernel.name for f in functions[1:]] == ["copy_dense"] * 40
-        assert len(pool._all) == 2
-        # One that dies is replaced, and what it was asked is done here.
+        functions = kernels.load([hidden, *(dense(n) for n in range(first + 1, first + 13))])
+        assert kernels.compiled + kernels.found == 13
+        assert [f.kernel.name for f in functions[1:]] == ["copy_dense"] * 12
+        # One that dies is replaced, or done without where it did not even start.
+        assert pool._all
         pool._all[0].process.kill()
         pool._all[0].process.wait()
-    assert 2 <= len(mine) < 82
+    assert 1 <= len(mine) < 13
 
 
 def test_few_cold_kernels_start_no_worker(pool):

@@ -17,18 +17,20 @@ import atexit
 import gc
 import os
 import pickle
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from calor_kernel.ir.nodes import Block, Kernel
 from calor_kernel.library.work import Build
 from calor_kernel.runtime.device import Toolchain
+
+if TYPE_CHECKING:
+    import subprocess
 
 # Fewer cold kernels than this are compiled here: starting workers takes as long.
 FEW: Final = 8
@@ -150,6 +152,8 @@ class _Worker:
 
 
 def _started() -> subprocess.Popen[bytes]:
+    import subprocess  # Most programs start no process.
+
     paths = os.pathsep.join(p for p in sys.path if p)
     # A worker multiplies no matrices by NumPy, and must not start threads for it.
     environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}

@@ -1,9 +1,36 @@
-"""Attention, its gradients, and the gradient of its bias."""
+"""Attention, its gradients, and the gradient of its bias.
 
-from calor_kernel.library.attention.lowering import (
-    lower_attention,
-    lower_attention_bias_gradient,
-    lower_attention_gradient,
-)
+Requirements: few programs attend, so what does is imported with the first question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calor_kernel.library.work import Refusal, Request, Work, lowering
 
 __all__ = ["lower_attention", "lower_attention_bias_gradient", "lower_attention_gradient"]
+
+
+@lowering("attention", strided=True)
+def lower_attention(request: Request) -> Sequence[Work] | Refusal:
+    """Return the ways to attend, the likeliest first."""
+    from calor_kernel.library.attention.lowering import attention
+
+    return attention(request)
+
+
+@lowering("attention_gradient", dense=(0, 1, 2))
+def lower_attention_gradient(request: Request) -> Sequence[Work] | Refusal:
+    """Return the ways to compute the gradients of query, key and value, the likeliest first."""
+    from calor_kernel.library.attention.lowering import gradient
+
+    return gradient(request)
+
+
+@lowering("attention_bias_gradient", dense=(0, 1, 2))
+def lower_attention_bias_gradient(request: Request) -> Sequence[Work] | Refusal:
+    """Return the ways to compute the gradient of the bias, the likeliest first."""
+    from calor_kernel.library.attention.lowering import bias_gradient
+
+    return bias_gradient(request)

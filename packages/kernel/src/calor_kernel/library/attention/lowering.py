@@ -18,11 +18,10 @@ from calor_kernel.library.attention.by_tiles import (
 )
 from calor_kernel.library.attention.parts import bias_parts_of
 from calor_kernel.library.attention.problem import Attention, attention_of
-from calor_kernel.library.work import Refusal, Request, Work, lowering
+from calor_kernel.library.work import Refusal, Request, Work
 
 
-@lowering("attention", strided=True)
-def lower_attention(request: Request) -> Sequence[Work] | Refusal:
+def attention(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to attend, the likeliest first."""
     problem = attention_of(request)
     if not problem.rows:
@@ -31,8 +30,7 @@ def lower_attention(request: Request) -> Sequence[Work] | Refusal:
     return [(forward_by_tiles if alone else forward_by_teams)(problem, request)]
 
 
-@lowering("attention_gradient", dense=(0, 1, 2))
-def lower_attention_gradient(request: Request) -> Sequence[Work] | Refusal:
+def gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradients of query, key and value, the likeliest first."""
     problem = attention_of(request, 3)
     tiles = _tiles(problem, request)
@@ -41,8 +39,7 @@ def lower_attention_gradient(request: Request) -> Sequence[Work] | Refusal:
     return [gradients_by_tiles(problem, tiles, request)]
 
 
-@lowering("attention_bias_gradient", dense=(0, 1, 2))
-def lower_attention_bias_gradient(request: Request) -> Sequence[Work] | Refusal:
+def bias_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the bias, the likeliest first."""
     problem = attention_of(request, 3)
     parts = bias_parts_of(request, problem)

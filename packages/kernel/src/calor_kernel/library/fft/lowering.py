@@ -27,12 +27,10 @@ from calor_kernel.library.work import (
     Refusal,
     Request,
     Work,
-    lowering,
 )
 
 
-@lowering("fft")
-def lower_fft(request: Request) -> Sequence[Work] | Refusal:
+def transforms(request: Request) -> Sequence[Work] | Refusal:
     """Return the launches of a transform, axis by axis."""
     (x,) = request.inputs
     (result,) = request.outputs
