@@ -193,9 +193,18 @@ class _Search:
                 self.readers.setdefault(value, []).append(i)
         self.wanted = frozenset(graph.outputs)
         self._above: list[int] | None = None
+        # Each is asked once for every node that a chain is tried with.
+        self._behind: dict[int, tuple[int, Path, tuple[int, ...]]] = {}
+        self._elementwise: dict[int, bool] = {}
 
     def elementwise(self, number: int) -> bool:
         """Return whether a node computes element by element."""
+        found = self._elementwise.get(number)
+        if found is None:
+            found = self._elementwise[number] = self._computes(number)
+        return found
+
+    def _computes(self, number: int) -> bool:
         node = self.graph.nodes[number]
         if node.op.name not in ROWS or not self.graph.specs[node.outputs[0]].size:
             return False
@@ -212,6 +221,12 @@ class _Search:
 
     def behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         """Return the node that computes a value, −1 for none, and the movement between."""
+        found = self._behind.get(value)
+        if found is None:
+            found = self._behind[value] = self._walk(value)
+        return found
+
+    def _walk(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         path: Path = ()
         between: tuple[int, ...] = ()
         while True:
