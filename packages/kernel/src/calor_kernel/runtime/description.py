@@ -19,10 +19,13 @@ from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, Final
 
 from calor.dtypes import DType
+from calor.interning import remember
 from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.work import Build
 
+_DECLARED: dict[int, tuple[Buffer | Scalar, str]] = {}
 # What decides about an image beside the kernel's own module.
 _ROOMS: Final = ("ir", "language", "library", "printers")
 
@@ -36,11 +39,20 @@ def build_text(build: Build) -> str:
         )
     parts = (
         describe(build.function),
-        describe(build.signature),
+        f"({','.join(map(_declared, build.signature))})",
         describe(build.keywords),
         f"{build.cube} {build.plane} {build.index.name}",
     )
     return "\n".join(parts)
+
+
+def _declared(parameter: Buffer | Scalar) -> str:
+    """Describe a parameter; most are one of a few objects of their family."""
+    found = _DECLARED.get(id(parameter))
+    if found is None:
+        # By identity, for what compares equal may be described otherwise; held, so that it lasts.
+        found = remember(_DECLARED, id(parameter), (parameter, describe(parameter)))
+    return found[1]
 
 
 def describe(value: Any) -> str:
