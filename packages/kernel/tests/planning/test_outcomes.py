@@ -66,6 +66,17 @@ def test_a_call_does_not_wait(device):
     device.backend.synchronize(0)
 
 
+def test_an_error_of_a_plan_at_a_known_structure_is_told(device):
+    for n in range(3, 9):
+        x = np.arange(n, dtype=np.float32)
+        plan, given = compiled(device, lambda x, i: (gather(x, i) * 2, x + 1), x, BAD + n)
+        made = plan(given)
+        with pytest.raises(ElementIndexError):
+            look(device, made[0])
+        assert look(device, made[1], n) == (x + 1).tolist()
+    assert device.backend.engine(0).replanning.used
+
+
 def test_an_error_reaches_what_depends_on_it(device):
     plan, given = compiled(device, lambda x, i: (gather(x, i) * 2, x + 1), X, BAD)
     after, more = compiled(device, lambda y, x: (y - 1, x * x), X[:2], X)

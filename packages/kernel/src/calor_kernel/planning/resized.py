@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor.graph.graph import Graph
+from calor_kernel.planning.outcomes import dependences
 from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.template import Template
@@ -84,4 +85,6 @@ def shared_by(plan: Plan, template: Template) -> Mapping[str, Any]:
         "keeper": None,
         "_short": None,
         "_variants": [],
+        # By position: the outputs of each size are pieces of its own.
+        "_depends": dependences(template.draft.tasks, template.draft.outputs, template.status),
     }
