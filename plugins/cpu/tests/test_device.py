@@ -18,7 +18,7 @@ from calor.errors import DeviceError, OutOfMemoryError
 from calor_cpu.device import CpuDevice
 from calor_cpu.host import caches, memory_bytes
 from calor_cpu.memory import CpuMemory
-from calor_cpu.queue import share_of
+from calor_cpu.queue import shares_of
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer, Scalar
@@ -145,9 +145,8 @@ def step(cubes: tuple[int, int, int], flops: int = 0, nbytes: int = 0) -> Step:
     ],
 )
 def test_a_launch_is_divided_where_its_work_is_worth_it(given: Step, grain: int) -> None:
-    assert share_of(prod(given.cubes), given.flops, given.nbytes)[0] == pytest.approx(
-        grain, rel=0.1
-    )
+    figures = prod(given.cubes), given.flops, given.nbytes
+    assert shares_of([figures])[0] == [pytest.approx(grain, rel=0.1)]
 
 
 def test_wrong_arguments_are_found_when_they_are_recorded(device: CpuDevice) -> None:

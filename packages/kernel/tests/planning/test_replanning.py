@@ -6,7 +6,7 @@ import pytest
 import calor
 from calor import nn
 from calor.backends.device import device_of
-from calor_kernel.planning.compiling import plan_anew
+from calor_kernel.planning.compiling import fusers_of, plan_anew
 from calor_kernel.planning.replanning import Replanning
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
@@ -88,12 +88,12 @@ def backend(request):
 def test_each_size_gives_what_a_plan_made_anew_gives(backend, name):
     function, arguments = CASES[name]
     engine = backend.engine(0)
-    replanning = engine.replanning = Replanning(engine, plan_anew)
+    replanning = engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
     for n, m in SIZES:
         arrays = arguments(n, m)
         graph = graph_of(function, arrays)
         found = run(backend, graph, arrays)
-        engine.replanning = Replanning(engine, plan_anew)
+        engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
         wanted = run(backend, graph, arrays)
         engine.replanning = replanning
         for a, b in zip(found, wanted, strict=True):

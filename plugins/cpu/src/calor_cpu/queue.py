@@ -8,8 +8,9 @@ which its figures of work say; an assertion that failed in a kernel is an error 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from math import inf, prod
 from typing import Any, Final
 
 from calor.dtypes import DType
@@ -59,18 +60,24 @@ class Function:
         )
 
 
-def share_of(count: int, flops: int, nbytes: int) -> tuple[int, float | None]:
-    """Return how a launch of so many cubes is divided, and how long it takes one core at most.
+def shares_of(figures: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[float]]:
+    """Return how launches are divided, and how many seconds each takes one core at most.
 
-    The first is the fewest cubes that are worth a chunk, 0 for a launch that stays in one thread;
-    the second is None where its work is not said.
+    ``figures``: cubes, operations and bytes of each. Divided they are by the fewest cubes that are
+    worth a chunk, 0 for a launch that stays in one thread. What says nothing of its work takes
+    infinitely long.
     """
-    if not flops and not nbytes:
-        return (0 if count < 2 else 1), None
-    seconds = max(flops / _FLOPS, nbytes / _BYTES)
-    if count < 2 or seconds < 2 * _CHUNK_S:
-        return 0, seconds
-    return min(max(1, round(_CHUNK_S * count / seconds)), count), seconds
+    grains: list[int] = []
+    times: list[float] = []
+    for count, flops, nbytes in figures:
+        computing, moving = flops / _FLOPS, nbytes / _BYTES
+        seconds = (computing if computing > moving else moving) or inf
+        times.append(seconds)
+        if count < 2 or seconds < 2 * _CHUNK_S:
+            grains.append(0)
+        else:
+            grains.append(min(max(1, round(_CHUNK_S * count / seconds)), count))
+    return grains, times
 
 
 class CpuQueue(Queue):
@@ -86,17 +93,13 @@ class CpuQueue(Queue):
     def record(self, steps: Sequence[Step], slots: int) -> Plan:
         """Return the launches as one plan of the pool."""
         functions: list[Function] = [step.function for step in steps]
-        total: float | None = 0.0
-        records = []
-        for step in steps:
-            x, y, z = step.cubes
-            grain, seconds = share_of(x * y * z, step.flops, step.nbytes)
-            total = None if total is None or seconds is None else total + seconds
-            function: Function = step.function
-            arguments = function.arguments(step)
-            records.append(Record(function.image.address, arguments, step.cubes, grain))
+        grains, times = shares_of([(prod(s.cubes), s.flops, s.nbytes) for s in steps])
+        records = [
+            Record(f.image.address, f.arguments(step), step.cubes, grain)
+            for f, step, grain in zip(functions, steps, grains, strict=True)
+        ]
         explain = partial(_explained, functions)
-        return Plan(self.pool, records, slots, seconds=total, keep=functions, explain=explain)
+        return Plan(self.pool, records, slots, seconds=sum(times), keep=functions, explain=explain)
 
     def form(self, steps: Sequence[Step], slots: int) -> Callable[..., Any]:
         """Return what makes plans of known launches with other numbers."""
@@ -106,7 +109,7 @@ class CpuQueue(Queue):
         records = [
             Record(s.function.image.address, s.function.arguments(s), s.cubes, 0) for s in known
         ]
-        form = Form(Layout.of(self.pool, records, slots, False), steps, share_of)
+        form = Form(Layout.of(self.pool, records, slots, False), steps, shares_of)
         usual: list[Function] = [step.function for step in steps]
         explained = partial(_explained, usual)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from calor.specs import Spec, spec
+from calor.specs import Spec
 from calor_kernel.library.copying import lower_copy
 from calor_kernel.library.work import (
     Argument,
@@ -17,6 +17,7 @@ from calor_kernel.library.work import (
     Scratch,
     View,
 )
+from calor_kernel.planning.choices import spec_of
 from calor_kernel.runtime.device import DeviceInfo
 
 
@@ -34,7 +35,7 @@ def redirected(launch: Launch, places: Mapping[Argument, Argument]) -> Launch:
 
 def copy_to_scratch(view: View, source: Argument, scratch: int, info: DeviceInfo) -> list[Launch]:
     """Return the launches that copy a view of a buffer argument densely to scratch memory."""
-    target: Spec = spec(view.shape, view.dtype)
+    target: Spec = spec_of(view.shape, view.dtype)
     candidates = lower_copy(Request("copy", {}, (view,), (target,), info))
     assert not isinstance(candidates, Refusal)
     work = candidates[0]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec
 
+from calor.dtypes import DType
+from calor.specs import Spec, spec
 from calor_kernel.planning.sizes import Size, high_of, hint_of, low_of, text_of, trace_of
 
 P = ParamSpec("P")
@@ -96,3 +98,8 @@ def hinted(value: Any) -> Any:
 def is_size(value: Any) -> bool:
     """Return whether a number is one that is not known."""
     return isinstance(value, Size)
+
+
+def spec_of(shape: tuple[int, ...], dtype: DType) -> Spec:
+    """Return the spec of a shape; of one with sizes that are not known it is no interned one."""
+    return Spec(shape, dtype, False) if any(map(is_size, shape)) else spec(shape, dtype)

@@ -12,6 +12,7 @@ from calor_kernel.planning.control import ControlPlan, has_control
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
+from calor_kernel.planning.structure import structure_of
 
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
@@ -22,15 +23,22 @@ _FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
 
 def compile_graph(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a graph that was claimed; CompileError."""
+    structure = structure_of(graph)
+    if structure is not None:
+        return engine.replanning.plan(graph, structure)
     if has_control(graph):
         return ControlPlan(engine, graph, compile_body)
-    return engine.replanning.plan(graph)
+    return plan_anew(engine, graph)
+
+
+def fusers_of(engine: Engine) -> tuple[Fuser, ...]:
+    """Return what may cover parts of graphs on a device."""
+    return (*_FUSERS, *engine.fusers)
 
 
 def plan_anew(engine: Engine, graph: Graph) -> Plan:
     """Return the plan of a graph without control flow, for its sizes alone; CompileError."""
-    fusers = (*_FUSERS, *engine.fusers)
-    planner = Planner(engine.lowerings, graph, fusers, engine.deterministic)
+    planner = Planner(engine.lowerings, graph, fusers_of(engine), engine.deterministic)
     return Plan(engine, planner.draft())
 
 

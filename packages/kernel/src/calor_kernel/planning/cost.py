@@ -16,6 +16,7 @@ from math import prod
 from calor.graph.graph import Graph, Node
 from calor.ops.base import TABLE
 from calor_kernel.library.work import Work
+from calor_kernel.planning.choices import hinted
 from calor_kernel.planning.views import ALWAYS_OF_DENSE
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -36,8 +37,10 @@ class Ceilings:
     launch: float = _LAUNCH
 
     def seconds(self, nbytes: int, flops: int, launches: int = 1) -> float:
-        """Return how long work takes at least."""
-        return max(nbytes / self.bandwidth, flops / self.flops) + launches * self.launch
+        """Return how long work takes at least; of sizes that are not known, at those at hand."""
+        moving: float = hinted(nbytes) / self.bandwidth
+        computing: float = hinted(flops) / self.flops
+        return max(moving, computing) + launches * self.launch
 
 
 def ceilings_of(info: DeviceInfo) -> Ceilings:
@@ -68,7 +71,9 @@ def node_seconds(graph: Graph, node: Node, ceilings: Ceilings) -> float:
 
 def _flops(graph: Graph, node: Node) -> int:
     if node.op is not TABLE.get("dot_general"):
-        return max(graph.specs[v].size for v in (*node.inputs, *node.outputs))
+        largest: int = max(hinted(graph.specs[v].size) for v in (*node.inputs, *node.outputs))
+        return largest
     a = graph.specs[node.inputs[0]]
     depth = prod(a.shape[i] for i in node.attributes["contract"][0])
-    return int(2 * graph.specs[node.outputs[0]].size * depth)
+    flops: int = 2 * graph.specs[node.outputs[0]].size * depth
+    return flops

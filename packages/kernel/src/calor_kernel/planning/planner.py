@@ -17,7 +17,8 @@ from calor.errors import CompileError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec, spec
 from calor_kernel.library.work import Refusal, View, Work
-from calor_kernel.planning.cover import cover
+from calor_kernel.planning.choices import spec_of
+from calor_kernel.planning.cover import Unit, cover
 from calor_kernel.planning.fuser import Fuser, Group
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.values import Draft, Piece, Task, Value
@@ -51,11 +52,16 @@ class Planner:
         self._known: dict[tuple[DType, bytes], Value] = {}
         self._copies: dict[Piece, list[tuple[View, Value]]] = {}
 
-    def draft(self) -> Draft:
-        """Return the graph as tasks; CompileError where a family refuses what it claimed."""
+    def draft(self, units: Sequence[Unit] | None = None) -> Draft:
+        """Return the graph as tasks; CompileError where a family refuses what it claimed.
+
+        ``units``: what covers the graph, where that is known.
+        """
         graph = self.graph
         hosts = self._inputs()
-        for unit in cover(graph, self.fusers, self.lowerings.info):
+        if units is None:
+            units = cover(graph, self.fusers, self.lowerings.info)
+        for unit in units:
             if isinstance(unit, int):
                 self._node(graph.nodes[unit])
             else:
@@ -125,7 +131,7 @@ class Planner:
 
     @staticmethod
     def _spec(value: Value) -> Spec:
-        return spec(value.view.shape, value.view.dtype)
+        return spec_of(value.view.shape, value.view.dtype)
 
     # Sources.
     def _source(self, node: Node, result: Spec) -> bool:

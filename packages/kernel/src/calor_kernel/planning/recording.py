@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from calor.dtypes import uint8
-from calor.specs import spec
 from calor_kernel.library.work import (
     Argument,
     Input,
@@ -25,6 +24,7 @@ from calor_kernel.library.work import (
     Work,
 )
 from calor_kernel.planning.arena import Layout, lay_out, may_overwrite
+from calor_kernel.planning.choices import spec_of
 from calor_kernel.planning.sizes import Size
 from calor_kernel.planning.values import Draft, Piece, Task
 from calor_kernel.runtime.device import Slot, Step
@@ -242,7 +242,7 @@ class Recorder:
         self, layout: Layout, piece: Piece, output: int
     ) -> tuple[Launch, tuple[Slot | int | float, ...]]:
         """Return the launch that copies a late output to its target."""
-        known = spec((piece.nbytes,), uint8)
+        known = spec_of((piece.nbytes,), uint8)
         works = self.engine.lowerings.ask("copy", {}, (View.dense(known),), (known,))
         assert not isinstance(works, Refusal)
         (launch,) = works[0].launches

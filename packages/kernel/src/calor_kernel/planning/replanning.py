@@ -8,18 +8,18 @@ the second shows which of the sizes differ.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from calor.errors import CalorError
 from calor.graph.graph import Graph
+from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.resized import Resized, shared_by
-from calor_kernel.planning.structure import Structure, structure_of
-from calor_kernel.planning.template import Template, template_of
-from calor_kernel.planning.trace import TooManyGuards
+from calor_kernel.planning.structure import Structure
+from calor_kernel.planning.template import Template, attempt, template_of
 
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
@@ -46,17 +46,27 @@ class _Known:
 class Replanning:
     """The templates of one device. ``made`` and ``used`` count templates and plans of them."""
 
-    def __init__(self, engine: Engine, anew: Callable[[Engine, Graph], Plan]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        anew: Callable[[Engine, Graph], Plan],
+        fusers: Callable[[], Sequence[Fuser]],
+    ) -> None:
         self.engine = engine
         self.anew = anew
+        self.fusers = fusers
         self.made = 0
         self.used = 0
         self._structures: OrderedDict[Any, _Known] = OrderedDict()
+        self.unlock()
 
-    def plan(self, graph: Graph) -> Plan:
-        """Return the executable of a graph without control flow; CompileError."""
-        structure = structure_of(graph)
-        if structure is None or self.engine.tuner.mode in ("on", "dry"):
+    def unlock(self) -> None:
+        """Start with a new lock, in a forked child."""
+        self.lock = threading.RLock()
+
+    def plan(self, graph: Graph, structure: Structure) -> Plan:
+        """Return the executable of a graph of a structure; CompileError."""
+        if self.engine.tuner.mode in ("on", "dry"):
             return self.anew(self.engine, graph)
         known = self._structures.get(structure.key)
         if known is None:
@@ -74,7 +84,8 @@ class Replanning:
                 return found
         plan = self.anew(self.engine, graph)
         if known.patience:
-            self._learn(known, graph, structure, plan)
+            with self.lock:
+                self._learn(known, graph, structure, plan)
         return plan
 
     def _resized(
@@ -88,36 +99,29 @@ class Replanning:
             constants = template.patched(structure.bits)
             if constants is None:
                 return None
-        try:
-            numbers = template.numbers(*symbols)
-        except (ArithmeticError, ValueError):
-            return None
+        numbers = template.base.compute(symbols)
         if numbers is None:
             return None
-        return Resized(shared, template, graph, numbers, constants, self.anew)
+        return Resized(shared, template, graph, symbols, numbers, constants)
 
     def _learn(self, known: _Known, graph: Graph, structure: Structure, plan: Plan) -> None:
         """Make a template for the sizes at which a graph was planned anew, where one can be."""
         known.patience -= 1
-        before = known.seen[-1]
-        pairs = enumerate(zip(before, structure.numbers, strict=True))
+        pairs = enumerate(zip(known.seen[-1], structure.numbers, strict=True))
         known.varying.update(p for p, (a, b) in pairs if a != b and min(a, b) > 1)
-        known.loose.update(
-            p for p, (a, b) in enumerate(zip(known.bits, structure.bits, strict=True)) if a != b
-        )
+        bits = enumerate(zip(known.bits, structure.bits, strict=True))
+        known.loose.update(p for p, (a, b) in bits if a != b)
         known.seen = [*known.seen[1 - _SEEN :], structure.numbers]
         # What is 0 or 1 now is that in the template.
         varying = {p for p in known.varying if structure.numbers[p] > 1}
         if not varying:
             return
-        try:
-            template = template_of(self.engine, graph, structure, known.seen, varying, known.loose)
-        except (TooManyGuards, CalorError, TypeError, ValueError, AssertionError):
-            template = None
-        if template is None:
-            return
-        self.made += 1
-        known.templates = [
-            (template, shared_by(plan, template)),
-            *known.templates[: _TEMPLATES - 1],
-        ]
+        seen, loose = known.seen, known.loose
+        engine, fusers = self.engine, self.fusers()
+        template = attempt(
+            lambda: template_of(engine, graph, structure, seen, varying, loose, fusers)
+        )
+        if template is not None:
+            self.made += 1
+            learnt = (template, shared_by(plan, template))
+            known.templates = [learnt, *known.templates[: _TEMPLATES - 1]]

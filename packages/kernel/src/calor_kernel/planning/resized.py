@@ -7,24 +7,32 @@ what such a plan learns is worth making it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
 
 from calor.graph.graph import Graph
 from calor_kernel.planning.outcomes import dependences
 from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.recording import Recording
-from calor_kernel.planning.template import Template
+from calor_kernel.planning.template import Template, known
 from calor_kernel.planning.values import Draft, Piece
-
-if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
 
 # Calls after which a plan is made anew, which then keeps what it prepares of weights.
 _CALLS: Final = 16
-_NO_TARGETS: Final[dict[int, int]] = {}
 
-Anew = Callable[["Engine", Graph], Plan]
+
+class _Recorder:
+    """Records a resized plan for outputs that are written to targets."""
+
+    def __init__(self, plan: Resized, symbols: Sequence[int]) -> None:
+        self.plan = plan
+        self.symbols = symbols
+
+    def record(self, targets: Mapping[int, int]) -> Recording:
+        """Return the recording of the template, or of the plan made anew."""
+        found = self.plan.template.record(targets, self.symbols)
+        return self.plan.full.recorder.record(targets) if found is None else found
 
 
 class Resized(Plan):
@@ -35,56 +43,55 @@ class Resized(Plan):
         shared: Mapping[str, Any],
         template: Template,
         graph: Graph,
+        symbols: Sequence[int],
         numbers: Sequence[int],
         constants: bytes | None,
-        anew: Anew,
     ) -> None:
         # What is the same for all sizes is taken over from a plan that was made for one.
         self.__dict__.update(shared)
+        self.template = template
         self.graph = graph
-        known = template.draft
-        sizes = [n if isinstance(n, int) else n.of(numbers) for n in template.outputs]
-        outputs = [Piece("made", n) for n in sizes]
+        known_draft, base = template.made.draft, template.base
         self.draft = Draft(
-            graph, known.tasks, outputs, known.constants, known.hosts, known.host_bytes
-        )
-        arena = template.arena
-        recording = Recording(
-            (template.record(numbers, {o.step: o.function(numbers) for o in template.opened}),),
-            (),
-            template.launches,
-            arena if isinstance(arena, int) else arena.of(numbers),
+            graph,
+            known_draft.tasks,
+            [Piece("made", known(n, numbers)) for n in base.outputs],
+            known_draft.constants,
+            known_draft.hosts,
+            known_draft.host_bytes,
         )
         if constants is not None:
             self.constants = self._upload(constants)
             assert self.constants is not None
             self.constants_handle = self.constants.handle
-        self.base = Variant(self, _NO_TARGETS, recording)
+        self.base = Variant(self, {}, base.record(numbers))
         self.required_bytes = self.base.required
-        self._anew = anew
-        self._full: Plan | None = None
+        self.recorder = _Recorder(self, symbols)  # type: ignore[assignment]
+        self._variants = []
         self._calls = 0
+
+    @cached_property
+    def full(self) -> Plan:
+        """The plan of this graph made anew."""
+        return self.engine.replanning.anew(self.engine, self.graph)
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
-        if self._full is None:
-            self._calls += 1
-            plain = into is None and self.engine.profiler is None
-            if plain and self._calls <= _CALLS:
-                return self._run(self.base, inputs, [None] * len(self.draft.outputs))
-            self._full = self._anew(self.engine, self.graph)
-        return self._full(inputs, into)
+        self._calls += 1
+        if self._calls > _CALLS or self.engine.profiler is not None:
+            return self.full(inputs, into)
+        return super().__call__(inputs, into)
 
 
 def shared_by(plan: Plan, template: Template) -> Mapping[str, Any]:
     """Return what plans of a template have in common with a plan that was made anew."""
+    made = template.made
     return {
         **plan.__dict__,
-        "works": list(template.works),
-        "status": template.status,
+        "works": made.works,
+        "status": made.status,
         "keeper": None,
         "_short": None,
-        "_variants": [],
         # By position: the outputs of each size are pieces of its own.
-        "_depends": dependences(template.draft.tasks, template.draft.outputs, template.status),
+        "_depends": dependences(made.draft.tasks, made.draft.outputs, made.status),
     }

@@ -280,7 +280,7 @@ class Size:
     __int__ = __index__
 
     def __hash__(self) -> int:
-        return hash(index(self))
+        return hash(self.key) if self.trace.tabled else hash(index(self))
 
     def __float__(self) -> float:
         return float(index(self))

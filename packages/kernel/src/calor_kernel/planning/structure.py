@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from marshal import dumps
 from typing import Any, Final
 
+from calor.dtypes import DType
 from calor.graph.graph import Graph, Node
 from calor.ops.attributes import exact
 from calor.ops.base import Scalar
@@ -33,6 +35,11 @@ SIZED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+# What Python writes as bytes at once, by type and bits; this format of it has no references.
+_PLAIN: Final = frozenset((int, float, bool, tuple, type(None)))
+_FORMAT: Final = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Structure:
     """A graph by what it shares with others, its ``key``, and what may differ.
@@ -52,17 +59,24 @@ def structure_of(graph: Graph) -> Structure | None:
     for known in specs:
         numbers += known.shape
     bits: list[bytes] = []
+    plain: list[Any] = []
     others: list[Any] = []
     for node in nodes:
         attributes = node.attributes
         if attributes:
+            others.append(tuple(attributes))
             sized = SIZED.get(node.op.name, ())
             for name, value in attributes.items():
+                kind = type(value)
                 if name in sized:
-                    numbers += value if type(value) is tuple else (value,)
-                elif type(value) is Scalar:
+                    numbers += value if kind is tuple else (value,)
+                elif kind in _PLAIN:
+                    plain.append(value)
+                elif kind is DType or kind is str:
+                    others.append(value)
+                elif kind is Scalar:
                     bits.append(value.bits)
-                elif type(value) is Graph:
+                elif kind is Graph:
                     return None
                 else:
                     others.append(exact(value))
@@ -72,10 +86,19 @@ def structure_of(graph: Graph) -> Structure | None:
         tuple([n.op for n in nodes]),
         tuple([n.inputs for n in nodes]),
         tuple(others),
+        _exact(plain),
         graph.host,
         graph.outputs,
     )
     return Structure(key, tuple(numbers), tuple(bits))
+
+
+def _exact(plain: list[Any]) -> Any:
+    """Return what is equal for equal numbers, and tuples of them, of equal types and bits."""
+    try:
+        return dumps(plain, _FORMAT)
+    except ValueError:
+        return tuple(map(exact, plain))
 
 
 def with_numbers(graph: Graph, numbers: Iterable[Any]) -> Graph:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from calor.graph.graph import Graph
@@ -18,10 +17,13 @@ from calor.specs import Spec
 from calor_kernel.library.work import Build, Refusal, Request, View, Work
 from calor_kernel.planning.arena import Layout
 from calor_kernel.planning.choices import is_size
+from calor_kernel.planning.cover import cover
+from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.recording import Launched, Recorder, Recording
 from calor_kernel.planning.sizes import Size
+from calor_kernel.planning.trace import Trace
 from calor_kernel.planning.values import Draft, Task, Value
 from calor_kernel.runtime.device import Slot, Step
 
@@ -61,25 +63,32 @@ def _frozen(value: Any) -> Any:
         return View, _frozen((value.shape, value.strides, value.offset)), value.dtype
     if isinstance(value, Spec):
         return Spec, _frozen(value.shape), value.dtype
+    if isinstance(value, Graph):
+        return id(value)  # It lives as long as the request that holds it.
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value), tuple(_frozen(getattr(value, f.name)) for f in fields(value))
     return exact(value)
 
 
 class SizedPlanner(Planner):
-    """Plans a graph with sizes. ``loose``: the results of ``full`` whose bytes are known later.
+    """Plans a graph with sizes.
+
+    ``loose``: the results of ``full`` whose bytes are known later.
 
     ``places``: where in the constants each of these lies.
     """
 
     def __init__(
-        self, lowerings: Lowerings, graph: Graph, deterministic: bool, loose: Collection[int]
+        self,
+        lowerings: Lowerings,
+        graph: Graph,
+        fusers: Sequence[Fuser],
+        deterministic: bool,
+        loose: Collection[int],
     ) -> None:
-        super().__init__(lowerings, graph, (), deterministic)
+        super().__init__(lowerings, graph, fusers, deterministic)
         self.loose = loose
         self.places: dict[int, int] = {}
-
-    @staticmethod
-    def _spec(value: Value) -> Spec:
-        return Spec(value.view.shape, value.view.dtype, False)
 
     def _source(self, node: Any, result: Spec) -> bool:
         if node.op.name == "iota" and is_size(result.size):
@@ -186,26 +195,35 @@ def chosen(engine: Engine, task: Task) -> Work:
 class Symbolic:
     """A graph planned with sizes: what came of it, with sizes for numbers."""
 
+    trace: Trace
     draft: Draft
     works: list[Work]
     status: Mapping[int, int]
     recorder: SizedRecorder
     places: Mapping[int, int]
 
-    def record(self, targets: Mapping[int, int] = MappingProxyType({})) -> SizedRecording:
+    def record(self, targets: Mapping[int, int]) -> SizedRecording:
         """Return the launches for outputs that are written to targets."""
         self.recorder.record(targets)
         return self.recorder.recorded
 
 
-def plan_symbolic(engine: Engine, graph: Graph, loose: Collection[int]) -> Symbolic:
+def plan_symbolic(
+    engine: Engine,
+    graph: Graph,
+    trace: Trace,
+    fusers: Sequence[Fuser],
+    loose: Collection[int],
+) -> Symbolic:
     """Plan a graph whose numbers are sizes of a trace."""
     lowerings = SizedLowerings(engine.device.info)
-    planner = SizedPlanner(lowerings, graph, engine.deterministic, loose)
-    draft = planner.draft()
+    planner = SizedPlanner(lowerings, graph, fusers, engine.deterministic, loose)
+    with trace.tables():
+        units = cover(graph, fusers, engine.device.info)
+    draft = planner.draft(units)
     works = [chosen(engine, task) for task in draft.tasks]
     align = engine.device.info.align
     failing = [n for n, w in enumerate(works) if w.failures]
     status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
     recorder = SizedRecorder(engine, draft, works, status)
-    return Symbolic(draft, works, status, recorder, planner.places)
+    return Symbolic(trace, draft, works, status, recorder, planner.places)

@@ -47,6 +47,8 @@ class Trace:
         self.guards: dict[str, frozenset[int]] = {}
         self.functions: list[Callable[..., int]] = []
         self.watched = True
+        # Whether sizes are told apart in tables by what they are made of.
+        self.tabled = False
         self._atoms: dict[str, Size] = {}
         self._sizes: dict[tuple[tuple[Monomial, int], ...], Size] = {}
         self.symbols = [self._atom(f"a{i}", n, LEAST, MOST, ()) for i, n in enumerate(hints)]
@@ -94,6 +96,15 @@ class Trace:
             if len(self.guards) >= _MOST_GUARDS:
                 raise TooManyGuards
             self.guards[condition] = size.atoms
+
+    @contextmanager
+    def tables(self) -> Iterator[None]:
+        """Let sizes be keys of tables, where one that equals another by chance may be apart."""
+        before, self.tabled = self.tabled, True
+        try:
+            yield
+        finally:
+            self.tabled = before
 
     @contextmanager
     def unguarded(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from typing import Final
 from calor.backends.protocol import Info
 from calor.errors import DeviceError
 from calor.plugins.discovery import fusers as installed_fusers
-from calor_kernel.planning.compiling import plan_anew
+from calor_kernel.planning.compiling import fusers_of, plan_anew
 from calor_kernel.planning.cost import Ceilings
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
@@ -43,7 +43,7 @@ class Engine:
         self.deterministic = os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0")
         self.lowerings = Lowerings(device.info)
         self.tuner = Tuner(self)
-        self.replanning = Replanning(self, plan_anew)
+        self.replanning = Replanning(self, plan_anew, lambda: fusers_of(self))
         # What takes the times of launches while a profile is taken.
         self.profiler: Profiler | None = None
         # What a run hands over where it needs no memory.
@@ -96,5 +96,5 @@ class Engine:
         for part in self._locked():
             part.unlock()
 
-    def _locked(self) -> Sequence[Pool | Kernels]:
-        return (self.pool, self.kernels)
+    def _locked(self) -> Sequence[Pool | Kernels | Replanning]:
+        return (self.pool, self.kernels, self.replanning)

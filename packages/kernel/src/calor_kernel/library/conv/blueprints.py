@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import lcm
 
 from calor.dtypes import DType
+from calor_kernel.planning.choices import greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 Tile = tuple[int, int]
@@ -56,14 +57,14 @@ def shift(
     count = -(-places // lanes)
     tile, rest, whole, less = _panels(rows, count, many)
     total = 2 * rows * terms * places * images
-    wanted = min(max(total // (8 * info.cores), _LEAST), _MOST)
+    wanted = least(greatest(total // (8 * info.cores), _LEAST), _MOST)
     panel = max(2 * rows * terms * tile[1] * lanes, 1)
     # Blocks of rows are whole tiles of both kinds.
     step = lcm(tile[0], rest[0])
-    block_panels = max(1, wanted // panel)
+    block_panels = greatest(1, wanted // panel)
     block_rows = rows
     if block_panels == 1:
-        block_rows = max(1, wanted // (2 * step * terms * tile[1] * lanes)) * step
+        block_rows = greatest(1, wanted // (2 * step * terms * tile[1] * lanes)) * step
     return Shift(
         accumulate,
         lanes,
@@ -71,8 +72,8 @@ def shift(
         rest,
         whole,
         whole + less,
-        min(block_rows, rows),
-        min(block_panels, whole + less),
+        least(block_rows, rows),
+        least(block_panels, whole + less),
     )
 
 
@@ -127,10 +128,10 @@ def dot_tile(
     height = min(rows, max(1, sums // (width * together)))
     tile = max(2 * height * width * together * places, 1)
     total = 2 * rows * columns * taps * places * groups
-    wanted = min(max(total // (8 * info.cores), _LEAST), _MOST)
-    block_taps = min(taps, max(1, wanted // tile) * together)
-    block_rows = max(1, wanted * together // (tile * block_taps)) * height
-    return DotTile(height, width, together, min(block_rows, rows), block_taps)
+    wanted = least(greatest(total // (8 * info.cores), _LEAST), _MOST)
+    block_taps = least(taps, greatest(1, wanted // tile) * together)
+    block_rows = greatest(1, wanted * together // (tile * block_taps)) * height
+    return DotTile(height, width, together, least(block_rows, rows), block_taps)
 
 
 # Tiles of places and vectors of channels, by the number of vector registers.
@@ -182,7 +183,7 @@ def across_tile(
     panels = -(-outputs // (vectors * lanes))
     line = max(2 * width * vectors * lanes * terms, 1)
     total = line * lines * panels * images
-    wanted = min(max(total // (8 * info.cores), _LEAST), _MOST)
-    block_lines = min(lines, max(1, wanted // line))
-    block_panels = min(panels, max(1, wanted // (line * block_lines)))
+    wanted = least(greatest(total // (8 * info.cores), _LEAST), _MOST)
+    block_lines = least(lines, greatest(1, wanted // line))
+    block_panels = least(panels, greatest(1, wanted // (line * block_lines)))
     return Across(rows, vectors, block_panels, block_lines)

@@ -33,6 +33,7 @@ from calor_kernel.library.elementwise.tiles import (
 )
 from calor_kernel.library.elementwise.values import HALVES, parts, stored
 from calor_kernel.library.work import Build, Input, Launch, Output, View, Work, row_major
+from calor_kernel.planning.choices import greatest
 from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
@@ -152,7 +153,7 @@ def _made(p: _Problem, kind: str, build: Build, cubes: int, numbers: Sequence[in
     )
     return Launch(
         build,
-        (max(cubes, 1), 1, 1),
+        (greatest(cubes, 1), 1, 1),
         arguments,
         flops=p.count * p.expression.weight,
         nbytes=p.count * p.value_bytes,
@@ -214,7 +215,7 @@ def _rows(p: _Problem) -> Launch:
         width //= 2
     declared, numbers = _layout(p, int64)
     rows = prod(p.sizes[:-1])
-    turns = max(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
+    turns = greatest(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
     even = all(p.sizes[-1] * s.dtype.itemsize % p.info.align == 0 for s in p.outputs)
     plan = replace(_blueprint(p, width), even=even, nontemporal=even and _past_caches(p))
     keywords = (("expression", p.expression), ("plan", plan), ("rank", len(p.sizes)))
@@ -231,7 +232,7 @@ def _short(p: _Problem) -> Launch | None:
     lies = tuple(_lie(a, b, length) for a, b in p.strides)
     if length > _APART and "apart" in lies:
         return _rows(p)
-    turns = max(_CHUNK // (p.value_bytes * length * width), 1) * width
+    turns = greatest(_CHUNK // (p.value_bytes * length * width), 1) * width
     keywords = (
         ("expression", p.expression),
         ("plan", _blueprint(p, width)),
@@ -304,7 +305,7 @@ def _tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:
     width = min(_width(p.expression, p.info), _TILE)
     declared, numbers = _layout(p, int64)
     bands = -(-p.count // (p.sizes[-1] * p.sizes[axis])) * -(-p.sizes[axis] // width)
-    turns = max(_CHUNK // (p.value_bytes * p.sizes[-1] * width), 1)
+    turns = greatest(_CHUNK // (p.value_bytes * p.sizes[-1] * width), 1)
     plan = _blueprint(p, width)
     keywords = (
         ("expression", p.expression),

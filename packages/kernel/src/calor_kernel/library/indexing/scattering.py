@@ -13,7 +13,6 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType, bool_, float32, float64, uint8
-from calor.specs import spec
 from calor_kernel.ir.types import Buffer
 from calor_kernel.language import cube_position, helper, kernel, loop_range
 from calor_kernel.library.composing import redirected
@@ -37,6 +36,7 @@ from calor_kernel.library.work import (
     Work,
     lowering,
 )
+from calor_kernel.planning.choices import least, spec_of
 
 _COMPLEX = {8: float32, 16: float64}
 
@@ -189,7 +189,7 @@ class Target:
             self.update_offset *= 2
         elif x.dtype.kind == "float" and x.dtype.itemsize == 2:
             self.dtype = float32
-            wide = spec(x.shape, float32)
+            wide = spec_of(x.shape, float32)
             self.before = _cast(request, x, wide, {Output(0): Scratch(0)})
             view = View.dense(wide)
             self.after = _cast(request, view, result, {Input(0): Scratch(0)})
@@ -286,7 +286,7 @@ def lower_scatter_along(request: Request) -> Sequence[Work]:
         return target.work(None, wrong)
     if info.max_units == 1 and inner * target.words == 1 and not target.pair:
         return target.work(_elements(request, target, outers, picks, size), wrong)
-    across = min(outers, 4 * info.cores)
+    across = least(outers, 4 * info.cores)
     outer_share = -(-outers // across)
     down = max(1, info.cores // across) if picks * inner > 1 << 12 else 1
     share = -(-max(size, 1) // down)
@@ -323,7 +323,7 @@ def _elements(request: Request, target: Target, outers: int, picks: int, size: i
     """Return the launch that updates elements of rows, on cubes of one unit."""
     info, update = request.info, request.attributes["update"]
     indices = request.inputs[1]
-    across = min(outers, 4 * info.cores)
+    across = least(outers, 4 * info.cores)
     outer_share = -(-outers // across)
     few = picks <= 1 << 12 or not info.has("compress") or size >= 1 << 31
     # Two cubes that look at all indices take as long as one that looks and updates.

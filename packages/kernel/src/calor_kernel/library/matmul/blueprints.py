@@ -100,7 +100,7 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     pack_b = not columns or (product.m > 4 * rows and product.n * product.k > 1 << 16)
     tiles_down = -(-product.m // rows)
     blocks = -(-tiles_down * rows // _BLOCK_ROWS)
-    block_rows = -(-tiles_down // max(1, blocks)) * rows
+    block_rows = -(-tiles_down // greatest(1, blocks)) * rows
     panels = -(-product.n // (lanes * vectors))
     tall = -(-product.m // block_rows) * product.batches
     block_panels = greatest(1, least(panels, 8, panels * tall // (4 * info.cores)))

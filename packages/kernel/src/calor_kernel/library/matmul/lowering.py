@@ -39,6 +39,7 @@ from calor_kernel.library.work import (
     Work,
     lowering,
 )
+from calor_kernel.planning.choices import greatest
 from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE = Scalar(int64, nonnegative=True)
@@ -381,7 +382,7 @@ def pack_operand(
     groups = -(-k // group)
     panels = -(-n // width)
     across = panels if square else 1
-    cubes = (across, max(1, -(-groups // rows)), batch[0] * batch[1])
+    cubes = (across, greatest(1, -(-groups // rows)), batch[0] * batch[1])
     nbytes: int = n * k * batch[0] * batch[1] * (operand.dtype.itemsize + element.itemsize)
     arguments = (source, target, *numbers)
     return Launch(build, cubes, arguments, 0, nbytes, "matmul pack", prepares=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from calor_kernel.planning.choices import greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 # Bytes that are read before it pays to divide, and of a part.
@@ -25,11 +26,11 @@ def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) ->
     is (1, 0).
     """
     many = info.max_units > 1
-    enough, least = (_ENOUGH_TEAMS, _LEAST // 4) if many else (_ENOUGH, _LEAST)
+    enough, fewest = (_ENOUGH_TEAMS, _LEAST // 4) if many else (_ENOUGH, _LEAST)
     if cubes >= enough or total <= (_LEAST if many else _WHOLE):
         return 1, 0
-    nbytes = min(max(total // (2 * enough), least), _MOST)
-    chunk = max(nbytes // max(each, 1), 1)
+    nbytes = least(greatest(total // (2 * enough), fewest), _MOST)
+    chunk = greatest(nbytes // greatest(each, 1), 1)
     if chunk >= 64:
         chunk = chunk // 64 * 64
     parts = -(-places // chunk)

@@ -17,6 +17,7 @@ from calor_kernel.library.reduce.placing import Job
 from calor_kernel.library.reduce.program import Program
 from calor_kernel.library.reduce.totals import is_rounded
 from calor_kernel.library.work import Argument, Build, Launch
+from calor_kernel.planning.choices import greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
@@ -73,7 +74,7 @@ def columns_launch(
     size = sum(program.operands[i].dtype.itemsize for i in program.memory)
     turns = 1
     if not many:
-        turns = max(CHUNK // max(size * min(span, columns) * chunk, 1), 1)
+        turns = greatest(CHUNK // greatest(size * least(span, columns) * chunk, 1), 1)
     signature = buffers(program, job)
     signature += [SIZE] * (8 + plan.kept + plan.axes)
     arguments: list[Argument] = [placed.argument for placed in (*job.sources, *job.targets)]

@@ -22,6 +22,7 @@ from calor_kernel.library.reduce.row_state import RowPlan
 from calor_kernel.library.reduce.rows import reduce_rows
 from calor_kernel.library.reduce.totals import is_rounded
 from calor_kernel.library.work import Argument, Build, Launch
+from calor_kernel.planning.choices import greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 SIZE: Final = Scalar(int64, nonnegative=True)
@@ -76,8 +77,8 @@ def rows_launch(
     else:
         every = (*job.sources, *job.targets)
         size = sum(p.view.dtype.itemsize for p, a in zip(every, along, strict=True) if a)
-        turns = max(CHUNK // max(size * found.along.count // parts, 1), 1)
-        turns = min(-(-turns // plan.together) * plan.together, rows)
+        turns = greatest(CHUNK // greatest(size * found.along.count // parts, 1), 1)
+        turns = least(-(-turns // plan.together) * plan.together, rows)
         cubes = -(-rows // turns)
     signature = buffers(program, job)
     signature += [SIZE] * (4 + plan.kept + plan.axes)

@@ -8,7 +8,6 @@ from math import prod
 from typing import Any, Final
 
 from calor.dtypes import DType, int64, real_of
-from calor.specs import spec
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import parts, stored
 from calor_kernel.library.reduce.composites import composite
@@ -31,6 +30,7 @@ from calor_kernel.library.work import (
     Work,
     lowering,
 )
+from calor_kernel.planning.choices import spec_of
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _STRIDE: Final = Scalar(int64)
@@ -68,7 +68,7 @@ def pairs(request: Request, axes: Sequence[int]) -> Work | None:
         return None
     source, result = real_of(x.dtype), real_of(output.dtype)
     view = View((*x.shape, 2), (*(2 * s for s in x.strides), 1), source, 2 * x.offset)
-    total = spec((*output.shape, 2), result)
+    total = spec_of((*output.shape, 2), result)
     wide = working("sum", source, result)
     on_pairs = replace(request, inputs=(view,), outputs=(total,))
     return planned(single("sum", source, wide, result), on_pairs, axes, (), "reduce.sum")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from calor.specs import spec
 from calor_kernel.library.composing import redirected
 from calor_kernel.library.elementwise.expression import Expression, Step
 from calor_kernel.library.elementwise.lower import lower_expression
@@ -18,6 +17,7 @@ from calor_kernel.library.reduce.parts import Part, part_of
 from calor_kernel.library.reduce.placing import Job, Placed
 from calor_kernel.library.reduce.program import Fold, Program, Schedule
 from calor_kernel.library.work import Argument, Input, Launch, Output, View
+from calor_kernel.planning.choices import spec_of
 from calor_kernel.runtime.device import DeviceInfo
 
 
@@ -68,7 +68,7 @@ def written(
         placed.view if operand.place == "along" else repeated(placed.view, job)
         for placed, operand in zip(sources, part.program.operands, strict=True)
     ]
-    outputs = [spec(job.shape, placed.view.dtype) for placed in targets]
+    outputs = [spec_of(job.shape, placed.view.dtype) for placed in targets]
     (work,) = lower_expression(expression, views, outputs, info)
     places: dict[Argument, Argument] = {Input(k): p.memory for k, p in enumerate(sources)}
     places |= {Output(k): p.memory for k, p in enumerate(targets)}
