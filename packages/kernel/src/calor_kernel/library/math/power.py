@@ -52,21 +52,20 @@ _ENDS: Final = (160.0, 1200.0)
 _USUAL: Final = (125.0, 1021.0)
 
 
-def _times(a: Pair, b: Pair) -> Pair:
-    product = a[0] * b[0]
-    error = fma(a[0], b[0], -product)
-    return product, fma(a[0], b[1], fma(a[1], b[0], error))
-
-
-def _plus(term: Table, rest: Pair, form: Format) -> Pair:
-    """Return a term of the series and the smaller terms after it."""
+def _times_plus(z: Pair, b: Pair, term: Table, form: Format) -> Pair:
+    """Return z · b, the smaller terms of the series, and a term of it."""
     first, second = term[form.number]
-    total = rest[0] + first
-    return total, ((first - total) + rest[0]) + (rest[1] + second)
+    product = z[0] * b[0]
+    error = fma(z[1], b[0], fma(z[0], b[0], -product))
+    total = product + first
+    return total, (((first - total) + product) + fma(z[0], b[1], second)) + error
 
 
 def _log2(e: Number, m: Number, form: Format) -> Pair:
-    """Return e + log2(m) for m in [√½, √2], to about ten bits more than an ulp."""
+    """Return e + log2(m) for m in [√½, √2], to about ten bits more than an ulp.
+
+    The order of its sums is that in which their parts are known, as a power is a long way.
+    """
     f = m - 1.0
     inverse = 1.0 / (m + 1.0)
     s = f * inverse
@@ -74,15 +73,17 @@ def _log2(e: Number, m: Number, form: Format) -> Pair:
     lost = fma(-s, f, fma(s, -2.0, f)) * inverse
     square = s * s
     z = (square, fma(s, s, -square))
-    rest = square * polynomial(square, POWER[form.number])
-    series: Pair = (rest, constant(0.0, s.dtype, s.width))
-    if form.number:
-        series = _times(z, _plus(_TERMS[2], series, form))
-    series = _plus(_TERMS[0], _times(z, _plus(_TERMS[1], series, form)), form)
+    terms = _TERMS[: 2 + form.number]
+    first, second = terms[-1][form.number]
+    rest = polynomial(square, POWER[form.number])
+    total = fma(square, rest, first)
+    series: Pair = (total, fma(square, rest, first - total) + second)
+    for term in terms[-2::-1]:
+        series = _times_plus(z, series, term, form)
     # What s lost counts by the slope of s · series.
     slope = fma(square, 2.0 * _TERMS[1][form.number][0], series[0])
     product = s * series[0]
-    error = fma(lost, slope, fma(s, series[1], fma(s, series[0], -product)))
+    error = fma(s, series[1], fma(lost, slope, fma(s, series[0], -product)))
     whole = cast(e, s.dtype)
     total = whole + product
     return total, ((whole - total) + product) + error
@@ -107,7 +108,7 @@ def power(x: Number, y: Number) -> Number:
     exponent = y * first
     error = fma(y, second, fma(y, first, -exponent))
     total = exponent + form.magic
-    near = _exp2((exponent - (total - form.magic)) + error, form)
+    near = _exp2(exponent - (total - form.magic), error, form)
     result = bitcast(bits_of(near) + (bits_of(total) << form.fraction), form.dtype)
     rare = rare | ~(abs(exponent) < _USUAL[form.number])
     if some(rare):
@@ -115,9 +116,14 @@ def power(x: Number, y: Number) -> Number:
     return result
 
 
-def _exp2(r: Number, form: Format) -> Number:
-    """Return 2 to the power of r in [−½, ½]."""
-    return fma(r, polynomial(r, EXP2[form.number]), 1.0)
+def _exp2(r: Number, error: Number, form: Format) -> Number:
+    """Return 2 to the power of r in [−½, ½] and its error, which the last terms do not feel."""
+    table = EXP2[form.number]
+    last = polynomial(r, table[3:])
+    r = r + error
+    for c in table[2::-1]:
+        last = fma(last, r, c)
+    return fma(last, r, 1.0)
 
 
 def _far(exponent: Number, error: Number, form: Format) -> Number:
@@ -127,7 +133,7 @@ def _far(exponent: Number, error: Number, form: Format) -> Number:
     exponent = above(below(exponent, -limit), limit)
     magic = form.magic + 2 * form.bias
     total = exponent + magic
-    near = _exp2((exponent - (total - magic)) + error, form)
+    near = _exp2(exponent - (total - magic), error, form)
     return scaled(near, bitcast(total, form.signed), form)
 
 
