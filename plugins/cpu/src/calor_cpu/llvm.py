@@ -14,8 +14,8 @@ from calor.errors import CompileError
 # takes all loads of a step first, now and then, and spills; the processor finds the order anyway.
 # An option of LLVM holds for the whole process.
 OPTIONS: Final = ("-enable-misched=false",)
-# Whether LLVM looks for cheaper ways to step addresses through loops.
-_STEPS: Final = "-disable-lsr"
+# What LLVM does for addresses: cheaper steps through loops, and computing them beside their use.
+_ADDRESSES: Final = ("-disable-lsr", "-disable-cgp")
 _EMITTING = threading.Lock()
 
 
@@ -45,14 +45,16 @@ def all_targets() -> Any:
 
 
 @contextmanager
-def emitting(*, cheaper_steps: bool) -> Iterator[None]:
-    """Let one thread emit code, with or without the search for cheaper steps of addresses."""
+def emitting(*, with_addresses: bool) -> Iterator[None]:
+    """Let one thread emit code, with or without LLVM's work on addresses."""
     with _EMITTING:
-        if cheaper_steps:
+        if with_addresses:
             yield
             return
-        binding().set_option("calor", f"{_STEPS}=true")
+        for option in _ADDRESSES:
+            binding().set_option("calor", f"{option}=true")
         try:
             yield
         finally:
-            binding().set_option("calor", f"{_STEPS}=false")
+            for option in _ADDRESSES:
+                binding().set_option("calor", f"{option}=false")

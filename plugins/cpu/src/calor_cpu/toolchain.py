@@ -20,8 +20,8 @@ from calor_kernel.runtime.device import Toolchain
 from calor_kernel.runtime.images import image_storage
 
 LEVEL: Final = 2  # of LLVM's code generator
-# Texts of more lines are tiles of many registers, whose addresses are little of the work; looking
-# for cheaper ones takes longer there than all else together, and makes nothing faster. Short loops
+# Texts of more lines are tiles of many registers, whose addresses are little of the work; what LLVM
+# does for them takes longer there than all else together, and makes nothing faster. Short loops
 # over rows lose a tenth without it.
 LONG: Final = 1000
 
@@ -45,14 +45,14 @@ class LlvmToolchain(Toolchain):
         """Return the object file of a text; CompileError with LLVM's message and the text."""
         machine = _machine(self.processor)
         module = _module(source, name, machine)
-        with emitting(cheaper_steps=_is_short(source)):
+        with emitting(with_addresses=_is_short(source)):
             return bytes(machine.emit_object(module))
 
     def assembly(self, source: str, name: str) -> str:
         """Return the assembly of a text, for people."""
         machine = _machine(self.processor)
         module = _module(source, name, machine)
-        with emitting(cheaper_steps=_is_short(source)):
+        with emitting(with_addresses=_is_short(source)):
             return str(machine.emit_assembly(module))
 
 
