@@ -92,6 +92,7 @@ def test_each_size_gives_what_a_plan_made_anew_gives(backend, name):
     for n, m in SIZES:
         arrays = arguments(n, m)
         graph = graph_of(function, arrays)
+        assert not backend.claim(0, graph).reasons
         found = run(backend, graph, arrays)
         engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
         wanted = run(backend, graph, arrays)
@@ -100,3 +101,55 @@ def test_each_size_gives_what_a_plan_made_anew_gives(backend, name):
             np.testing.assert_array_equal(a, b, err_msg=f"{name} at {n}, {m}")
     assert replanning.made
     assert replanning.used
+
+
+@pytest.mark.parametrize("name", ["chain", "softmax", "product", "attention"])
+def test_later_sizes_of_a_kind_bring_no_kernel(backend, name):
+    function, arguments = CASES[name]
+    engine = backend.engine(0)
+    engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    counts = []
+    for n in (33, 35, 37, 39, 41):
+        graph = graph_of(function, arguments(2 * n, 3 * n))
+        backend.compile(0, graph)
+        counts.append(engine.kernels.compiled + engine.kernels.found)
+    assert counts[1:] == counts[:1] * 4
+    assert engine.replanning.used >= 2
+
+
+def test_results_in_place_and_numbers_of_constants_follow_the_size(backend):
+    engine = backend.engine(0)
+    replanning = engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    for n in (5, 6, 7, 9, 12):
+        x = floats(n, 4)
+        graph = graph_of(lambda x: (x - x.mean(), calor.exp(x) / x.size), [x])
+        executable = backend.compile(0, graph)
+        given, apart = backend.upload(0, x), backend.upload(0, x)
+        made = executable([given], into=[given, None])
+        fresh = executable([apart])
+        for into, plain, known in zip(made, fresh, graph.output_specs, strict=True):
+            a, b = backend.download(0, into, known), backend.download(0, plain, known)
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(b, np.exp(x) / x.size, rtol=1e-6)
+    assert replanning.used >= 2
+
+
+def test_a_plan_that_is_called_often_is_made_anew(backend):
+    engine = backend.engine(0)
+    engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    for n in (6, 8, 10):
+        x = floats(n, 5)
+        (found,) = run(backend, graph_of(lambda x: x * 3.0, [x]), [x], calls=20)
+        np.testing.assert_array_equal(found, x * np.float32(3))
+    assert engine.replanning.used == 1
+
+
+def test_memory_for_sizes_is_bounded(backend, monkeypatch):
+    monkeypatch.setattr("calor_kernel.planning.replanning._STRUCTURES", 4)
+    engine = backend.engine(0)
+    replanning = engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    for rank in range(1, 7):
+        for n in (3, 4, 5):
+            backend.compile(0, graph_of(lambda x: x + 1.0, [floats(*(n,) * rank)]))
+    assert len(replanning._structures) == 4
+    assert replanning.used == 6

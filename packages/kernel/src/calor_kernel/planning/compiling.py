@@ -23,6 +23,9 @@ _FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
 
 def compile_graph(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a graph that was claimed; CompileError."""
+    known = engine.replanning.ready(graph)
+    if known is not None:
+        return known
     structure = structure_of(graph)
     if structure is not None:
         return engine.replanning.plan(graph, structure)

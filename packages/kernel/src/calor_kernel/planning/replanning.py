@@ -18,7 +18,7 @@ from calor.graph.graph import Graph
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.resized import Resized, shared_by
-from calor_kernel.planning.structure import Structure
+from calor_kernel.planning.structure import Structure, structure_of
 from calor_kernel.planning.template import Template, attempt, template_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ _TEMPLATES: Final = 12  # of a structure
 _SEEN: Final = 4
 # After so many sizes for which a template had to be made, without use, a structure is left alone.
 _PATIENCE: Final = 24
+
+
+_Found = tuple[Mapping[str, Any], Template, tuple[int, ...], tuple[int, ...], bytes | None]
 
 
 @dataclass(slots=True)
@@ -58,51 +61,68 @@ class Replanning:
         self.made = 0
         self.used = 0
         self._structures: OrderedDict[Any, _Known] = OrderedDict()
+        self._found: tuple[Graph, _Found] | None = None
         self.unlock()
 
     def unlock(self) -> None:
         """Start with a new lock, in a forked child."""
         self.lock = threading.RLock()
 
+    def fits(self, graph: Graph) -> bool:
+        """Return whether a template fits a graph, which is then taken whole.
+
+        It is likely to be compiled next, so what was found is kept for that.
+        """
+        structure = structure_of(graph)
+        found = None if structure is None else self._find(structure)
+        self._found = None if found is None else (graph, found)
+        return found is not None
+
+    def ready(self, graph: Graph) -> Plan | None:
+        """Return the executable of the graph that was asked about last, where a template fits."""
+        held, self._found = self._found, None
+        if held is None or held[0] is not graph:
+            return None
+        self.used += 1
+        return Resized(graph, *held[1])
+
     def plan(self, graph: Graph, structure: Structure) -> Plan:
         """Return the executable of a graph of a structure; CompileError."""
-        if self.engine.tuner.mode in ("on", "dry"):
-            return self.anew(self.engine, graph)
-        known = self._structures.get(structure.key)
-        if known is None:
-            self._structures[structure.key] = _Known([structure.numbers], structure.bits)
-            if len(self._structures) > _STRUCTURES:
-                self._structures.popitem(last=False)
-            return self.anew(self.engine, graph)
-        for place, (template, shared) in enumerate(known.templates):
-            found = self._resized(template, shared, graph, structure)
-            if found is not None:
-                if place:
-                    known.templates.insert(0, known.templates.pop(place))
-                known.patience = _PATIENCE
-                self.used += 1
-                return found
+        found = self._find(structure)
+        if found is not None:
+            self.used += 1
+            return Resized(graph, *found)
         plan = self.anew(self.engine, graph)
-        if known.patience:
-            with self.lock:
+        with self.lock:
+            known = self._structures.get(structure.key)
+            if known is None:
+                self._structures[structure.key] = _Known([structure.numbers], structure.bits)
+                if len(self._structures) > _STRUCTURES:
+                    self._structures.popitem(last=False)
+            elif known.patience and self.engine.tuner.mode not in ("on", "dry"):
                 self._learn(known, graph, structure, plan)
         return plan
 
-    def _resized(
-        self, template: Template, shared: Mapping[str, Any], graph: Graph, structure: Structure
-    ) -> Resized | None:
-        symbols = template.match.symbols(structure.numbers)
-        if symbols is None:
+    def _find(self, structure: Structure) -> _Found | None:
+        known = self._structures.get(structure.key)
+        if known is None:
             return None
-        constants = None
-        if structure.bits != template.bits:
-            constants = template.patched(structure.bits)
-            if constants is None:
-                return None
-        numbers = template.base.compute(symbols)
-        if numbers is None:
-            return None
-        return Resized(shared, template, graph, symbols, numbers, constants)
+        for place, (template, shared) in enumerate(known.templates):
+            symbols = template.match.symbols(structure.numbers)
+            numbers = None if symbols is None else template.base.compute(symbols)
+            if symbols is None or numbers is None:
+                continue
+            constants = None
+            if structure.bits != template.bits:
+                constants = template.patched(structure.bits)
+                if constants is None:
+                    continue
+            if place:
+                used, rest = known.templates[place], known.templates
+                known.templates = [used, *(one for one in rest if one is not used)]
+            known.patience = _PATIENCE
+            return shared, template, symbols, numbers, constants
+        return None
 
     def _learn(self, known: _Known, graph: Graph, structure: Structure, plan: Plan) -> None:
         """Make a template for the sizes at which a graph was planned anew, where one can be."""

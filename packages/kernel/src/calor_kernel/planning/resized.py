@@ -40,9 +40,9 @@ class Resized(Plan):
 
     def __init__(
         self,
+        graph: Graph,
         shared: Mapping[str, Any],
         template: Template,
-        graph: Graph,
         symbols: Sequence[int],
         numbers: Sequence[int],
         constants: bytes | None,

@@ -128,7 +128,10 @@ class KernelBackend(Backend):
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:
         """Take what a kernel family does, and what needs no kernel."""
-        reasons = refusals(self.engine(index), graph)
+        engine = self.engine(index)
+        if engine.replanning.fits(graph):
+            return Claim((tuple(range(len(graph.nodes))),), {})
+        reasons = refusals(engine, graph)
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
 
