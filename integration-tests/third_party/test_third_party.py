@@ -29,6 +29,8 @@ CLAIMS = [
     ("tensorbox", "inference-f16", ("basic", "full", "dtypes", "compiled")),
     ("tensorbox", "inference-int8", ("basic", "full", "dtypes", "compiled")),
     ("brittle", "complete", ("basic", "full", "compiled")),
+    # A C compiler runs for each of its kernels, which takes minutes.
+    pytest.param("thimble", "complete", ("full",), marks=pytest.mark.slow),
 ]
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.name)
 
@@ -194,9 +196,7 @@ def test_devices_of_two_projects_work_beside_each_other(
 # What the devices prove.
 
 
-@pytest.mark.parametrize(
-    ("device", "profile", "tiers"), CLAIMS, ids=[f"{c[0]}-{c[1]}" for c in CLAIMS]
-)
+@pytest.mark.parametrize(("device", "profile", "tiers"), CLAIMS)
 def test_a_device_holds_what_its_project_claims(
     pytestconfig: pytest.Config,
     python: Path,
