@@ -345,7 +345,7 @@ class _Rewriter(ast.NodeTransformer):
         ast.copy_location(made, node)
         # What runs is on the first line, where errors point to.
         made.end_lineno, made.end_col_offset = made.lineno, made.col_offset
-        return ast.fix_missing_locations(made)
+        return made  # Its parts get its place at the end, with all others.
 
     def branch(
         self,
