@@ -52,6 +52,7 @@ CASES = {
         lambda x, y: calor.concat([x, y * 2.0], axis=0),
         lambda n, m: [floats(n, m), floats(m, m)],
     ),
+    "ramp": (lambda x: x * calor.arange(x.shape[0]), lambda n, m: [floats(n)]),
     "share": (lambda x: x / x.size + 1 / x.shape[0], lambda n, m: [floats(n, m)]),
 }
 SIZES = [(5, 7), (6, 9), (7, 11), (17, 33), (8, 1), (18, 20), (40, 16)]
@@ -132,6 +133,20 @@ def test_results_in_place_and_numbers_of_constants_follow_the_size(backend):
             np.testing.assert_array_equal(a, b)
         np.testing.assert_allclose(b, np.exp(x) / x.size, rtol=1e-6)
     assert replanning.used >= 2
+
+
+def test_a_constant_of_the_same_bytes_may_have_another_shape(backend):
+    engine = backend.engine(0)
+    replanning = engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+
+    def function(x):
+        return x + calor.arange(x.shape[0])[:, None] * calor.zeros(x.shape)
+
+    for n, m in ((5, 7), (7, 5), (6, 9), (9, 6), (3, 8)):
+        x = floats(n, m)
+        (found,) = run(backend, graph_of(function, [x]), [x])
+        np.testing.assert_array_equal(found, x)
+    assert replanning.used
 
 
 def test_a_plan_that_is_called_often_is_made_anew(backend):

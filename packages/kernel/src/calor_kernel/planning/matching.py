@@ -32,9 +32,7 @@ class Match:
     ``symbols``: for each size that differs by itself, a place where it is.
     """
 
-    def __init__(
-        self, seen: Sequence[tuple[int, ...]], varying: Collection[int], loose: Collection[int]
-    ) -> None:
+    def __init__(self, seen: Sequence[tuple[int, ...]], varying: Collection[int]) -> None:
         numbers = seen[-1]
         groups: dict[tuple[int, ...], int] = {}
         self.group: dict[int, int] = {}
@@ -42,7 +40,6 @@ class Match:
             values = tuple(one[place] for one in seen)
             self.group[place] = groups.setdefault(values, len(groups))
         self.values = list(groups)
-        self.loose = sorted(loose)
         firsts = [next(p for p, g in self.group.items() if g == k) for k in range(len(groups))]
         fixed = [p for p in range(len(numbers)) if p not in self.group]
         others = [p for p in self.group if p not in firsts]

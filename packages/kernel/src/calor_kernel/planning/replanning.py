@@ -113,10 +113,10 @@ class Replanning:
             if symbols is None or numbers is None:
                 continue
             constants = None
-            if structure.bits != template.bits:
-                constants = template.patched(structure.bits)
-                if constants is None:
-                    continue
+            if not template.keeps(structure.bits):
+                continue
+            if template.base.patches:
+                constants = template.patched(structure.bits, numbers)
             if place:
                 used, rest = known.templates[place], known.templates
                 known.templates = [used, *(one for one in rest if one is not used)]

@@ -86,8 +86,13 @@ class Resized(Plan):
 def shared_by(plan: Plan, template: Template) -> Mapping[str, Any]:
     """Return what plans of a template have in common with a plan that was made anew."""
     made = template.made
+    shared = dict(plan.__dict__)
+    if made.draft.constants != plan.draft.constants:
+        constants = shared["constants"] = plan._upload(made.draft.constants)
+        nothing = plan.engine.nothing.handle
+        shared["constants_handle"] = nothing if constants is None else constants.handle
     return {
-        **plan.__dict__,
+        **shared,
         "works": made.works,
         "status": made.status,
         "keeper": None,

@@ -17,6 +17,7 @@ from calor.dtypes import DType
 from calor.graph.graph import Graph, Node
 from calor.ops.attributes import exact
 from calor.ops.base import Scalar
+from calor.ops.sources import HostArray
 from calor.specs import Spec
 
 # The attributes that are sizes or places, as integers or tuples of them.
@@ -44,7 +45,7 @@ _FORMAT: Final = 2
 class Structure:
     """A graph by what it shares with others, its ``key``, and what may differ.
 
-    ``numbers``: its sizes in order. ``bits``: the bytes of its scalars.
+    ``numbers``: its sizes in order. ``bits``: the bytes of its constants, which no plan reads.
     """
 
     key: tuple[Any, ...]
@@ -76,6 +77,9 @@ def structure_of(graph: Graph) -> Structure | None:
                     others.append(value)
                 elif kind is Scalar:
                     bits.append(value.bits)
+                elif kind is HostArray:
+                    bits.append(value.data)
+                    others.append(value.dtype)
                 elif kind is Graph:
                     return None
                 else:

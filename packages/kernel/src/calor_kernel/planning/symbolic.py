@@ -17,14 +17,14 @@ from calor.specs import Spec
 from calor_kernel.library.work import Build, Refusal, Request, View, Work
 from calor_kernel.planning.arena import Layout
 from calor_kernel.planning.choices import is_size
-from calor_kernel.planning.cover import cover
+from calor_kernel.planning.cover import Unit, cover
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.recording import Launched, Recorder, Recording
 from calor_kernel.planning.sizes import Size
 from calor_kernel.planning.trace import Trace
-from calor_kernel.planning.values import Draft, Task, Value
+from calor_kernel.planning.values import Draft, Piece, Task, Value
 from calor_kernel.runtime.device import Slot, Step
 
 if TYPE_CHECKING:
@@ -73,9 +73,8 @@ def _frozen(value: Any) -> Any:
 class SizedPlanner(Planner):
     """Plans a graph with sizes.
 
-    ``loose``: the results of ``full`` whose bytes are known later.
-
-    ``places``: where in the constants each of these lies.
+    ``loose``: the results of ``full`` and ``constant`` whose bytes are known later. ``places``:
+    where in the constants each of these lies; such arrays follow all others.
     """
 
     def __init__(
@@ -89,11 +88,25 @@ class SizedPlanner(Planner):
         super().__init__(lowerings, graph, fusers, deterministic)
         self.loose = loose
         self.places: dict[int, int] = {}
+        self._arrays: dict[int, Piece] = {}
+
+    def draft(self, units: Sequence[Unit] | None = None) -> Draft:
+        """Return the graph as tasks; CompileError where a family refuses what it claimed."""
+        made = super().draft(units)
+        end: int = self._aligned(len(self.constants))
+        for number, piece in self._arrays.items():
+            piece.number = self.places[number] = end
+            end += self._aligned(piece.nbytes)
+        return made
 
     def _source(self, node: Any, result: Spec) -> bool:
         if node.op.name == "iota" and is_size(result.size):
             return False  # It is computed at each call, for its size is a number of a launch.
         number = node.outputs[0]
+        if number in self.loose and node.op.name == "constant":
+            piece = self._arrays[number] = Piece("constant", result.nbytes)
+            self.values[number] = Value(piece, View.dense(result))
+            return True
         if number in self.loose:
             # Its constant is one of its own, which no other can come to equal.
             known, self._known = self._known, {}
@@ -200,7 +213,7 @@ class Symbolic:
     works: list[Work]
     status: Mapping[int, int]
     recorder: SizedRecorder
-    places: Mapping[int, int]
+    patches: Sequence[tuple[int, int]]
 
     def record(self, targets: Mapping[int, int]) -> SizedRecording:
         """Return the launches for outputs that are written to targets."""
@@ -213,9 +226,12 @@ def plan_symbolic(
     graph: Graph,
     trace: Trace,
     fusers: Sequence[Fuser],
-    loose: Collection[int],
+    loose: Mapping[int, int],
 ) -> Symbolic:
-    """Plan a graph whose numbers are sizes of a trace."""
+    """Plan a graph whose numbers are sizes of a trace.
+
+    ``loose``: values that are constants of which the bytes are known later, with a number for each.
+    """
     lowerings = SizedLowerings(engine.device.info)
     planner = SizedPlanner(lowerings, graph, fusers, engine.deterministic, loose)
     with trace.tables():
@@ -226,4 +242,5 @@ def plan_symbolic(
     failing = [n for n, w in enumerate(works) if w.failures]
     status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
     recorder = SizedRecorder(engine, draft, works, status)
-    return Symbolic(trace, draft, works, status, recorder, planner.places)
+    patches = [(place, loose[number]) for number, place in planner.places.items()]
+    return Symbolic(trace, draft, works, status, recorder, patches)

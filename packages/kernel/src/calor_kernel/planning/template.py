@@ -16,7 +16,7 @@ from calor.graph.graph import Graph
 from calor_kernel.library.work import Build
 from calor_kernel.planning.choices import is_size
 from calor_kernel.planning.fuser import Fuser
-from calor_kernel.planning.matching import Match
+from calor_kernel.planning.matching import Getter, Match, getter
 from calor_kernel.planning.numbers import Function, Numbers, function_of
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Structure, with_numbers
@@ -66,7 +66,8 @@ class OpenRecording:
     """A recording with numbers left open, and the function that computes them.
 
     ``lists``: what records each list, and the steps whose kernels depend on the numbers.
-    ``outputs``: the bytes of the graph's results.
+    ``outputs``: the bytes of the graph's results. ``patches``: where in the constants the bytes of
+    one lie that differs each time, and how many of the graph's constants come before it.
     """
 
     numbers: Function
@@ -74,6 +75,7 @@ class OpenRecording:
     launches: Any
     arena: int | Varying
     outputs: tuple[int | Varying, ...]
+    patches: tuple[tuple[int | Varying, int], ...]
 
     def compute(self, symbols: Sequence[int]) -> tuple[int, ...] | None:
         """Return the numbers, None where a guard fails."""
@@ -110,16 +112,17 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
         first += len(one)
     arena = numbers.place(recording.arena)
     outputs = tuple(numbers.place(p.nbytes) for p in made.draft.outputs)
+    patches = tuple((numbers.place(place), k) for place, k in made.patches)
     function = function_of(made.trace, numbers)
-    return OpenRecording(function, tuple(lists), recording.launches, arena, outputs)
+    return OpenRecording(function, tuple(lists), recording.launches, arena, outputs, patches)
 
 
 @dataclass(slots=True)
 class Template:
     """A plan with numbers left open.
 
-    ``base`` is the recording for fresh results. ``patches``: where in the constants the bytes of
-    a ``full`` are, and how many such there are before it in the graph.
+    ``base`` is the recording for fresh results. ``bits``: the bytes of the graph's constants, of
+    which ``fixed`` takes those that are the same each time.
     """
 
     engine: Engine
@@ -127,21 +130,24 @@ class Template:
     made: Symbolic
     base: OpenRecording
     bits: tuple[bytes, ...]
-    patches: tuple[tuple[int, int], ...]
+    fixed: Getter
     recordings: dict[tuple[tuple[int, int], ...], OpenRecording | None] = field(
         default_factory=dict
     )
 
-    def patched(self, bits: Sequence[bytes]) -> bytes | None:
-        """Return the constants with other bytes in the places that are known; None elsewhere."""
-        loose = {k for _, k in self.patches}
-        pairs = enumerate(zip(self.bits, bits, strict=True))
-        if any(a != b for k, (a, b) in pairs if k not in loose):
-            return None
+    def patched(self, bits: Sequence[bytes], numbers: Sequence[int]) -> bytes:
+        """Return the constants with other bytes where they differ each time."""
         made = bytearray(self.made.draft.constants)
-        for start, k in self.patches:
-            made[start : start + len(bits[k])] = bits[k]
+        for place, k in self.base.patches:
+            start = known(place, numbers)
+            end = start + len(bits[k])
+            made += bytes(max(end - len(made), 0))
+            made[start:end] = bits[k]
         return bytes(made)
+
+    def keeps(self, bits: Sequence[bytes]) -> bool:
+        """Return whether the constants that are the same each time are so here."""
+        return bits == self.bits or self.fixed(bits) == self.fixed(self.bits)
 
     def record(self, targets: Mapping[int, int], symbols: Sequence[int]) -> Recording | None:
         """Return the recording for outputs that are written to targets; None where none fits."""
@@ -172,16 +178,21 @@ def template_of(
     ``seen``: numbers of graphs of the structure, this one's last. ``varying``: places among the
     numbers that differ; ``loose``: places among the bits.
     """
-    match = Match(seen, varying, loose)
+    match = Match(seen, varying)
     trace = Trace([values[-1] for values in match.values])
     sized = with_numbers(graph, match.sizes(trace, structure.numbers))
-    scalars = [n.outputs[0] for n in graph.nodes if n.op.name == "full"]
-    made = plan_symbolic(engine, sized, trace, fusers, {scalars[k] for k in match.loose})
+    sources = [n for n in graph.nodes if n.op.name in ("full", "constant")]
+    differing = {
+        node.outputs[0]: k
+        for k, node in enumerate(sources)
+        if k in loose or (node.op.name == "constant" and is_size(sized.specs[node.outputs[0]].size))
+    }
+    made = plan_symbolic(engine, sized, trace, fusers, differing)
     if any(is_size(spec.nbytes) for _, spec, _ in made.draft.hosts):
         return None
-    patches = tuple((made.places[scalars[k]], k) for k in match.loose)
+    fixed = getter([k for k, node in enumerate(sources) if node.outputs[0] not in differing])
     base = open_recording(engine, made, {})
-    return Template(engine, match, made, base, structure.bits, patches)
+    return Template(engine, match, made, base, structure.bits, fixed)
 
 
 def attempt(make: Callable[[], T]) -> T | None:
