@@ -24,17 +24,19 @@ collect_ignore = ["packages/core/src/calor/nn.py", "packages/core/src/calor/trai
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--full``: slow tests that look for what chance leaves out are run too."""
+    """Add ``--full``: slow tests that look for what chance leaves out are run too; and a sample."""
     parser.addoption("--full", action="store_true", help="run the tests that are left out as slow")
+    parser.addoption("--sample", type=int, default=1, metavar="N", help="run each Nth test alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests to full runs."""
-    if config.getoption("--full"):
-        return
-    slow = {item for item in items if item.get_closest_marker("slow")}
-    config.hook.pytest_deselected(items=list(slow))
-    items[:] = [item for item in items if item not in slow]
+    """Leave the slow tests to full runs, and all but a sample where one is asked for."""
+    full = config.getoption("--full")
+    kept = [item for item in items if full or not item.get_closest_marker("slow")]
+    kept = kept[:: config.getoption("--sample")]
+    left = set(items).difference(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item in left])
+    items[:] = kept
 
 
 @pytest.fixture(scope="module", autouse=True)
