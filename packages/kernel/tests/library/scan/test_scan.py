@@ -68,6 +68,7 @@ def test_types(backend, op, dtype, reverse):
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 64, 65, 300, 2000])
 def test_lengths_over_many_levels(backend, monkeypatch, length, reverse):
     monkeypatch.setattr(lowering, "_LONG", 32)
+    monkeypatch.setattr(lowering, "_ALONE", 64)
     monkeypatch.setattr(lowering, "_SHORT", 4)
     x = np.random.default_rng(0).integers(-9, 9, (2, length))
     check(backend, x, "cumsum", 1, reverse)

@@ -1,6 +1,6 @@
 """Scans in parts: totals of chunks, the scan of the totals, and each chunk from its total on.
 
-Requirements: each element is read twice and written once, however long the axis; no cube waits for
+Requirements: each element is read twice (once on short axes) and written once; no cube waits for
 another (Blelloch, 1990; reduce-then-scan of Dotsenko et al., 2008); the order of the operations
 depends on sizes alone. The scan of the totals is the same problem, a chunk's length smaller.
 """
@@ -106,16 +106,18 @@ def scan_chunks(
         count = min(n - first, chunk)
         if along:
             at = outer * n
-            carry = start_of(accumulate, identity, 1)
+            before = splat(start_of(accumulate, identity, 1), width)
             if part > 0:
-                carry = totals[unit - 1].to(accumulate)
+                before = splat(totals[unit - 1].to(accumulate), width)
             whole = count // width * width
             for i in loop_range(0, whole, width):
                 place = at + turned(first + i, n, width, reverse)
                 taken = source.load(place, width).to(accumulate)
-                scanned = joined(kind, inclusive(kind, taken, reverse, identity), carry)
-                target.store(place, scanned.to(target.dtype))
-                carry = scanned[0 if reverse else width - 1]
+                own = inclusive(kind, taken, reverse)
+                target.store(place, joined(kind, own, before).to(target.dtype))
+                # One operation is all that the next vector waits for.
+                before = joined(kind, splat(own[0 if reverse else width - 1], width), before)
+            carry = before[0]
             for i in loop_range(whole, count):
                 place = at + turned(first + i, n, 1, reverse)
                 carry = joined(kind, carry, source[place].to(accumulate))
@@ -168,16 +170,19 @@ def step(kind: str, acc: Any, taken: Any, pair: bool) -> Any:
     return insert(insert(acc, 0, a * c - b * d), 1, a * d + b * c)
 
 
-def inclusive(kind: str, v: Any, reverse: bool, identity: float) -> Any:
-    """Return the scan of a vector's lanes in log2 steps (Hillis and Steele, 1986)."""
-    width = v.width
-    none = start_of(v.dtype, identity, width)
-    distance = 1
+def inclusive(kind: str, v: Any, reverse: bool) -> Any:
+    """Return the scan of a vector's lanes in log2 steps (Sklansky, 1960).
+
+    In each step one half of every group of lanes takes the last of the other half with it.
+    """
+    width, distance = v.width, 1
     while distance < width:
-        lanes = []
+        taken, blend = [], []
         for lane in range(width):
-            source = lane + distance if reverse else lane - distance
-            lanes.append(source if 0 <= source < width else width + lane)
-        v = joined(kind, v, shuffle(v, lanes, none))
+            later = bool(lane & distance) != reverse
+            first = lane & ~(2 * distance - 1)
+            taken.append(first + distance - (0 if reverse else 1))
+            blend.append(width + lane if later else lane)
+        v = shuffle(v, blend, joined(kind, shuffle(v, taken), v))
         distance *= 2
     return v

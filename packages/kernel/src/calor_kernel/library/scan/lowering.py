@@ -26,6 +26,8 @@ _PARTS = {complex64: float32, complex128: float64}
 _SIZE = Scalar(int64, nonnegative=True)
 # Elements of a chunk: on cubes of one unit, and of many, where each unit has a chunk.
 _LONG, _SHORT = 1 << 13, 1 << 6
+# Elements of a row that a cube of one unit scans alone; a chunk that holds any row.
+_ALONE, _WHOLE = 1 << 17, 1 << 62
 
 
 @lowering("cumsum", "cumprod", "cummax", "cummin")
@@ -59,6 +61,8 @@ class _Scan:
         self.scratch: list[int] = []
         self.along = inner == 1 and self.info.max_units == 1
         self.chunk = _LONG if self.info.max_units == 1 else _SHORT
+        # Rows that a cube of one unit scans alone, in one walk; its company changes no order.
+        self.alone = _ALONE if self.info.max_units == 1 else 0
         lanes = max(1, self.info.vector_bytes // self.accumulate.itemsize)
         if pair:
             self.width = 2
@@ -77,7 +81,7 @@ class _Scan:
         reverse: bool,
     ) -> list[Launch]:
         """Return the launches that scan n elements; their totals are scanned first."""
-        chunks = -(-n // self.chunk)
+        chunks = -(-n // self.chunk) if n > self.alone else 1
         before: list[Launch] = []
         totals: Argument = source
         totals_dtype = taken
@@ -105,7 +109,7 @@ class _Scan:
         reverse: bool,
         written: DType | None = None,
     ) -> Launch:
-        chunks = -(-n // self.chunk)
+        chunks = -(-n // self.chunk) if n > self.alone else 1
         columns = 1 if self.along else self.inner // self.width
         items = self.outer * chunks * columns
         units = min(self.info.max_units, 64)
@@ -115,7 +119,7 @@ class _Scan:
         keywords = {
             "accumulate": self.accumulate,
             "along": self.along,
-            "chunk": self.chunk,
+            "chunk": self.chunk if chunks > 1 else _WHOLE,
             "identity": identity,
             "kind": self.kind,
             "pair": self.pair,
