@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -136,11 +137,11 @@ def module_digest(name: str) -> str:
         path = None if spec is None else spec.origin
     if path is None:
         return ""
-    file = Path(path)
-    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    folder, file = os.path.split(path)
+    files = _sources(folder) if file == "__init__.py" else [path]
     own = getattr(sys.modules.get(name), "__file__", None)
-    if own is not None and Path(own) not in files:
-        files.append(Path(own))
+    if own is not None and own not in files:
+        files.append(own)
     return _digest(files)
 
 
@@ -148,15 +149,26 @@ def module_digest(name: str) -> str:
 def sources_digest() -> str:
     """Return a digest of what calor-kernel makes kernels and their text with."""
     root = Path(__file__).parents[1]
-    return _digest([f for room in _ROOMS for f in sorted((root / room).rglob("*.py"))])
+    return _digest([file for room in _ROOMS for file in _sources(root / room)])
 
 
-def _digest(files: list[Path]) -> str:
+def _sources(folder: str | Path) -> list[str]:
+    """Return the modules in a folder and in those within, in an order that is the same anywhere."""
+    found: list[str] = []
+    for at, inner, names in os.walk(folder):
+        inner.sort()
+        found += [os.path.join(at, name) for name in sorted(names) if name.endswith(".py")]
+    return found
+
+
+def _digest(files: list[str]) -> str:
+    """Return a digest of files; every program reads them all, so none becomes an object."""
     found = hashlib.sha256()
     for file in files:
         try:
-            data = file.read_bytes()
+            with open(file, "rb", buffering=0) as source:
+                data = source.read()
         except OSError:
             data = b""
-        found.update(f"{file.name} {len(data)}\n".encode() + data)
+        found.update(f"{os.path.basename(file)} {len(data)}\n".encode() + data)
     return found.hexdigest()[:16]
