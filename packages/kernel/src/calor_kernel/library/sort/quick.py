@@ -102,22 +102,22 @@ def sort_leaf(keys: Any, lo: Any, hi: Any, done: Done | None = None) -> None:
     """Sort a few keys in registers."""
     lanes = LANES[keys.dtype]
     if hi - lo <= lanes * 2:
-        in_registers(keys, lo, hi, 2, done)
+        in_registers(keys, lo, hi, 2, 0, done)
     else:
         if hi - lo <= lanes * lanes // 2:
-            in_registers(keys, lo, hi, lanes // 2, done)
+            in_registers(keys, lo, hi, lanes // 2, 2, done)
         else:
-            in_registers(keys, lo, hi, lanes, done)
+            in_registers(keys, lo, hi, lanes, lanes // 2, done)
 
 
 @helper
-def in_registers(keys: Any, lo: Any, hi: Any, rows: int, done: Done | None) -> None:
-    """Sort keys that fit ``rows`` vectors."""
+def in_registers(keys: Any, lo: Any, hi: Any, rows: int, full: int, done: Done | None) -> None:
+    """Sort keys that fit ``rows`` vectors, and fill ``full`` of them: those need no mask."""
     dtype = keys.dtype
     lanes = LANES[dtype]
     most = constant((1 << dtype.itemsize * 8) - 1, dtype)
     ids = constant(tuple(range(lanes)), int64)
-    inside = [(lo + row * lanes + ids) < hi for row in range(rows)]
+    inside = [None if row < full else (lo + row * lanes + ids) < hi for row in range(rows)]
     v = [keys.load(lo + row * lanes, lanes, mask=inside[row], other=most) for row in range(rows)]
     for row, one in enumerate(sort_registers(v)):
         if done is not None:
