@@ -37,8 +37,6 @@ from calor_kernel.library.math.logarithm import log_of_sum
 _ENDS: Final = (89.5, 710.5)
 _TANH_ENDS: Final = (10.0, 20.0)
 _NEAR: Final = 0.8  # up to here the polynomial of tanh
-# (exp(2r) − 1 − 2r) / (2 r²), which only moves the exponents of EXP.
-_EXP_TWICE: Final = tuple(c * 2.0 ** (k + 1) for k, c in enumerate(EXP[0]))
 # Below, x ± x³ / 3 is x.
 _NOTHING: Final = (2.0**-13, 2.0**-28)
 
@@ -117,16 +115,17 @@ def _tanh32(size: Number, form: Format) -> Number:
     """
     z = size * size
     near = fma(size * z, polynomial(z, TANH[0]), size)
-    # 2x = n · log 2 + 2r, with n + bias in the low bits of the total.
-    magic = form.magic + form.bias
-    total = fma(size, 2.0 * LOG2_E, magic)
+    # 2x = n · log 2 + r, with n − 1 + bias in the low bits of the total.
+    double = size + size
+    magic = form.magic + (form.bias - 1)
+    total = fma(double, LOG2_E, magic)
     n = total - magic
     first, second = LOG_2[0]
-    r = fma(n, -0.5 * second, fma(n, -0.5 * first, size))
-    power = bitcast(bits_of(total) << form.fraction, form.dtype)
-    # Half of exp(2r) − 1, and with it half of exp(2x) + 1.
-    less = fma(r * r, polynomial(r, _EXP_TWICE), r)
-    return select(size < _NEAR, near, 1.0 - 1.0 / fma(power, less, fma(power, 0.5, 0.5)))
+    r = fma(n, -second, fma(n, -first, double))
+    half = bitcast(bits_of(total) << form.fraction, form.dtype)
+    less = fma(r * r, polynomial(r, EXP[0]), r)
+    # Half of exp(2x) + 1.
+    return select(size < _NEAR, near, 1.0 - 1.0 / fma(half, less, half + 0.5))
 
 
 def _tanh64(size: Number, form: Format) -> Number:
