@@ -32,8 +32,9 @@ from calor_kernel.runtime.device import Toolchain
 if TYPE_CHECKING:
     import subprocess
 
-# Fewer cold kernels than this are compiled here: starting workers takes as long.
-FEW: Final = 8
+# Fewer cold kernels than this are compiled here. More are seldom the last: what started for them,
+# perhaps too late, is there for the next.
+FEW: Final = 6
 _MOST: Final = 8
 _READY: Final = b"ready"
 # A worker looks for cycles among so many new objects, which are a few kernels.
