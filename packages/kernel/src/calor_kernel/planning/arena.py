@@ -136,7 +136,7 @@ def lay_out(
     scratch: list[list[Piece]] = []
 
     def room(piece: Piece) -> int:
-        return -(-max(piece.nbytes, 1) // align) * align
+        return -(-greatest(piece.nbytes, 1) // align) * align
 
     for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
         scratch.append(

@@ -17,18 +17,20 @@ from calor_kernel.planning.sizes import Size, high_of, hint_of, low_of, text_of,
 P = ParamSpec("P")
 
 
-def greatest(first: Any, *others: Any) -> Any:
+def greatest(first: int, *others: int) -> int:
     """Return the largest; of sizes without asking which it is.
 
     >>> greatest(3, 5, 4)
     5
     """
-    return _extreme("max", (first, *others))
+    found: int = _extreme("max", (first, *others))
+    return found
 
 
-def least(first: Any, *others: Any) -> Any:
+def least(first: int, *others: int) -> int:
     """Return the smallest; of sizes without asking which it is."""
-    return _extreme("min", (first, *others))
+    found: int = _extreme("min", (first, *others))
+    return found
 
 
 def _extreme(name: str, given: Sequence[Any]) -> Any:

@@ -17,7 +17,7 @@ from calor.errors import CompileError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec, spec
 from calor_kernel.library.work import Refusal, View, Work
-from calor_kernel.planning.choices import spec_of
+from calor_kernel.planning.choices import greatest, spec_of
 from calor_kernel.planning.cover import Unit, cover
 from calor_kernel.planning.fuser import Fuser, Group
 from calor_kernel.planning.lowering import Lowerings
@@ -71,7 +71,7 @@ class Planner:
         return Draft(graph, self.tasks, outputs, bytes(self.constants), hosts, end)
 
     def _aligned(self, nbytes: int) -> int:
-        return -(-max(nbytes, 1) // self.align) * self.align
+        return -(-greatest(nbytes, 1) // self.align) * self.align
 
     def _inputs(self) -> list[tuple[int, Spec, int]]:
         hosts: list[tuple[int, Spec, int]] = []

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from calor_kernel.library.attention.problem import Attention
+from calor_kernel.planning.choices import greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile by its vectors, with 32 and with 16 vector registers.
@@ -96,10 +97,10 @@ def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -
     shapes = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
     most = max(shapes)
     vectors, features, values = (
-        min(limit, max(1, -(-n // lanes)))
+        least(limit, greatest(1, -(-n // lanes)))
         for n, limit in ((p.keys, min(most, most_vectors)), (p.features, most), (p.values, most))
     )
-    rows = max(1, min(shapes[most], p.queries))
+    rows = greatest(1, least(shapes[most], p.queries))
     panel = vectors * lanes
     return Tiles(
         lanes,
@@ -116,7 +117,7 @@ def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -
 
 def _with_queries(b: Tiles, fits: int) -> Tiles:
     """Return the tiles with as many queries as fit, but not too many."""
-    return replace(b, query_room=max(1, min(fits, _QUERIES) // b.rows) * b.rows)
+    return replace(b, query_room=greatest(1, least(fits, _QUERIES) // b.rows) * b.rows)
 
 
 def _room(count: int, unit: int) -> int:
@@ -133,7 +134,7 @@ def forward_shares(problem: Attention, b: Tiles, info: DeviceInfo) -> Shares:
     flops = 2 * p.keys * (p.features + p.values) // (2 if p.causal else 1)
     down = -(-p.queries // b.rows)
     busy = -(-down * p.heads * p.batch // (4 * info.cores))
-    share = max(1, min(b.query_room // b.rows, _SHARE // max(1, flops * b.rows), busy))
+    share = greatest(1, least(b.query_room // b.rows, _SHARE // greatest(1, flops * b.rows), busy))
     return Shares(_even(down, share) * b.rows, _even_keys(p, b))
 
 
@@ -156,7 +157,7 @@ def _even(count: int, most: int) -> int:
 
 def _even_keys(problem: Attention, b: Tiles) -> int:
     """Return the keys of about equal blocks of whole panels."""
-    return _even(max(1, -(-problem.keys // b.panel)), b.key_room // b.panel) * b.panel
+    return _even(greatest(1, -(-problem.keys // b.panel)), b.key_room // b.panel) * b.panel
 
 
 @dataclass(frozen=True, slots=True)

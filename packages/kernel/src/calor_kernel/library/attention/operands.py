@@ -15,6 +15,7 @@ from calor_kernel.library.attention.problem import Attention, Operand
 from calor_kernel.library.matmul.lowering import pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
 from calor_kernel.library.work import Argument, Input, Launch, Request, Scratch
+from calor_kernel.planning.choices import greatest
 
 Keywords = tuple[tuple[str, Any], ...]
 
@@ -39,7 +40,7 @@ class Packed:
 
     def memory(self, count: int, dtype: DType) -> Scratch:
         """Return memory for some elements."""
-        self.scratch.append(max(count, 1) * dtype.itemsize)
+        self.scratch.append(greatest(count, 1) * dtype.itemsize)
         return Scratch(len(self.scratch) - 1)
 
     def transposed(self, operand: Operand, width: int, panel: int, lanes: int) -> Scratch:
