@@ -1,5 +1,7 @@
 """Are elements where the reference puts them?"""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -161,3 +163,16 @@ def test_indices_out_of_range(backend, wrong):
         run_op(backend, "gather", [x, index], {"axis": 1})
     with pytest.raises(ElementIndexError, match="out of range for axis 1 of size 5"):
         run_op(backend, "scatter_nd", [x, index, numbers((2,))], {"update": "add"})
+
+
+@pytest.mark.parametrize("update", ["assign", "add", "max"])
+def test_cubes_that_share_a_row_own_places_of_it(update):
+    info = replace(ONE_UNIT, cores=4)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    index = np.random.default_rng(0).integers(-300, 300, 4500)
+    updates = np.random.default_rng(1).integers(-99, 99, 4500).astype(np.int32)
+    x = np.arange(300, dtype=np.int32)
+    check(backend, "scatter_along", [x, index, updates], {"axis": 0, "update": update})
+    index[4321] = 300
+    with pytest.raises(ElementIndexError, match="axis 0 of size 300"):
+        check(backend, "scatter_along", [x, index, updates], {"axis": 0, "update": update})
