@@ -118,12 +118,17 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     )
 
 
+# The heights of tiles: few, so that products of any number of rows share few kernels.
+_HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+
+
 @choice
 def tile_rows(m: int, most: int) -> int:
     """Return the height of a tile that wastes least of ``m`` rows, the highest of equals."""
     if m <= most:
-        return max(m, 1)
-    return min(range(most, max(most // 2, 1), -1), key=lambda r: (-(-m // r) * (r + 0.35), -r))
+        return next(height for height in _HEIGHTS if height >= m)
+    heights = [height for height in _HEIGHTS if most < 2 * height <= 2 * most]
+    return min(heights, key=lambda r: (-(-m // r) * (r + 0.35), -r))
 
 
 @dataclass(frozen=True, slots=True)
