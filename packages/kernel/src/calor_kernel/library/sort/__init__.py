@@ -1,7 +1,29 @@
-"""Sorting along an axis, stable, with NaN last."""
+"""Sorting along an axis: stable, with NaN last, and no more of it than is read.
 
-from calor_kernel.library.sort.fusing import SortFuser
-from calor_kernel.library.sort.lowering import lower_sort
-from calor_kernel.library.sort.parts import lower_part
+Requirements: few programs sort, so what does is imported with the first question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calor_kernel.library import work
+from calor_kernel.library.sort.fusing import PART, SortFuser
 
 __all__ = ["SortFuser", "lower_part", "lower_sort"]
+
+
+@work.lowering("sort", dense=(0,))
+def lower_sort(request: work.Request) -> Sequence[work.Work] | work.Refusal:
+    """Sort along an axis; values are copied bit for bit."""
+    from calor_kernel.library.sort.lowering import sort_whole
+
+    return sort_whole(request)
+
+
+@work.lowering(PART, dense=(0,))
+def lower_part(request: work.Request) -> Sequence[work.Work] | work.Refusal:
+    """Sort for ``values``, ``indices`` or both, the first ``count`` of them along the axis."""
+    from calor_kernel.library.sort.parts import sort_part
+
+    return sort_part(request)

@@ -32,7 +32,6 @@ from calor_kernel.library.work import (
     Scratch,
     View,
     Work,
-    lowering,
 )
 
 _SIZE = Scalar(int64, nonnegative=True)
@@ -44,8 +43,7 @@ _BLOCK = 1024
 _GRAIN = 1 << 13
 
 
-@lowering("sort", dense=(0,))
-def lower_sort(request: Request) -> Sequence[Work] | Refusal:
+def sort_whole(request: Request) -> Sequence[Work] | Refusal:
     """Sort along an axis; values are copied bit for bit."""
     (x,) = request.inputs
     axis = request.attributes["axis"]

@@ -14,7 +14,6 @@ from calor.dtypes import DType, int64, uint32, uint64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.sort.front import STEP, front_candidates, front_results
-from calor_kernel.library.sort.fusing import PART
 from calor_kernel.library.sort.pairs import sort_pairs
 from calor_kernel.library.sort.quick import ASIDE
 from calor_kernel.library.sort.values import sort_values
@@ -28,7 +27,6 @@ from calor_kernel.library.work import (
     Request,
     Scratch,
     Work,
-    lowering,
 )
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -41,8 +39,7 @@ _PART, _ROOM = 1 << 14, 1 << 10
 _FEW = 4
 
 
-@lowering(PART, dense=(0,))
-def lower_part(request: Request) -> Sequence[Work] | Refusal:
+def sort_part(request: Request) -> Sequence[Work] | Refusal:
     """Sort for ``values``, ``indices`` or both, the first ``count`` of them along the axis."""
     (x,) = request.inputs
     said = request.attributes
