@@ -147,7 +147,7 @@ class Pool:
             return self.find(room)
 
     def has_room(self, nbytes: int, beside: int) -> bool:
-        """Return whether the limit leaves room for uncounted bytes beside a call that takes some."""
+        """Return whether the limit has room for uncounted bytes beside a call that takes some."""
         if self.limit is None:
             return True
         return max(self.held, self.in_use + beside) + nbytes <= self.limit
