@@ -55,7 +55,7 @@ class Variant:
         self.kept = kept
         self.pairs = [(o, i) for o, i in targets.items() if i >= 0]
         self.fresh = [
-            (o, plan.pool.bin(room_for(p.nbytes)), room_for(p.nbytes), p.nbytes)
+            (o, plan.pool.bin(room := room_for(p.nbytes)), room, p.nbytes)
             for o, p in enumerate(plan.draft.outputs)
             if o not in targets
         ]
