@@ -33,7 +33,8 @@ def main() -> int:
 
     rows: list[dict[str, Any]] = []
     with calor.device(options.device) as device:
-        engine = device.backend.engine(0)
+        backend: Any = device.backend
+        engine = backend.engine(0)
         layer = nn.Linear(16, 24)
         start = perf_counter()
         for number in range(1, options.sizes + 1):
