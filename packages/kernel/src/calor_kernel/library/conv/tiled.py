@@ -17,10 +17,8 @@ from calor_kernel.language import (
     barrier,
     constant,
     cube_position,
-    fma,
     helper,
     kernel,
-    loop_range,
     quotient,
     registers,
     shared,
@@ -28,6 +26,7 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
+from calor_kernel.library.matmul.tiled import multiply_tiles
 
 # The numbers of a spatial axis, beside those that count places and terms.
 AXIS = 6
@@ -147,16 +146,8 @@ def tiled_correlation(
                 value = b[of + (first_row + row) * b_row].to(accumulate)
             left[side * (height * depth) + p * height + row] = value
         barrier()
-        for p in loop_range(depth):
-            l_at, r_at = side * (height * depth) + p * height, side * (depth * width) + p * width
-            xs = [right[r_at + x + j * across] for j in range(columns)]
-            for i in range(rows):
-                value = left[l_at + y + i * down]
-                for j in range(columns):
-                    if accumulate.kind == "float":
-                        acc[i, j] = fma(value, xs[j], acc[i, j])
-                    else:
-                        acc[i, j] = acc[i, j] + value * xs[j]
+        l_at, r_at = side * (height * depth) + y, side * (depth * width) + x
+        multiply_tiles(acc, left, right, l_at, r_at, down, across, depth, accumulate)
         # The other tile is filled next; this one is not written before all have passed the barrier.
         side = 1 - side
     for j in range(columns):

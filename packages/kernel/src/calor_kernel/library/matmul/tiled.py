@@ -109,16 +109,8 @@ def tiled_matmul(
             accumulate,
         )
         barrier()
-        for p in loop_range(depth):
-            l_at, r_at = side * (height * depth) + p * height, side * (depth * width) + p * width
-            xs = [right[r_at + x + j * across] for j in range(columns)]
-            for i in range(rows):
-                value = left[l_at + y + i * down]
-                for j in range(columns):
-                    if accumulate.kind == "float":
-                        acc[i, j] = fma(value, xs[j], acc[i, j])
-                    else:
-                        acc[i, j] = acc[i, j] + value * xs[j]
+        l_at, r_at = side * (height * depth) + y, side * (depth * width) + x
+        multiply_tiles(acc, left, right, l_at, r_at, down, across, depth, accumulate)
         # The other tile is filled next; this one is not written before all have passed the barrier.
         side = 1 - side
     for i in range(rows):
@@ -127,6 +119,35 @@ def tiled_matmul(
             column = first_column + x + j * across
             if (row < m) and (column < n):
                 c[(batch * m + row) * n + column] = acc[i, j].to(c.dtype)
+
+
+@helper
+def multiply_tiles(
+    acc: Any,
+    left: Any,
+    right: Any,
+    left_at: Any,
+    right_at: Any,
+    down: int,
+    across: int,
+    depth: int,
+    accumulate: DType,
+) -> None:
+    """Add the products of two tiles in shared memory to a unit's sums.
+
+    ``left_at``, ``right_at``: where the unit's first element of each tile is. Rows are ``down``
+    apart and columns ``across``; a step along ``depth`` passes as many as the cube has.
+    """
+    rows, columns = acc.shape
+    for p in loop_range(depth):
+        xs = [right[right_at + p * (across * columns) + j * across] for j in range(columns)]
+        for i in range(rows):
+            value = left[left_at + p * (down * rows) + i * down]
+            for j in range(columns):
+                if accumulate.kind == "float":
+                    acc[i, j] = fma(value, xs[j], acc[i, j])
+                else:
+                    acc[i, j] = acc[i, j] + value * xs[j]
 
 
 @helper
