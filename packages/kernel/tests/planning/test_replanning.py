@@ -77,12 +77,18 @@ def run(backend, graph, arrays, calls=1):
     ]
 
 
-@pytest.fixture(scope="module", params=["one unit", "many units"])
-def backend(request):
-    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
+INFOS = {"one unit": ONE_UNIT, "many units": MANY_UNITS}
+
+
+def backend_of(info):
     made = KernelBackend("lanes", lambda index: LanesDevice(info, checks=False))
     device_of(made, 0)
     return made
+
+
+@pytest.fixture(scope="module", params=INFOS)
+def backend(request):
+    return backend_of(INFOS[request.param])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -104,17 +110,23 @@ def test_each_size_gives_what_a_plan_made_anew_gives(backend, name):
     assert replanning.used
 
 
-@pytest.mark.parametrize("name", ["chain", "softmax", "product", "attention"])
-def test_later_sizes_of_a_kind_bring_no_kernel(backend, name):
+# How many kernels the second size may bring: a product's has tiles of another height.
+SECOND = {"chain": 0, "softmax": 0, "product": 1, "attention": 0}
+
+
+@pytest.mark.parametrize("info", INFOS.values(), ids=INFOS)
+@pytest.mark.parametrize("name", SECOND)
+def test_later_sizes_of_a_kind_bring_no_kernel(name, info):
     function, arguments = CASES[name]
+    backend = backend_of(info)
     engine = backend.engine(0)
-    engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
     counts = []
     for n in (33, 35, 37, 39, 41):
         graph = graph_of(function, arguments(2 * n, 3 * n))
         backend.compile(0, graph)
         counts.append(engine.kernels.compiled + engine.kernels.found)
-    assert counts[1:] == counts[:1] * 4
+    assert counts[1] - counts[0] <= SECOND[name]
+    assert counts[2:] == counts[1:2] * 3
     assert engine.replanning.used >= 2
 
 
