@@ -54,16 +54,16 @@ class Variant:
         self.recording = recording
         self.kept = kept
         self.pairs = [(o, i) for o, i in targets.items() if i >= 0]
+        idle = plan.pool.bin
         self.fresh = [
-            (o, plan.pool.bin(room := room_for(p.nbytes)), room, p.nbytes)
+            (o, idle(room := room_for(p.nbytes)), room, p.nbytes)
             for o, p in enumerate(plan.draft.outputs)
             if o not in targets
         ]
-        arena = self.recording.arena
+        arena = recording.arena
         # Where idle memory for the arena is, and of which class; None where there is no arena.
-        self.arena = (plan.pool.bin(room_for(arena)), room_for(arena)) if arena else None
-        self.required = sum(nbytes for *_, nbytes in self.fresh)
-        self.required += self.recording.arena + plan.block_bytes
+        self.arena = (idle(room := room_for(arena)), room) if arena else None
+        self.required = sum([f[3] for f in self.fresh]) + arena + plan.block_bytes
 
     def fits(self, inputs: Sequence[Any], into: Sequence[Any]) -> bool:
         """Return whether a call's targets are the inputs that they were when this was recorded.
@@ -282,6 +282,10 @@ class Plan:
             self.pool.give(*block, 0)
 
     # In place.
+    def recording(self, targets: dict[int, int]) -> Recording:
+        """Return the recording for outputs that are written to targets."""
+        return self.recorder.record(targets)
+
     def _variant(self, inputs: Sequence[Any], into: Sequence[Any]) -> Variant:
         """Return the recording for a pattern of targets, made the first time that it is met."""
         targets: dict[int, int] = {}
@@ -292,7 +296,7 @@ class Plan:
         for variant in self._variants:
             if variant.targets == targets:
                 return variant
-        made = Variant(self, targets, self.recorder.record(targets))
+        made = Variant(self, targets, self.recording(targets))
         self._variants = [made, *self._variants[: _PATTERNS - 1]]
         return made
 

@@ -22,19 +22,6 @@ from calor_kernel.planning.values import Draft, Piece
 _CALLS: Final = 16
 
 
-class _Recorder:
-    """Records a resized plan for outputs that are written to targets."""
-
-    def __init__(self, plan: Resized, symbols: Sequence[int]) -> None:
-        self.plan = plan
-        self.symbols = symbols
-
-    def record(self, targets: Mapping[int, int]) -> Recording:
-        """Return the recording of the template, or of the plan made anew."""
-        found = self.plan.template.record(targets, self.symbols)
-        return self.plan.full.recorder.record(targets) if found is None else found
-
-
 class Resized(Plan):
     """The executable of a graph whose structure a template knows."""
 
@@ -66,7 +53,7 @@ class Resized(Plan):
             self.constants_handle = self.constants.handle
         self.base = Variant(self, {}, base.record(numbers))
         self.required_bytes = self.base.required
-        self.recorder = _Recorder(self, symbols)  # type: ignore[assignment]
+        self._symbols = symbols
         self._variants = []
         self._calls = 0
 
@@ -74,6 +61,11 @@ class Resized(Plan):
     def full(self) -> Plan:
         """The plan of this graph made anew."""
         return self.engine.replanning.anew(self.engine, self.graph)
+
+    def recording(self, targets: dict[int, int]) -> Recording:
+        """Return the recording of the template, or of the plan made anew."""
+        found = self.template.record(targets, self._symbols)
+        return self.full.recording(targets) if found is None else found
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
