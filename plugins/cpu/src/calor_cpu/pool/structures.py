@@ -12,6 +12,7 @@ from ctypes import Structure, c_byte, c_int32, c_int64, c_uint64, c_void_p
 from enum import IntEnum
 
 LINE = 128
+PROCESSORS = 1024  # of which a mask tells
 
 
 class PoolState(Structure):
@@ -23,6 +24,8 @@ class PoolState(Structure):
     whose job it is, ``running`` counts runs without the interpreter's lock. ``spin`` is how many
     nanoseconds a thread looks for work before it sleeps. ``stop`` sends the workers home,
     ``cancel`` ends every run at its next record, ``hold`` makes runs keep the interpreter's lock.
+    ``home`` is the processor of the last caller, counted from 1; off it the workers are kept whose
+    numbers are the ``near`` first of ``ids``, on the other processors of the mask ``allowed``.
     """
 
     _fields_ = (
@@ -41,14 +44,18 @@ class PoolState(Structure):
         ("_signal", c_byte * (LINE - 8)),
         ("lock", c_int32),
         ("running", c_int32),
-        ("_lock", c_byte * (LINE - 8)),
+        ("home", c_int32),
+        ("_lock", c_byte * (LINE - 12)),
         ("threads", c_int64),
         ("spin", c_int64),
         ("stop", c_int32),
         ("started", c_int32),
         ("cancel", c_int32),
         ("hold", c_int32),
-        ("_config", c_byte * (LINE - 32)),
+        ("ids", c_void_p),
+        ("near", c_int64),
+        ("_config", c_byte * (LINE - 48)),
+        ("allowed", c_uint64 * (PROCESSORS // 64)),
         # POSIX has no size for these; the largest known is 64 bytes.
         ("mutex", c_byte * LINE),
         ("condition", c_byte * LINE),

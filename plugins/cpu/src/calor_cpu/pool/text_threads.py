@@ -3,7 +3,7 @@
 Requirements: a launch costs less than a microsecond while the workers look for work; a preempted
 worker holds up one chunk and not half of the job, so chunks are handed out by a counter and the
 caller takes part; a worker that comes late, even into the middle of the next launch, harms
-nothing; nobody spins for long.
+nothing; nobody spins for long; workers and caller run on different processors.
 
 The hand-out: the ticket is (job, chunks left) in one word. A worker reads the ticket, then the
 job's description, then takes a chunk by exchanging the ticket for one with a chunk less. The
@@ -226,6 +226,19 @@ direct:
   ret void
 
 divide:
+  ; A worker that the system put on the caller's processor gets no turn while the caller computes.
+  %processor = call i32 @processor()
+  %here = add i32 %processor, 1
+  %home.at = getelementptr i8, ptr %pool, i64 $pool_home
+  %home = load atomic i32, ptr %home.at monotonic, align 4
+  %moved = icmp ne i32 %here, %home
+  br i1 %moved, label %place, label %share
+place:
+  store atomic i32 %here, ptr %home.at monotonic, align 4
+  call void @keep_off(ptr %pool, i32 %processor)
+  br label %share
+
+share:
   ; A chunk is a whole number of grains, so that kernels may count on its boundaries.
   %threads.at = getelementptr i8, ptr %pool, i64 $pool_threads
   %threads = load atomic i64, ptr %threads.at monotonic, align 8
