@@ -76,7 +76,7 @@ def shares_of(figures: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[
         if count < 2 or seconds < 2 * _CHUNK_S:
             grains.append(0)
         else:
-            grains.append(min(max(1, round(_CHUNK_S * count / seconds)), count))
+            grains.append(min(max(1, int(_CHUNK_S * count / seconds + 0.5)), count))
     return grains, times
 
 
@@ -109,19 +109,19 @@ class CpuQueue(Queue):
         records = [
             Record(s.function.image.address, s.function.arguments(s), s.cubes, 0) for s in known
         ]
-        form = Form(Layout.of(self.pool, records, slots, False), steps, shares_of)
+        layout = Layout.of(self.pool, records, slots, False)
+        form = Form(self.pool, layout, steps, slots, (_FLOPS, _BYTES, _CHUNK_S))
         usual: list[Function] = [step.function for step in steps]
         explained = partial(_explained, usual)
 
         def record(numbers: Sequence[int], others: Mapping[int, Function]) -> Plan:
-            functions, explain = usual, explained
-            addresses = {}
-            if others:
-                functions = [others.get(i, f) for i, f in enumerate(usual)]
-                explain = partial(_explained, functions)
-                addresses = {i: f.image.address for i, f in others.items()}
-            layout = form.layout(numbers, addresses)
-            return Plan(self.pool, layout, slots, keep=functions, explain=explain)
+            if not others:
+                return form.plan(numbers, {}, usual, explained)
+            functions = usual.copy()
+            for i, function in others.items():
+                functions[i] = function
+            addresses = {i: f.image.address for i, f in others.items()}
+            return form.plan(numbers, addresses, functions, partial(_explained, functions))
 
         return record
 

@@ -8,7 +8,7 @@ processors fetch lines in pairs), and what a worker reads to begin a job lies on
 from __future__ import annotations
 
 import ctypes
-from ctypes import Structure, c_byte, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import Structure, c_byte, c_double, c_int32, c_int64, c_uint64, c_void_p
 from enum import IntEnum
 
 LINE = 128
@@ -108,6 +108,53 @@ class PlanState(Structure):
     )
 
 
+class KindState(Structure):
+    """Launches that are divided alike: where among the values cubes, operations and bytes are.
+
+    ``times`` is how many there are. ``count`` and ``grain`` are what comes of it each time.
+    """
+
+    _fields_ = (
+        ("x", c_int64),
+        ("y", c_int64),
+        ("z", c_int64),
+        ("flops", c_int64),
+        ("nbytes", c_int64),
+        ("times", c_int64),
+        ("count", c_int64),
+        ("grain", c_int64),
+    )
+
+
+class FormState(Structure):
+    """What plans are filled from that differ in numbers alone.
+
+    ``values`` has room for ``given`` numbers, which constants follow. ``pointers`` are the words of
+    a plan that hold places in it; ``moves`` are pairs of a word and the number in it. ``launches``
+    has the number of a kind for each. ``call`` defines the built-in function of a plan. ``flops``
+    and ``nbytes`` are what a core does in a second, ``chunk`` and ``keep`` the seconds of a chunk
+    and of a run that keeps the interpreter's lock.
+    """
+
+    _fields_ = (
+        ("values", c_void_p),
+        ("given", c_int64),
+        ("pointers", c_void_p),
+        ("pointer_count", c_int64),
+        ("moves", c_void_p),
+        ("move_count", c_int64),
+        ("kinds", c_void_p),
+        ("kind_count", c_int64),
+        ("launches", c_void_p),
+        ("launch_count", c_int64),
+        ("call", c_void_p),
+        ("flops", c_double),
+        ("nbytes", c_double),
+        ("chunk", c_double),
+        ("keep", c_double),
+    )
+
+
 class Status(IntEnum):
     """How a run ended: the low byte of what it returns.
 
@@ -133,6 +180,8 @@ def offsets() -> dict[str, int]:
         "record": RecordState,
         "move": RelocationState,
         "plan": PlanState,
+        "kind": KindState,
+        "form": FormState,
     }
     known = {
         f"{name}_{field}": getattr(structure, field).offset

@@ -6,6 +6,7 @@ from string import Template
 
 from calor_cpu.pool.structures import offsets
 from calor_cpu.pool.system import System
+from calor_cpu.pool.text_forms import FILL
 from calor_cpu.pool.text_plans import CALL, RUN
 from calor_cpu.pool.text_threads import LAUNCH, TAKE, WORKER
 
@@ -19,5 +20,5 @@ def text(system: System) -> str:
     """Return the LLVM text of the runtime for a system."""
     known = {**offsets(), **system.constants}
     known |= {"signals_ns": _SIGNALS_NS, "chunks_a_thread": _CHUNKS}
-    whole = system.text + WORKER + TAKE + LAUNCH + RUN + CALL
+    whole = system.text + WORKER + TAKE + LAUNCH + RUN + CALL + FILL
     return Template(whole).substitute(known).lstrip()
