@@ -26,6 +26,7 @@ from calor_kernel.library.conv.lines import (
     three,
     wraps,
 )
+from calor_kernel.library.conv.narrowing import narrow_weight_steps
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.rowing import weight_rows
 from calor_kernel.library.work import Argument, Build, Launch, Output
@@ -65,6 +66,8 @@ def dot_steps(
     by_row = weight_rows(forward, axes, places, info)
     if by_row is not None:
         steps.launches.append(by_row)
+        return True
+    if narrow_weight_steps(forward, axes, places, steps, info):
         return True
     accumulate = accumulator(problem.a.dtype)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)

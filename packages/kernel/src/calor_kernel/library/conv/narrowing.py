@@ -1,0 +1,173 @@
+"""Convolutions of narrow images as launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from calor.dtypes import DType
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.conv.blueprints import narrow_weights
+from calor_kernel.library.conv.lines import SIZE, STRIDE, Steps, moved
+from calor_kernel.library.conv.narrow import Row, gather_channels
+from calor_kernel.library.conv.narrow_gradients import weigh_narrow
+from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
+from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch, View
+from calor_kernel.runtime.device import DeviceInfo
+
+# Taps along a row that a kernel is built for.
+_TAPS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An operand: where it is, strides of images, groups, channels and lines, and its planes."""
+
+    view: View
+    place: Argument
+    image: int
+    group: int
+    channel: int
+    channels: int
+    line: int
+    height: int
+    width: int
+
+    @property
+    def places(self) -> int:
+        """The number of places of an image."""
+        return self.height * self.width
+
+    @property
+    def flat(self) -> bool:
+        """Whether the places of an image lie one after another."""
+        return self.height == 1 or self.line == self.width
+
+
+def narrow_weight_steps(
+    forward: Correlation,
+    axes: Sequence[Axis],
+    places: Sequence[Argument],
+    steps: Steps,
+    info: DeviceInfo,
+) -> bool:
+    """Add the launches of a weight's gradient; return False, and add none, where rows are long.
+
+    ``forward`` is the convolution, with the result's gradient for its second operand.
+    """
+    images, groups, outputs = forward.leads
+    _, high, wide = axes
+    accumulate = accumulator(forward.a.dtype)
+    lanes = info.vector_bytes // accumulate.itemsize
+    if not _is_narrow(axes, lanes) or (wide.b != 1 and wide.count > 1):
+        return False
+    x = _Side(
+        forward.a, moved(places[0], forward.a.offset), images.a, groups.a, forward.depth.a,
+        forward.depth.size, high.a, high.size, wide.size,
+    )  # fmt: skip
+    g = _Side(
+        forward.b, moved(places[1], forward.b.offset), images.b, groups.b, outputs.b,
+        outputs.size, high.b, high.count, wide.count,
+    )  # fmt: skip
+    # Vectors run along channels of one of them; those of the smaller are cheaper to bring together.
+    sides = [s for s in (x, g) if s.flat and s.channels >= lanes]
+    if not sides:
+        return False
+    panel = min(sides, key=lambda s: s.places * s.channels)
+    of_input, single = panel is x, g if panel is x else x
+    p = narrow_weights(single.channels, panel.channels, wide.terms, lanes, info)
+    span = p.vectors * lanes
+    panels = -(-panel.channels // span)
+    batch = images.size * groups.size
+    memory = steps.memory(batch * panels * span * panel.places * accumulate.itemsize)
+    steps.launches.append(
+        _gather(panel, groups.size, batch, panels, p.vectors, lanes, accumulate, memory)
+    )
+    flops = 2 * prod(a.count * a.terms for a in axes) * batch * outputs.size * x.channels
+    block = p.block(flops // max(panels * groups.size, 1), single.channels, info)
+    taps = high.terms * wide.terms
+    inner, outer = taps, x.channels * taps
+    numbers = [
+        images.size,
+        groups.size,
+        panels,
+        single.channels,
+        panel.channels,
+        block,
+        panel.places * span,
+        single.image,
+        single.group,
+        single.channel,
+        single.line,
+        outputs.size * outer,
+        *((outer, inner) if of_input else (inner, outer)),
+        high.terms,
+        high.result,
+        high.summed,
+        high.start,
+        high.count,
+        high.size,
+    ]
+    keywords: dict[str, Any] = {
+        "along": _row(wide),
+        "of_input": of_input,
+        "rows": p.rows,
+        "vectors": p.vectors,
+        "lanes": lanes,
+        "accumulate": accumulate,
+    }
+    signature: tuple[Buffer | Scalar, ...] = (
+        Buffer(accumulate, writable=False),
+        Buffer(single.view.dtype, writable=False),
+        Buffer(forward.a.dtype),
+        *(SIZE if n >= 0 else STRIDE for n in numbers),
+    )
+    build = Build(weigh_narrow, signature, tuple(sorted(keywords.items())))
+    cubes = (panels, -(-single.channels // block), groups.size)
+    nbytes = (x.view.size + g.view.size) * forward.a.dtype.itemsize
+    label = f"conv weigh narrow {p.rows}x{wide.terms}x{span}"
+    arguments = (memory, single.place, Output(0), *numbers)
+    steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
+    return True
+
+
+def _gather(
+    side: _Side,
+    groups: int,
+    batch: int,
+    panels: int,
+    vectors: int,
+    lanes: int,
+    accumulate: DType,
+    memory: Scratch,
+) -> Launch:
+    """Return the launch that brings channels of an operand together."""
+    numbers = [
+        side.channels, panels, groups, side.places, side.image, side.group, side.channel
+    ]  # fmt: skip
+    signature: tuple[Buffer | Scalar, ...] = (
+        Buffer(side.view.dtype, writable=False),
+        Buffer(accumulate),
+        *(SIZE if n >= 0 else STRIDE for n in numbers),
+    )
+    whole = side.places % lanes == 0
+    keywords = (("lanes", lanes), ("vectors", vectors), ("whole", whole))
+    build = Build(gather_channels, signature, keywords)
+    nbytes = side.view.size * (side.view.dtype.itemsize + accumulate.itemsize)
+    arguments = (side.place, memory, *numbers)
+    return Launch(build, (batch * panels, 1, 1), arguments, 0, nbytes, "conv gather")
+
+
+def _is_narrow(axes: Sequence[Axis], lanes: int) -> bool:
+    """Return whether images are flat, and their rows few places."""
+    deep, _, wide = axes
+    flat = deep.count == 1 and deep.terms == 1 and deep.size == 1 and deep.start == 0
+    rows = wide.a == 1 or wide.size == 1
+    few = wide.count <= lanes and wide.size <= lanes and 1 < wide.terms <= _TAPS
+    return flat and rows and few and lanes >= 4 and not lanes & (lanes - 1)
+
+
+def _row(axis: Axis) -> Row:
+    return Row(axis.count, axis.terms, axis.result, axis.summed, axis.start, axis.divide, axis.size)
