@@ -11,7 +11,7 @@ from calor_kernel.planning.sizes import Size
 from calor_kernel.planning.trace import Trace
 
 
-@choice
+@choice()
 def tallest(n, most):
     """Return the largest divisor of n up to a limit."""
     return max(k for k in range(1, most + 1) if n % k == 0)
@@ -118,3 +118,37 @@ def test_without_watching_hints_answer():
     with trace.unguarded():
         assert a < 100
     assert not trace.guards
+
+
+def waste(step, n):
+    """Return what rounding up to a multiple of a step adds, beside a little for each step."""
+    return -(-n // step) * (step + 0.5)
+
+
+@choice(cost=waste)
+def rounded(n):
+    """Return the step that wastes least."""
+    return min((4, 5, 6), key=lambda step: waste(step, n))
+
+
+@pytest.mark.parametrize("habits", [True, False])
+def test_a_choice_keeps_to_what_was_chosen_where_that_is_nearly_as_good(habits):
+    trace = Trace([12], habits)
+    (n,) = trace.symbols
+    assert rounded(n).hint == 6
+    (function,) = trace.functions
+    made = [function(n) for n in range(25, 200)]
+    best = [rounded(n) for n in range(25, 200)]
+    assert (made == best) is not habits
+    for n, step, fitting in zip(range(25, 200), made, best, strict=True):
+        assert waste(step, n) <= 1.15 * waste(fitting, n)
+    # What was worth having is kept to later.
+    assert set(made) == ({5, 6} if habits else {4, 5, 6})
+
+
+def test_choices_of_equal_sizes_are_one_and_have_habits_of_their_own():
+    trace = Trace([12, 24])
+    a, b = trace.symbols
+    assert rounded(a) is rounded(a)
+    assert rounded(b) is not rounded(a)
+    assert len(trace.functions) == 2

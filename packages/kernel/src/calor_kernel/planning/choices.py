@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Final, ParamSpec
 
 from calor.dtypes import DType
 from calor.specs import Spec, spec
 from calor_kernel.planning.sizes import Size, high_of, hint_of, low_of, text_of, trace_of
 
 P = ParamSpec("P")
+
+# How much more than the best a known answer may cost: less than what compiling costs many calls.
+_NEARLY: Final = 1.15
 
 
 def greatest(first: int, *others: int) -> int:
@@ -66,30 +69,60 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (not isinstance(a, Size) and not isinstance(b, Size) and bool(a == b))
 
 
-def choice(function: Callable[P, int]) -> Callable[P, int]:
+def choice(
+    *, cost: Callable[..., float] | None = None
+) -> Callable[[Callable[P, int]], Callable[P, int]]:
     """Make a function of integers one that is computed for each size, and not looked into.
 
-    For choices whose way to the answer asks much. The answer is at least 0.
+    For choices whose way to the answer asks much. The answer is at least 0. ``cost`` says what an
+    answer costs, of it and the arguments, where another one gives the same results: sizes of a
+    template then stay with answers that they had, and so with known kernels, while those are nearly
+    as good.
     """
 
-    @wraps(function)
-    def chosen(*args: P.args, **kwargs: P.kwargs) -> int:
-        given: tuple[Any, ...] = args
-        if not any(isinstance(n, Size) for n in given):
-            return function(*args, **kwargs)
-        trace = trace_of(*given)
-        number = len(trace.functions)
-        if function in trace.functions:
-            number = trace.functions.index(function)
-        else:
-            trace.functions.append(function)
-        plain: Callable[..., int] = function
-        hint = plain(*map(hint_of, given))
-        text = f"f{number}({','.join(map(text_of, given))})"
-        found: Any = trace.atom(text, hint, given, 0)
-        return found  # type: ignore[no-any-return]
+    def wrap(function: Callable[P, int]) -> Callable[P, int]:
+        @wraps(function)
+        def chosen(*args: P.args, **kwargs: P.kwargs) -> int:
+            given: tuple[Any, ...] = args
+            if not any(isinstance(n, Size) for n in given):
+                return function(*args, **kwargs)
+            trace = trace_of(*given)
+            plain: Callable[..., int] = function
+            hint = plain(*map(hint_of, given))
+            text = ",".join(map(text_of, given))
+            if cost is None or not trace.habits:
+                number = trace.function(function, lambda: plain)
+            else:
+                number = trace.function((function, text), lambda: _Habit(plain, cost, hint))
+            found: Any = trace.atom(f"f{number}({text})", hint, given, 0)
+            return found  # type: ignore[no-any-return]
 
-    return chosen
+        return chosen
+
+    return wrap
+
+
+class _Habit:
+    """A choice that keeps to what it chose before, where that is nearly as good."""
+
+    __slots__ = ("cost", "function", "known")
+
+    def __init__(
+        self, function: Callable[..., int], cost: Callable[..., float], first: int
+    ) -> None:
+        self.function = function
+        self.cost = cost
+        self.known = [first]
+
+    def __call__(self, *sizes: int) -> int:
+        best = self.function(*sizes)
+        if best not in self.known:
+            cost = self.cost
+            usual = min(self.known, key=lambda answer: cost(answer, *sizes))
+            if cost(usual, *sizes) <= _NEARLY * cost(best, *sizes):
+                return usual
+            self.known.append(best)
+        return best
 
 
 def hinted(value: Any) -> Any:

@@ -8,10 +8,9 @@ keys, by type and bits of their attributes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from marshal import dumps
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from calor.dtypes import DType
 from calor.graph.graph import Graph, Node
@@ -41,8 +40,7 @@ _PLAIN: Final = frozenset((int, float, bool, tuple, type(None)))
 _FORMAT: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
+class Structure(NamedTuple):
     """A graph by what it shares with others, its ``key``, and what may differ.
 
     ``numbers``: its sizes in order. ``bits``: the bytes of its constants, which no plan reads.
@@ -56,9 +54,8 @@ class Structure:
 def structure_of(graph: Graph) -> Structure | None:
     """Return the structure of a graph, and its numbers; None where a graph is an attribute."""
     specs, nodes = graph.specs, graph.nodes
-    numbers: list[int] = []
-    for known in specs:
-        numbers += known.shape
+    shapes = [s.shape for s in specs]
+    numbers = list(chain.from_iterable(shapes))
     bits: list[bytes] = []
     plain: list[Any] = []
     others: list[Any] = []
@@ -85,7 +82,7 @@ def structure_of(graph: Graph) -> Structure | None:
                 else:
                     others.append(exact(value))
     key = (
-        tuple([s.ndim for s in specs]),
+        tuple(map(len, shapes)),
         tuple([specs[i].dtype for i in graph.inputs]),
         tuple([n.op for n in nodes]),
         tuple([n.inputs for n in nodes]),

@@ -36,17 +36,20 @@ _PATTERNS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A step whose kernel is built from sizes: few kernels, chosen by what the sizes come to."""
+    """A step whose kernel is built from sizes: few kernels, chosen by what the sizes come to.
+
+    ``sizes`` takes them from the numbers of a plan.
+    """
 
     step: int
     build: Build
-    sizes: tuple[Varying, ...]
+    sizes: Getter
     kernels: Kernels
     functions: dict[tuple[int, ...], Any] = field(default_factory=dict)
 
     def function(self, numbers: Sequence[int]) -> Any:
         """Return the kernel for these numbers, compiled if it is new; CompileError."""
-        key = tuple([size.of(numbers) for size in self.sizes])
+        key = self.sizes(numbers)
         found = self.functions.get(key)
         if found is None:
             values = iter(key)
@@ -95,6 +98,10 @@ class OpenRecording:
         return Recording(lists, (), self.launches, known(self.arena, numbers))
 
 
+def _places(numbers: Numbers, build: Build) -> Getter:
+    return getter([numbers.place(size).place for size in sizes_in(build)])
+
+
 def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -> OpenRecording:
     """Return the recording of a graph for outputs that are written to targets."""
     recording = made.record(targets)
@@ -104,7 +111,7 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
     for one in recording.steps:
         steps = [numbers.step(step) for step in one]
         opened = tuple(
-            Opened(k, build, tuple(map(numbers.place, sizes_in(build))), engine.kernels)
+            Opened(k, build, _places(numbers, build), engine.kernels)
             for k in range(len(one))
             if (build := recording.opened.get(first + k)) is not None
         )
@@ -179,7 +186,7 @@ def template_of(
     numbers that differ; ``loose``: places among the bits.
     """
     match = Match(seen, varying)
-    trace = Trace([values[-1] for values in match.values])
+    trace = Trace([values[-1] for values in match.values], not engine.deterministic)
     sized = with_numbers(graph, match.sizes(trace, structure.numbers))
     sources = [n for n in graph.nodes if n.op.name in ("full", "constant")]
     differing = {

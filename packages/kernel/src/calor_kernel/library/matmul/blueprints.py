@@ -6,7 +6,9 @@ kernels; the choice follows from sizes, strides and the device alone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from math import inf
 
 from calor.dtypes import (
     DType,
@@ -118,17 +120,28 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     )
 
 
-# The heights of tiles: few, so that products of any number of rows share few kernels.
+# The heights of tiles: few, so that products of any number of rows share few kernels; and by the
+# most rows that a tile has, those for more rows than that, the highest first.
 _HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+_HIGH = {m: tuple(r for r in _HEIGHTS[::-1] if m < 2 * r <= 2 * m) for m in range(1, 17)}
 
 
-@choice
+def _tile_cost(rows: int, m: int, most: int) -> float:
+    """Return what tiles of a height cost for ``m`` rows, in rows: a tile costs a bit by itself."""
+    return -(-m // rows) * (rows + 0.35)
+
+
+@choice(cost=_tile_cost)
 def tile_rows(m: int, most: int) -> int:
     """Return the height of a tile that wastes least of ``m`` rows, the highest of equals."""
     if m <= most:
-        return next(height for height in _HEIGHTS if height >= m)
-    heights = [height for height in _HEIGHTS if most < 2 * height <= 2 * most]
-    return min(heights, key=lambda r: (-(-m // r) * (r + 0.35), -r))
+        return _HEIGHTS[bisect_left(_HEIGHTS, m)]
+    found, least_cost = 0, inf
+    for rows in _HIGH[most]:
+        cost = -(-m // rows) * (rows + 0.35)
+        if cost < least_cost:
+            found, least_cost = rows, cost
+    return found
 
 
 @dataclass(frozen=True, slots=True)
