@@ -16,16 +16,17 @@ PROCESSORS = 1024  # of which a mask tells
 
 
 class PoolState(Structure):
-    """A pool. ``ticket`` holds the job's number in its high half, the chunks left in its low half.
+    """A pool. ``ticket`` holds the job's number in its high half, the grains left in its low half.
 
-    ``function``, ``args``, ``cubes``, ``size`` (cubes a chunk) and ``chunks`` describe the job.
-    ``pending`` counts chunks that are not finished, ``joining`` says that the caller sleeps until
-    none is. Workers sleep on ``signal``; ``sleepers`` counts them. ``lock`` is held by the caller
-    whose job it is, ``running`` counts runs without the interpreter's lock. ``spin`` is how many
-    nanoseconds a thread looks for work before it sleeps. ``stop`` sends the workers home,
-    ``cancel`` ends every run at its next record, ``hold`` makes runs keep the interpreter's lock.
-    ``home`` is the processor of the last caller, counted from 1; off it the workers are kept whose
-    numbers are the ``near`` first of ``ids``, on the other processors of the mask ``allowed``.
+    ``function``, ``args``, ``cubes``, ``size`` (cubes a grain), ``grains`` and ``most`` (grains
+    a chunk) describe the job. ``pending`` counts grains that are not finished, ``joining`` says
+    that the caller sleeps until none is. Workers sleep on ``signal``; ``sleepers`` counts them.
+    ``lock`` is held by the caller whose job it is, ``running`` counts runs without the
+    interpreter's lock. ``spin`` is how many nanoseconds a thread looks for work before it
+    sleeps. ``stop`` sends the workers home, ``cancel`` ends every run at its next record,
+    ``hold`` makes runs keep the interpreter's lock. ``home`` is the processor of the last
+    caller, counted from 1; off it the workers are kept whose numbers are the ``near`` first of
+    ``ids``, on the other processors of the mask ``allowed``.
     """
 
     _fields_ = (
@@ -34,8 +35,9 @@ class PoolState(Structure):
         ("args", c_void_p),
         ("cubes", c_int64),
         ("size", c_int64),
-        ("chunks", c_int64),
-        ("_job", c_byte * (LINE - 48)),
+        ("grains", c_int64),
+        ("most", c_int64),
+        ("_job", c_byte * (LINE - 56)),
         ("pending", c_int32),
         ("joining", c_int32),
         ("_pending", c_byte * (LINE - 8)),

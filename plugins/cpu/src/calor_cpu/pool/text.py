@@ -12,7 +12,7 @@ from calor_cpu.pool.text_threads import LAUNCH, TAKE, WORKER
 
 # A run without the interpreter's lock asks every 50 ms whether a signal's handler wants to run.
 _SIGNALS_NS = 50_000_000
-# At most so many chunks a thread: enough to level out unequal speeds, few enough to stay cheap.
+# A chunk is no larger than such a part of a thread's share, which levels out unequal speeds.
 _CHUNKS = 16
 
 
