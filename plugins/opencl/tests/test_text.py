@@ -45,6 +45,14 @@ DEVICES = [
     (float32, 1, {"exact_sqrt": True}, "y[0] = sqrt(x[0])", lambda x: sqrt(x)),
     (float32, 4, {"exact_sqrt": False}, "convert_float4(sqrt(convert_double4(", lambda x: sqrt(x)),
     (float16, 1, {"half": True}, "x_ * x_ + (half)1.0f", lambda x: x * x + 1.0),
+    (float16, 1, {"half": True}, "min_float16(half a, half b) {", lambda x: min(x, x + 1.0)),
+    (
+        float16,
+        1,
+        {"half": True},
+        "saturated_float16_int32(half x) {",
+        lambda x: x.to(int32).to(float16),
+    ),
     (float16, 1, {"half": False}, "vload_half(0, (const half *)&h)", lambda x: x.to(float32)),
     (float32, 4, {}, "vload4(0, x + 0)", lambda x: x + x),
     (int32, 2, {}, "as_int2(as_uint2(x_) * as_uint2(x_) + as_uint2(x_))", lambda x: x * x + x),
@@ -58,7 +66,7 @@ DEVICES = [
 def test_a_device_gets_what_it_has(
     dtype: Any, width: int, has: Any, text: str, function: Any
 ) -> None:
-    result = float32 if ".to" in text or "half(" in text or "convert_float2" in text else dtype
+    result = float32 if ".to" in text or "load_half(" in text or "convert_float2" in text else dtype
     built = arithmetic.build([Buffer(dtype), Buffer(result)], function=function, width=width)
     assert text in print_kernel(built, OpenCLC(**has))
 
