@@ -13,6 +13,7 @@ from calor_kernel.library.conv.acrossing import across_steps
 from calor_kernel.library.conv.direct import direct
 from calor_kernel.library.conv.dotting import dot_steps
 from calor_kernel.library.conv.lines import Placement, Steps
+from calor_kernel.library.conv.narrowing import narrow_steps
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
@@ -62,6 +63,9 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
         ]
     to = Placement.dense(problem)
     works = []
+    narrow = Steps()
+    if narrow_steps(problem, places, narrow, info):
+        return [narrow.work()]
     if shift_steps(problem, places, to, steps, info):
         works.append(steps.work())
     packed = Steps()
