@@ -114,14 +114,18 @@ class CpuQueue(Queue):
         usual: list[Function] = [step.function for step in steps]
         explained = partial(_explained, usual)
 
+        # By the addresses of functions that are others: all functions, and what explains them.
+        known_ones: dict[tuple[int, ...], tuple[list[Function], partial[KernelCheckError]]] = {}
+
         def record(numbers: Sequence[int], others: Mapping[int, Function]) -> Plan:
             if not others:
                 return form.plan(numbers, {}, usual, explained)
-            functions = usual.copy()
-            for i, function in others.items():
-                functions[i] = function
             addresses = {i: f.image.address for i, f in others.items()}
-            return form.plan(numbers, addresses, functions, partial(_explained, functions))
+            key = (*addresses, *addresses.values())
+            if key not in known_ones:
+                functions = [others.get(i, f) for i, f in enumerate(usual)]
+                known_ones[key] = functions, partial(_explained, functions)
+            return form.plan(numbers, addresses, *known_ones[key])
 
         return record
 

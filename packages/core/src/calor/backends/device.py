@@ -14,7 +14,7 @@ from calor.collecting import collecting_later
 from calor.errors import DeviceError
 from calor.graph.graph import Graph
 
-PLAN_LIMIT: Final = 4096
+PLAN_LIMIT: Final = 1024
 
 
 class Device:

@@ -56,8 +56,8 @@ class Variant:
         self.pairs = [(o, i) for o, i in targets.items() if i >= 0]
         idle = plan.pool.bin
         self.fresh = [
-            (o, idle(room := room_for(p.nbytes)), room, p.nbytes)
-            for o, p in enumerate(plan.draft.outputs)
+            (o, idle(room := room_for(nbytes)), room, nbytes)
+            for o, nbytes in enumerate(plan.output_bytes)
             if o not in targets
         ]
         arena = recording.arena
@@ -99,12 +99,23 @@ class Plan:
         nothing = engine.nothing.handle
         self.constants_handle = nothing if self.constants is None else self.constants.handle
         self._nothing = nothing
+        self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
         self.recorder = Recorder(engine, draft, self.works, self.status)
         self.base = Variant(self, _NO_TARGETS, self.recorder.record())
         self.required_bytes = self.base.required
         self._variants: list[Variant] = []
         self.keeper = Keeper.of(self)
         self._short = short_way(self)
+
+    @property
+    def settled(self) -> Plan | None:
+        """The plan that later calls take as well; None while that may become another one."""
+        return self
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a call takes memory for one result, runs one list, and is done."""
+        return self._short is not None and self.base.arena is None and not self.status
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
         if not constants:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from calor.graph.graph import Graph
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.plan import Plan
-from calor_kernel.planning.resized import Resized, shared_by
+from calor_kernel.planning.resized import Resized, resized_by
 from calor_kernel.planning.structure import Structure, structure_of
-from calor_kernel.planning.template import Template, attempt, template_of
+from calor_kernel.planning.template import attempt, template_of
 
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
@@ -31,7 +31,19 @@ _SEEN: Final = 4
 _PATIENCE: Final = 24
 
 
-_Found = tuple[Mapping[str, Any], Template, tuple[int, ...], tuple[int, ...], bytes | None]
+class _Found(NamedTuple):
+    """What makes the plan of a graph; ``same``: whether its constants are the template's."""
+
+    kind: type[Resized]
+    symbols: tuple[int, ...]
+    numbers: tuple[int, ...]
+    constants: bytes | None
+    same: bool
+
+    def plan(self, graph: Graph) -> Plan:
+        """Return the plan."""
+        kind, symbols, numbers, constants, same = self
+        return kind(None if same else graph, symbols, numbers, constants)
 
 
 @dataclass(slots=True)
@@ -42,7 +54,7 @@ class _Known:
     bits: tuple[bytes, ...]
     varying: set[int] = field(default_factory=set)
     loose: set[int] = field(default_factory=set)
-    templates: list[tuple[Template, Mapping[str, Any]]] = field(default_factory=list)
+    templates: list[type[Resized]] = field(default_factory=list)
     patience: int = _PATIENCE
 
 
@@ -84,14 +96,14 @@ class Replanning:
         if held is None or held[0] is not graph:
             return None
         self.used += 1
-        return Resized(graph, *held[1])
+        return held[1].plan(graph)
 
     def plan(self, graph: Graph, structure: Structure) -> Plan:
         """Return the executable of a graph of a structure; CompileError."""
         found = self._find(structure)
         if found is not None:
             self.used += 1
-            return Resized(graph, *found)
+            return found.plan(graph)
         plan = self.anew(self.engine, graph)
         with self.lock:
             known = self._structures.get(structure.key)
@@ -107,7 +119,8 @@ class Replanning:
         known = self._structures.get(structure.key)
         if known is None:
             return None
-        for place, (template, shared) in enumerate(known.templates):
+        for place, kind in enumerate(known.templates):
+            template = kind.template
             symbols = template.match.symbols(structure.numbers)
             numbers = None if symbols is None else template.base.compute(symbols)
             if symbols is None or numbers is None:
@@ -118,10 +131,10 @@ class Replanning:
             if template.base.patches:
                 constants = template.patched(structure.bits, numbers)
             if place:
-                used, rest = known.templates[place], known.templates
-                known.templates = [used, *(one for one in rest if one is not used)]
+                known.templates = [kind, *(one for one in known.templates if one is not kind)]
             known.patience = _PATIENCE
-            return shared, template, symbols, numbers, constants
+            same = structure.bits == template.structure.bits
+            return _Found(kind, symbols, numbers, constants, same)
         return None
 
     def _learn(self, known: _Known, graph: Graph, structure: Structure, plan: Plan) -> None:
@@ -143,5 +156,5 @@ class Replanning:
         )
         if template is not None:
             self.made += 1
-            learnt = (template, shared_by(plan, template))
+            learnt = resized_by(plan, template)
             known.templates = [learnt, *known.templates[: _TEMPLATES - 1]]

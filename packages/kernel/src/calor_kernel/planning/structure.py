@@ -7,7 +7,7 @@ keys, by type and bits of their attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from marshal import dumps
 from typing import Any, Final, NamedTuple
@@ -102,13 +102,13 @@ def _exact(plain: list[Any]) -> Any:
         return tuple(map(exact, plain))
 
 
-def with_numbers(graph: Graph, numbers: Iterable[Any]) -> Graph:
+def with_numbers(graph: Graph, numbers: Iterable[Any], make: Callable[..., Spec] = Spec) -> Graph:
     """Return the graph with other numbers in the places of its own, also such as are no integers.
 
-    Its specs are not interned.
+    ``make`` makes specs; by default these are not interned.
     """
     left = iter(numbers)
-    specs = [Spec(tuple(islice(left, s.ndim)), s.dtype, s.weak) for s in graph.specs]
+    specs = [make(tuple(islice(left, s.ndim)), s.dtype, s.weak) for s in graph.specs]
     nodes = [
         Node(node.op, node.inputs, _with_numbers(node, left), node.outputs) for node in graph.nodes
     ]

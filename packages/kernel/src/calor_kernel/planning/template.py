@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from calor.errors import CalorError
 from calor.graph.graph import Graph
+from calor.specs import spec
 from calor_kernel.library.work import Build
 from calor_kernel.planning.choices import is_size
 from calor_kernel.planning.fuser import Fuser
@@ -128,15 +129,17 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
 class Template:
     """A plan with numbers left open.
 
-    ``base`` is the recording for fresh results. ``bits``: the bytes of the graph's constants, of
-    which ``fixed`` takes those that are the same each time.
+    ``graph`` and ``structure`` are those that it was made for. ``base`` is the recording for fresh
+    results. ``fixed`` takes, of the bytes of the graph's constants, those that are the same each
+    time.
     """
 
     engine: Engine
+    graph: Graph
+    structure: Structure
     match: Match
     made: Symbolic
     base: OpenRecording
-    bits: tuple[bytes, ...]
     fixed: Getter
     recordings: dict[tuple[tuple[int, int], ...], OpenRecording | None] = field(
         default_factory=dict
@@ -152,9 +155,17 @@ class Template:
             made[start:end] = bits[k]
         return bytes(made)
 
+    def graph_at(self, symbols: Sequence[int]) -> Graph:
+        """Return the graph with other sizes, its constants those of the template's."""
+        numbers = list(self.structure.numbers)
+        for place, group in self.match.group.items():
+            numbers[place] = symbols[group]
+        return with_numbers(self.graph, numbers, spec)
+
     def keeps(self, bits: Sequence[bytes]) -> bool:
         """Return whether the constants that are the same each time are so here."""
-        return bits == self.bits or self.fixed(bits) == self.fixed(self.bits)
+        own = self.structure.bits
+        return bits == own or self.fixed(bits) == self.fixed(own)
 
     def record(self, targets: Mapping[int, int], symbols: Sequence[int]) -> Recording | None:
         """Return the recording for outputs that are written to targets; None where none fits."""
@@ -199,7 +210,7 @@ def template_of(
         return None
     fixed = getter([k for k, node in enumerate(sources) if node.outputs[0] not in differing])
     base = open_recording(engine, made, {})
-    return Template(engine, match, made, base, structure.bits, fixed)
+    return Template(engine, graph, structure, match, made, base, fixed)
 
 
 def attempt(make: Callable[[], T]) -> T | None:
