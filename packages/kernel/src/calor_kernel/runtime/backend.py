@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from calor.backends.calls import BoundCall
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
 from calor.specs import Spec
+from calor_kernel.planning.calling import caller
 from calor_kernel.planning.compiling import compile_graph
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.outcomes import inherit, verify
@@ -138,6 +140,12 @@ class KernelBackend(Backend):
     def compile(self, index: int, graph: Graph) -> Executable:
         """Plan a graph, compile its kernels and record its launches."""
         return compile_graph(self.engine(index), graph)
+
+    def caller(
+        self, index: int, executable: Executable, call: BoundCall
+    ) -> Callable[..., Any] | None:
+        """Have the device compile a bound call of a plan that is short."""
+        return caller(executable, call)
 
     def serialize(self, index: int, executable: Any) -> bytes:
         """Return the graph's file form; its kernels travel in bundles."""

@@ -67,6 +67,9 @@ class Pool:
     to which a reservation changes nothing: the peak, or the limit where that is lower.
     """
 
+    # Compiled calls read and write what is counted where it lies.
+    __slots__ = ("__dict__", "__weakref__", "ceiling", "in_use")
+
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.in_use = 0
