@@ -11,6 +11,7 @@ from calor_kernel.language import (
     Buffer,
     fence,
     fma,
+    helper,
     kernel,
     plane_reduce,
     plane_scan,
@@ -38,6 +39,11 @@ def arithmetic(x: Any, y: Any, *, function: Any, width: int = 1) -> None:
     y.store(0, function(x.load(0, width)))
 
 
+@helper
+def lower(x: Any) -> Any:
+    return min(x, x + 1.0)
+
+
 DEVICES = [
     (float32, 1, {"fast_fma": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
     (float32, 4, {"fast_fma": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
@@ -45,7 +51,7 @@ DEVICES = [
     (float32, 1, {"exact_sqrt": True}, "y[0] = sqrt(x[0])", lambda x: sqrt(x)),
     (float32, 4, {"exact_sqrt": False}, "convert_float4(sqrt(convert_double4(", lambda x: sqrt(x)),
     (float16, 1, {"half": True}, "x_ * x_ + (half)1.0f", lambda x: x * x + 1.0),
-    (float16, 1, {"half": True}, "min_float16(half a, half b) {", lambda x: min(x, x + 1.0)),
+    (float16, 1, {"half": True}, "half min_float16(half a, half b) {", lower),
     (
         float16,
         1,
