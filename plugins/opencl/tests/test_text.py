@@ -52,13 +52,6 @@ DEVICES = [
     (float32, 4, {"exact_sqrt": False}, "convert_float4(sqrt(convert_double4(", lambda x: sqrt(x)),
     (float16, 1, {"half": True}, "x_ * x_ + (half)1.0f", lambda x: x * x + 1.0),
     (float16, 1, {"half": True}, "half min_float16(half a, half b) {", lower),
-    (
-        float16,
-        1,
-        {"half": True},
-        "saturated_float16_int32(half x) {",
-        lambda x: x.to(int32).to(float16),
-    ),
     (float16, 1, {"half": False}, "vload_half(0, (const half *)&h)", lambda x: x.to(float32)),
     (float32, 4, {}, "vload4(0, x + 0)", lambda x: x + x),
     (int32, 2, {}, "as_int2(as_uint2(x_) * as_uint2(x_) + as_uint2(x_))", lambda x: x * x + x),
