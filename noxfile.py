@@ -47,6 +47,8 @@ ABSENT = {
 }
 # As many test processes as there are processors; the tests of one file stay together.
 PARALLEL = ["-n", "logical", "--dist", "loadfile"]
+# A run of all tests fails for a kernel of the library that no test ran on lanes, checked.
+WHOLE = [*PARALLEL, "--every-kernel"]
 # Projects of devices as other people would write them; nothing else here installs them.
 THIRD_PARTY = "integration-tests/third_party"
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
@@ -128,7 +130,7 @@ def types(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Does each part do what it says?"""
     install_projects(session, *group("test"))
-    session.run("pytest", *(session.posargs or [*PARALLEL, "--durations=10"]))
+    session.run("pytest", *(session.posargs or [*WHOLE, "--durations=10"]))
 
 
 @nox.session
