@@ -16,10 +16,10 @@ PROCESSORS = 1024  # of which a mask tells
 
 
 class PoolState(Structure):
-    """A pool. ``ticket`` holds the job's number in its high half, the grains left in its low half.
+    """A pool. ``ticket``: the job's number, the first of the grains left, and how many these are.
 
-    ``function``, ``args``, ``cubes``, ``size`` (cubes a grain), ``grains`` and ``most`` (grains
-    a chunk) describe the job. ``pending`` counts grains that are not finished, ``joining`` says
+    ``function``, ``args``, ``cubes``, ``size`` (cubes a grain) and ``most`` (grains a
+    chunk) describe the job. ``pending`` counts grains that are not finished, ``joining`` says
     that the caller sleeps until none is. Workers sleep on ``signal``; ``sleepers`` counts them.
     ``lock`` is held by the caller whose job it is, ``running`` counts runs without the
     interpreter's lock. ``spin`` is how many nanoseconds a thread looks for work before it
@@ -35,9 +35,8 @@ class PoolState(Structure):
         ("args", c_void_p),
         ("cubes", c_int64),
         ("size", c_int64),
-        ("grains", c_int64),
         ("most", c_int64),
-        ("_job", c_byte * (LINE - 56)),
+        ("_job", c_byte * (LINE - 48)),
         ("pending", c_int32),
         ("joining", c_int32),
         ("_pending", c_byte * (LINE - 8)),
