@@ -16,6 +16,7 @@ import calor
 from calor.config import config
 from calor.errors import OutOfMemoryError
 from calor.transforms.bound import Bound, Compiled
+from calor.transforms.state import epoch
 from calor_cpu.calls import build
 from calor_cpu.calls.offsets import LayoutError, slot
 from calor_kernel.runtime.buffers import KernelBuffer, ShadowedBuffer
@@ -59,6 +60,10 @@ def test_values(function: Callable[..., Any], count: int) -> None:
         made = call(*tensors[count:])
         assert np.array_equal(made.numpy(), wanted)
         assert (made.device, made.shape, made.requires_grad) == ("cpu", (1000,), False)
+    for held in (made, made._value, made._value.buffer):
+        for kind in type(held).__mro__:
+            for name in vars(kind).get("__slots__", ()):
+                assert hasattr(held, name), f"{type(held).__name__} has no {name}"
     again = [call(*tensors[count:]) for _ in range(100)]
     assert all(np.array_equal(x.numpy(), wanted) for x in again)
 
@@ -101,6 +106,16 @@ def test_what_does_not_fit_takes_the_way_in_python(monkeypatch: pytest.MonkeyPat
         with pytest.raises(TypeError):
             call(*wrong)
     assert type(call) is Compiled
+
+
+def test_it_is_taken_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = compiled(add, tensor(1, 2), rest=(tensor(1, 1),))
+    monkeypatch.setattr(call, "routes", None)
+    monkeypatch.setattr(call, "quick", None)
+    epoch.count += 1
+    assert call(tensor(2, 2)).tolist() == [3.0, 4.0]
+    with pytest.raises(TypeError):
+        call(2.0)
 
 
 @pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "not aligned"])

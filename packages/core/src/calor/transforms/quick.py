@@ -23,7 +23,7 @@ Quick = Callable[[tuple[Any, ...]], Any]
 _FEW: Final = 8
 _BEGIN: Final = """
 def call(args):
-    if local.jit or local.grad_enabled is not grad_mode or epoch.count != known:
+    if local.jit or local.grad_enabled is not grad_mode{changed}:
         return MISS
     if len(args) != {count} or not config.jit:
         return MISS
@@ -79,7 +79,8 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         **{f"t{i}": tensor for i, tensor in enumerate(bound.tensors)},
         **{f"c{i}": constant for i, constant in enumerate(binding.buffers)},
     }
-    parts = [_BEGIN.format(count=len(rest.tensors))]
+    changed = " or epoch.count != known" if _looks_at_objects(program) else ""
+    parts = [_BEGIN.format(count=len(rest.tensors), changed=changed)]
     for place, tensor in enumerate(rest.tensors):
         i = len(bound.tensors) + place
         scope[f"K{i}"] = type(tensor)
@@ -113,9 +114,12 @@ def compiled_call(
         operands.append(Operand(place, tensor, (handle, value)))
     operands += [Operand(None, constant) for constant in program.bindings.made[0].buffers]
     result = {"spec": program.output_specs[0], "device": device, "trace": None, "position": 0}
+    same: list[tuple[Any, str, Any]] = [(config, "jit", True)]
+    if _looks_at_objects(program):
+        same.append((epoch, "count", epoch.count))
     call = BoundCall(
         arguments=len(kinds),
-        same=((epoch, "count", epoch.count), (config, "jit", True)),
+        same=tuple(same),
         thread=(local, "jit", {"grad_enabled": program.grad_mode}),
         operands=tuple(operands),
         made=(
@@ -125,6 +129,11 @@ def compiled_call(
         otherwise=otherwise,
     )
     return device.backend.caller(device.index, program.executable, call)
+
+
+def _looks_at_objects(program: Program) -> bool:
+    """Return whether there are objects by which a program may change when one is assigned to."""
+    return bool(program.bindings.made[0].members)
 
 
 def _alone(program: Program, bound: Arguments, rest: Arguments) -> bool:

@@ -8,6 +8,7 @@ thread or a finalizer may drop it meanwhile; references are counted by the inter
 
 from __future__ import annotations
 
+import _thread
 from typing import Any, Final
 
 from calor.backends.calls import Made, Operand
@@ -126,8 +127,11 @@ class Writer:
     def _attributes(self, owner: Any) -> str:
         """Return the dictionary of this thread, asked for where another thread called last.
 
-        It lives as long as the thread does, whose number is never given to another.
+        It lives as long as the thread does, whose number is never given to another. That is so of
+        the interpreter's own kind; others may be local to what takes turns in one thread.
         """
+        if not isinstance(owner, _thread._local):
+            raise LayoutError(f"{type(owner).__name__} is not local to threads")
         known_at, found_at = self._word(_NOBODY), self._word(0)
         state = self._call("PyThreadState_Get")
         thread = self._call("PyThreadState_GetID", f"ptr {state}")
