@@ -14,7 +14,7 @@ import pytest
 
 import calor
 from calor.config import config
-from calor.errors import OutOfMemoryError
+from calor.errors import ElementIndexError, OutOfMemoryError
 from calor.transforms.bound import Bound, Compiled
 from calor.transforms.state import epoch
 from calor_cpu.calls import build
@@ -216,6 +216,35 @@ def test_threads() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.softmax(-1), calor.sort, lambda x: (x - x.mean(-1, keepdims=True)).square().sum()],
+    ids=["softmax", "sort", "variance"],
+)
+def test_plans_with_memory_of_their_own(function: Callable[..., Any]) -> None:
+    x = calor.asarray(np.random.default_rng(2).random((6, 100), np.float32))
+    wanted = function(x).numpy()
+    call = compiled(function, rest=(x,))
+    gc.collect()
+    before = calor.memory("cpu").in_use
+    for _ in range(10):
+        assert np.array_equal(call(x).numpy(), wanted)
+    assert calor.memory("cpu").in_use == before
+
+
+def test_an_error_of_an_operation_is_raised_each_time() -> None:
+    inside, outside = (calor.asarray(np.array(i, np.int32)) for i in ([1, 2], [1, 10]))
+    call = compiled(lambda w, i: calor.take(w, i, axis=0), tensor(*range(10)), rest=(inside,))
+    gc.collect()
+    before = calor.memory("cpu").in_use
+    for _ in range(3):
+        with pytest.raises(ElementIndexError, match="out of range"):
+            call(outside)
+        assert call(inside).tolist() == [1.0, 2.0]
+    gc.collect()
+    assert calor.memory("cpu").in_use == before
 
 
 class _Property:

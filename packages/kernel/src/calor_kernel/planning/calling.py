@@ -1,7 +1,7 @@
 """Bound calls of plans, described for a device that compiles them.
 
-Requirements: what is compiled does as the short way through a plan; where a plan has none, or its
-call takes more than memory for one result, there is nothing to compile.
+Requirements: what is compiled does as the short way through a plan; where a plan has none, there is
+nothing to compile.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from calor.backends.calls import BoundCall, Look, Made
 from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.short import zeroed
 from calor_kernel.runtime.buffers import AdoptedBuffer, KernelBuffer
-from calor_kernel.runtime.calls import Giving, NativeCall, Room
+from calor_kernel.runtime.calls import Giving, NativeCall, Room, Scratch
 from calor_kernel.runtime.device import Device
 from calor_kernel.runtime.pool import Pool
 
@@ -39,7 +40,11 @@ def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
         return None
     ((_, idle, _, nbytes),) = plan.base.fresh
     operands = [replace(o, looks=(*o.looks, _HANDLE)) for o in call.operands]
-    nothing = plan.engine.nothing.handle
+    nothing: Any = plan.engine.nothing.handle
+    # What the words lie in is as long as the call is.
+    block = zeroed(plan) if plan.status else None
+    words = nothing if block is None else Scratch([block.handle], tuple(plan.status.values()))
+    arena = nothing if plan.base.arena is None else Scratch(plan.base.arena[0])
     kept = {"pool": plan.pool, "idle": idle, "nbytes": nbytes}
     whole = NativeCall(
         arguments=call.arguments,
@@ -47,7 +52,8 @@ def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
         thread=call.thread,
         operands=tuple(operands),
         slots=tuple(plan.given),
-        fixed=(plan.constants_handle, nothing, nothing, nothing),
+        fixed=(plan.constants_handle, words, arena, nothing),
+        scratch=tuple(s for s in (words, arena) if isinstance(s, Scratch)),
         recorded=plan.base.recording.lists[0],
         room=Room(idle, plan.pool, "in_use", "ceiling", nbytes, plan.base.required),
         made=(
@@ -56,7 +62,7 @@ def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
         ),
         otherwise=call.otherwise,
     )
-    made: Callable[..., Any] | None = plan.engine.device.caller(whole, keep=plan)
+    made: Callable[..., Any] | None = plan.engine.device.caller(whole, keep=(plan, block))
     return made
 
 

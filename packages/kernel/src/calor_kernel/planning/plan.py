@@ -115,17 +115,7 @@ class Plan:
     @property
     def is_short(self) -> bool:
         """Whether a call takes memory for one result, runs one list, and is done."""
-        return self._short is not None and self.base.arena is None and not self.status
-
-    @property
-    def settled(self) -> Plan | None:
-        """The plan that later calls take as well; None while that may become another one."""
-        return self
-
-    @property
-    def is_short(self) -> bool:
-        """Whether a call takes memory for one result, runs one list, and is done."""
-        return self._short is not None and self.base.arena is None and not self.status
+        return self._short is not None
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
         if not constants:

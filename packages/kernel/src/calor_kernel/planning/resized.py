@@ -73,11 +73,6 @@ class Resized(Plan):
         """The plan made anew, once it is what is called."""
         return self.full if self._calls > _CALLS else None
 
-    @property
-    def settled(self) -> Plan | None:
-        """The plan made anew, once it is what is called."""
-        return self.full if self._calls > _CALLS else None
-
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
         self._calls += 1

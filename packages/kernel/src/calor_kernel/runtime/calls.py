@@ -29,12 +29,25 @@ class Room:
     required: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Scratch:
+    """Memory that a run needs: the last of a list of handles that are integers, given back after.
+
+    ``words``: bytes from the beginning to words of 32 bits that are zero. Where a run leaves
+    another number in one, its result is dropped and the call is made in Python, to fail there.
+    """
+
+    idle: list[Any]
+    words: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class NativeCall:
     """A call that a device may compile, as :class:`calor.backends.calls.BoundCall` describes it.
 
     ``operands`` lead to handles. ``recorded`` is a recorded list; it runs with the handles of the
-    operands whose numbers ``slots`` are, with the handles ``fixed``, and with that of the result.
+    operands whose numbers ``slots`` are, with the handles ``fixed``, of which some may be those of
+    ``scratch``, and with that of the result.
     ``made`` begins with what holds the handle of the result.
     """
 
@@ -43,7 +56,8 @@ class NativeCall:
     thread: tuple[Any, str, Mapping[str, Any]]
     operands: tuple[Operand, ...]
     slots: tuple[int, ...]
-    fixed: tuple[Any, ...]
+    fixed: tuple[Any | Scratch, ...]
+    scratch: tuple[Scratch, ...]
     recorded: Any
     room: Room
     made: tuple[Made, ...]

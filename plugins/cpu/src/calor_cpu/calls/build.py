@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from itertools import count
 from typing import Any, Final
 
 from calor_cpu.calls.giving import giving_text
@@ -21,6 +22,7 @@ from calor_cpu.toolchain import compile_once
 from calor_kernel.runtime.calls import Giving, NativeCall
 
 _FASTCALL, _KEYWORDS, _NO_ARGUMENTS = 0x80, 0x02, 0x04
+_NUMBERS: Final = count()
 _object, _pointer = ctypes.py_object, ctypes.c_void_p
 
 # Prototypes of this module's own: the attributes of ctypes.pythonapi are everybody's.
@@ -101,7 +103,7 @@ def _loaded(
     builder.import_symbol("_Py_NoneStruct", id(None))
     builder.export_symbol("call")
     linker = _linker()
-    library = builder.link(linker, f"calor-cpu-call-{id(builder)}")
+    library = builder.link(linker, f"calor-cpu-call-{next(_NUMBERS)}")
     definition = _Definition(name.encode(), library["call"], flags, None)
     for immortal in (library, definition):
         _keep_for_ever(immortal)

@@ -9,12 +9,13 @@ thread or a finalizer may drop it meanwhile; references are counted by the inter
 from __future__ import annotations
 
 import _thread
+from collections.abc import Sequence
 from typing import Any, Final
 
 from calor.backends.calls import Made, Operand
 from calor_cpu.calls.offsets import TYPE, LayoutError, slot
 from calor_cpu.pool.structures import Status
-from calor_kernel.runtime.calls import NativeCall, Room
+from calor_kernel.runtime.calls import NativeCall, Room, Scratch
 
 # Functions of the interpreter, with what they return and take.
 FUNCTIONS: Final = {
@@ -55,6 +56,7 @@ class Writer:
         self._number = 0
         self._bases = len(call.slots) + len(call.fixed) + 1
         otherwise = self._object(call.otherwise)
+        self._lists = [self._object(scratch.idle) for scratch in call.scratch]
         self._require(f"icmp eq i64 %given, {call.arguments}")
         self._require("icmp eq ptr %names, null")
         self._guards()
@@ -204,33 +206,38 @@ class Writer:
         # A count that is not known is −1.
         self._require(f"icmp sge i64 {used}, 0")
         self._require(f"icmp sle i64 {wanted}, {limit}")
-        idle = self._object(room.idle)
-        count = self._call("PyList_Size", f"ptr {idle}")
-        self._require(f"icmp sgt i64 {count}, 0")
-        last = self._value(f"sub i64 {count}, 1")
-        handle = self._call("PyList_GetItem", f"ptr {idle}", f"i64 {last}")
-        address = self._call("PyLong_AsVoidPtr", f"ptr {handle}")
-        self._require(f"icmp ne ptr {address}, null")
         nbytes = self._load("%block", self._word(room.nbytes), "i64")
         total = self._value(f"add i64 {used}, {nbytes}")
         new = self._call("PyLong_FromLongLong", f"i64 {total}")
         self._store(f"ptr {new}", "%spare", 0)
         self._require(f"icmp ne ptr {new}, null")
-        self._call("Py_IncRef", f"ptr {handle}")
-        cut = self._call(
-            "PyList_SetSlice", f"ptr {idle}", f"i64 {last}", f"i64 {count}", "ptr null"
-        )
-        # Where the list did not let go of it, it is handed back by nobody.
-        self._store(f"ptr {handle}", "%spare", 8)
-        self._require(f"icmp eq i32 {cut}, 0")
-        self._store("ptr null", "%spare", 8)
+        for number, idle in enumerate(self._lists):
+            self._store(f"ptr {self._pop(idle)}", "%scratch", 8 * number)
+        handle = self._pop(self._object(room.idle))
         self._store(f"ptr {new}", pool, used_at)
         self._store("ptr null", "%spare", 0)
         self._call("Py_DecRef", f"ptr {old}")
         held = handle
         for number, made in enumerate(self.call.made):
             held = self._fill(number, made, held)
-        return address
+        return self._call("PyLong_AsVoidPtr", f"ptr {handle}")
+
+    def _pop(self, idle: str) -> str:
+        """Take the last handle of a list, an integer that is not 0."""
+        count = self._call("PyList_Size", f"ptr {idle}")
+        self._require(f"icmp sgt i64 {count}, 0")
+        last = self._value(f"sub i64 {count}, 1")
+        handle = self._call("PyList_GetItem", f"ptr {idle}", f"i64 {last}")
+        address = self._call("PyLong_AsVoidPtr", f"ptr {handle}")
+        self._require(f"icmp ne ptr {address}, null")
+        self._call("Py_IncRef", f"ptr {handle}")
+        self._store(f"ptr {handle}", "%spare", 8)
+        ends = f"i64 {last}", f"i64 {count}"
+        cut = self._call("PyList_SetSlice", f"ptr {idle}", *ends, "ptr null")
+        # Where the list did not let go of it, it stays the list's.
+        self._require(f"icmp eq i32 {cut}, 0")
+        self._store("ptr null", "%spare", 8)
+        return handle
 
     def _fill(self, number: int, made: Made, held: str) -> str:
         """Give an object its attributes; the outermost alone stays to be dropped."""
@@ -247,68 +254,125 @@ class Writer:
     def _run(self, address: str, run: int, plan: int) -> str:
         known = len(self.call.slots)
         for place, handle in enumerate(self.call.fixed):
-            fixed = self._load("%block", self._word(handle), "i64")
-            self._store(f"i64 {fixed}", "%bases", 8 * (known + place))
+            if isinstance(handle, Scratch):
+                number = next(i for i, s in enumerate(self.call.scratch) if s is handle)
+                held = self._load("%scratch", 8 * number)
+                fixed = f"ptr {self._call('PyLong_AsVoidPtr', f'ptr {held}')}"
+            else:
+                fixed = f"i64 {self._load('%block', self._word(handle), 'i64')}"
+            self._store(fixed, "%bases", 8 * (known + place))
         self._store(f"ptr {address}", "%bases", 8 * (self._bases - 1))
         function = self._load("%block", self._word(run))
         given = self._load("%block", self._word(plan))
         return self._value(f"call i64 {function}(ptr {given}, ptr %bases, ptr null)")
 
+    # How it ends.
     def _whole(self, otherwise: str, status: str) -> str:
         """Return the function with its beginning, its ends, and what it calls."""
-        count, made = len(self.call.operands), len(self.call.made)
+        call = self.call
+        sizes = {"held": len(call.operands), "made": len(call.made), "spare": 2}
         entry = [
-            "  %block = call ptr @PyLong_AsVoidPtr(ptr %self)",
-            f"  %bases = alloca i64, i64 {self._bases}",
+            "%block = call ptr @PyLong_AsVoidPtr(ptr %self)",
+            f"%bases = alloca i64, i64 {self._bases}",
         ]
-        dropped = []
-        for name, places in (("held", count), ("made", made), ("spare", 2)):
-            entry.append(f"  %{name} = alloca ptr, i64 {places}")
-            for i in range(places):
-                at = f"%{name}.{i}"
-                entry += [
-                    f"  {at} = getelementptr ptr, ptr %{name}, i64 {i}",
-                    f"  store ptr null, ptr {at}",
-                ]
-                dropped.append(at)
-        drop = {}
-        for end in ("miss", "raise"):
-            drop[end] = "".join(
-                f"  %{end}.{i} = load ptr, ptr {at}\n  call void @Py_DecRef(ptr %{end}.{i})\n"
-                for i, at in enumerate(dropped)
-            )
-        let_go = "".join(
-            f"  %done.{i} = load ptr, ptr %held.{i}\n  call void @Py_DecRef(ptr %done.{i})\n"
-            for i in range(count)
-        )
-        declared = "\n".join(
+        for name, count in {**sizes, "scratch": len(call.scratch)}.items():
+            entry.append(f"%{name} = alloca ptr, i64 {count}")
+            for i in range(count):
+                entry.append(f"%{name}.{i} = getelementptr ptr, ptr %{name}, i64 {i}")
+                entry.append(f"store ptr null, ptr %{name}.{i}")
+        everything = [f"%{name}.{i}" for name, count in sizes.items() for i in range(count)]
+        held = everything[: sizes["held"]]
+        declared = [
             f"declare {kind.partition(' ')[0]} @{name}{kind.partition(' ')[2]}"
             for name, kind in FUNCTIONS.items()
-        )
+        ]
+        gives = [_give(i, scratch) for i, scratch in enumerate(call.scratch)]
         return _WHOLE.format(
-            declared=declared,
-            entry="\n".join(entry),
+            declared="\n".join(declared + gives),
+            entry=_lines(entry),
             body="\n".join(self._lines),
             status=status,
-            let_go=let_go,
-            last=made - 1,
-            miss=drop["miss"],
-            error=drop["raise"],
+            given=_lines(self._given("given")),
+            let_go=_lines(_dropped("done", held)),
+            last=sizes["made"] - 1,
+            miss=_lines([*self._given("miss"), *_dropped("miss", everything)]),
+            error=_lines([*self._given("raise"), *_dropped("raise", everything)]),
             otherwise=otherwise,
             done=int(Status.DONE),
             signal=int(Status.SIGNAL),
         )
 
+    def _given(self, end: str) -> list[str]:
+        """Give scratch memory back; ``%END.failed`` is what kernels have said in it."""
+        lines = [f"%{end}.failed.0 = or i32 0, 0"]
+        for i, idle in enumerate(self._lists):
+            lines += [
+                f"%{end}.said.{i} = call i32 @give.{i}(ptr {idle}, ptr %scratch.{i})",
+                f"%{end}.failed.{i + 1} = or i32 %{end}.failed.{i}, %{end}.said.{i}",
+            ]
+        return [*lines, f"%{end}.failed = or i32 %{end}.failed.{len(self._lists)}, 0"]
 
-# Py_DecRef takes no notice of null. After any end but these two the call is made again, plainly.
+
+def _dropped(end: str, places: Sequence[str]) -> list[str]:
+    """Drop the objects in places; Py_DecRef takes no notice of null."""
+    lines = []
+    for i, place in enumerate(places):
+        lines.append(f"%{end}.{i} = load ptr, ptr {place}")
+        lines.append(f"call void @Py_DecRef(ptr %{end}.{i})")
+    return lines
+
+
+def _give(number: int, scratch: Scratch) -> str:
+    """Return the function that gives a piece back, with zeros in the words that kernels set."""
+    read = ["%said.0 = or i32 0, 0"]
+    for i, offset in enumerate(scratch.words):
+        read += [
+            f"%at.{i} = getelementptr i8, ptr %address, i64 {offset}",
+            f"%word.{i} = load i32, ptr %at.{i}",
+            f"store i32 0, ptr %at.{i}",
+            f"%said.{i + 1} = or i32 %said.{i}, %word.{i}",
+        ]
+    return _GIVE.format(number=number, read=_lines(read), said=f"%said.{len(scratch.words)}")
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "".join(f"  {line}\n" for line in lines)
+
+
+_GIVE: Final = """
+define internal i32 @give.{number}(ptr %idle, ptr %place) {{
+entry:
+  %handle = load ptr, ptr %place
+  %none = icmp eq ptr %handle, null
+  br i1 %none, label %out, label %some
+out:
+  ret i32 0
+some:
+  store ptr null, ptr %place
+  %address = call ptr @PyLong_AsVoidPtr(ptr %handle)
+{read}  %refused = call i32 @PyList_Append(ptr %idle, ptr %handle)
+  call void @Py_DecRef(ptr %handle)
+  %lost = icmp ne i32 %refused, 0
+  br i1 %lost, label %clear, label %back
+clear:
+  call void @PyErr_Clear()
+  br label %back
+back:
+  ret i32 {said}
+}}"""
+
+# After a handler of a signal raised, the exception is set; after any other end but a good one, the
+# call is made again, plainly.
 _WHOLE: Final = """{declared}
 
 define ptr @call(ptr %self, ptr %arguments, i64 %given, ptr %names) {{
 entry:
-{entry}
-{body}
+{entry}{body}
   switch i64 {status}, label %miss [i64 {done}, label %done i64 {signal}, label %raise]
 done:
+{given}  %sound = icmp eq i32 %given.failed, 0
+  br i1 %sound, label %good, label %miss
+good:
 {let_go}  %result = load ptr, ptr %made.{last}
   ret ptr %result
 miss:
