@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from math import inf
 from typing import Any, Final, ParamSpec
 
 from calor.dtypes import DType
@@ -17,7 +18,10 @@ from calor_kernel.planning.sizes import Size, high_of, hint_of, low_of, text_of,
 P = ParamSpec("P")
 
 # How much more than the best a known answer may cost: less than what compiling costs many calls.
-_NEARLY: Final = 1.15
+# A plan that is called often is made anew, with the best answer.
+_NEARLY: Final = 1.4
+# By how much a size may lie beyond the bound of a choice.
+_FAR: Final = 4
 
 
 def greatest(first: int, *others: int) -> int:
@@ -70,14 +74,14 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def choice(
-    *, cost: Callable[..., float] | None = None
+    *, cost: Callable[..., float] | None = None, low: int = 0, high: float = inf
 ) -> Callable[[Callable[P, int]], Callable[P, int]]:
     """Make a function of integers one that is computed for each size, and not looked into.
 
-    For choices whose way to the answer asks much. The answer is at least 0. ``cost`` says what an
-    answer costs, of it and the arguments, where another one gives the same results: sizes of a
-    template then stay with answers that they had, and so with known kernels, while those are nearly
-    as good.
+    For choices whose way to the answer asks much. It lies from ``low`` to ``high``. ``cost`` says
+    what an answer costs, of it and the arguments, where another one gives the same results: sizes
+    of a template then stay with answers that they had, and so with known kernels, while those are
+    nearly as good.
     """
 
     def wrap(function: Callable[P, int]) -> Callable[P, int]:
@@ -94,7 +98,7 @@ def choice(
                 number = trace.function(function, lambda: plain)
             else:
                 number = trace.function((function, text), lambda: _Habit(plain, cost, hint))
-            found: Any = trace.atom(f"f{number}({text})", hint, given, 0)
+            found: Any = trace.atom(f"f{number}({text})", hint, given, low, high)
             return found  # type: ignore[no-any-return]
 
         return chosen
@@ -123,6 +127,22 @@ class _Habit:
                 return usual
             self.known.append(best)
         return best
+
+
+def exceeds(size: int, bound: int) -> bool:
+    """Return whether a size is greater, for a choice that changes how quickly a result is there.
+
+    Sizes of a template keep to the answer, and so to known kernels, until it is wrong by a factor.
+    None is negative.
+    """
+    if not (is_size(size) or is_size(bound)):
+        return size > bound
+    if not trace_of(size, bound).habits:
+        return size > bound
+    # What is asked here is a guard, and answered as the hints have it.
+    if hint_of(size) > hint_of(bound):
+        return _FAR * size > bound
+    return size > _FAR * bound
 
 
 def hinted(value: Any) -> Any:
