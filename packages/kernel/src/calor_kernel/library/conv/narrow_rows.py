@@ -55,7 +55,7 @@ def pack_narrow(
     tap, panel = cube % taps, cube // taps
     start = panel // panels * w_group + tap * w_line
     span = vectors * lanes
-    for v in range(vectors):
+    for v in loop_range(0, vectors):
         row = iota(lanes).to(start.dtype) + splat(panel % panels * span + v * lanes, lanes)
         last = splat(rows - 1, lanes)
         at = splat(start, lanes) + select(row < last, row, last) * splat(w_row, lanes)
@@ -182,7 +182,7 @@ def write_lines(
 ) -> None:
     """Write the first places that were kept, a channel of the result at a time."""
     inside = iota(lanes) < splat(places.to(iota(1).dtype), lanes)
-    for v in range(vectors):
+    for v in loop_range(0, vectors):
         square = [made.load(at + (r * vectors + v) * lanes, lanes) for r in range(lanes)]
         square = transpose(square)
         for lane in range(lanes):

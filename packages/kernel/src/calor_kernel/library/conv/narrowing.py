@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -64,6 +64,9 @@ def narrow_steps(
     axes = three(problem)
     images, groups, rows = problem.leads
     _, high, wide = axes
+    # Both ops are done by the same kernels where taps are counted upwards.
+    (high, on), (wide, further) = _upwards(high), _upwards(wide)
+    weights = moved(places[1], problem.b.offset + on + further)
     accumulate = accumulator(problem.a.dtype)
     lanes = info.vector_bytes // accumulate.itemsize
     if not _is_narrow(axes, lanes) or rows.size < lanes or problem.depth.size < _DEPTH:
@@ -75,7 +78,6 @@ def narrow_steps(
     panels = -(-rows.size // span)
     terms = groups.size * panels * span * problem.terms
     packed = steps.memory(terms * accumulate.itemsize)
-    weights = moved(places[1], problem.b.offset)
     steps.launches.append(_pack(problem, high, wide, panels, p.vectors, lanes, weights, packed))
     flops = 2 * problem.size * problem.terms
     block = p.block(flops // (panels * groups.size), images.size, info)
@@ -119,6 +121,15 @@ def narrow_steps(
     arguments = (moved(places[0], problem.a.offset), packed, Output(0), *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
     return True
+
+
+def _upwards(axis: Axis) -> tuple[Axis, int]:
+    """Return the axis with taps that see later places one after another, and where they begin."""
+    if axis.summed >= 0:
+        return axis, 0
+    back = axis.terms - 1
+    start = axis.start + back * axis.summed
+    return replace(axis, summed=-axis.summed, start=start, b=-axis.b), back * axis.b
 
 
 def _pack(
