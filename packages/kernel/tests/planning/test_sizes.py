@@ -133,7 +133,7 @@ def rounded(n):
 
 @pytest.mark.parametrize("habits", [True, False])
 def test_a_choice_keeps_to_what_was_chosen_where_that_is_nearly_as_good(habits):
-    trace = Trace([12], habits)
+    trace = Trace([12], {} if habits else None)
     (n,) = trace.symbols
     assert rounded(n).hint == 6
     (function,) = trace.functions
@@ -147,7 +147,7 @@ def test_a_choice_keeps_to_what_was_chosen_where_that_is_nearly_as_good(habits):
 
 
 def test_choices_of_equal_sizes_are_one_and_have_habits_of_their_own():
-    trace = Trace([12, 24])
+    trace = Trace([12, 24], {})
     a, b = trace.symbols
     assert rounded(a) is rounded(a)
     assert rounded(b) is not rounded(a)
@@ -156,7 +156,7 @@ def test_choices_of_equal_sizes_are_one_and_have_habits_of_their_own():
 
 @pytest.mark.parametrize(("hint", "answer"), [(100, True), (20, False)])
 def test_what_only_costs_time_is_asked_roughly(hint, answer):
-    trace = Trace([hint])
+    trace = Trace([hint], {})
     (n,) = trace.symbols
     assert exceeds(n, 50) is answer
     ((condition, _),) = trace.guards.items()
@@ -165,7 +165,7 @@ def test_what_only_costs_time_is_asked_roughly(hint, answer):
 
 
 def test_without_habits_it_is_asked_exactly():
-    trace = Trace([100], habits=False)
+    trace = Trace([100])
     (n,) = trace.symbols
     assert exceeds(n, 50)
     ((condition, _),) = trace.guards.items()

@@ -92,12 +92,14 @@ def choice(
                 return function(*args, **kwargs)
             trace = trace_of(*given)
             plain: Callable[..., int] = function
-            hint = plain(*map(hint_of, given))
             text = ",".join(map(text_of, given))
-            if cost is None or not trace.habits:
+            if cost is None or trace.habits is None:
                 number = trace.function(function, lambda: plain)
             else:
-                number = trace.function((function, text), lambda: _Habit(plain, cost, hint))
+                # Answers that this choice had before, for other sizes of the structure.
+                known = trace.habits.setdefault((function, text), [])
+                number = trace.function((function, text), lambda: _Habit(plain, cost, known))
+            hint = trace.functions[number](*map(hint_of, given))
             found: Any = trace.atom(f"f{number}({text})", hint, given, low, high)
             return found  # type: ignore[no-any-return]
 
@@ -112,19 +114,20 @@ class _Habit:
     __slots__ = ("cost", "function", "known")
 
     def __init__(
-        self, function: Callable[..., int], cost: Callable[..., float], first: int
+        self, function: Callable[..., int], cost: Callable[..., float], known: list[int]
     ) -> None:
         self.function = function
         self.cost = cost
-        self.known = [first]
+        self.known = known
 
     def __call__(self, *sizes: int) -> int:
         best = self.function(*sizes)
         if best not in self.known:
             cost = self.cost
-            usual = min(self.known, key=lambda answer: cost(answer, *sizes))
-            if cost(usual, *sizes) <= _NEARLY * cost(best, *sizes):
-                return usual
+            if self.known:
+                usual = min(self.known, key=lambda answer: cost(answer, *sizes))
+                if cost(usual, *sizes) <= _NEARLY * cost(best, *sizes):
+                    return usual
             self.known.append(best)
         return best
 
@@ -137,12 +140,18 @@ def exceeds(size: int, bound: int) -> bool:
     """
     if not (is_size(size) or is_size(bound)):
         return size > bound
-    if not trace_of(size, bound).habits:
+    habits = trace_of(size, bound).habits
+    if habits is None:
         return size > bound
+    n, most = hint_of(size), hint_of(bound)
+    key = exceeds, text_of(size), text_of(bound)
+    before = habits.get(key)
+    # What was answered before stays, until it is wrong by a factor.
+    found = habits[key] = (
+        n > most if before is None else n > (most // _FAR if before else most * _FAR)
+    )
     # What is asked here is a guard, and answered as the hints have it.
-    if hint_of(size) > hint_of(bound):
-        return _FAR * size > bound
-    return size > _FAR * bound
+    return _FAR * size > bound if found else size > _FAR * bound
 
 
 def hinted(value: Any) -> Any:

@@ -48,13 +48,17 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """A structure: the numbers that it had, the places where they differ, and its templates."""
+    """A structure: the numbers that it had, the places where they differ, and its templates.
+
+    ``habits``: what was chosen for it where other choices would have given the same results.
+    """
 
     seen: list[tuple[int, ...]]
     bits: tuple[bytes, ...]
     varying: set[int] = field(default_factory=set)
     loose: set[int] = field(default_factory=set)
     templates: list[type[Resized]] = field(default_factory=list)
+    habits: dict[Any, Any] = field(default_factory=dict)
     patience: int = _PATIENCE
 
 
@@ -104,15 +108,19 @@ class Replanning:
         if found is not None:
             self.used += 1
             return found.plan(graph)
-        plan = self.anew(self.engine, graph)
         with self.lock:
             known = self._structures.get(structure.key)
-            if known is None:
+            if known is not None and known.patience:
+                self._learn(known, graph, structure)
+                found = self._find(structure)
+        if found is not None:
+            return found.plan(graph)
+        plan = self.anew(self.engine, graph)
+        if known is None:
+            with self.lock:
                 self._structures[structure.key] = _Known([structure.numbers], structure.bits)
                 if len(self._structures) > _STRUCTURES:
                     self._structures.popitem(last=False)
-            elif known.patience and self.engine.tuner.mode not in ("on", "dry"):
-                self._learn(known, graph, structure, plan)
         return plan
 
     def _find(self, structure: Structure) -> _Found | None:
@@ -137,8 +145,10 @@ class Replanning:
             return _Found(kind, symbols, numbers, constants, same)
         return None
 
-    def _learn(self, known: _Known, graph: Graph, structure: Structure, plan: Plan) -> None:
-        """Make a template for the sizes at which a graph was planned anew, where one can be."""
+    def _learn(self, known: _Known, graph: Graph, structure: Structure) -> None:
+        """Make a template for sizes that no other fits, where one can be."""
+        if self.engine.tuner.mode in ("on", "dry"):
+            return
         known.patience -= 1
         pairs = enumerate(zip(known.seen[-1], structure.numbers, strict=True))
         known.varying.update(p for p, (a, b) in pairs if a != b and min(a, b) > 1)
@@ -151,10 +161,11 @@ class Replanning:
             return
         seen, loose = known.seen, known.loose
         engine, fusers = self.engine, self.fusers()
+        habits = None if engine.deterministic else known.habits
         template = attempt(
-            lambda: template_of(engine, graph, structure, seen, varying, loose, fusers)
+            lambda: template_of(engine, graph, structure, seen, varying, loose, fusers, habits)
         )
         if template is not None:
             self.made += 1
-            learnt = resized_by(plan, template)
+            learnt = resized_by(template)
             known.templates = [learnt, *known.templates[: _TEMPLATES - 1]]

@@ -81,22 +81,14 @@ class Resized(Plan):
         return super().__call__(inputs, into)
 
 
-def resized_by(plan: Plan, template: Template) -> type[Resized]:
-    """Return the class of the plans of a template, of which one was made anew."""
+def resized_by(template: Template) -> type[Resized]:
+    """Return the class of the plans of a template."""
     made = template.made
-    shared = dict(plan.__dict__)
-    if made.draft.constants != plan.draft.constants:
-        constants = shared["constants"] = plan._upload(made.draft.constants)
-        nothing = plan.engine.nothing.handle
-        shared["constants_handle"] = nothing if constants is None else constants.handle
-    for own in ("graph", "recorder", "base"):
-        del shared[own]
+    basis = object.__new__(Plan)
+    basis.begin(template.engine, made.draft, template.graph, made.works)
     common = {
-        **shared,
+        **basis.__dict__,
         "template": template,
-        "draft": made.draft,
-        "works": made.works,
-        "status": made.status,
         "keeper": None,
         "_short": None,
         # By position: the outputs of each size are pieces of its own.

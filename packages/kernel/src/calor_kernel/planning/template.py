@@ -190,14 +190,15 @@ def template_of(
     varying: Collection[int],
     loose: Collection[int],
     fusers: Sequence[Fuser],
+    habits: dict[Any, Any] | None,
 ) -> Template | None:
     """Return the template of a graph; None where host arrays differ in size.
 
     ``seen``: numbers of graphs of the structure, this one's last. ``varying``: places among the
-    numbers that differ; ``loose``: places among the bits.
+    numbers that differ; ``loose``: places among the bits. ``habits``: what was chosen before.
     """
     match = Match(seen, varying)
-    trace = Trace([values[-1] for values in match.values], not engine.deterministic)
+    trace = Trace([values[-1] for values in match.values], habits)
     sized = with_numbers(graph, match.sizes(trace, structure.numbers))
     sources = [n for n in graph.nodes if n.op.name in ("full", "constant")]
     differing = {
