@@ -133,8 +133,8 @@ class FormState(Structure):
     ``values`` has room for ``given`` numbers, which constants follow. ``pointers`` are the words of
     a plan that hold places in it; ``moves`` are pairs of a word and the number in it. ``launches``
     has the number of a kind for each. ``call`` defines the built-in function of a plan. ``flops``
-    and ``nbytes`` are what a core does in a second, ``chunk`` and ``keep`` the seconds of a chunk
-    and of a run that keeps the interpreter's lock.
+    and ``nbytes`` are what a core does in a second, ``near_nbytes`` where it is ``near`` at most;
+    ``chunk`` and ``keep`` are the seconds of a chunk and of a run that keeps Python's lock.
     """
 
     _fields_ = (
@@ -151,6 +151,8 @@ class FormState(Structure):
         ("call", c_void_p),
         ("flops", c_double),
         ("nbytes", c_double),
+        ("near", c_double),
+        ("near_nbytes", c_double),
         ("chunk", c_double),
         ("keep", c_double),
     )
