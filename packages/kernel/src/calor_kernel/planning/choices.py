@@ -124,9 +124,9 @@ class _Habit:
         best = self.function(*sizes)
         if best not in self.known:
             cost = self.cost
-            if self.known:
-                usual = min(self.known, key=lambda answer: cost(answer, *sizes))
-                if cost(usual, *sizes) <= _NEARLY * cost(best, *sizes):
+            most = _NEARLY * cost(best, *sizes)
+            for usual in self.known:
+                if cost(usual, *sizes) <= most:
                     return usual
             self.known.append(best)
         return best

@@ -55,7 +55,7 @@ class Variant:
         self.targets = targets
         self.recording = recording
         self.kept = kept
-        self.pairs = [(o, i) for o, i in targets.items() if i >= 0]
+        self.pairs = [(o, i) for o, i in targets.items() if i >= 0] if targets else []
         idle = plan.pool.bin
         self.fresh = [
             (o, idle(room := room_for(nbytes)), room, nbytes)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -132,7 +134,7 @@ class KernelBackend(Backend):
         """Take what a kernel family does, and what needs no kernel."""
         engine = self.engine(index)
         if engine.replanning.fits(graph):
-            return Claim((tuple(range(len(graph.nodes))),), {})
+            return _whole(len(graph.nodes))
         reasons = refusals(engine, graph)
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
@@ -170,6 +172,12 @@ class KernelBackend(Backend):
         for engine in self._engines.values():
             if engine.device.info.has("fork"):
                 engine.restart()
+
+
+@lru_cache(256)
+def _whole(nodes: int) -> Claim:
+    """Return the claim of a whole graph of so many nodes."""
+    return Claim((tuple(range(nodes)),), MappingProxyType({}))
 
 
 _BACKENDS: weakref.WeakSet[KernelBackend] = weakref.WeakSet()
