@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import threading
 import weakref
@@ -247,6 +248,68 @@ def test_an_error_of_an_operation_is_raised_each_time() -> None:
         assert call(inside).tolist() == [1.0, 2.0]
     gc.collect()
     assert calor.memory("cpu").in_use == before
+
+
+def test_finalizers_that_call_it_while_it_makes_objects() -> None:
+    a = tensor(*range(100))
+    call = compiled(add, a, rest=(a,))
+    seen: list[list[float]] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            seen.append(call(a).tolist())
+
+    usual = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        made = []
+        for _ in range(100):
+            Cycle()
+            made.append(call(a).tolist())
+    finally:
+        gc.set_threshold(*usual)
+    assert made + seen == [[2.0 * i for i in range(100)]] * (100 + len(seen))
+    assert seen
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
+def test_a_signal_ends_a_long_call() -> None:
+    x = calor.asarray(np.random.default_rng(3).random((500, 500), np.float32))
+
+    def sorted_often(x: Any) -> Any:
+        for axis in (0, 1, 0, 1):
+            x = calor.sort(x, axis=axis)
+        return x
+
+    call = compiled(sorted_often, rest=(x,))
+
+    def call_on() -> None:
+        while True:
+            call(x)
+
+    wanted = call(x).numpy().copy()
+    before = calor.memory("cpu").in_use
+
+    class Stop(Exception):
+        pass
+
+    def stop(*_: Any) -> None:
+        raise Stop
+
+    usual = signal.signal(signal.SIGALRM, stop)
+    try:
+        for _ in range(5):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            with pytest.raises(Stop):
+                call_on()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
+    assert calor.memory("cpu").in_use == before
+    assert np.array_equal(call(x).numpy(), wanted)
 
 
 class _Property:
