@@ -41,6 +41,8 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "cpu": SAMPLE,
     "opencl": (("--shard", "7/200"),),
 }
+# Older processors of x86-64, which this one can be: AVX2, and SSE2 alone.
+OLDER = {"x86-64-v3": "1/6", "x86-64": "2/6"}
 # Intel's runtime has what PoCL lacks: it computes with float16, and has subgroups that shuffle.
 INTEL = (("--shard", "7/200"), ("--dtype", "float16", "--shard", "3/40"))
 ABSENT = {
@@ -144,6 +146,10 @@ def conformance(session: nox.Session) -> None:
     for device in present(session, DEVICES):
         for options in DEVICES[device]:
             prove(session, device, options)
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        for target, shard in OLDER.items():
+            session.env["CALOR_CPU_TARGET"] = target
+            prove(session, "cpu", ("--tier", "basic", "--shard", shard))
 
 
 @nox.session
