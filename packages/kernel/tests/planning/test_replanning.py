@@ -38,6 +38,9 @@ CASES = {
     "softmax": (lambda x: F.softmax(x, axis=-1), lambda n, m: [floats(n, m)]),
     "linear": (lambda x, w: F.relu(x @ w.T), lambda n, m: [floats(n, 40), W]),
     "product": (lambda x, y: x @ y, lambda n, m: [floats(n, m), floats(m, n)]),
+    "few rows": (lambda x, y: x @ y.T, lambda n, m: [floats(2, 32), floats(9 * m, 32)]),
+    "streams": (lambda x, y: x @ y, lambda n, m: [floats(1, m), floats(m, 9 * n)]),
+    "outer sums": (lambda x: x.sum(axis=(0, 2)), lambda n, m: [floats(n, 3, m)]),
     "convolution": (
         lambda x, w: F.max_pool2d(F.conv2d(x, w, padding=1), 2),
         lambda n, m: [floats(n, 3, m + 2, 6), KERNEL],

@@ -22,7 +22,7 @@ from calor_kernel.library.reduce.row_state import RowPlan
 from calor_kernel.library.reduce.rows import reduce_rows
 from calor_kernel.library.reduce.totals import is_rounded
 from calor_kernel.library.work import Argument, Build, Launch
-from calor_kernel.planning.choices import exceeds, greatest, least
+from calor_kernel.planning.choices import choice, exceeds, greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 SIZE: Final = Scalar(int64, nonnegative=True)
@@ -154,10 +154,16 @@ def _plan(
     if any(is_rounded(program.fold(n)) for n in program.folds):
         if found.along.rank > 1 and length * 4 <= block:
             # Whatever the terms are: one kernel for few and many.
-            plan = replace(plan, block=block // max(length, 1), outer=True)
+            plan = replace(plan, block=_outer_block(block, length), outer=True)
         elif terms > block:
             plan = replace(plan, block=block)
     return _keeping(program, plan, terms, many)
+
+
+@choice(low=1)
+def _outer_block(block: int, length: int) -> int:
+    """Return how many places of the outer axes are a block: few numbers, for few kernels."""
+    return max(1, block >> (length - 1).bit_length()) if length else block
 
 
 def _transposes(program: Program, found: Layout, width: int, rows: int) -> bool:
