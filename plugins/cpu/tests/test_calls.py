@@ -21,6 +21,7 @@ from calor.transforms.state import epoch
 from calor_cpu.calls import build
 from calor_cpu.calls.offsets import LayoutError, slot
 from calor_kernel.runtime.buffers import KernelBuffer, ShadowedBuffer
+from calor_kernel.runtime.profile import profile
 
 OFTEN = 40
 
@@ -117,6 +118,15 @@ def test_it_is_taken_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call(tensor(2, 2)).tolist() == [3.0, 4.0]
     with pytest.raises(TypeError):
         call(2.0)
+
+
+def test_a_profile_sees_its_launches() -> None:
+    a = tensor(1, 2)
+    call = compiled(add, a, rest=(a,))
+    with profile("cpu") as taken:
+        for _ in range(3):
+            assert call(a).tolist() == [2.0, 4.0]
+    assert len(taken.events) == 3
 
 
 @pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "not aligned"])
