@@ -45,6 +45,8 @@ _AXIS = (_SIZE, _SIZE, _SIZE, *(_STRIDE,) * 2, _SIZE, _SIZE, _STRIDE, _STRIDE)
 
 # Places of an image up to which tiles across channels waste less, where weights are packed already.
 _SMALL = 256
+# Places of all images from which on packing weights costs less than places that see padding.
+_MANY = 256
 
 
 @lowering("conv", strided=True)
@@ -64,7 +66,7 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     to = Placement.dense(problem)
     works = []
     narrow = Steps()
-    if narrow_steps(problem, places, narrow, info):
+    if narrow_steps(problem, places, narrow, info, _MANY):
         return [narrow.work()]
     if shift_steps(problem, places, to, steps, info):
         works.append(steps.work())

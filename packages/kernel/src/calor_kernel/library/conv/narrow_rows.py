@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.dtypes import DType
+from calor.dtypes import DType, bool_
 from calor_kernel.language import (
     constant,
     cube_position,
@@ -36,6 +36,7 @@ def pack_narrow(
     depth: Any,
     panels: Any,
     taps: Any,
+    block: Any,
     w_group: Any,
     w_row: Any,
     w_depth: Any,
@@ -46,23 +47,65 @@ def pack_narrow(
     vectors: int,
     lanes: int,
 ) -> None:
-    """Pack weights to panels of channels of the result: cube x counts taps of panels of groups.
+    """Pack weights to panels of channels of the result: cube x is a panel of a group.
 
-    Of a panel, first are the taps down an image, then channels of the input, then the ``along``
-    taps of a row. What is beyond the last channel repeats it.
+    Of a panel, first are the taps down an image, then channels of the input, of which y has
+    ``block`` each, then the ``along`` taps of a row. What is beyond the last channel repeats it.
+    Taps are read together, for they are near each other.
     """
-    cube = cube_position(0)
-    tap, panel = cube % taps, cube // taps
-    start = panel // panels * w_group + tap * w_line
+    panel = cube_position(0)
+    start = panel // panels * w_group
     span = vectors * lanes
+    first, last = share(cube_position(1), block, depth)
     for v in loop_range(0, vectors):
         row = iota(lanes).to(start.dtype) + splat(panel % panels * span + v * lanes, lanes)
-        last = splat(rows - 1, lanes)
-        at = splat(start, lanes) + select(row < last, row, last) * splat(w_row, lanes)
-        for k in range(depth):
-            for j in range(along):
-                value = w.load(at + splat(k * w_depth + j * w_place, lanes))
-                c.store(((cube * depth + k) * along + j) * span + v * lanes, value.to(c.dtype))
+        end = splat(rows - 1, lanes)
+        at = splat(start, lanes) + select(row < end, row, end) * splat(w_row, lanes)
+        for k in range(first, last):
+            for tap in range(taps):
+                of = k * w_depth + tap * w_line
+                to = ((panel * taps + tap) * depth + k) * (along * span) + v * lanes
+                for j in range(along):
+                    value = w.load(at + splat(of + j * w_place, lanes))
+                    c.store(to + j * span, value.to(c.dtype))
+
+
+@kernel
+def pack_narrow_squares(
+    w: Any,
+    c: Any,
+    rows: Any,
+    depth: Any,
+    panels: Any,
+    block: Any,
+    w_group: Any,
+    w_row: Any,
+    w_depth: Any,
+    *,
+    taps: int,
+    along: int,
+    back: bool,
+    vectors: int,
+    lanes: int,
+) -> None:
+    """Pack as ``pack_narrow`` does, where all taps lie one after another, at most a vector of them.
+
+    ``back``: whether they lie in the opposite order.
+    """
+    panel = cube_position(0)
+    start = panel // panels * w_group
+    span = vectors * lanes
+    inside = constant(tuple(lane < taps * along for lane in range(lanes)), bool_)
+    first, last = share(cube_position(1), block, depth)
+    for v in loop_range(0, vectors):
+        row = panel % panels * span + v * lanes
+        places = [start + min(row + i, rows - 1) * w_row for i in range(lanes)]
+        for k in range(first, last):
+            square = transpose([w.load(p + k * w_depth, lanes, mask=inside) for p in places])
+            for number in range(taps * along):
+                tap = taps * along - 1 - number if back else number
+                to = ((panel * taps + tap // along) * depth + k) * (along * span) + v * lanes
+                c.store(to + tap % along * span, square[number].to(c.dtype))
 
 
 @kernel

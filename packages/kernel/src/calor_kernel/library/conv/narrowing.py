@@ -13,18 +13,18 @@ from calor_kernel.library.conv.blueprints import narrow_tile, narrow_weights
 from calor_kernel.library.conv.lines import SIZE, STRIDE, Placement, Steps, moved, three
 from calor_kernel.library.conv.narrow import Row, gather_channels
 from calor_kernel.library.conv.narrow_gradients import weigh_narrow
-from calor_kernel.library.conv.narrow_rows import convolve_narrow, pack_narrow
+from calor_kernel.library.conv.narrow_rows import convolve_narrow, pack_narrow, pack_narrow_squares
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch, View
-from calor_kernel.planning.choices import greatest
+from calor_kernel.planning.choices import greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 # Taps along a row that a kernel is built for.
 _TAPS = 5
 # Channels of the input with which a tile is worth what it costs beside.
 _DEPTH = 4
-# Places of all images with which packing weights costs little.
-_PLACES = 256
+# Channels of the input whose weights a cube packs.
+_BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,16 @@ class _Side:
 
 
 def narrow_steps(
-    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
+    problem: Correlation,
+    places: Sequence[Argument],
+    steps: Steps,
+    info: DeviceInfo,
+    fewest: int = 1,
 ) -> bool:
     """Add the launches of a convolution or of the gradient of its input.
 
-    Return False, and add none, where rows are long, or images or channels few.
+    Return False, and add none, where rows are long, or channels few, or there are less than
+    ``fewest`` places of all images: then packing the weights costs too much.
     """
     if len(problem.axes) > 3:
         return False
@@ -72,7 +77,7 @@ def narrow_steps(
     if not _is_narrow(axes, lanes) or rows.size < lanes or problem.depth.size < _DEPTH:
         return False
     p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
-    if p is None or images.size < p.together or images.size * high.count * wide.count < _PLACES:
+    if p is None or images.size < p.together or images.size * high.count * wide.count < fewest:
         return False
     span = p.vectors * lanes
     panels = -(-rows.size // span)
@@ -145,18 +150,27 @@ def _pack(
     """Return the launch that packs weights to panels of channels of the result."""
     _, groups, rows = problem.leads
     depth = problem.depth
-    numbers = [
-        rows.size, depth.size, panels, high.terms, groups.b, rows.b, depth.b, high.b, wide.b
-    ]  # fmt: skip
+    block = least(_BLOCK, depth.size)
+    numbers = [rows.size, depth.size, panels]
+    keywords: dict[str, Any] = {"along": wide.terms, "lanes": lanes, "vectors": vectors}
+    taps = high.terms * wide.terms
+    follow = high.terms == 1 or high.b == wide.b * wide.terms
+    if taps <= lanes and abs(wide.b) == 1 and follow:
+        kernel = pack_narrow_squares
+        keywords |= {"taps": high.terms, "back": wide.b < 0}
+        weights = moved(weights, 1 - taps if wide.b < 0 else 0)
+        numbers += [block, groups.b, rows.b, depth.b]
+    else:
+        kernel = pack_narrow
+        numbers += [high.terms, block, groups.b, rows.b, depth.b, high.b, wide.b]
     accumulate = accumulator(problem.a.dtype)
     signature: tuple[Buffer | Scalar, ...] = (
         Buffer(problem.b.dtype, writable=False),
         Buffer(accumulate),
         *(SIZE if n >= 0 else STRIDE for n in numbers),
     )
-    keywords = (("along", wide.terms), ("lanes", lanes), ("vectors", vectors))
-    build = Build(pack_narrow, signature, keywords)
-    cubes = (groups.size * panels * high.terms, 1, 1)
+    build = Build(kernel, signature, tuple(sorted(keywords.items())))
+    cubes = (groups.size * panels, greatest(1, depth.size // block), 1)
     nbytes = problem.b.size * (problem.b.dtype.itemsize + accumulate.itemsize)
     arguments = (weights, packed, *numbers)
     return Launch(build, cubes, arguments, 0, nbytes, "conv pack", prepares=True)
