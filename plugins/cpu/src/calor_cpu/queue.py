@@ -14,6 +14,7 @@ from math import inf, prod
 from typing import Any, Final
 
 from calor.dtypes import DType
+from calor.interning import remember
 from calor_cpu.forms import Form
 from calor_cpu.loader import LoadedImage
 from calor_cpu.pool import Layout, Plan, Pool, Record, bits
@@ -118,18 +119,19 @@ class CpuQueue(Queue):
         usual: list[Function] = [step.function for step in steps]
         explained = partial(_explained, usual)
 
-        # By the addresses of functions that are others: all functions, and what explains them.
-        known_ones: dict[tuple[int, ...], tuple[list[Function], partial[KernelCheckError]]] = {}
+        # What other functions come to, by the mapping that they are given as: mostly a known one.
+        known_ones: dict[int, tuple[Any, ...]] = {}
 
         def record(numbers: Sequence[int], others: Mapping[int, Function]) -> Plan:
             if not others:
                 return form.plan(numbers, {}, usual, explained)
-            addresses = {i: f.image.address for i, f in others.items()}
-            key = (*addresses, *addresses.values())
-            if key not in known_ones:
+            found = known_ones.get(id(others))
+            if found is None or found[0] is not others:
+                addresses = {i: f.image.address for i, f in others.items()}
                 functions = [others.get(i, f) for i, f in enumerate(usual)]
-                known_ones[key] = functions, partial(_explained, functions)
-            return form.plan(numbers, addresses, *known_ones[key])
+                found = others, addresses, functions, partial(_explained, functions)
+                remember(known_ones, id(others), found)
+            return form.plan(numbers, found[1], found[2], found[3])
 
         return record
 

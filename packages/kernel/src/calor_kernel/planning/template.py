@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from calor.errors import CalorError
 from calor.graph.graph import Graph
+from calor.interning import remember
 from calor.specs import spec
 from calor_kernel.library.work import Build
 from calor_kernel.planning.choices import is_size
@@ -37,26 +38,26 @@ _PATTERNS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A step whose kernel is built from sizes: few kernels, chosen by what the sizes come to.
+    """Steps whose kernels are built from sizes: few kernels, chosen by what the sizes come to.
 
-    ``sizes`` takes them from the numbers of a plan.
+    ``builds``: by the number of a step. ``sizes`` takes what all are built from, in their order,
+    from the numbers of a plan.
     """
 
-    step: int
-    build: Build
+    builds: Mapping[int, Build]
     sizes: Getter
     kernels: Kernels
-    functions: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    found: dict[tuple[int, ...], Mapping[int, Any]] = field(default_factory=dict)
 
-    def function(self, numbers: Sequence[int]) -> Any:
-        """Return the kernel for these numbers, compiled if it is new; CompileError."""
+    def functions(self, numbers: Sequence[int]) -> Mapping[int, Any]:
+        """Return the kernels for these numbers by step, compiled if they are new; CompileError."""
         key = self.sizes(numbers)
-        found = self.functions.get(key)
+        found = self.found.get(key)
         if found is None:
             values = iter(key)
-            build = replaced(self.build, lambda size: next(values))
-            (found,) = self.kernels.load([build])
-            self.functions[key] = found
+            builds = [replaced(b, lambda size: next(values)) for b in self.builds.values()]
+            found = dict(zip(self.builds, self.kernels.load(builds), strict=True))
+            remember(self.found, key, found)
         return found
 
 
@@ -69,13 +70,13 @@ def known(number: int | Varying, numbers: Sequence[int]) -> int:
 class OpenRecording:
     """A recording with numbers left open, and the function that computes them.
 
-    ``lists``: what records each list, and the steps whose kernels depend on the numbers.
+    ``lists``: what records each list, and its steps whose kernels depend on the numbers.
     ``outputs``: the bytes of the graph's results. ``patches``: where in the constants the bytes of
     one lie that differs each time, and how many of the graph's constants come before it.
     """
 
     numbers: Function
-    lists: tuple[tuple[Form, tuple[Opened, ...]], ...]
+    lists: tuple[tuple[Form, Opened], ...]
     launches: Any
     arena: int | Varying
     outputs: tuple[int | Varying, ...]
@@ -90,17 +91,8 @@ class OpenRecording:
 
     def record(self, numbers: Sequence[int]) -> Recording:
         """Return the recording for some numbers; CompileError for a kernel that is new."""
-        lists = tuple(
-            [
-                form(numbers, {o.step: o.function(numbers) for o in opened})
-                for form, opened in self.lists
-            ]
-        )
+        lists = tuple([form(numbers, opened.functions(numbers)) for form, opened in self.lists])
         return Recording(lists, (), self.launches, known(self.arena, numbers))
-
-
-def _places(numbers: Numbers, build: Build) -> Getter:
-    return getter([numbers.place(size).place for size in sizes_in(build)])
 
 
 def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -> OpenRecording:
@@ -111,11 +103,10 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
     first = 0
     for one in recording.steps:
         steps = [numbers.step(step) for step in one]
-        opened = tuple(
-            Opened(k, build, _places(numbers, build), engine.kernels)
-            for k in range(len(one))
-            if (build := recording.opened.get(first + k)) is not None
-        )
+        found = {k: recording.opened.get(first + k) for k in range(len(one))}
+        builds = {k: build for k, build in found.items() if build is not None}
+        places = [numbers.place(n).place for build in builds.values() for n in sizes_in(build)]
+        opened = Opened(builds, getter(places), engine.kernels)
         lists.append((engine.device.queue.form(steps, made.recorder.slots.count), opened))
         first += len(one)
     arena = numbers.place(recording.arena)

@@ -225,8 +225,8 @@ class Queue(ABC):
 
         They are so among the numbers of arguments, offsets of slots, cubes, and figures of work.
         Functions may be others each time too, with the same parameters: they are given by the
-        number of their step. A device that records steps of which it knows most quicker than from
-        the beginning overrides this.
+        number of their step, in a mapping that does not change. A device that records steps of
+        which it knows most quicker than from the beginning overrides this.
         """
 
         def record(numbers: Sequence[int], functions: Mapping[int, Any]) -> Any:
