@@ -19,7 +19,6 @@ from calor_kernel.language import (
     loop_range,
     private,
     registers,
-    select,
     splat,
 )
 from calor_kernel.library.conv.dots import share
@@ -30,48 +29,6 @@ from calor_kernel.library.matmul.packing import transpose
 
 @kernel
 def pack_narrow(
-    w: Any,
-    c: Any,
-    rows: Any,
-    depth: Any,
-    panels: Any,
-    taps: Any,
-    block: Any,
-    w_group: Any,
-    w_row: Any,
-    w_depth: Any,
-    w_line: Any,
-    w_place: Any,
-    *,
-    along: int,
-    vectors: int,
-    lanes: int,
-) -> None:
-    """Pack weights to panels of channels of the result: cube x is a panel of a group.
-
-    Of a panel, first are the taps down an image, then channels of the input, of which y has
-    ``block`` each, then the ``along`` taps of a row. What is beyond the last channel repeats it.
-    Taps are read together, for they are near each other.
-    """
-    panel = cube_position(0)
-    start = panel // panels * w_group
-    span = vectors * lanes
-    first, last = share(cube_position(1), block, depth)
-    for v in loop_range(0, vectors):
-        row = iota(lanes).to(start.dtype) + splat(panel % panels * span + v * lanes, lanes)
-        end = splat(rows - 1, lanes)
-        at = splat(start, lanes) + select(row < end, row, end) * splat(w_row, lanes)
-        for k in range(first, last):
-            for tap in range(taps):
-                of = k * w_depth + tap * w_line
-                to = ((panel * taps + tap) * depth + k) * (along * span) + v * lanes
-                for j in range(along):
-                    value = w.load(at + splat(of + j * w_place, lanes))
-                    c.store(to + j * span, value.to(c.dtype))
-
-
-@kernel
-def pack_narrow_squares(
     w: Any,
     c: Any,
     rows: Any,
@@ -88,9 +45,11 @@ def pack_narrow_squares(
     vectors: int,
     lanes: int,
 ) -> None:
-    """Pack as ``pack_narrow`` does, where all taps lie one after another, at most a vector of them.
+    """Pack weights to panels of channels of the result: cube x is a panel of a group.
 
-    ``back``: whether they lie in the opposite order.
+    Of a panel, first are the taps down an image, then channels of the input, of which y has
+    ``block`` each, then the ``along`` taps of a row. What is beyond the last channel repeats it.
+    All taps lie one after another, at most a vector of them; ``back``: in the opposite order.
     """
     panel = cube_position(0)
     start = panel // panels * w_group

@@ -13,7 +13,7 @@ from calor_kernel.library.conv.blueprints import narrow_tile, narrow_weights
 from calor_kernel.library.conv.lines import SIZE, STRIDE, Placement, Steps, moved, three
 from calor_kernel.library.conv.narrow import Row, gather_channels
 from calor_kernel.library.conv.narrow_gradients import weigh_narrow
-from calor_kernel.library.conv.narrow_rows import convolve_narrow, pack_narrow, pack_narrow_squares
+from calor_kernel.library.conv.narrow_rows import convolve_narrow, pack_narrow
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch, View
 from calor_kernel.planning.choices import greatest, least
@@ -75,6 +75,10 @@ def narrow_steps(
     accumulate = accumulator(problem.a.dtype)
     lanes = info.vector_bytes // accumulate.itemsize
     if not _is_narrow(axes, lanes) or rows.size < lanes or problem.depth.size < _DEPTH:
+        return False
+    # The taps of two channels are a square of vectors, or less.
+    follow = high.terms == 1 or high.b == wide.b * wide.terms
+    if not follow or abs(wide.b) != 1 or high.terms * wide.terms > lanes:
         return False
     p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
     if p is None or images.size < p.together or images.size * high.count * wide.count < fewest:
@@ -153,23 +157,16 @@ def _pack(
     block = least(_BLOCK, depth.size)
     numbers = [rows.size, depth.size, panels]
     keywords: dict[str, Any] = {"along": wide.terms, "lanes": lanes, "vectors": vectors}
-    taps = high.terms * wide.terms
-    follow = high.terms == 1 or high.b == wide.b * wide.terms
-    if taps <= lanes and abs(wide.b) == 1 and follow:
-        kernel = pack_narrow_squares
-        keywords |= {"taps": high.terms, "back": wide.b < 0}
-        weights = moved(weights, 1 - taps if wide.b < 0 else 0)
-        numbers += [block, groups.b, rows.b, depth.b]
-    else:
-        kernel = pack_narrow
-        numbers += [high.terms, block, groups.b, rows.b, depth.b, high.b, wide.b]
+    keywords |= {"taps": high.terms, "back": wide.b < 0}
+    weights = moved(weights, 1 - high.terms * wide.terms if wide.b < 0 else 0)
+    numbers += [block, groups.b, rows.b, depth.b]
     accumulate = accumulator(problem.a.dtype)
     signature: tuple[Buffer | Scalar, ...] = (
         Buffer(problem.b.dtype, writable=False),
         Buffer(accumulate),
         *(SIZE if n >= 0 else STRIDE for n in numbers),
     )
-    build = Build(kernel, signature, tuple(sorted(keywords.items())))
+    build = Build(pack_narrow, signature, tuple(sorted(keywords.items())))
     cubes = (groups.size * panels, greatest(1, depth.size // block), 1)
     nbytes = problem.b.size * (problem.b.dtype.itemsize + accumulate.itemsize)
     arguments = (weights, packed, *numbers)
