@@ -184,10 +184,15 @@ def _keeping(program: Program, plan: RowPlan, terms: int, many: bool) -> RowPlan
     capacity = _KEPT // dtype.itemsize
     if not many and terms <= capacity:
         return replace(plan, keep="private", capacity=capacity)
-    first, count = program.results[0], len(program.memory)
-    same = program.dtype(first) is dtype and Schedule.of(program).along[first]
-    if same and len(program.kept) == 1 and plan.steps[count] == 1:
-        return replace(plan, keep="result")
+    if len(program.kept) > 1:
+        return plan
+    # Only what the last walk writes is not written while a later one still reads what was kept.
+    schedule, count = Schedule.of(program), len(program.memory)
+    last = schedule.count(program) - 1
+    for k, n in enumerate(program.results):
+        late = schedule.along[n] and schedule.walks[n] == last
+        if late and program.dtype(n) is dtype and plan.steps[count + k] == 1:
+            return replace(plan, keep="result", holder=k)
     return plan
 
 
