@@ -6,8 +6,12 @@ from math import ceil, prod
 import pytest
 
 from calor_kernel.language import FastDivmod
+from calor_kernel.library.work import Build
 from calor_kernel.planning.choices import choice, exceeds, greatest, hinted, least
+from calor_kernel.planning.matching import getter
+from calor_kernel.planning.numbers import Numbers, function_of
 from calor_kernel.planning.sizes import Size
+from calor_kernel.planning.template import Opened
 from calor_kernel.planning.trace import Trace
 
 
@@ -172,3 +176,21 @@ def test_without_habits_it_is_asked_exactly():
     assert [a0 for a0 in range(2, 400) if eval(condition)] == list(range(51, 400))
     assert exceeds(51, 50)
     assert not exceeds(50, 50)
+
+
+class _Loading:
+    """Kernels that are their keywords."""
+
+    def load(self, builds):
+        return [dict(build.keywords) for build in builds]
+
+
+@pytest.mark.parametrize("size", [4, 5, 9])
+def test_kernels_are_built_from_negative_sizes_too(size):
+    trace, numbers = Trace([4]), Numbers()
+    (taps,) = trace.symbols
+    build = Build(None, (), (("back", 1 - taps), ("taps", taps)))
+    places = [numbers.place(n).place for n in (1 - taps, taps)]
+    opened = Opened({0: build}, getter(places), _Loading())
+    found = opened.functions(function_of(trace, numbers)(size))
+    assert found == {0: {"back": 1 - size, "taps": size}}

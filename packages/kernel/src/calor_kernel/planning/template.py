@@ -19,7 +19,7 @@ from calor_kernel.library.work import Build
 from calor_kernel.planning.choices import is_size
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.matching import Getter, Match, getter
-from calor_kernel.planning.numbers import Function, Numbers, function_of
+from calor_kernel.planning.numbers import Function, Numbers, function_of, signed
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Structure, with_numbers
 from calor_kernel.planning.symbolic import Symbolic, plan_symbolic, replaced, sizes_in
@@ -54,7 +54,7 @@ class Opened:
         key = self.sizes(numbers)
         found = self.found.get(key)
         if found is None:
-            values = iter(key)
+            values = map(signed, key)
             builds = [replaced(b, lambda size: next(values)) for b in self.builds.values()]
             found = dict(zip(self.builds, self.kernels.load(builds), strict=True))
             remember(self.found, key, found)
