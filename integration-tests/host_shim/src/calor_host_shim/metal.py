@@ -1,0 +1,337 @@
+"""Metal on the processor: PyObjC's names, and what stands behind them.
+
+Requirements: calor-metal runs on it unchanged; a text is compiled as C++ with a header in place of
+Metal's library, and its launches run unit by unit; a call out of Metal's order, or with arguments
+that Metal does not take, raises; calls are kept for tests that ask for them. (Names, constants and
+order are those of Apple's documentation.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+
+from calor_host_shim.compiler import SHARED, Program, Refused, library
+
+_SIGNATURE: Final = re.compile(r"\bkernel void (\w+)\((.*?)\) \{", re.DOTALL)
+_ARGUMENT: Final = re.compile(r"(\w+) \[\[(\w+)(?:\(\d+\))?\]\]")
+_SHARED_ARRAY: Final = re.compile(r"^( *alignas\(\d+\)) threadgroup (.*\];)$", re.MULTILINE)
+_THREE: Final = "uint3(calor_place->{0}[0], calor_place->{0}[1], calor_place->{0}[2])"
+_VALUES: Final = {
+    "buffer": "*(const Arguments *)arguments",
+    "threadgroup_position_in_grid": _THREE.format("cube"),
+    "threadgroups_per_grid": _THREE.format("cubes"),
+    "thread_position_in_threadgroup": _THREE.format("unit"),
+    "thread_index_in_simdgroup": "calor_place->index % calor_plane",
+    "simdgroup_index_in_threadgroup": "calor_place->index / calor_plane",
+}
+_PLANE: Final = 32
+_ALIGN: Final = 256
+_MOST_BYTES: Final = 4096  # of setBytes
+
+
+def host_text(source: str) -> tuple[str, str]:
+    """Return Metal's text as C++, and the name of its kernel; Refused where it has none."""
+    found = _SIGNATURE.search(source)
+    if found is None:
+        raise Refused("there is no kernel function in the text")
+    values = [_VALUES[attribute] for _, attribute in _ARGUMENT.findall(found[2])]
+    static = rf'\1 static __attribute__((section("{SHARED}"))) \2'
+    ends = [f"__{end}_{SHARED}" for end in ("start", "stop")]
+    weak = "".join(
+        f'extern unsigned char {e}[] __attribute__((weak, visibility("hidden")));\n' for e in ends
+    )
+    text = (
+        f"{_SHARED_ARRAY.sub(static, source)}\n"
+        f'extern "C" void calor_entry(const void *arguments) {{\n'
+        f"  {found[1]}({', '.join(values)});\n}}\n"
+        f'{weak}extern "C" {{ unsigned char *calor_shared_bounds[2] = {{{", ".join(ends)}}}; }}\n'
+    )
+    return text, found[1]
+
+
+@dataclass(frozen=True)
+class Size:
+    """An MTLSize."""
+
+    width: int
+    height: int
+    depth: int
+
+    def __iter__(self) -> Any:
+        return iter((self.width, self.height, self.depth))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An NSError."""
+
+    text: str
+    number: int = 1
+
+    def code(self) -> int:
+        return self.number
+
+    def localizedDescription(self) -> str:
+        return self.text
+
+
+class Contents:
+    """What PyObjC makes of a pointer without a length."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def as_buffer(self, length: int) -> memoryview:
+        assert length <= self.array.nbytes
+        return memoryview(self.array)[:length]
+
+
+class Buffer:
+    """An MTLBuffer."""
+
+    def __init__(self, nbytes: int) -> None:
+        raw = np.empty(nbytes + _ALIGN, np.uint8)
+        start = -raw.ctypes.data % _ALIGN
+        self.array = raw[start : start + nbytes]
+
+    def length(self) -> int:
+        return self.array.nbytes
+
+    def contents(self) -> Contents:
+        return Contents(self.array)
+
+    def gpuAddress(self) -> int:
+        return int(self.array.ctypes.data)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """An MTLComputePipelineState."""
+
+    program: Program
+    name: str
+
+
+@dataclass(frozen=True)
+class Library:
+    """An MTLLibrary of one kernel."""
+
+    program: Program
+    name: str
+
+    def newFunctionWithName_(self, name: str) -> Library | None:
+        return self if name == self.name else None
+
+
+class Options:
+    """An MTLCompileOptions."""
+
+    def __init__(self) -> None:
+        self.set: dict[str, int] = {}
+
+    @classmethod
+    def new(cls) -> Options:
+        return cls()
+
+    def setLanguageVersion_(self, version: int) -> None:
+        self.set["languageVersion"] = version
+
+    def setMathMode_(self, mode: int) -> None:
+        self.set["mathMode"] = mode
+
+    def setMathFloatingPointFunctions_(self, functions: int) -> None:
+        self.set["mathFloatingPointFunctions"] = functions
+
+
+class Encoder:
+    """An MTLComputeCommandEncoder."""
+
+    def __init__(self, commands: Commands) -> None:
+        self.commands = commands
+        self.pipeline: Pipeline | None = None
+        self.arguments: bytes | None = None
+        self.resources: list[Buffer] = []
+        self.ended = False
+
+    def note(self, *call: Any) -> None:
+        assert not self.ended, "the encoder has ended"
+        self.commands.metal.note(*call)
+
+    def useResources_count_usage_(self, buffers: Sequence[Buffer], n: int, usage: int) -> None:
+        self.note("useResources", n, usage)
+        assert n == len(buffers)
+        assert all(isinstance(b, Buffer) for b in buffers)
+        self.resources += buffers
+
+    def setComputePipelineState_(self, pipeline: Pipeline) -> None:
+        self.note("setComputePipelineState", pipeline.name)
+        self.pipeline = pipeline
+
+    def setBytes_length_atIndex_(self, data: bytes, length: int, index: int) -> None:
+        self.note("setBytes", length, index)
+        assert len(data) == length <= _MOST_BYTES
+        assert index == 0
+        self.arguments = bytes(data)
+
+    def dispatchThreadgroups_threadsPerThreadgroup_(self, cubes: Size, units: Size) -> None:
+        self.note("dispatchThreadgroups", tuple(cubes), tuple(units))
+        assert self.pipeline is not None
+        assert self.arguments is not None
+        assert min(cubes) > 0
+        assert min(units) > 0
+        self.commands.dispatched.append((self.pipeline, self.arguments, cubes, units))
+
+    def endEncoding(self) -> None:
+        self.note("endEncoding")
+        self.ended = True
+
+
+class Commands:
+    """An MTLCommandBuffer, which has run when it is committed."""
+
+    def __init__(self, metal: ImitatedMetal) -> None:
+        self.metal = metal
+        self.dispatched: list[tuple[Pipeline, bytes, Size, Size]] = []
+        self.encoder: Encoder | None = None
+        self.state = 0
+        self.failed: Failure | None = None
+        self.times = (0.0, 0.0)
+
+    def computeCommandEncoder(self) -> Encoder:
+        self.metal.note("computeCommandEncoder")
+        assert self.encoder is None or self.encoder.ended
+        self.encoder = Encoder(self)
+        return self.encoder
+
+    def commit(self) -> None:
+        self.metal.note("commit")
+        assert self.encoder is not None
+        assert self.encoder.ended
+        assert self.state == 0, "a command buffer is committed once"
+        start = perf_counter()
+        for pipeline, arguments, cubes, units in self.dispatched:
+            why = pipeline.program.run(arguments, tuple(cubes), tuple(units), _PLANE)
+            if why is not None:
+                self.failed = Failure(f"{pipeline.name}: {why}")
+                break
+        self.times = (start, perf_counter())
+        self.state = self.metal.MTLCommandBufferStatusCompleted
+        if self.failed is not None:
+            self.state = self.metal.MTLCommandBufferStatusError
+
+    def waitUntilCompleted(self) -> None:
+        assert self.state, "only what was committed ends"
+
+    def status(self) -> int:
+        return self.state
+
+    def error(self) -> Failure | None:
+        return self.failed
+
+    def GPUStartTime(self) -> float:
+        return self.times[0]
+
+    def GPUEndTime(self) -> float:
+        return self.times[1]
+
+
+@dataclass(frozen=True)
+class CommandQueue:
+    """An MTLCommandQueue."""
+
+    metal: ImitatedMetal
+
+    def commandBuffer(self) -> Commands:
+        self.metal.note("commandBuffer")
+        return Commands(self.metal)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """An MTLDevice."""
+
+    metal: ImitatedMetal
+
+    def name(self) -> str:
+        return "a GPU imitated by the processor"
+
+    def registryID(self) -> int:
+        return 0
+
+    def supportsFamily_(self, family: int) -> bool:
+        return family == self.metal.MTLGPUFamilyMetal3
+
+    def maxBufferLength(self) -> int:
+        return 1 << 33
+
+    def recommendedMaxWorkingSetSize(self) -> int:
+        return 1 << 33
+
+    def maxThreadsPerThreadgroup(self) -> Size:
+        return Size(1024, 1024, 1024)
+
+    def maxThreadgroupMemoryLength(self) -> int:
+        return 32 << 10
+
+    def newCommandQueue(self) -> CommandQueue:
+        return CommandQueue(self.metal)
+
+    def newBufferWithLength_options_(self, nbytes: int, options: int) -> Buffer | None:
+        self.metal.note("newBuffer", nbytes, options)
+        assert nbytes > 0
+        try:
+            return Buffer(nbytes)
+        except MemoryError:
+            return None
+
+    def newLibraryWithSource_options_error_(
+        self, source: str, options: Options, error: None
+    ) -> tuple[Library | None, Failure | None]:
+        self.metal.note("newLibrary", options.set)
+        try:
+            text, name = host_text(source)
+            return Library(Program(library(text, "metal", name), "calor_entry"), name), None
+        except Refused as refused:
+            return None, Failure(str(refused))
+
+    def newComputePipelineStateWithFunction_error_(
+        self, function: Library | None, error: None
+    ) -> tuple[Pipeline | None, Failure | None]:
+        if function is None:
+            return None, Failure("there is no such function")
+        return Pipeline(function.program, function.name), None
+
+
+class ImitatedMetal:
+    """PyObjC's module Metal. ``calls`` keeps what was called, in order, if it is a list."""
+
+    MTLGPUFamilyMetal3 = 5001
+    MTLLanguageVersion3_2 = (3 << 16) + 2
+    MTLMathModeSafe = 0
+    MTLMathFloatingPointFunctionsPrecise = 1
+    MTLResourceStorageModeShared = 0
+    MTLResourceUsageRead = 1
+    MTLResourceUsageWrite = 2
+    MTLCommandBufferStatusCompleted = 4
+    MTLCommandBufferStatusError = 5
+    MTLCompileOptions = Options
+    MTLSizeMake = Size
+
+    def __init__(self, calls: list[tuple[Any, ...]] | None = None) -> None:
+        self.calls = calls
+
+    def note(self, *call: Any) -> None:
+        if self.calls is not None:
+            self.calls.append(call)
+
+    def MTLCopyAllDevices(self) -> list[Gpu]:
+        return [Gpu(self)]
+
+
+METAL: Final = ImitatedMetal()
