@@ -72,7 +72,7 @@ def library(text: str, folder: str, name: str, *options: str) -> Path:
         headers = ("-I", str(TEXTS), "-I", str(TEXTS / folder))
         source = Path(scratch, f"{name}.cpp")
         source.write_text(text, "utf-8")
-        command = [found, *_OPTIONS, *options, *headers, "-o", str(made), str(source)]
+        command = [found, *_OPTIONS, *options, *headers, "-o", str(made), str(source), "-lgcc"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Refused(done.stderr)
