@@ -21,7 +21,8 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
-from calor_kernel.language import Buffer, Scalar, kernel
+from calor_kernel.language import Buffer, Scalar, fragment, kernel, mma
+from calor_kernel.language.matrices import SHAPES
 from device_runs import run
 from kernel_cases import (
     Case,
@@ -77,6 +78,31 @@ def numbers_case() -> Case:
     return Case("numbers", numbers_of_types.build(signature), (1, 1, 1), tuple(arguments))
 
 
+@kernel
+def product_of_fragments(a: Any, b: Any, c: Any, *, shape: Any) -> None:
+    total = fragment(shape, "c").load(c, (8, 1))
+    for p in range(0, 16, 8):
+        left = fragment(shape, "a").load(a.at(p), (16, 1))
+        mma(left, fragment(shape, "b").load(b.at(p * 8), (8, 1)), total)
+    total.keep(lambda row, column: column <= row)
+    total.store(c, (8, 1))
+
+
+def fragments_case(dtype: DType) -> Case:
+    """Return the case of a product by simdgroup_matrix; small numbers are exact in any order."""
+    shape = SHAPES[f"simdgroup_8x8x8_{dtype.name}"]
+    read = Buffer(dtype, writable=False)
+    features = frozenset({"matrix"})
+    built = product_of_fragments.build(
+        [read, read, Buffer(float32)], cube=(32, 1, 1), plane=32, features=features, shape=shape
+    )
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-7, 8, n).astype(dtype.numpy) for n in ((8, 16), (16, 8)))
+    c = rng.integers(-7, 8, (8, 8)).astype(np.float32)
+    arguments = (a.reshape(-1), b.reshape(-1), c.reshape(-1))
+    return Case(f"fragments-{dtype.name}", built, (1, 1, 1), arguments)
+
+
 @cache
 def cases() -> dict[str, Case]:
     found = [
@@ -95,6 +121,7 @@ def cases() -> dict[str, Case]:
         parts_case(8),
         *(dots_case(*t, w, cube=2) for t in DOTS for w in (1, 4)),
         *(atomics_case(t, units=8) for t in (int32, uint32, float32)),
+        *(fragments_case(t) for t in FLOATS),
         *(planes_case(t, 32) for t in (int32, uint32, int64, float32, float16, bfloat16)),
     ]
     return {f"{i}-{c.name}": c for i, c in enumerate(found)}

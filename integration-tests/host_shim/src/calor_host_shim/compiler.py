@@ -28,6 +28,7 @@ _OPTIONS: Final = (
     *("-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno"),
 )
 SHARED: Final = "calor_shared"
+RUNTIME: tuple[str, ...] = ("-fno-stack-protector",)
 
 
 class Refused(Exception):
@@ -85,7 +86,7 @@ def library(text: str, folder: str, name: str, *options: str) -> Path:
 def runtime() -> Any:
     """Return the library that runs cubes, whose names kernels find."""
     text = (TEXTS / "units.cpp").read_text("utf-8")
-    path = library(text, "", "units", "-fno-stack-protector")
+    path = library(text, "", "units", *RUNTIME)
     found = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     found.calor_run.restype = ctypes.c_char_p
     return found

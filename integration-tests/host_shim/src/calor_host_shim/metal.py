@@ -9,7 +9,7 @@ order are those of Apple's documentation.)
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
@@ -89,7 +89,7 @@ class Contents:
 
     def as_buffer(self, length: int) -> memoryview:
         assert length <= self.array.nbytes
-        return memoryview(self.array)[:length]
+        return self.array.data[:length]
 
 
 class Buffer:
@@ -295,8 +295,7 @@ class Gpu:
     ) -> tuple[Library | None, Failure | None]:
         self.metal.note("newLibrary", options.set)
         try:
-            text, name = host_text(source)
-            return Library(Program(library(text, "metal", name), "calor_entry"), name), None
+            return Library(*self.metal.build(source)), None
         except Refused as refused:
             return None, Failure(str(refused))
 
@@ -308,8 +307,17 @@ class Gpu:
         return Pipeline(function.program, function.name), None
 
 
+def host_program(source: str) -> tuple[Program, str]:
+    """Return what runs the kernel of a text, and its name."""
+    text, name = host_text(source)
+    return Program(library(text, "metal", name), "calor_entry"), name
+
+
 class ImitatedMetal:
-    """PyObjC's module Metal. ``calls`` keeps what was called, in order, if it is a list."""
+    """PyObjC's module Metal. ``calls`` keeps what was called, in order, if it is a list.
+
+    ``build`` makes the program of a text, and its name, where tests run nothing.
+    """
 
     MTLGPUFamilyMetal3 = 5001
     MTLLanguageVersion3_2 = (3 << 16) + 2
@@ -323,8 +331,13 @@ class ImitatedMetal:
     MTLCompileOptions = Options
     MTLSizeMake = Size
 
-    def __init__(self, calls: list[tuple[Any, ...]] | None = None) -> None:
+    def __init__(
+        self,
+        calls: list[tuple[Any, ...]] | None = None,
+        build: Callable[[str], tuple[Any, str]] = host_program,
+    ) -> None:
         self.calls = calls
+        self.build = build
 
     def note(self, *call: Any) -> None:
         if self.calls is not None:

@@ -42,7 +42,7 @@ TYPES: Final = MappingProxyType(
     }
 )
 SUFFIXES: Final = MappingProxyType(
-    {"float16": "f", "bfloat16": "f", "float32": "f", "uint32": "u", "int64": "l", "uint64": "ul"}
+    {"float16": "f", "bfloat16": "f", "float32": "f", "uint32": "u", "uint64": "ul"}
 )
 POSITIONS: Final = MappingProxyType(
     {
@@ -88,9 +88,9 @@ TEMPLATES: Final = MappingProxyType(
     }
 )
 RESERVED: Final = words(
-    "Arguments access all alignas any arguments array as_type asm atomic bfloat catch class "
+    "Arguments access alignas arguments array as_type asm atomic bfloat catch class "
     "clamp constant constexpr cross cube cubes decltype delete device discard distance "
-    "explicit false fract fragment friend half imageblock kernel lane length level matrix mem_flags "
+    "explicit fract fragment friend half imageblock kernel lane length level matrix mem_flags "
     "metal mix mutable namespace new noexcept normalize nullptr object operator packed patch plane "
     "precise private protected public ptrdiff_t quad ray_data reflect rotate sampler saturate sign "
     "simdgroup sincos size_t smoothstep static_assert static_cast step template texture this "
