@@ -64,6 +64,9 @@ class Recorder:
             def metal(self) -> Any:
                 return metal
 
+            def pool(self) -> Any:
+                return metal.autorelease_pool()
+
         self.device = MetalDevice(0, Toolchain("a fake", 0))
 
     def build(self, source: str) -> tuple[Kept, str]:

@@ -25,7 +25,7 @@ TEXTS: Final = Path(__file__).parent / "text"
 # Neither sums of products nor signed overflow are the compiler's to decide.
 _OPTIONS: Final = (
     *("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-nostdlib", "-fno-exceptions", "-fno-rtti"),
-    *("-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno"),
+    *("-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fsigned-char"),
 )
 SHARED: Final = "calor_shared"
 RUNTIME: tuple[str, ...] = ("-fno-stack-protector",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from calor_metal.device import MetalDevice
@@ -17,6 +18,10 @@ class HostMetalToolchain(MetalToolchain):
     def metal(self) -> Any:
         """Return the imitation."""
         return METAL
+
+    def pool(self) -> AbstractContextManager[Any]:
+        """Return the imitation's."""
+        return METAL.autorelease_pool()
 
 
 def metal_device(number: int = 0) -> MetalDevice:

@@ -9,7 +9,8 @@ order are those of Apple's documentation.)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
@@ -249,6 +250,7 @@ class CommandQueue:
 
     def commandBuffer(self) -> Commands:
         self.metal.note("commandBuffer")
+        assert self.metal.pools, "it stays until a pool of its thread ends, and there is none"
         return Commands(self.metal)
 
 
@@ -338,6 +340,17 @@ class ImitatedMetal:
     ) -> None:
         self.calls = calls
         self.build = build
+        # How many pools for objects that nobody keeps are open.
+        self.pools = 0
+
+    @contextmanager
+    def autorelease_pool(self) -> Iterator[None]:
+        """Do as the context of this name of PyObjC's module objc."""
+        self.pools += 1
+        try:
+            yield
+        finally:
+            self.pools -= 1
 
     def note(self, *call: Any) -> None:
         if self.calls is not None:

@@ -3,7 +3,8 @@
 Requirements: memory is the host's and the GPU's at once, so that copies are the processor's; one
 command buffer and one encoder hold all launches of a plan, which run one after another; a launch
 gets its arguments as one structure, with the addresses of buffers in it; whatever a command buffer
-uses lives until it is done. (Names are those of Apple's documentation of Metal.)
+uses lives until it is done, and what Metal makes for a moment goes at the end of a call. (Names are
+those of Apple's documentation of Metal.)
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class MetalQueue(Queue):
 
     def run(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> None:
         """Commit all launches as one command buffer, and return."""
-        with self._lock:
+        with self._lock, self.toolchain.pool():
             self._settle(waiting=False)
             self._running.append((self._commit(recorded, handles), tuple(handles)))
 
@@ -177,7 +178,7 @@ class MetalQueue(Queue):
 
     def synchronize(self) -> None:
         """Wait for all command buffers; a typed DeviceError if one failed."""
-        with self._lock:
+        with self._lock, self.toolchain.pool():
             self._settle(waiting=True)
 
     def _settle(self, waiting: bool) -> None:
@@ -195,7 +196,7 @@ class MetalQueue(Queue):
         """Run each launch as a command buffer of its own, and return the GPU's times."""
         self.synchronize()
         found = []
-        with self._lock:
+        with self._lock, self.toolchain.pool():
             for launch in recorded:
                 commands = self._commit([launch], handles)
                 commands.waitUntilCompleted()

@@ -7,6 +7,8 @@ the text; a text is compiled once in a process, also where it is first checked a
 
 from __future__ import annotations
 
+import importlib
+from contextlib import AbstractContextManager
 from typing import Any
 
 from calor.errors import CompileError
@@ -37,6 +39,11 @@ class MetalToolchain(Toolchain):
         """Return the module of Metal's names."""
         return bindings()
 
+    def pool(self) -> AbstractContextManager[Any]:
+        """Return the context in which Metal makes objects that nobody keeps: they go at its end."""
+        made: AbstractContextManager[Any] = importlib.import_module("objc").autorelease_pool()
+        return made
+
     def source(self, kernel: Kernel) -> str:
         """Return the text; CompileError where Metal has not what the kernel asks for."""
         return print_kernel(kernel, self.dialect)
@@ -50,14 +57,17 @@ class MetalToolchain(Toolchain):
         """Return the compute pipeline state of the kernel in a text."""
         found = self._pipelines.get(source)
         if found is None:
-            found = self._pipelines.setdefault(source, self._made(source, name))
+            if self.number is None:
+                raise CompileError(
+                    "this toolchain prints Metal's language and compiles for no device"
+                )
+            with self.pool():
+                found = self._pipelines.setdefault(source, self._made(source, name, self.number))
         return found
 
-    def _made(self, source: str, name: str) -> Any:
-        if self.number is None:
-            raise CompileError("this toolchain prints Metal's language and compiles for no device")
+    def _made(self, source: str, name: str, number: int) -> Any:
         metal = self.metal()
-        device = devices(metal)[self.number]
+        device = devices(metal)[number]
         options = metal.MTLCompileOptions.new()
         options.setLanguageVersion_(metal.MTLLanguageVersion3_2)
         options.setMathMode_(metal.MTLMathModeSafe)
