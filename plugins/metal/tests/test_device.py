@@ -163,6 +163,28 @@ def test_what_is_used_lives_until_it_is_done() -> None:
     assert not queue._running
 
 
+def test_nobody_waits_for_the_gpu_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    memory, pieces = recorder.device.memory, recorder.recorded()[1]
+    part = memory.part(pieces[1], 128, 64)
+    numbers, got = np.arange(8, dtype=np.int32), np.zeros(8, np.int32)
+    memory.copy_in(part, 8, numbers)
+    monkeypatch.setattr(recorder.device.queue, "idle", lambda: False)
+    recorder.calls.clear()
+    memory.copy_in(pieces[0], 16, numbers * 2)
+    memory.copy(pieces[0], 4, part, 8, 8)
+    copies = [call for call in recorder.calls if call[0] == "copyFromBuffer"]
+    assert copies == [("copyFromBuffer", 0, 16, 32), ("copyFromBuffer", 136, 4, 8)]
+    # What are no whole words is written by the processor, when the GPU is done.
+    memory.copy_in(pieces[0], 47, np.array([7], np.uint8))
+    memory.copy(pieces[0], 19, pieces[0], 47, 1)
+    assert [call for call in recorder.calls if call[0] == "copyFromBuffer"] == copies
+    memory.copy_out(pieces[0], 16, got)
+    assert got.tolist() == [7 << 24, *(numbers[1:7] * 2), 14 | 7 << 24]
+    memory.copy_out(pieces[0], 4, got[:2])
+    assert got[:2].tolist() == [0, 1]
+
+
 def test_errors_say_what_was_refused() -> None:
     recorder = Recorder()
     with pytest.raises(CompileError, match="(?s)refuses kernel 'f': line 1: no kernel.*nothing"):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -151,7 +152,7 @@ class Options:
 
 
 class Encoder:
-    """An MTLComputeCommandEncoder."""
+    """An MTLComputeCommandEncoder, or an MTLBlitCommandEncoder."""
 
     def __init__(self, commands: Commands) -> None:
         self.commands = commands
@@ -186,11 +187,34 @@ class Encoder:
         assert self.arguments is not None
         assert min(cubes) > 0
         assert min(units) > 0
-        self.commands.dispatched.append((self.pipeline, self.arguments, cubes, units))
+        self.commands.queued.append(
+            partial(_dispatched, self.pipeline, self.arguments, tuple(cubes), tuple(units))
+        )
+
+    def copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
+        self, source: Buffer, offset: int, target: Buffer, at: int, nbytes: int
+    ) -> None:
+        self.note("copyFromBuffer", offset, at, nbytes)
+        assert not (offset | at | nbytes) & 3, "macOS copies multiples of four bytes"
+        assert nbytes > 0
+        assert offset + nbytes <= source.length()
+        assert at + nbytes <= target.length()
+        self.commands.queued.append(partial(_copied, source, offset, target, at, nbytes))
 
     def endEncoding(self) -> None:
         self.note("endEncoding")
         self.ended = True
+
+
+def _dispatched(
+    pipeline: Pipeline, arguments: bytes, cubes: tuple[int, ...], units: tuple[int, ...]
+) -> str | None:
+    why = pipeline.program.run(arguments, cubes, units, _PLANE)
+    return None if why is None else f"{pipeline.name}: {why}"
+
+
+def _copied(source: Buffer, offset: int, target: Buffer, at: int, nbytes: int) -> None:
+    target.array[at : at + nbytes] = source.array[offset : offset + nbytes]
 
 
 class Commands:
@@ -198,14 +222,20 @@ class Commands:
 
     def __init__(self, metal: ImitatedMetal) -> None:
         self.metal = metal
-        self.dispatched: list[tuple[Pipeline, bytes, Size, Size]] = []
+        self.queued: list[Callable[[], str | None]] = []
         self.encoder: Encoder | None = None
         self.state = 0
         self.failed: Failure | None = None
         self.times = (0.0, 0.0)
 
     def computeCommandEncoder(self) -> Encoder:
-        self.metal.note("computeCommandEncoder")
+        return self._encoder("computeCommandEncoder")
+
+    def blitCommandEncoder(self) -> Encoder:
+        return self._encoder("blitCommandEncoder")
+
+    def _encoder(self, name: str) -> Encoder:
+        self.metal.note(name)
         assert self.encoder is None or self.encoder.ended
         self.encoder = Encoder(self)
         return self.encoder
@@ -216,10 +246,10 @@ class Commands:
         assert self.encoder.ended
         assert self.state == 0, "a command buffer is committed once"
         start = perf_counter()
-        for pipeline, arguments, cubes, units in self.dispatched:
-            why = pipeline.program.run(arguments, tuple(cubes), tuple(units), _PLANE)
+        for command in self.queued:
+            why = command()
             if why is not None:
-                self.failed = Failure(f"{pipeline.name}: {why}")
+                self.failed = Failure(why)
                 break
         self.times = (start, perf_counter())
         self.state = self.metal.MTLCommandBufferStatusCompleted

@@ -1,6 +1,6 @@
 """A GPU of Apple's: memory, queue, and what it says of itself.
 
-Requirements: memory is the host's and the GPU's at once, so that copies are the processor's; one
+Requirements: memory is the host's and the GPU's at once, and nobody waits for the GPU to write; one
 command buffer and one encoder hold all launches of a plan, which run one after another; a launch
 gets its arguments as one structure, with the addresses of buffers in it; whatever a command buffer
 uses lives until it is done, and what Metal makes for a moment goes at the end of a call. (Names are
@@ -49,6 +49,11 @@ class Piece:
         return np.frombuffer(whole, np.uint8)[at : at + nbytes]
 
 
+def _in_words(*numbers: int) -> bool:
+    """Return whether the GPU's own copies have such places and sizes: multiples of 4 bytes."""
+    return all(number % 4 == 0 for number in numbers)
+
+
 class MetalMemory(Memory):
     """Buffers that the processor and the GPU share. A handle is a Piece."""
 
@@ -75,9 +80,15 @@ class MetalMemory(Memory):
         """Leave a buffer to whoever uses it still; the last reference gives it back."""
 
     def copy_in(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Write what the GPU no longer uses."""
-        self.queue.synchronize()
-        handle.bytes(offset, array.nbytes)[:] = array.reshape(-1).view(np.uint8)
+        """Write at once where the GPU does nothing, else by a buffer that it copies from."""
+        data = array.reshape(-1).view(np.uint8)
+        if self.queue.idle() or not _in_words(handle.start + offset, array.nbytes):
+            self.queue.synchronize()
+            handle.bytes(offset, array.nbytes)[:] = data
+        elif array.nbytes:
+            staged = self.alloc(array.nbytes)
+            staged.bytes(0, array.nbytes)[:] = data
+            self.queue.copy(handle, offset, staged, 0, array.nbytes)
 
     def copy_out(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Read what the GPU has written."""
@@ -85,7 +96,11 @@ class MetalMemory(Memory):
         array.reshape(-1).view(np.uint8)[:] = handle.bytes(offset, array.nbytes)
 
     def copy(self, target: Piece, at: int, source: Piece, offset: int, nbytes: int) -> None:
-        """Copy by the processor, after what was queued."""
+        """Copy in the order of the queue, or by the processor what are no whole words."""
+        if _in_words(target.start + at, source.start + offset, nbytes):
+            if nbytes:
+                self.queue.copy(target, at, source, offset, nbytes)
+            return
         self.queue.synchronize()
         target.bytes(at, nbytes)[:] = source.bytes(offset, nbytes).copy()
 
@@ -162,8 +177,7 @@ class MetalQueue(Queue):
             self._running.append((self._commit(recorded, handles), tuple(handles)))
 
     def _commit(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> Any:
-        metal = self.metal
-        commands = self.queue.commandBuffer()
+        metal, commands = self.metal, self.queue.commandBuffer()
         encoder = commands.computeCommandEncoder()
         buffers = list({id(p.buffer): p.buffer for p in handles}.values())
         if buffers:
@@ -175,6 +189,25 @@ class MetalQueue(Queue):
         encoder.endEncoding()
         commands.commit()
         return commands
+
+    def copy(self, target: Piece, at: int, source: Piece, offset: int, nbytes: int) -> None:
+        """Commit a copy between buffers, of whole words, and return."""
+        with self._lock, self.toolchain.pool():
+            self._settle(waiting=False)
+            commands = self.queue.commandBuffer()
+            encoder = commands.blitCommandEncoder()
+            encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
+                source.buffer, source.start + offset, target.buffer, target.start + at, nbytes
+            )
+            encoder.endEncoding()
+            commands.commit()
+            self._running.append((commands, (target, source)))
+
+    def idle(self) -> bool:
+        """Return whether everything that was committed is done."""
+        with self._lock, self.toolchain.pool():
+            self._settle(waiting=False)
+            return not self._running
 
     def synchronize(self) -> None:
         """Wait for all command buffers; a typed DeviceError if one failed."""
