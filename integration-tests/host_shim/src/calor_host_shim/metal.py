@@ -9,6 +9,7 @@ order are those of Apple's documentation.)
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ _VALUES: Final = {
 }
 _PLANE: Final = 32
 _ALIGN: Final = 256
+_LATE: Final = 16  # command buffers that wait
 _MOST_BYTES: Final = 4096  # of setBytes
 
 
@@ -218,10 +220,11 @@ def _copied(source: Buffer, offset: int, target: Buffer, at: int, nbytes: int) -
 
 
 class Commands:
-    """An MTLCommandBuffer, which has run when it is committed."""
+    """An MTLCommandBuffer, which runs late: when it is waited for, or many others have come."""
 
-    def __init__(self, metal: ImitatedMetal) -> None:
-        self.metal = metal
+    def __init__(self, queue: CommandQueue) -> None:
+        self.queue = queue
+        self.metal = queue.metal
         self.queued: list[Callable[[], str | None]] = []
         self.encoder: Encoder | None = None
         self.state = 0
@@ -245,6 +248,12 @@ class Commands:
         assert self.encoder is not None
         assert self.encoder.ended
         assert self.state == 0, "a command buffer is committed once"
+        self.state = self.metal.MTLCommandBufferStatusCommitted
+        self.queue.committed.append(self)
+        if len(self.queue.committed) > _LATE:
+            self.queue.committed.popleft().run()
+
+    def run(self) -> None:
         start = perf_counter()
         for command in self.queued:
             why = command()
@@ -258,6 +267,8 @@ class Commands:
 
     def waitUntilCompleted(self) -> None:
         assert self.state, "only what was committed ends"
+        while self.state < self.metal.MTLCommandBufferStatusCompleted:
+            self.queue.committed.popleft().run()
 
     def status(self) -> int:
         return self.state
@@ -272,16 +283,17 @@ class Commands:
         return self.times[1]
 
 
-@dataclass(frozen=True)
 class CommandQueue:
     """An MTLCommandQueue."""
 
-    metal: ImitatedMetal
+    def __init__(self, metal: ImitatedMetal) -> None:
+        self.metal = metal
+        self.committed: deque[Commands] = deque()
 
     def commandBuffer(self) -> Commands:
         self.metal.note("commandBuffer")
         assert self.metal.pools, "it stays until a pool of its thread ends, and there is none"
-        return Commands(self.metal)
+        return Commands(self)
 
 
 @dataclass(frozen=True)
@@ -358,6 +370,7 @@ class ImitatedMetal:
     MTLResourceStorageModeShared = 0
     MTLResourceUsageRead = 1
     MTLResourceUsageWrite = 2
+    MTLCommandBufferStatusCommitted = 2
     MTLCommandBufferStatusCompleted = 4
     MTLCommandBufferStatusError = 5
     MTLCompileOptions = Options
