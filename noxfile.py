@@ -46,7 +46,7 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
 UNFINISHED = {"opencl"}
 ABSENT = {
     "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device",
-    "metal-shim": "no C++ compiler; apt-get install g++ brings one",
+    "metal-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
 }
 # As many test processes as there are processors; the tests of one file stay together.
 PARALLEL = ["-n", "logical", "--dist", "loadfile"]

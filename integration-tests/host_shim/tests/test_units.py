@@ -12,7 +12,9 @@ import pytest
 from calor_host_shim import compiler
 from calor_host_shim.metal import ImitatedMetal, Options, Size
 
-pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="there is no C++ compiler")
+pytestmark = pytest.mark.skipif(
+    compiler.compiler() is None, reason="there is no C++ compiler for Linux"
+)
 
 HEAD = """#include <metal_stdlib>
 using namespace metal;
@@ -129,3 +131,8 @@ def test_halves_round_to_nearest_even(name: str, type: Callable[..., Any]) -> No
     assert library is not None
     library.program.run(int(y.ctypes.data).to_bytes(8, "little"), (600, 1, 1), (96, 1, 1), 32)
     np.testing.assert_array_equal(y, want)
+
+
+def test_memory_of_a_form_that_is_not_known_is_refused() -> None:
+    with pytest.raises(SyntaxError, match="declared in a form that is not known"):
+        ran("  threadgroup float box[96];\n}\n")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-ABSENT = "there is no C++ compiler"
+ABSENT = "there is no C++ compiler for Linux"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """From the text of a kernel to a function of the host, by the system's C++ compiler.
 
-Requirements: any C++17 compiler of a Unix will do, and g++ of Debian does; headers are few and
+Requirements: any C++17 compiler of a Linux will do, and g++ of Debian does; headers are few and
 small, so that a kernel takes about a tenth of a second; what was compiled is kept on disk by the
 hash of its text, as GPU drivers keep it, so that a test run compiles only what changed; a cube's
 shared memory is one section of the image, so that the runtime finds it.
@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from functools import cache
@@ -37,8 +38,11 @@ class Refused(Exception):
 
 @cache
 def compiler() -> str | None:
-    """Return the C++ compiler: of CXX, or the first of a few names; None where there is none."""
-    if os.name != "posix":
+    """Return the C++ compiler: of CXX, or the first of a few names; None where there is none.
+
+    None too where images are not of the form ELF, which names the bounds of a section.
+    """
+    if sys.platform != "linux":
         return None
     names = (os.environ.get("CXX", ""), "g++", "clang++", "c++")
     return next((found for name in names if name and (found := shutil.which(name))), None)
@@ -66,7 +70,7 @@ def library(text: str, folder: str, name: str, *options: str) -> Path:
         return path
     found = compiler()
     if found is None:
-        raise Refused("there is no C++ compiler; apt-get install g++ brings one")
+        raise Refused("there is no C++ compiler for Linux; apt-get install g++ brings one")
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept) as scratch:
         made = Path(scratch, "image.so")

@@ -8,7 +8,6 @@ order are those of Apple's documentation.)
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,44 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor_host_shim.compiler import SHARED, Program, Refused, library
+from calor_host_shim.compiler import Program, Refused
+from calor_host_shim.metal_text import host_program
 
-_SIGNATURE: Final = re.compile(r"\bkernel void (\w+)\((.*?)\) \{", re.DOTALL)
-_ARGUMENT: Final = re.compile(r"(\w+) \[\[(\w+)(?:\(\d+\))?\]\]")
-_SHARED_ARRAY: Final = re.compile(r"^( *alignas\(\d+\)) threadgroup (.*\];)$", re.MULTILINE)
-_THREE: Final = "uint3(calor_place->{0}[0], calor_place->{0}[1], calor_place->{0}[2])"
-_VALUES: Final = {
-    "buffer": "*(const Arguments *)arguments",
-    "threadgroup_position_in_grid": _THREE.format("cube"),
-    "threadgroups_per_grid": _THREE.format("cubes"),
-    "thread_position_in_threadgroup": _THREE.format("unit"),
-    "thread_index_in_simdgroup": "calor_place->index % calor_plane",
-    "simdgroup_index_in_threadgroup": "calor_place->index / calor_plane",
-}
 _PLANE: Final = 32
 _ALIGN: Final = 256
 _LATE: Final = 16  # command buffers that wait
 _MOST_BYTES: Final = 4096  # of setBytes
-
-
-def host_text(source: str) -> tuple[str, str]:
-    """Return Metal's text as C++, and the name of its kernel; Refused where it has none."""
-    found = _SIGNATURE.search(source)
-    if found is None:
-        raise Refused("there is no kernel function in the text")
-    values = [_VALUES[attribute] for _, attribute in _ARGUMENT.findall(found[2])]
-    static = rf'\1 static __attribute__((section("{SHARED}"))) \2'
-    ends = [f"__{end}_{SHARED}" for end in ("start", "stop")]
-    weak = "".join(
-        f'extern unsigned char {e}[] __attribute__((weak, visibility("hidden")));\n' for e in ends
-    )
-    text = (
-        f"{_SHARED_ARRAY.sub(static, source)}\n"
-        f'extern "C" void calor_entry(const void *arguments) {{\n'
-        f"  {found[1]}({', '.join(values)});\n}}\n"
-        f'{weak}extern "C" {{ unsigned char *calor_shared_bounds[2] = {{{", ".join(ends)}}}; }}\n'
-    )
-    return text, found[1]
 
 
 @dataclass(frozen=True)
@@ -349,12 +317,6 @@ class Gpu:
         if function is None:
             return None, Failure("there is no such function")
         return Pipeline(function.program, function.name), None
-
-
-def host_program(source: str) -> tuple[Program, str]:
-    """Return what runs the kernel of a text, and its name."""
-    text, name = host_text(source)
-    return Program(library(text, "metal", name), "calor_entry"), name
 
 
 class ImitatedMetal:
