@@ -23,8 +23,8 @@ _MASK: Final = 2**64 - 1
 class Form:
     """Launches whose numbers are given each time.
 
-    ``rates`` are operations and bytes in a second, and the seconds of a chunk, by which launches
-    are divided.
+    ``rates`` are those of FormState, by which launches are divided: operations and bytes in a
+    second, how many bytes are near, those in a second then, and the seconds of a chunk.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Form:
         layout: Layout,
         steps: Sequence[Step],
         slots: int,
-        rates: tuple[float, float, float],
+        rates: tuple[float, float, float, float, float],
     ) -> None:
         self.pool = pool
         self.slots = slots
@@ -86,7 +86,7 @@ class Form:
         state.pointer_count, state.move_count = len(layout.pointers), len(moves) // 2
         state.kind_count, state.launch_count = len(figured), len(kind_of)
         state.call = pool.native.call
-        state.flops, state.nbytes, state.chunk = rates
+        state.flops, state.nbytes, state.near, state.near_nbytes, state.chunk = rates
         state.keep = KEEP_S
         self._fill = pool.native.filler(ctypes.addressof(state), (state, arrays))
 

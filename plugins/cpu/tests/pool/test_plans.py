@@ -60,8 +60,8 @@ def test_each_cube_runs_once_however_threads_sleep(how, spin):
         (330, 10, 10, 33),
         (31, 30, 30, 2),
         (80, 1, 2, 47),
-        (10**6, 1, 31250, 113),
-        (2**30, 1, 33554430, 134),
+        (10**6, 1, 31248, 83),
+        (2**30, 1, 33554944, 83),
     ],
 )
 def test_chunks_are_whole_grains_and_smaller_at_the_end(pair, cubes, grain, largest, count):

@@ -33,7 +33,8 @@ def workers():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("3", 3), ("", None), ("0", ArgumentError), ("two", ArgumentError)]
+    ("text", "expected"),
+    [("3", 3), ("", None)] + [(text, ArgumentError) for text in ("0", "two", "99999")],
 )
 def test_the_environment_says_how_many(monkeypatch, text, expected):
     monkeypatch.setenv("CALOR_CPU_THREADS", text)
@@ -45,7 +46,7 @@ def test_the_environment_says_how_many(monkeypatch, text, expected):
         assert default_threads() == (expected or len(available(0)))
 
 
-@pytest.mark.parametrize("threads", [0, -1])
+@pytest.mark.parametrize("threads", [0, -1, 99_999])
 def test_a_pool_has_a_thread(pool, threads):
     with pytest.raises(ArgumentError, match="1 thread or more"):
         Pool(threads)

@@ -7,9 +7,10 @@ keys, by type and bits of their attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from marshal import dumps
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from calor.dtypes import DType
@@ -39,6 +40,10 @@ SIZED: Final[Mapping[str, tuple[str, ...]]] = {
 _PLAIN: Final = frozenset((int, float, bool, tuple, type(None)))
 _FORMAT: Final = 2
 
+# Quicker than loops that say the same.
+_shape, _dtype = attrgetter("shape"), attrgetter("dtype")
+_op, _inputs = attrgetter("op"), attrgetter("inputs")
+
 
 class Structure(NamedTuple):
     """A graph by what it shares with others, its ``key``, and what may differ.
@@ -54,7 +59,7 @@ class Structure(NamedTuple):
 def structure_of(graph: Graph) -> Structure | None:
     """Return the structure of a graph, and its numbers; None where a graph is an attribute."""
     specs, nodes = graph.specs, graph.nodes
-    shapes = [s.shape for s in specs]
+    shapes = list(map(_shape, specs))
     numbers = list(chain.from_iterable(shapes))
     bits: list[bytes] = []
     plain: list[Any] = []
@@ -67,7 +72,10 @@ def structure_of(graph: Graph) -> Structure | None:
             for name, value in attributes.items():
                 kind = type(value)
                 if name in sized:
-                    numbers += value if kind is tuple else (value,)
+                    if kind is tuple:
+                        numbers += value
+                    else:
+                        numbers.append(value)
                 elif kind in _PLAIN:
                     plain.append(value)
                 elif kind is DType or kind is str:
@@ -83,9 +91,9 @@ def structure_of(graph: Graph) -> Structure | None:
                     others.append(exact(value))
     key = (
         tuple(map(len, shapes)),
-        tuple([specs[i].dtype for i in graph.inputs]),
-        tuple([n.op for n in nodes]),
-        tuple([n.inputs for n in nodes]),
+        tuple(map(_dtype, specs[: len(graph.inputs)])),
+        tuple(map(_op, nodes)),
+        tuple(map(_inputs, nodes)),
         tuple(others),
         _exact(plain),
         graph.host,
@@ -102,13 +110,13 @@ def _exact(plain: list[Any]) -> Any:
         return tuple(map(exact, plain))
 
 
-def with_numbers(graph: Graph, numbers: Iterable[Any]) -> Graph:
+def with_numbers(graph: Graph, numbers: Iterable[Any], make: Callable[..., Spec] = Spec) -> Graph:
     """Return the graph with other numbers in the places of its own, also such as are no integers.
 
-    Its specs are not interned.
+    ``make`` makes specs; by default these are not interned.
     """
     left = iter(numbers)
-    specs = [Spec(tuple(islice(left, s.ndim)), s.dtype, s.weak) for s in graph.specs]
+    specs = [make(tuple(islice(left, s.ndim)), s.dtype, s.weak) for s in graph.specs]
     nodes = [
         Node(node.op, node.inputs, _with_numbers(node, left), node.outputs) for node in graph.nodes
     ]

@@ -42,11 +42,11 @@ class Trace:
     An atom is called ``a`` and its number in the texts; ``functions`` are called ``f`` and theirs.
     """
 
-    def __init__(self, hints: Sequence[int], habits: bool = True) -> None:
+    def __init__(self, hints: Sequence[int], habits: dict[Any, Any] | None = None) -> None:
         self.atoms: list[Atom] = []
         self.guards: dict[str, frozenset[int]] = {}
         self.functions: list[Callable[..., int]] = []
-        # Whether choices among ways to the same results may depend on what was chosen before.
+        # What was chosen before among ways to the same results; None where that is not asked.
         self.habits = habits
         self.watched = True
         # Whether sizes are told apart in tables by what they are made of.

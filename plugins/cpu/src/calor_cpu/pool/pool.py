@@ -37,9 +37,10 @@ def default_threads() -> int:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or not 1 <= int(text) <= PROCESSORS:
         raise ArgumentError(
-            f"CALOR_CPU_THREADS={text!r} is not a number of threads; set it to 1 or more, or unset"
+            f"CALOR_CPU_THREADS={text!r} is not a number of threads; set it to 1 or more, "
+            f"{PROCESSORS} at most, or unset"
         )
     return int(text)
 
@@ -208,8 +209,8 @@ _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 def _checked(threads: int) -> int:
-    if threads < 1:
-        raise ArgumentError(f"a pool has 1 thread or more, not {threads}")
+    if not 1 <= threads <= PROCESSORS:
+        raise ArgumentError(f"a pool has 1 thread or more, {PROCESSORS} at most, not {threads}")
     return threads
 
 

@@ -16,10 +16,10 @@ PROCESSORS = 1024  # of which a mask tells
 
 
 class PoolState(Structure):
-    """A pool. ``ticket`` holds the job's number in its high half, the grains left in its low half.
+    """A pool. ``ticket``: the job's number, the first of the grains left, and how many these are.
 
-    ``function``, ``args``, ``cubes``, ``size`` (cubes a grain), ``grains`` and ``most`` (grains
-    a chunk) describe the job. ``pending`` counts grains that are not finished, ``joining`` says
+    ``function``, ``args``, ``cubes``, ``size`` (cubes a grain) and ``most`` (grains a
+    chunk) describe the job. ``pending`` counts grains that are not finished, ``joining`` says
     that the caller sleeps until none is. Workers sleep on ``signal``; ``sleepers`` counts them.
     ``lock`` is held by the caller whose job it is, ``running`` counts runs without the
     interpreter's lock. ``spin`` is how many nanoseconds a thread looks for work before it
@@ -35,9 +35,8 @@ class PoolState(Structure):
         ("args", c_void_p),
         ("cubes", c_int64),
         ("size", c_int64),
-        ("grains", c_int64),
         ("most", c_int64),
-        ("_job", c_byte * (LINE - 56)),
+        ("_job", c_byte * (LINE - 48)),
         ("pending", c_int32),
         ("joining", c_int32),
         ("_pending", c_byte * (LINE - 8)),
@@ -134,8 +133,8 @@ class FormState(Structure):
     ``values`` has room for ``given`` numbers, which constants follow. ``pointers`` are the words of
     a plan that hold places in it; ``moves`` are pairs of a word and the number in it. ``launches``
     has the number of a kind for each. ``call`` defines the built-in function of a plan. ``flops``
-    and ``nbytes`` are what a core does in a second, ``chunk`` and ``keep`` the seconds of a chunk
-    and of a run that keeps the interpreter's lock.
+    and ``nbytes`` are what a core does in a second, ``near_nbytes`` where it is ``near`` at most;
+    ``chunk`` and ``keep`` are the seconds of a chunk and of a run that keeps Python's lock.
     """
 
     _fields_ = (
@@ -152,6 +151,8 @@ class FormState(Structure):
         ("call", c_void_p),
         ("flops", c_double),
         ("nbytes", c_double),
+        ("near", c_double),
+        ("near_nbytes", c_double),
         ("chunk", c_double),
         ("keep", c_double),
     )

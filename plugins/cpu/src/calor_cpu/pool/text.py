@@ -14,11 +14,15 @@ from calor_cpu.pool.text_threads import LAUNCH, TAKE, WORKER
 _SIGNALS_NS = 50_000_000
 # A chunk is no larger than such a part of a thread's share, which levels out unequal speeds.
 _CHUNKS = 16
+# Bits of a ticket for each of its two numbers of grains.
+_BITS = 15
 
 
 def text(system: System) -> str:
     """Return the LLVM text of the runtime for a system."""
     known = {**offsets(), **system.constants}
     known |= {"signals_ns": _SIGNALS_NS, "chunks_a_thread": _CHUNKS}
+    known |= {"ticket_bits": _BITS, "ticket_less": _BITS - 1}
+    known |= {"ticket_mask": (1 << _BITS) - 1, "ticket_place": (1 << 2 * _BITS) - 1}
     whole = system.text + WORKER + TAKE + LAUNCH + RUN + CALL + FILL
     return Template(whole).substitute(known).lstrip()

@@ -32,6 +32,8 @@ entry:
   %call.from = getelementptr i8, ptr %form, i64 $form_call
   %flops.from = getelementptr i8, ptr %form, i64 $form_flops
   %nbytes.from = getelementptr i8, ptr %form, i64 $form_nbytes
+  %near.from = getelementptr i8, ptr %form, i64 $form_near
+  %near.nbytes.from = getelementptr i8, ptr %form, i64 $form_near_nbytes
   %chunk.from = getelementptr i8, ptr %form, i64 $form_chunk
   %keep.from = getelementptr i8, ptr %form, i64 $form_keep
   %values = load ptr, ptr %values.from
@@ -46,7 +48,9 @@ entry:
   %launch.count = load i64, ptr %launch.count.from
   %call = load ptr, ptr %call.from
   %flops.rate = load double, ptr %flops.from
-  %nbytes.rate = load double, ptr %nbytes.from
+  %far.rate = load double, ptr %nbytes.from
+  %near = load double, ptr %near.from
+  %near.rate = load double, ptr %near.nbytes.from
   %chunk = load double, ptr %chunk.from
   %keep = load double, ptr %keep.from
   %least = add i64 %wanted, 2
@@ -153,6 +157,8 @@ kind:
   %f.wide = uitofp i64 %f to double
   %b.wide = uitofp i64 %b to double
   %computing = fdiv double %f.wide, %flops.rate
+  %is.far = fcmp ogt double %b.wide, %near
+  %nbytes.rate = select i1 %is.far, double %far.rate, double %near.rate
   %moving = fdiv double %b.wide, %nbytes.rate
   %computes = fcmp ogt double %computing, %moving
   %said = select i1 %computes, double %computing, double %moving

@@ -214,3 +214,28 @@ def narrow_weights(
     # Vectors that are read wait beside the sums, as many as taps see one place.
     vectors = 2 if columns > lanes and sums >= 8 * taps else 1
     return NarrowWeights(min(rows, max(1, sums // (taps * vectors))), vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """Tiles of a row of ``together`` images by ``vectors`` vectors of channels of the result."""
+
+    together: int
+    vectors: int
+
+    def block(self, flops: int, images: int, info: DeviceInfo) -> int:
+        """Return how many images a cube has, where all of a panel's are so many operations."""
+        wanted = least(greatest(flops // (8 * info.cores), _LEAST), _MOST)
+        tiles = greatest(1, wanted * images // greatest(flops * self.together, 1))
+        return least(tiles * self.together, images)
+
+
+def narrow_tile(width: int, outputs: int, taps: int, lanes: int, info: DeviceInfo) -> Narrow | None:
+    """Return the tiles for rows of ``width`` places; None where registers are too few."""
+    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    vectors = 2 if many == 32 and -(-outputs // lanes) % 2 == 0 and taps <= 3 else 1
+    # Beside the sums there are the weights of a row of taps, and an element of the input.
+    sums = many - 1 - taps * vectors
+    if width * vectors > sums:
+        vectors, sums = 1, many - 1 - taps
+    return Narrow(sums // (width * vectors), vectors) if width <= sums else None

@@ -63,11 +63,11 @@ def dot_steps(
         problem.b,
     )
     axes = three(forward)
+    if narrow_weight_steps(forward, axes, places, steps, info):
+        return True
     by_row = weight_rows(forward, axes, places, info)
     if by_row is not None:
         steps.launches.append(by_row)
-        return True
-    if narrow_weight_steps(forward, axes, places, steps, info):
         return True
     accumulate = accumulator(problem.a.dtype)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)

@@ -66,7 +66,7 @@ def gather_channels(
     panel, image = cube % panels, cube // panels
     start = image // groups * x_outer + image % groups * x_group
     span = vectors * lanes
-    for v in range(vectors):
+    for v in loop_range(0, vectors):
         first = panel * span + v * lanes
         rows = [start + min(first + i, channels - 1) * x_channel for i in range(lanes)]
         to = cube * places * span + v * lanes

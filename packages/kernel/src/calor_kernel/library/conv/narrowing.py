@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from calor.dtypes import DType
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.conv.blueprints import narrow_weights
-from calor_kernel.library.conv.lines import SIZE, STRIDE, Steps, moved
+from calor_kernel.library.conv.blueprints import narrow_tile, narrow_weights
+from calor_kernel.library.conv.lines import SIZE, STRIDE, Placement, Steps, moved, three
 from calor_kernel.library.conv.narrow import Row, gather_channels
 from calor_kernel.library.conv.narrow_gradients import weigh_narrow
+from calor_kernel.library.conv.narrow_rows import convolve_narrow, pack_narrow
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch, View
+from calor_kernel.planning.choices import greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 # Taps along a row that a kernel is built for.
 _TAPS = 5
+# Channels of the input with which a tile is worth what it costs beside.
+_DEPTH = 4
+# Channels of the input whose weights a cube packs.
+_BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,127 @@ class _Side:
     def flat(self) -> bool:
         """Whether the places of an image lie one after another."""
         return self.height == 1 or self.line == self.width
+
+
+def narrow_steps(
+    problem: Correlation,
+    places: Sequence[Argument],
+    steps: Steps,
+    info: DeviceInfo,
+    fewest: int = 1,
+) -> bool:
+    """Add the launches of a convolution or of the gradient of its input.
+
+    Return False, and add none, where rows are long, or channels few, or there are less than
+    ``fewest`` places of all images: then packing the weights costs too much.
+    """
+    if len(problem.axes) > 3:
+        return False
+    axes = three(problem)
+    images, groups, rows = problem.leads
+    _, high, wide = axes
+    # Both ops are done by the same kernels where taps are counted upwards.
+    (high, on), (wide, further) = _upwards(high), _upwards(wide)
+    weights = moved(places[1], problem.b.offset + on + further)
+    accumulate = accumulator(problem.a.dtype)
+    lanes = info.vector_bytes // accumulate.itemsize
+    if not _is_narrow(axes, lanes) or rows.size < lanes or problem.depth.size < _DEPTH:
+        return False
+    # The taps of two channels are a square of vectors, or less.
+    follow = high.terms == 1 or high.b == wide.b * wide.terms
+    if not follow or abs(wide.b) != 1 or high.terms * wide.terms > lanes:
+        return False
+    p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
+    if p is None or images.size < p.together or images.size * high.count * wide.count < fewest:
+        return False
+    span = p.vectors * lanes
+    panels = -(-rows.size // span)
+    terms = groups.size * panels * span * problem.terms
+    packed = steps.memory(terms * accumulate.itemsize)
+    steps.launches.append(_pack(problem, high, wide, panels, p.vectors, lanes, weights, packed))
+    flops = 2 * problem.size * problem.terms
+    block = p.block(flops // (panels * groups.size), images.size, info)
+    to = Placement.dense(problem).leads
+    numbers = [
+        images.size,
+        panels,
+        rows.size,
+        problem.depth.size,
+        block,
+        images.a,
+        groups.a,
+        problem.depth.a,
+        high.a,
+        *to,
+        high.terms,
+        high.result,
+        high.summed,
+        high.start,
+        high.count,
+        high.size,
+    ]
+    keywords: dict[str, Any] = {
+        "along": _row(wide),
+        "divide": high.divide,
+        "together": p.together,
+        "vectors": p.vectors,
+        "lanes": lanes,
+        "accumulate": accumulate,
+    }
+    signature: tuple[Buffer | Scalar, ...] = (
+        Buffer(problem.a.dtype, writable=False),
+        Buffer(accumulate, writable=False),
+        Buffer(problem.a.dtype),
+        *(SIZE if n >= 0 else STRIDE for n in numbers),
+    )
+    build = Build(convolve_narrow, signature, tuple(sorted(keywords.items())))
+    cubes = (greatest(1, images.size // block), panels, groups.size)
+    nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
+    label = f"conv narrow {p.together}x{wide.count}x{span}"
+    arguments = (moved(places[0], problem.a.offset), packed, Output(0), *numbers)
+    steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
+    return True
+
+
+def _upwards(axis: Axis) -> tuple[Axis, int]:
+    """Return the axis with taps that see later places one after another, and where they begin."""
+    if axis.summed >= 0:
+        return axis, 0
+    back = axis.terms - 1
+    start = axis.start + back * axis.summed
+    return replace(axis, summed=-axis.summed, start=start, b=-axis.b), back * axis.b
+
+
+def _pack(
+    problem: Correlation,
+    high: Axis,
+    wide: Axis,
+    panels: int,
+    vectors: int,
+    lanes: int,
+    weights: Argument,
+    packed: Scratch,
+) -> Launch:
+    """Return the launch that packs weights to panels of channels of the result."""
+    _, groups, rows = problem.leads
+    depth = problem.depth
+    block = least(_BLOCK, depth.size)
+    numbers = [rows.size, depth.size, panels]
+    keywords: dict[str, Any] = {"along": wide.terms, "lanes": lanes, "vectors": vectors}
+    keywords |= {"taps": high.terms, "back": wide.b < 0}
+    weights = moved(weights, 1 - high.terms * wide.terms if wide.b < 0 else 0)
+    numbers += [block, groups.b, rows.b, depth.b]
+    accumulate = accumulator(problem.a.dtype)
+    signature: tuple[Buffer | Scalar, ...] = (
+        Buffer(problem.b.dtype, writable=False),
+        Buffer(accumulate),
+        *(SIZE if n >= 0 else STRIDE for n in numbers),
+    )
+    build = Build(pack_narrow, signature, tuple(sorted(keywords.items())))
+    cubes = (groups.size * panels, greatest(1, depth.size // block), 1)
+    nbytes = problem.b.size * (problem.b.dtype.itemsize + accumulate.itemsize)
+    arguments = (weights, packed, *numbers)
+    return Launch(build, cubes, arguments, 0, nbytes, "conv pack", prepares=True)
 
 
 def narrow_weight_steps(
@@ -125,7 +252,7 @@ def narrow_weight_steps(
         *(SIZE if n >= 0 else STRIDE for n in numbers),
     )
     build = Build(weigh_narrow, signature, tuple(sorted(keywords.items())))
-    cubes = (panels, -(-single.channels // block), groups.size)
+    cubes = (panels, greatest(1, single.channels // block), groups.size)
     nbytes = (x.view.size + g.view.size) * forward.a.dtype.itemsize
     label = f"conv weigh narrow {p.rows}x{wide.terms}x{span}"
     arguments = (memory, single.place, Output(0), *numbers)

@@ -22,7 +22,7 @@ from calor.dtypes import (
     uint64,
 )
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.planning.choices import choice, greatest, least
+from calor_kernel.planning.choices import choice, exceeds, greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile, by its vectors: what fits 32 and 16 vector registers with the
@@ -99,7 +99,8 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     depth = 256 if accumulate.itemsize == 4 else 192
     whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
-    pack_b = not columns or (product.m > 4 * rows and product.n * product.k > 1 << 16)
+    worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
+    pack_b = not columns or worth
     tiles_down = -(-product.m // rows)
     blocks = -(-tiles_down * rows // _BLOCK_ROWS)
     block_rows = -(-tiles_down // greatest(1, blocks)) * rows
@@ -146,7 +147,10 @@ def tile_rows(m: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """``rows`` by ``columns`` sums along vectors of the summed axis; nothing is packed."""
+    """``rows`` by ``columns`` sums along vectors of the summed axis; nothing is packed.
+
+    A cube computes ``block`` columns, which is no build-time key.
+    """
 
     accumulate: DType
     lanes: int
@@ -165,18 +169,22 @@ def dots(product: Product, info: DeviceInfo) -> Dots | None:
     rows = min(product.m, 4)
     columns = {1: 8, 2: 6, 3: 6, 4: 5}[rows] if lanes > 1 else 1
     columns = min(columns, product.n)
-    work = max(1, (1 << 18) // max(product.k, 1))
-    block = max(columns, min(product.n, work, -(-product.n // (2 * info.cores))))
+    work = greatest(1, (1 << 18) // greatest(product.k, 1))
+    block = greatest(columns, least(product.n, work, -(-product.n // (2 * info.cores))))
     return Dots(accumulate, lanes, rows, columns, -(-block // columns) * columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """One row of c at a time, from ``streams`` rows of b read together."""
+    """One row of c at a time, from ``streams`` rows of b read together.
+
+    A cube computes ``block`` columns, which is no build-time key, and at most ``room``.
+    """
 
     streams: int
     lanes: int
     vectors: int
+    room: int
     block: int
     accumulate: DType
 
@@ -187,11 +195,21 @@ def streams(product: Product, info: DeviceInfo) -> Streams | None:
         return None
     accumulate = accumulator(product)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
-    # The sums of a block stay in the first cache.
-    block = min(2048, -(-product.n // lanes) * lanes)
-    while block > 8 * lanes and -(-product.n // block) * product.m * product.batches < info.cores:
+    block = _stream_block(product.n, product.m * product.batches, lanes, info.cores)
+    return Streams(8, lanes, 2, _STREAM_ROOM, block, accumulate)
+
+
+# Sums of a block, which stay in the first cache.
+_STREAM_ROOM = 2048
+
+
+@choice()
+def _stream_block(n: int, rows: int, lanes: int, cores: int) -> int:
+    """Return the columns of a block: many, but no fewer blocks than cores."""
+    block = min(_STREAM_ROOM, -(-n // lanes) * lanes)
+    while block > 8 * lanes and -(-n // block) * rows < cores:
         block = -(-block // 2 // lanes) * lanes
-    return Streams(8, lanes, 2, block, accumulate)
+    return block
 
 
 @dataclass(frozen=True, slots=True)
