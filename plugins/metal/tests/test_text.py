@@ -11,6 +11,8 @@ from calor_kernel.language import (
     Buffer,
     absolute_position,
     fence,
+    floor,
+    fma,
     fragment,
     kernel,
     mma,
@@ -45,6 +47,7 @@ TEXTS = [
     (float32, 1, "fma(x_, x_, x_)", lambda x: x * x + x),
     (float16, 1, "fma(x_, x_, (half)1.0f)", lambda x: x * x + 1.0),
     (bfloat16, 1, "(bfloat)0.5f", lambda x: x * 0.5),
+    (bfloat16, 1, "(bfloat)floor((float)x[0])", lambda x: floor(x)),
     (int32, 2, "float2((float)t1.x, (float)t1.y)", lambda x: x.to(float32)),
     (float32, 4, "float4(*(device const packed_float4 *)(x + 0))", lambda x: x),
     (bool_, 4, "bool4(uchar4(*(device const packed_uchar4 *)(x + 0)))", lambda x: x),
@@ -120,6 +123,9 @@ def test_what_metal_lacks_is_refused() -> None:
     doubles = arithmetic.build([Buffer(float64)] * 2, function=lambda x: x * x)
     with pytest.raises(CompileError, match="no arithmetic of float64"):
         print_kernel(doubles, Metal())
+    fused = arithmetic.build([Buffer(bfloat16)] * 2, function=lambda x: fma(x, x, x))
+    with pytest.raises(CompileError, match="no fused multiply-add of bfloat16"):
+        print_kernel(fused, Metal())
 
     @kernel
     def counted(x: Any) -> None:

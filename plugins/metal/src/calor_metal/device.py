@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import ALL, float64
+from calor.dtypes import ALL, bfloat16, float64
 from calor.errors import DeviceError, OutOfMemoryError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers import bits_of
@@ -241,7 +241,8 @@ class MetalQueue(Queue):
 def describe(device: Any) -> DeviceInfo:
     """Return what kernels and their choice depend on."""
     most = device.maxThreadsPerThreadgroup()
-    computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")} - {float64}
+    computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")}
+    computed -= {float64, bfloat16}
     return DeviceInfo(
         description=f"{device.name()} (Metal)",
         dtypes=frozenset(computed),

@@ -52,6 +52,12 @@ class Metal(Dialect):
         """Return the bits as another type (2.18)."""
         return ex.call(f"as_type<{self.types[dtype]}>", value)
 
+    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
+        """Refuse the one function of bfloat that going through float would round twice."""
+        if name == "fma":
+            self.refuse(f"fused multiply-add of {dtypes[0]}")
+        return None
+
     # Vectors.
     def vector_type(self, type: Type) -> str:
         """Return a vector type (2.2)."""

@@ -70,17 +70,21 @@ using namespace metal;
 #pragma METAL fp contract(off)
 
 """
+_ROUNDED: Final = ("floor", "ceil", "trunc", "rint")
 TEMPLATES: Final = MappingProxyType(
     {
         "abs float": "fabs({0})",
-        "fma": "fma({0}, {1}, {2})",
+        "fma float16": "fma({0}, {1}, {2})",
+        "fma float32": "fma({0}, {1}, {2})",
         "copysign": "copysign({0}, {1})",
-        "floor": "floor({0})",
-        "ceil": "ceil({0})",
-        "trunc": "trunc({0})",
-        "rint": "rint({0})",
-        "sqrt": "sqrt({0})",
+        **{name: f"{name}({{0}})" for name in _ROUNDED},
+        "sqrt float16": "sqrt({0})",
         "sqrt float32": "precise::sqrt({0})",
+        # Of bfloat there are operators alone. Through float these are exact, or rounded as once.
+        "abs bfloat16": "(bfloat)fabs((float){0})",
+        "copysign bfloat16": "(bfloat)copysign((float){0}, (float){1})",
+        **{f"{name} bfloat16": f"(bfloat){name}((float){{0}})" for name in _ROUNDED},
+        "sqrt bfloat16": "(bfloat)precise::sqrt((float){0})",
         **{f"{f} {d}": f"{f}({{0}}, {{1}})" for f in ("min", "max") for d in ("int32", "uint32")},
         **{f"{f} {d}": f"{f}({{0}})" for f in ("clz", "popcount") for d in ("int32", "uint32")},
         "mulhi int32": "mulhi({0}, {1})",
