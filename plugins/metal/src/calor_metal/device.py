@@ -29,6 +29,8 @@ from .dialect import PLANE
 from .toolchain import MetalToolchain
 
 _WORD: Final = 8
+# Bytes of what is written by a second buffer, so that nobody waits.
+_STAGED: Final = 1 << 20
 _FEATURES: Final = ("barrier", "planes", "atomics", "float_atomics", "fma", "matrix")
 # Metal does not say how many cores a GPU has; those of the first M1 have as many at least.
 _CORES: Final = 8
@@ -80,15 +82,16 @@ class MetalMemory(Memory):
         """Leave a buffer to whoever uses it still; the last reference gives it back."""
 
     def copy_in(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Write at once where the GPU does nothing, else by a buffer that it copies from."""
+        """Write at once where the GPU does nothing, little else by a buffer that it copies from."""
         data = array.reshape(-1).view(np.uint8)
-        if self.queue.idle() or not _in_words(handle.start + offset, array.nbytes):
-            self.queue.synchronize()
-            handle.bytes(offset, array.nbytes)[:] = data
-        elif array.nbytes:
+        small = 0 < array.nbytes <= _STAGED and _in_words(handle.start + offset, array.nbytes)
+        if small and not self.queue.idle():
             staged = self.alloc(array.nbytes)
             staged.bytes(0, array.nbytes)[:] = data
             self.queue.copy(handle, offset, staged, 0, array.nbytes)
+            return
+        self.queue.synchronize()
+        handle.bytes(offset, array.nbytes)[:] = data
 
     def copy_out(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Read what the GPU has written."""
