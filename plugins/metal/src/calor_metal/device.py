@@ -39,10 +39,11 @@ _CACHES: Final = (8 << 10, 8 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an MTLBuffer, from a byte on."""
+    """A part of an MTLBuffer, from a byte on, which is at an address of the GPU's."""
 
     buffer: Any
     start: int
+    address: int
 
     def bytes(self, offset: int, nbytes: int) -> np.ndarray[Any, Any]:
         """Return the host's view of some bytes."""
@@ -76,7 +77,7 @@ class MetalMemory(Memory):
                 f"Metal has no buffer of {nbytes} bytes; one has {most} at most; free tensors, or "
                 f"compute in parts"
             )
-        return Piece(buffer, 0)
+        return Piece(buffer, 0, buffer.gpuAddress())
 
     def free(self, handle: Piece) -> None:
         """Leave a buffer to whoever uses it still; the last reference gives it back."""
@@ -109,7 +110,7 @@ class MetalMemory(Memory):
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece:
         """Return a part, which needs no object of Metal's."""
-        return Piece(handle.buffer, handle.start + offset)
+        return Piece(handle.buffer, handle.start + offset, handle.address + offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +147,7 @@ class Recorded:
             return
         arguments = bytearray(self.arguments)
         for place, slot in self.slots:
-            piece = handles[slot.number]
-            address = piece.buffer.gpuAddress() + piece.start + slot.offset
+            address = handles[slot.number].address + slot.offset
             struct.pack_into("<Q", arguments, place, address)
         encoder.setComputePipelineState_(self.pipeline)
         encoder.setBytes_length_atIndex_(bytes(arguments), len(arguments), 0)
