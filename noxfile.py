@@ -31,7 +31,8 @@ PROJECTS = sorted(
 CORE = Path("packages/core")
 # What the conformance suite asks of the devices that run here. Where kernels are compiled for the
 # checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty;
-# an OpenCL driver takes a fraction of a second for a kernel, so it is asked one of two hundred.
+# an OpenCL driver takes a fraction of a second for a kernel, so it is asked one of two hundred, and
+# so is the C++ compiler that stands for Metal's.
 # strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way.
 EVERYTHING: Sequence[str] = ()
 SAMPLE = (("--tier", "basic"), ("--shard", "7/40"))
@@ -40,13 +41,15 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "strict:numpy": (("--shard", "3/10"),),
     "cpu": SAMPLE,
     "opencl": (("--shard", "7/200"),),
+    "metal-shim": (("--shard", "7/200"),),
 }
 # Older processors of x86-64, which this one can be: AVX2, and SSE2 alone.
 OLDER = {"x86-64-v3": "1/6", "x86-64": "2/6"}
 # Intel's runtime has what PoCL lacks: it computes with float16, and has subgroups that shuffle.
 INTEL = (("--shard", "7/200"), ("--dtype", "float16", "--shard", "3/40"))
 ABSENT = {
-    "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device"
+    "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device",
+    "metal-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
 }
 # As many test processes as there are processors; the tests of one file stay together.
 PARALLEL = ["-n", "logical", "--dist", "loadfile"]
@@ -54,6 +57,8 @@ PARALLEL = ["-n", "logical", "--dist", "loadfile"]
 WHOLE = [*PARALLEL, "--every-kernel"]
 # Projects of devices as other people would write them; nothing else here installs them.
 THIRD_PARTY = "integration-tests/third_party"
+# Devices that imitate GPUs, and that only the checks here install.
+HOST_SHIM = "./integration-tests/host_shim"
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
 DIST = ROOT / "dist"
 
@@ -125,6 +130,7 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *existing(*map(Path, TOOLS)))
     # Apart from the others, as there are two modules named run.
     session.run("mypy", "integration-tests/array_api")
+    session.run("mypy", f"{HOST_SHIM}/src")
     session.run("mypy", *sorted(map(str, ROOT.glob(f"{THIRD_PARTY}/*/src"))))
     session.run("mypy", f"{THIRD_PARTY}/conftest.py", f"{THIRD_PARTY}/test_third_party.py")
 
@@ -139,7 +145,7 @@ def unit(session: nox.Session) -> None:
 @nox.session
 def conformance(session: nox.Session) -> None:
     """Do the devices that run here keep what they declare? `-- --device NAME --tier full`"""
-    install_projects(session, extras=False)
+    install_projects(session, "-e", HOST_SHIM, extras=False)
     if session.posargs:
         session.run("calor-conformance", *session.posargs)
         return
@@ -155,7 +161,7 @@ def conformance(session: nox.Session) -> None:
 @nox.session
 def conformance_full(session: nox.Session) -> None:
     """Do they keep it in every check, where `conformance` asks a sample? `-- NAME ...`"""
-    install_projects(session, extras=False)
+    install_projects(session, "-e", HOST_SHIM, extras=False)
     sampled = [name for name, runs in DEVICES.items() if EVERYTHING not in runs]
     for device in present(session, session.posargs or sampled):
         prove(session, device, EVERYTHING)
@@ -238,6 +244,8 @@ def minimum(session: nox.Session) -> None:
         extras = table.get("optional-dependencies", {}).values()
         for text in [*table["dependencies"], *(text for extra in extras for text in extra)]:
             requirement = Requirement(text)
+            if requirement.marker is not None and not requirement.marker.evaluate():
+                continue
             if requirement.name not in siblings:
                 bounds = [item.version for item in requirement.specifier if item.operator == ">="]
                 if len(bounds) != 1:

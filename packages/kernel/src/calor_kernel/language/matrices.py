@@ -182,6 +182,14 @@ def _mfma(m: int, k: int, dtype: DType) -> MatrixShape:
     )
 
 
+def _simdgroup(dtype: DType) -> MatrixShape:
+    """Metal's simdgroup_matrix of a plane of 32: 8 × 8 × 8, where MLX found its elements to be."""
+    lanes = Layout(((2, 4, 2, 2), 2), ((16, 1, 32, 4), 8))
+    return MatrixShape(
+        f"simdgroup_8x8x8_{dtype.name}", 8, 8, 8, dtype, float32, lanes, lanes, lanes
+    )
+
+
 def scalar(m: int, n: int, k: int, dtype: DType = float32, c: DType | None = None) -> MatrixShape:
     """Return the shape that a unit computes alone, with vectors of n lanes and no instruction.
 
@@ -212,6 +220,7 @@ _SHAPES = (
     MMA_8X8X4_FLOAT64,
     *(_mfma(32, 8, dtype) for dtype in (float16, bfloat16)),
     *(_mfma(16, 16, dtype) for dtype in (float16, bfloat16)),
+    *(_simdgroup(dtype) for dtype in (float16, bfloat16, float32)),
 )
 SHAPES: Final[Mapping[str, MatrixShape]] = MappingProxyType({s.name: s for s in _SHAPES})
 """The instructions of planes by name; those of warpgroups, by :func:`wgmma_64`, have any n."""

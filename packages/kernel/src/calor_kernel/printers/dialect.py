@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
-from calor.dtypes import DType, bool_, float16, float32, uint8, uint16, uint32, uint64
+from calor.dtypes import DType, bfloat16, bool_, float16, float32, uint8, uint16, uint32, uint64
 from calor.errors import CompileError
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
@@ -121,7 +121,7 @@ class Dialect:
         suffix = self.suffixes.get(dtype.name, "")
         text = numbers.decimal_or_hexadecimal(float(number)) + suffix
         made = Expression(text, UNARY if text.startswith("-") else ATOM, bare=True)
-        return self.cast(dtype, made) if dtype is float16 else made
+        return self.cast(dtype, made) if dtype in (float16, bfloat16) else made
 
     def special(self, number: float, dtype: DType) -> Expression:
         """Return an infinity or NaN."""

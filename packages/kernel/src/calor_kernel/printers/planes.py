@@ -39,7 +39,9 @@ def plane(printer: Printer, operation: Operation, operands: Sequence[Expression]
         return ex.call(_reduction(printer, kind, dtype), operands[0])
     if operation.name == "plane_scan":
         exclusive = bool(operation.attributes.get("exclusive", False))
-        return ex.call(_scan(printer, kind, dtype, exclusive), operands[0])
+        # Functions of some languages do not know which unit calls them.
+        lane = dialect.position("lane_position", 0, int32)
+        return ex.call(_scan(printer, kind, dtype, exclusive), operands[0], lane)
     wide = uint64 if printer.kernel.plane > 32 else uint32
     place = dialect.position("lane_position", 0, wide)
     bit = ex.infix("<<", ex.SHIFT, dialect.cast(wide, operands[0]), place)
@@ -64,11 +66,13 @@ def _combined(printer: Printer, kind: str, dtype: DType, a: str, b: str) -> str:
     return printer.scalars.operation(kind, type, [type, type], operands, {}).text
 
 
-def _function(printer: Printer, name: str, dtype: DType, lines: Sequence[str]) -> str:
+def _function(
+    printer: Printer, name: str, dtype: DType, lines: Sequence[str], more: str = ""
+) -> str:
     dialect = printer.dialect
     type = dialect.type(Type(dtype))
     body = "".join(f"  {line}\n" for line in lines)
-    text = f"{dialect.function_prefix} {type} {name}({type} x) {{\n{body}  return x;\n}}"
+    text = f"{dialect.function_prefix} {type} {name}({type} x{more}) {{\n{body}  return x;\n}}"
     return printer.helpers.add(name, text)
 
 
@@ -93,8 +97,7 @@ def _scan(printer: Printer, kind: str, dtype: DType, exclusive: bool) -> str:
     # Hillis and Steele, "Data parallel algorithms", 1986.
     dialect = printer.dialect
     type = Type(dtype)
-    lane = dialect.position("lane_position", 0, int32)
-    lines = [dialect.declare(Type(int32), "lane", lane), dialect.declare(type, "y")]
+    lines = [dialect.declare(type, "y")]
     for distance in reversed(_distances(printer)):
         lines.append(f"y = {_shuffled(printer, 'up', dtype, distance)};")
         combined = _combined(printer, kind, dtype, "y", "x")
@@ -104,7 +107,7 @@ def _scan(printer: Printer, kind: str, dtype: DType, exclusive: bool) -> str:
         lines.append(f"y = {_shuffled(printer, 'up', dtype, 1)};")
         lines.append(f"x = lane == 0 ? {neutral} : y;")
     name = f"plane_{'exclusive_' if exclusive else ''}scan_{kind}_{dtype.name}"
-    return _function(printer, name, dtype, lines)
+    return _function(printer, name, dtype, lines, f", {dialect.type(Type(int32))} lane")
 
 
 def identity(kind: str, dtype: DType) -> Any:

@@ -1,0 +1,3 @@
+"""calor on Apple's GPUs, by Metal."""
+
+__all__: list[str] = []

@@ -1,0 +1,82 @@
+"""From a kernel to an image for Apple's GPUs: its text, which Metal was asked whether it takes.
+
+Requirements: printing needs no Metal, so that a toolchain is pickled to worker processes; Metal
+compiles a text in the process that runs it, and keeps what it made on disk itself, so an image is
+the text; a text is compiled once in a process, also where it is first checked and then loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import AbstractContextManager
+from typing import Any
+
+from calor.errors import CompileError
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.printers import print_kernel
+from calor_kernel.runtime.device import Toolchain
+
+from ._bindings import bindings, devices, message
+from .dialect import Metal
+
+
+class MetalToolchain(Toolchain):
+    """Kernels as text of the Metal Shading Language.
+
+    ``number``: the device's place in the list of all; None makes a toolchain that only prints.
+    """
+
+    def __init__(self, target: str, number: int | None = None) -> None:
+        self.dialect = Metal()
+        self.target = target
+        self.number = number
+        self._pipelines: dict[str, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pipelines": {}}
+
+    def metal(self) -> Any:
+        """Return the module of Metal's names."""
+        return bindings()
+
+    def pool(self) -> AbstractContextManager[Any]:
+        """Return the context in which Metal makes objects that nobody keeps: they go at its end."""
+        made: AbstractContextManager[Any] = importlib.import_module("objc").autorelease_pool()
+        return made
+
+    def source(self, kernel: Kernel) -> str:
+        """Return the text; CompileError where Metal has not what the kernel asks for."""
+        return print_kernel(kernel, self.dialect)
+
+    def compile(self, source: str, name: str) -> bytes:
+        """Return the text as an image; CompileError with Metal's message if it is refused."""
+        self.pipeline(source, name)
+        return source.encode()
+
+    def pipeline(self, source: str, name: str) -> Any:
+        """Return the compute pipeline state of the kernel in a text."""
+        found = self._pipelines.get(source)
+        if found is None:
+            if self.number is None:
+                raise CompileError(
+                    "this toolchain prints Metal's language and compiles for no device"
+                )
+            with self.pool():
+                found = self._pipelines.setdefault(source, self._made(source, name, self.number))
+        return found
+
+    def _made(self, source: str, name: str, number: int) -> Any:
+        metal = self.metal()
+        device = devices(metal)[number]
+        options = metal.MTLCompileOptions.new()
+        options.setLanguageVersion_(metal.MTLLanguageVersion3_2)
+        options.setMathMode_(metal.MTLMathModeSafe)
+        options.setMathFloatingPointFunctions_(metal.MTLMathFloatingPointFunctionsPrecise)
+        library, error = device.newLibraryWithSource_options_error_(source, options, None)
+        if library is None:
+            raise CompileError(f"Metal refuses kernel {name!r}: {message(error)}\n{source}")
+        function = library.newFunctionWithName_(self.dialect.entry(name))
+        made, error = device.newComputePipelineStateWithFunction_error_(function, None)
+        if made is None:
+            raise CompileError(f"Metal makes no pipeline of {name!r}: {message(error)}\n{source}")
+        return made
