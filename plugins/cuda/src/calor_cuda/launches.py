@@ -1,0 +1,167 @@
+"""A recorded list of launches: arguments in the host's memory, and a CUDA graph of them.
+
+Requirements: a run sets no argument that is as it was; a list that runs again is one call of the
+driver, a graph whose nodes take new arguments by their addresses, so that buffers may change from
+run to run; a list that runs once costs no graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import DType, bfloat16, float16
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.device import Slot, Step
+
+from .bindings import failure
+
+# Lists of fewer launches are quicker launch by launch, and no list is worth a graph at its first
+# run: making one costs as much as some runs.
+LEAST: Final = 4
+_CELL: Final = 8
+_BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A loaded kernel, the module that it is of, and the shared memory that a launch brings."""
+
+    function: int
+    kernel: Kernel
+    module: Any
+    shared: int
+
+
+class Recorded:
+    """Launches with their scalars set; buffers are set where they differ from the last run's."""
+
+    def __init__(self, steps: Sequence[Step], stream: int) -> None:
+        self.stream = stream
+        self.empty = [0 in step.cubes for step in steps]
+        steps = [s for s, empty in zip(steps, self.empty, strict=True) if not empty]
+        total = sum(len(s.arguments) for s in steps)
+        cells = np.zeros(max(total, 1), np.uint64)
+        base = cells.ctypes.data
+        # Launches name their arguments by the addresses of these cells, which never move.
+        self.cells = cells
+        self.places = np.arange(max(total, 1), dtype=np.uint64) * _CELL + base
+        self.words = memoryview(cells.data).cast("B").cast("Q")
+        # For each slot: the cells that hold it, with their offsets and launches.
+        self.users: dict[int, list[tuple[int, int, int]]] = {}
+        self.launches: list[tuple[int, ...]] = []
+        place = 0
+        for number, step in enumerate(steps):
+            self._launch(number, step, place)
+            place += len(step.arguments)
+        self.handles: tuple[Any, ...] = ()
+        self.runs = 0
+        self.graph: Graph | None = None
+
+    def _launch(self, number: int, step: Step, place: int) -> None:
+        function: Function = step.function
+        parameters = self.places.ctypes.data + place * _CELL
+        cube = function.kernel.cube
+        shape = (*step.cubes, *cube, function.shared, self.stream, parameters, 0)
+        self.launches.append((function.function, *shape))
+        for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True):
+            if isinstance(given, Slot):
+                self.users.setdefault(given.number, []).append((place, given.offset, number))
+            else:
+                self.cells[place] = scalar_bits(given, parameter.declared.dtype)
+            place += 1
+
+    def run(self, handles: Sequence[int], launch: Any, graph_launch: Any) -> None:
+        """Queue all launches: one by one, or as the graph that was made of them."""
+        self.set(handles)
+        if self.graph is None and self.runs and len(self.launches) >= LEAST:
+            self.graph = Graph(self.launches)
+        self.runs += 1
+        if self.graph is not None:
+            graph_launch(self.graph.executable, self.stream)
+            return
+        for one in self.launches:
+            launch(*one)
+
+    def set(self, handles: Sequence[int]) -> None:
+        """Write the addresses that differ from the last run's."""
+        given = tuple(handles)
+        if given == self.handles:
+            return
+        before = self.handles or (None,) * len(given)
+        words = self.words
+        changed: set[int] = set()
+        for slot, users in self.users.items():
+            address = given[slot]
+            if address == before[slot]:
+                continue
+            for place, offset, number in users:
+                words[place] = address + offset
+                changed.add(number)
+        self.handles = given
+        if self.graph is not None:
+            self.graph.update(changed)
+
+
+class Graph:
+    """Launches as one object of the driver, in their order."""
+
+    def __init__(self, launches: Sequence[tuple[int, ...]]) -> None:
+        from cuda.bindings import driver
+
+        self.driver = driver
+        self.graph = self._made(driver.cuGraphCreate(0))
+        self.parameters: list[Any] = []
+        self.nodes: list[Any] = []
+        for function, *shape, shared, _, arguments, _ in launches:
+            said = driver.CUDA_KERNEL_NODE_PARAMS()
+            said.func = driver.CUfunction(function)
+            said.gridDimX, said.gridDimY, said.gridDimZ = shape[:3]
+            said.blockDimX, said.blockDimY, said.blockDimZ = shape[3:]
+            said.sharedMemBytes, said.kernelParams = shared, arguments
+            after = self.nodes[-1:]
+            node = self._made(driver.cuGraphAddKernelNode(self.graph, after, len(after), said))
+            self.parameters.append(said)
+            self.nodes.append(node)
+        self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
+        self.executable = int(self.made)
+
+    def update(self, numbers: set[int]) -> None:
+        """Take the arguments of some launches anew; runs that were queued keep theirs."""
+        change = self.driver.cuGraphExecKernelNodeSetParams
+        for number in numbers:
+            self._made(change(self.made, self.nodes[number], self.parameters[number]))
+
+    def _made(self, answer: tuple[Any, ...]) -> Any:
+        code, *made = answer
+        if int(code):
+            raise failure(int(code), "recording launches as a graph")
+        return made[0] if made else None
+
+    def __del__(self) -> None:
+        # When the process ends the driver may be gone before.
+        if getattr(self, "made", None) is not None and self.driver is not None:
+            self.driver.cuGraphExecDestroy(self.made)
+            self.driver.cuGraphDestroy(self.graph)
+
+
+def scalar_bits(given: float, dtype: DType) -> int:
+    """Return a number's bits as a kernel takes it: bools as bytes, halves as their bits."""
+    held = np.asarray(given).astype(dtype.numpy)
+    if dtype in (float16, bfloat16):
+        return int(held.view(np.uint16))
+    return int(held.view(_BITS[dtype.itemsize]))
+
+
+def load(driver: Any, image: bytes, kernel: Kernel, name: str, most: int) -> Function:
+    """Return the function of an image; ``most``: the shared memory that needs no asking."""
+    module = driver.moduleLoadData(image)
+    function = driver.moduleGetFunction(module, name)
+    shared = kernel.shared_bytes if kernel.shared_bytes > most else 0
+    if shared:
+        limit = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        driver.funcSetAttribute(function, limit, shared)
+    return Function(function, kernel, module, shared)
