@@ -112,7 +112,9 @@ class Graph:
     def __init__(self, launches: Sequence[tuple[int, ...]]) -> None:
         from cuda.bindings import driver
 
-        self.driver = driver
+        self.made: Any = None
+        self._change = driver.cuGraphExecKernelNodeSetParams
+        self._destroy = driver.cuGraphExecDestroy, driver.cuGraphDestroy
         self.graph = self._made(driver.cuGraphCreate(0))
         self.parameters: list[Any] = []
         self.nodes: list[Any] = []
@@ -131,9 +133,8 @@ class Graph:
 
     def update(self, numbers: set[int]) -> None:
         """Take the arguments of some launches anew; runs that were queued keep theirs."""
-        change = self.driver.cuGraphExecKernelNodeSetParams
         for number in numbers:
-            self._made(change(self.made, self.nodes[number], self.parameters[number]))
+            self._made(self._change(self.made, self.nodes[number], self.parameters[number]))
 
     def _made(self, answer: tuple[Any, ...]) -> Any:
         code, *made = answer
@@ -142,10 +143,10 @@ class Graph:
         return made[0] if made else None
 
     def __del__(self) -> None:
-        # When the process ends the driver may be gone before.
-        if getattr(self, "made", None) is not None and self.driver is not None:
-            self.driver.cuGraphExecDestroy(self.made)
-            self.driver.cuGraphDestroy(self.graph)
+        # A constructor that failed made nothing to destroy.
+        if self.made is not None:
+            self._destroy[0](self.made)
+            self._destroy[1](self.graph)
 
 
 def scalar_bits(given: float, dtype: DType) -> int:

@@ -232,14 +232,16 @@ class Fake:
         assert (tuple(shape[3:]), stream, extra) == (kernel.cube, 77, 0)
         assert shared == (kernel.shared_bytes if kernel.shared_bytes > 48 << 10 else 0)
         pointers = (ctypes.c_void_p * len(kernel.parameters)).from_address(parameters)
-        given = []
+        given: list[Any] = []
         for place, parameter in zip(pointers, kernel.parameters, strict=True):
             dtype = parameter.declared.dtype
             if parameter.memory is not None:
                 address = ctypes.c_uint64.from_address(int(place or 0)).value
-                piece = self.memory(address)
+                start = self.start(address)
+                piece, first = self.pieces[start], (address - start) // dtype.itemsize
+                assert start + first * dtype.itemsize == address
                 whole = piece[: piece.nbytes // dtype.itemsize * dtype.itemsize]
-                given.append(whole.view(dtype.numpy))
+                given.append((whole.view(dtype.numpy), first))
                 continue
             raw = (ctypes.c_uint8 * dtype.itemsize).from_address(int(place or 0))
             held = np.frombuffer(bytes(raw), dtype.numpy)[0]
@@ -248,9 +250,13 @@ class Fake:
             self.programs[function] = Program(kernel)
         run_on_lanes(self.programs[function], tuple(shape[:3]), given)
 
+    def start(self, address: int) -> int:
+        """Return where the piece of memory begins that an address is in."""
+        return self.starts[bisect_right(self.starts, address) - 1]
+
     def memory(self, address: int) -> np.ndarray[Any, Any]:
         """Return the bytes from an address to the end of its piece."""
-        start = self.starts[bisect_right(self.starts, address) - 1]
+        start = self.start(address)
         piece = self.pieces[start][address - start :]
         assert piece.nbytes, f"{address:x} is in no piece of memory"
         return piece
