@@ -8,7 +8,7 @@ which device it means; a handle of memory is its address, so that parts are sums
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -136,6 +136,27 @@ class CudaQueue(Queue):
             except RuntimeError:
                 with typed("running kernels"):
                     raise
+
+    def direct(self, recorded: Recorded) -> Callable[..., None] | None:
+        """Return what runs a launch with a handle per slot; None for more launches."""
+        if len(recorded.launches) != 1:
+            return None
+        (launch,), on = recorded.launches, self.on
+        lock, use, launch_kernel = on.lock, on.runtime.setDevice, on.driver.launchKernel
+        number, place = on.number, recorded.set
+
+        def call(*handles: int) -> None:
+            with lock:
+                use(number)
+                if handles != recorded.handles:
+                    place(handles)
+                try:
+                    launch_kernel(*launch)
+                except RuntimeError:
+                    with typed("running kernels"):
+                        raise
+
+        return call
 
     def synchronize(self) -> None:
         """Wait for the stream."""
