@@ -18,7 +18,8 @@ _DTYPES: Final = frozenset(
     t for t in ALL if t.kind in ("bool", "int", "uint", "float") and t not in (float16, bfloat16)
 )
 _FEATURES: Final = words(
-    "print barrier planes atomics atomics_64 float_atomics fma forward_progress"
+    "print barrier planes atomics atomics_64 float_atomics fma forward_progress async_copy matrix "
+    "load_matrix"
 )
 # What an access of memory may be at most, and what the allocator aligns to.
 _ACCESS: Final = 16
