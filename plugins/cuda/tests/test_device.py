@@ -96,28 +96,38 @@ def test_a_list_becomes_a_graph_that_takes_other_memory(device: Any) -> None:
     ]
     recorded = queue.record(steps, 2)
     got = np.empty(16, np.float32)
-    for handles, start in (((a, b), 1), ((a, b), 24), ((c, b), -1), ((a, b), 24 * 24)):
+    for handles, start, graphs in (
+        ((a, b), 1, 0),
+        ((a, b), 24, 1),
+        ((c, b), -1, 2),
+        ((a, b), 24 * 24, 2),
+    ):
         queue.run(recorded, handles)
         memory.copy_out(b, 0, got)
         assert got.tolist() == (np.arange(16) * 120 * start).tolist()
-        assert (recorded.graph is not None) == (recorded.runs > 1)
+        assert len(recorded.graphs) == graphs
     for piece in (a, b, c):
         memory.free(piece)
 
 
 def test_only_what_differs_is_set_anew(fake: Any, imitated: Any) -> None:
     memory, queue, function = imitated.memory, imitated.queue, loaded(imitated, built())
-    pieces = [memory.alloc(64) for _ in range(4)]
+    pieces = [memory.alloc(64) for _ in range(6)]
     steps = [Step(function, (1, 1, 1), (Slot(i), Slot(i + 1), 0, 1.0)) for i in (0, 1, 0, 1)]
     recorded = queue.record(steps, 3)
-    queue.run(recorded, pieces[:3])
-    queue.run(recorded, pieces[:3])
+    for first in (0, 0, 3, 4):
+        queue.run(recorded, [pieces[first], *pieces[1:3]])
+    assert len(fake.graphs) == len(recorded.graphs) == 3
     before = len(fake.calls)
     queue.run(recorded, pieces[:3])
     assert fake.calls[before:] == ["setDevice", "graphLaunch"]
-    queue.run(recorded, [pieces[3], *pieces[1:3]])
-    # The first and third launch read it.
-    assert fake.calls.count("cuGraphExecKernelNodeSetParams") == 4 + 2
+    made = fake.calls.count("cuGraphExecKernelNodeSetParams")
+    # Of the graph that was used longest ago, the first and third launch read another buffer now.
+    queue.run(recorded, [pieces[5], *pieces[1:3]])
+    assert fake.calls.count("cuGraphExecKernelNodeSetParams") == made + 2
+    assert len(recorded.graphs) == 3
+    queue.run(recorded, pieces[:3])
+    assert fake.calls.count("cuGraphExecKernelNodeSetParams") == made + 2
 
 
 @kernel

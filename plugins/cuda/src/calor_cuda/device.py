@@ -143,7 +143,7 @@ class CudaQueue(Queue):
             return None
         (launch,), on = recorded.launches, self.on
         lock, use, launch_kernel = on.lock, on.runtime.setDevice, on.driver.launchKernel
-        number, place = on.number, recorded.set
+        number, place = on.number, recorded.put
 
         def call(*handles: int) -> None:
             with lock:
@@ -169,7 +169,7 @@ class CudaQueue(Queue):
         runtime, stream = self.on.runtime, self.on.stream
         with self.on.lock, typed("timing kernels"):
             self.on.use()
-            recorded.set(handles)
+            recorded.put(handles)
             events = [runtime.eventCreate() for _ in range(len(recorded.launches) + 1)]
             try:
                 runtime.eventRecord(events[0], stream)

@@ -22,6 +22,8 @@ from .bindings import failure
 # Lists of fewer launches are quicker launch by launch, and no list is worth a graph at its first
 # run: making one costs as much as some runs.
 LEAST: Final = 4
+# The graphs of a list at most.
+GRAPHS: Final = 3
 _CELL: Final = 8
 _BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -59,7 +61,8 @@ class Recorded:
             place += len(step.arguments)
         self.handles: tuple[Any, ...] = ()
         self.runs = 0
-        self.graph: Graph | None = None
+        # Programs that hold results for a while go round a few sets of buffers: each has a graph.
+        self.graphs: list[Graph] = []
 
     def _launch(self, number: int, step: Step, place: int) -> None:
         function: Function = step.function
@@ -76,42 +79,58 @@ class Recorded:
 
     def run(self, handles: Sequence[int], launch: Any, graph_launch: Any) -> None:
         """Queue all launches: one by one, or as the graph that was made of them."""
-        self.set(handles)
-        if self.graph is None and self.runs and len(self.launches) >= LEAST:
-            self.graph = Graph(self.launches)
-        self.runs += 1
-        if self.graph is not None:
-            graph_launch(self.graph.executable, self.stream)
+        if self.runs and len(self.launches) >= LEAST:
+            graph_launch(self._graph(tuple(handles)).executable, self.stream)
             return
+        self.runs += 1
+        self.put(handles)
         for one in self.launches:
             launch(*one)
 
-    def set(self, handles: Sequence[int]) -> None:
-        """Write the addresses that differ from the last run's."""
+    def _graph(self, given: tuple[int, ...]) -> Graph:
+        """Return the graph with these buffers: made of the one that was used longest ago."""
+        for place, graph in enumerate(self.graphs):
+            if graph.handles == given:
+                if place:
+                    self.graphs.insert(0, self.graphs.pop(place))
+                return graph
+        self.put(given)
+        if len(self.graphs) < GRAPHS:
+            graph = Graph(self.launches, given)
+        else:
+            graph = self.graphs.pop()
+            graph.update(self.changed(graph.handles, given), given)
+        self.graphs.insert(0, graph)
+        return graph
+
+    def put(self, handles: Sequence[int]) -> None:
+        """Write the addresses that differ from those that were written last."""
         given = tuple(handles)
-        if given == self.handles:
-            return
         before = self.handles or (None,) * len(given)
-        words = self.words
-        changed: set[int] = set()
         for slot, users in self.users.items():
             address = given[slot]
-            if address == before[slot]:
-                continue
-            for place, offset, number in users:
-                words[place] = address + offset
-                changed.add(number)
+            if address != before[slot]:
+                for place, offset, _ in users:
+                    self.words[place] = address + offset
         self.handles = given
-        if self.graph is not None:
-            self.graph.update(changed)
+
+    def changed(self, before: tuple[int, ...], given: tuple[int, ...]) -> set[int]:
+        """Return the numbers of the launches of which an argument is another one."""
+        return {
+            number
+            for slot, users in self.users.items()
+            if before[slot] != given[slot]
+            for _, _, number in users
+        }
 
 
 class Graph:
-    """Launches as one object of the driver, in their order."""
+    """Launches as one object of the driver, in their order; ``handles`` are its buffers."""
 
-    def __init__(self, launches: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...]) -> None:
         from cuda.bindings import driver
 
+        self.handles = handles
         self.made: Any = None
         self._change = driver.cuGraphExecKernelNodeSetParams
         self._destroy = driver.cuGraphExecDestroy, driver.cuGraphDestroy
@@ -131,10 +150,11 @@ class Graph:
         self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
         self.executable = int(self.made)
 
-    def update(self, numbers: set[int]) -> None:
+    def update(self, numbers: set[int], handles: tuple[int, ...]) -> None:
         """Take the arguments of some launches anew; runs that were queued keep theirs."""
         for number in numbers:
             self._made(self._change(self.made, self.nodes[number], self.parameters[number]))
+        self.handles = handles
 
     def _made(self, answer: tuple[Any, ...]) -> Any:
         code, *made = answer
