@@ -20,6 +20,7 @@ from calor_kernel.runtime.device import Device, Memory, Queue, Step
 
 from .bindings import modules, require, typed
 from .description import describe
+from .exchange import CudaExchange
 from .launches import Function, Recorded, load
 from .toolchain import CudaToolchain, architecture
 
@@ -207,6 +208,7 @@ class CudaDevice(Device):
         stream = Stream(number)
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain)
+        self.exchange = CudaExchange(number, stream.stream)
 
     def close(self) -> None:
         """Wait for what was queued, and give idle memory back to the system."""
