@@ -248,7 +248,8 @@ class Fake:
             given.append(float(held) if dtype in (float16, bfloat16) else held.item())
         if function not in self.programs:
             self.programs[function] = Program(kernel)
-        run_on_lanes(self.programs[function], tuple(shape[:3]), given)
+        x, y, z, *_ = shape
+        run_on_lanes(self.programs[function], (x, y, z), given)
 
     def start(self, address: int) -> int:
         """Return where the piece of memory begins that an address is in."""
