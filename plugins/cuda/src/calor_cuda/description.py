@@ -21,6 +21,8 @@ _FEATURES: Final = words(
     "print barrier planes atomics atomics_64 float_atomics fma forward_progress async_copy matrix "
     "load_matrix"
 )
+# Products beside warp groups are of this capability alone.
+_HOPPER: Final = frozenset(("async_matrix",))
 # What an access of memory may be at most, and what the allocator aligns to.
 _ACCESS: Final = 16
 _ALIGN: Final = 256
@@ -37,7 +39,7 @@ def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
     return DeviceInfo(
         description=f"{name} (compute capability {found['major']}.{found['minor']})",
         dtypes=_DTYPES,
-        features=_FEATURES,
+        features=_FEATURES | (_HOPPER if found["major"] == 9 else frozenset()),
         vector_bytes=_ACCESS,
         max_units=units,
         max_cube=(min(x, units), min(y, units), z),

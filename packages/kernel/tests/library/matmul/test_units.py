@@ -7,6 +7,7 @@ import pytest
 from calor.dtypes import bfloat16
 from calor_kernel.library.matmul import units
 from calor_kernel.library.matmul.fragments import Fragments
+from calor_kernel.library.matmul.groups import Groups
 from calor_kernel.library.matmul.patches import Patches
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
@@ -31,15 +32,24 @@ INFO = replace(
 )
 
 
+GROUPED = replace(INFO, features=INFO.features | {"async_matrix"})
+
+
 @pytest.fixture(scope="module")
 def backend():
     return KernelBackend("lanes", lambda index: LanesDevice(INFO))
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    return KernelBackend("lanes", lambda index: LanesDevice(GROUPED))
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Tiles of which there are several, with several steps, and planes that share them."""
     monkeypatch.setattr(units, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
+    monkeypatch.setattr(units, "_GROUPS", ((128, 64, 64, 3),))
     monkeypatch.setattr(units, "_PATCHES", ((4, 8, 2, 1, 8),))
 
 
@@ -64,6 +74,14 @@ def test_ways(backend, monkeypatch, row, dtype, result, kind):
     seen = labels(backend, monkeypatch)
     check(backend, row, dtype, result)
     assert {type(plan) for plan in seen} == {kind}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize(("dtype", "result"), [("bfloat16", "float32"), ("float16", "float16")])
+def test_products_beside_warp_groups(grouped, monkeypatch, row, dtype, result):
+    seen = labels(grouped, monkeypatch)
+    check(grouped, row, dtype, result)
+    assert {type(plan) for plan in seen} == {Groups, Fragments}
 
 
 @pytest.mark.parametrize(

@@ -128,11 +128,15 @@ def matmul_fragments(
         pipe.commit()
         multiply(sums, pipe.stage(0), pipe.stage(1), left, right, row, column, plan)
         pipe.release()
+    whole = (first_row + plan.rows <= m) & (first_column + plan.columns <= n)
     for i in range(high // shape.m):
         for j in range(wide // shape.n):
             top, start = first_row + row + i * shape.m, first_column + column + j * shape.n
             place = c.at((batch * m + top) * n + start)
-            sums[i][j].store(place, (n, 1), limits=(m - top, n - start))
+            if whole:
+                sums[i][j].store(place, (n, 1))
+            else:
+                sums[i][j].store(place, (n, 1), limits=(m - top, n - start))
 
 
 @helper

@@ -13,6 +13,7 @@ from calor.dtypes import bfloat16, float16, float32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.matmul.fragments import ACCESS, Fragments, matmul_fragments
+from calor_kernel.library.matmul.groups import Groups, matmul_groups
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.work import Argument, Build, Launch, Output
@@ -21,9 +22,12 @@ from calor_kernel.runtime.device import DeviceInfo
 # Smaller products leave most of a tile empty.
 _LEAST = 64
 _NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
+_GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 _HALVES = (float16, bfloat16)
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
+# Rows and columns of a tile, what it takes of the summed axis, stages.
+_GROUPS = ((128, 256, 64, 4), (128, 128, 64, 3), (64, 64, 64, 4))
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 _PATCHES = ((16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
 
@@ -36,7 +40,8 @@ def ways(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list
     if types == {float32} and product.dtype is float32:
         return _by_patches(product, places, info)
     if len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
-        return _by_fragments(product, places, info)
+        found = _by_groups(product, places, info)
+        return [*found, *_by_fragments(product, places, info)]
     return []
 
 
@@ -51,6 +56,21 @@ def _by_patches(product: Product, places: Sequence[Argument], info: DeviceInfo) 
             continue
         if _cubes(product, plan.rows, plan.columns) >= info.cores or number:
             return [_launch(matmul_patches, plan, product, places, info, FOUR)]
+    return []
+
+
+def _by_groups(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
+    if not all(map(info.has, _GROUPED)) or info.planes[0] != 32:
+        return []
+    if not _in_accesses(product, ACCESS):
+        return []
+    along = _along(product)
+    for number, made in enumerate(_GROUPS):
+        plan = Groups(product.a.dtype, *made, *along)
+        if plan.units > info.max_units or plan.shared_bytes > info.shared_bytes:
+            continue
+        if _cubes(product, plan.rows, plan.columns) >= info.cores or number == len(_GROUPS) - 1:
+            return [_launch(matmul_groups, plan, product, places, info, ACCESS)]
     return []
 
 
@@ -99,7 +119,7 @@ def _cubes(product: Product, rows: int, columns: int) -> int:
 
 def _launch(
     function: KernelFunction,
-    plan: Patches | Fragments,
+    plan: Patches | Fragments | Groups,
     product: Product,
     places: Sequence[Argument],
     info: DeviceInfo,

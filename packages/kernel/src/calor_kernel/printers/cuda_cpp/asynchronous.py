@@ -124,13 +124,22 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def commit(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the end of a group of copies."""
+    """Print the end of a group of copies, or of products beside the units."""
     printer.settle()
-    printer.line('asm volatile("cp.async.commit_group;" ::: "memory");')
+    if operation.attributes["group"] == "matrix":
+        printer.line('asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");')
+    else:
+        printer.line('asm volatile("cp.async.commit_group;" ::: "memory");')
 
 
 def wait(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the wait for all groups of copies but the latest."""
+    """Print the wait for all groups of a kind but the latest."""
     printer.settle()
     pending = operation.attributes["pending"]
+    if operation.attributes["group"] == "matrix":
+        printer.line(f'asm volatile("wgmma.wait_group.sync.aligned {pending};" ::: "memory");')
+        return
     printer.line(f'asm volatile("cp.async.wait_group {pending};" ::: "memory");')
+    if any(o.name == "mma_async" for o in printer.kernel.body.walk()):
+        # Products beside the units read shared memory by another way than the units wrote it.
+        printer.line('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");')

@@ -16,7 +16,7 @@ from calor.dtypes import ALL, DType, bool_, float32, float64, int32, int64, uint
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.cuda_cpp import asynchronous, atomics, tables
+from calor_kernel.printers.cuda_cpp import asynchronous, atomics, tables, warpgroups
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
@@ -49,6 +49,8 @@ class CudaCpp(Dialect):
             "copy_async": asynchronous.copy,
             "commit_async": asynchronous.commit,
             "wait_async": asynchronous.wait,
+            "mma_async": warpgroups.products,
+            "mma_result": warpgroups.result,
         }
     )
     reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED | {d.name for d in ALL}
