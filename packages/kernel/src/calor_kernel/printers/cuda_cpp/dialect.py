@@ -37,7 +37,7 @@ class CudaCpp(Dialect):
     name = "CUDA C++"
     inline_names = ("cuda", "c")
     function_prefix = "static __device__ __forceinline__"
-    suffixes = MappingProxyType({"float32": "f", "uint32": "u", "int64": "ll", "uint64": "ull"})
+    suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ull"})
     types = tables.TYPES
     templates = tables.TEMPLATES
     fast_fma = True
