@@ -152,7 +152,7 @@ def prelude(used: str) -> str:
         if name in _VECTORS:
             type, size = _VECTORS[name]
             made.append(
-                X
+                f"struct __align__({size * lanes}) {name}x{lanes} {{ {type} v[{lanes}]; }};\n"
             )
     made += [piece for key, piece in _PIECES.items() if key in used]
     return f"{''.join(made)}\n"
