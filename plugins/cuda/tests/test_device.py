@@ -270,6 +270,23 @@ def test_tensors_are_computed_on_it(device: Any) -> None:
         np.testing.assert_allclose(y.numpy(), np.maximum(host * host - 1, 0) + host, rtol=1e-6)
 
 
+def test_several_gpus_compute_side_by_side() -> None:
+    from calor_cuda.bindings import count
+    from calor_cuda.device import CudaDevice
+
+    if count() < 2:
+        pytest.skip("there are not two NVIDIA GPUs")
+    backend = KernelBackend("cuda", CudaDevice, count)
+    host = np.arange(2**20, dtype=np.float32)
+    first, second = (calor.asarray(host, device=device_of(backend, i)) for i in (0, 1))
+    made = [x * 2.0 for x in (first, second, first, second)]
+    moved = made[1].to(made[0].device) + made[0]
+    for x in made:
+        assert (x.numpy() == host * 2).all()
+    assert (moved.numpy() == host * 4).all()
+    backend.close()
+
+
 def test_the_entry_module_loads_no_driver() -> None:
     program = "import sys, calor_cuda.plugin; print('cupy_backends' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
