@@ -38,6 +38,10 @@ class Stream:
             self.stream = self.runtime.streamCreateWithFlags(self.runtime.streamNonBlocking)
         self.lock = threading.Lock()
 
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return the stream to other libraries, by version 0 of their protocol."""
+        return 0, self.stream
+
     def use(self) -> None:
         """Make the device the one that this thread's calls mean."""
         self.runtime.setDevice(self.number)
@@ -208,7 +212,7 @@ class CudaDevice(Device):
         stream = Stream(number)
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain)
-        self.exchange = CudaExchange(number, stream.stream)
+        self.exchange = CudaExchange(number, stream)
 
     def close(self) -> None:
         """Wait for what was queued, and give idle memory back to the system."""

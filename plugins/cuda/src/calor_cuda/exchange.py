@@ -7,6 +7,8 @@ protocols, is imported when somebody exchanges something.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -20,29 +22,31 @@ _CUDA: Final = 2  # The device type of DLPack.
 
 
 class CudaExchange(Exchange):
-    """What is exchanged with the stream of a device."""
+    """What is exchanged with the stream of a device, which says itself which it is."""
 
-    def __init__(self, number: int, stream: int) -> None:
+    def __init__(self, number: int, stream: Any) -> None:
         self.place = (_CUDA, number)
         self.stream = stream
 
-    def dlpack(self, handle: int, spec: Spec, owner: Any, **options: Any) -> Any:
-        """Return CuPy's capsule; the consumer's stream, if it names one, waits for ours."""
+    @contextmanager
+    def _ours(self) -> Iterator[Any]:
+        """Make the device and the stream CuPy's current ones, and hand over CuPy."""
         import cupy
 
-        number = self.place[1]
-        memory = cupy.cuda.UnownedMemory(handle, max(spec.nbytes, 1), owner, number)
-        pointer = cupy.cuda.MemoryPointer(memory, 0)
-        with cupy.cuda.Device(number), cupy.cuda.ExternalStream(self.stream, number):
+        with cupy.cuda.Device(self.place[1]), cupy.cuda.Stream.from_external(self.stream):
+            yield cupy
+
+    def dlpack(self, handle: int, spec: Spec, owner: Any, **options: Any) -> Any:
+        """Return CuPy's capsule; the consumer's stream, if it names one, waits for ours."""
+        with self._ours() as cupy:
+            memory = cupy.cuda.UnownedMemory(handle, max(spec.nbytes, 1), owner, self.place[1])
+            pointer = cupy.cuda.MemoryPointer(memory, 0)
             array = cupy.ndarray(spec.shape, spec.dtype.numpy, pointer)
             return array.__dlpack__(**options)
 
     def take(self, array: Any, copy: bool) -> tuple[int, Spec, Any]:
         """Return address, spec and owner; our stream waits for the producer's."""
-        import cupy
-
-        number = self.place[1]
-        with cupy.cuda.Device(number), cupy.cuda.ExternalStream(self.stream, number):
+        with self._ours() as cupy:
             found = cupy.from_dlpack(array)
             if not found.flags.c_contiguous:
                 if not copy:
@@ -60,6 +64,6 @@ class CudaExchange(Exchange):
             "typestr": dtype.str,
             "data": (handle, True),
             "strides": None,
-            "stream": self.stream,
+            "stream": self.stream.__cuda_stream__()[1],
             "version": 3,
         }

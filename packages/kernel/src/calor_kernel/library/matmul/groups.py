@@ -18,9 +18,11 @@ from calor_kernel.language import (
     Swizzle,
     Swizzled,
     Tile,
+    cube_count,
     cube_position,
     fragment,
     group_of,
+    helper,
     issue_mma,
     kernel,
     wait_mma,
@@ -28,6 +30,8 @@ from calor_kernel.language import (
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.library.matmul.fragments import take_tiles
 
+# Cubes that run at the same time take this many rows of tiles, so that they share what they read.
+BAND = 8
 # A line of shared memory is this many elements of two bytes, and eight lines are a block.
 LINE = 64
 _SWIZZLE = Swizzle(3, 3, 3)
@@ -100,7 +104,8 @@ def matmul_groups(
     outer, within = batch // inner, batch % inner
     a_start = a_base + outer * a_outer_stride + within * a_inner_stride
     b_start = b_base + outer * b_outer_stride + within * b_inner_stride
-    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    down, across = tile_of_cube()
+    first_row, first_column = down * plan.rows, across * plan.columns
     shape, left_at, right_at = plan.shape, plan.layout(True), plan.layout(False)
     tiles = [Tile(plan.dtype, at, align=1024) for at in (left_at, right_at)]
     pipe = Pipeline(plan.stages, *tiles, how="async")
@@ -138,3 +143,14 @@ def matmul_groups(
         sums.store(place, (n, 1))
     else:
         sums.store(place, (n, 1), limits=(m - top, n - first_column))
+
+
+@helper
+def tile_of_cube() -> tuple[Any, Any]:
+    """Return the row and column of a cube's tile: along bands of rows, each from top to bottom."""
+    number = cube_position(0) + cube_count(0) * cube_position(1)
+    whole = cube_count(0) * BAND
+    first = number // whole * BAND
+    rows = min(cube_count(1) - first, BAND)
+    place = number % whole
+    return first + place % rows, place // rows

@@ -27,7 +27,7 @@ _HALVES = (float16, bfloat16)
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
 # Rows and columns of a tile, what it takes of the summed axis, stages.
-_GROUPS = ((128, 256, 64, 4), (128, 128, 64, 3), (64, 64, 64, 4))
+_GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 _PATCHES = ((16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
 
@@ -69,7 +69,8 @@ def _by_groups(product: Product, places: Sequence[Argument], info: DeviceInfo) -
         plan = Groups(product.a.dtype, *made, *along)
         if plan.units > info.max_units or plan.shared_bytes > info.shared_bytes:
             continue
-        if _cubes(product, plan.rows, plan.columns) >= info.cores or number == len(_GROUPS) - 1:
+        # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
+        if 4 * _cubes(product, plan.rows, plan.columns) >= info.cores or number:
             return [_launch(matmul_groups, plan, product, places, info, ACCESS)]
     return []
 

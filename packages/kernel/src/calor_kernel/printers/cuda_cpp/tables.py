@@ -151,9 +151,9 @@ def prelude(used: str) -> str:
     for name, lanes in found:
         if name in _VECTORS:
             type, size = _VECTORS[name]
-            made.append(
-                f"struct __align__({size * lanes}) {name}x{lanes} {{ {type} v[{lanes}]; }};\n"
-            )
+            # Wider ones are of registers, and those of an odd number of parts are in no memory.
+            align = min(size * lanes & -(size * lanes), 16)
+            made.append(f"struct __align__({align}) {name}x{lanes} {{ {type} v[{lanes}]; }};\n")
     made += [piece for key, piece in _PIECES.items() if key in used]
     return f"{''.join(made)}\n"
 
