@@ -51,6 +51,7 @@ class Fake:
         self.limit = 8 << 30
         self.fails = 0
         self.calls: list[str] = []
+        self.sources: list[str] = []
         self.starts: list[int] = []
         self.pieces: dict[int, np.ndarray[Any, Any]] = {}
         self.kernels: dict[int, Any] = {}
@@ -90,7 +91,7 @@ class Fake:
 
     def install(self, patch: Any) -> None:
         """Put the modules in CuPy's place, and keep the kernels of images that are loaded."""
-        from calor_cuda import launches
+        from calor_cuda import launches, toolchain
 
         api = ModuleType("cupy_backends.cuda.api")
         api.runtime, api.driver = self.runtime, self.driver  # type: ignore[attr-defined]
@@ -106,6 +107,13 @@ class Fake:
             return function
 
         patch.setattr("calor_cuda.device.load", loaded)
+        compiled = toolchain.CudaToolchain.compile
+
+        def kept(chain: Any, source: str, name: str) -> bytes:
+            self.sources.append(source)
+            return compiled(chain, source, name)
+
+        patch.setattr(toolchain.CudaToolchain, "compile", kept)
         for name in (n for n in dir(self) if n.startswith("cuGraph")):
             patch.setattr(f"cuda.bindings.driver.{name}", getattr(self, name))
 
