@@ -36,8 +36,10 @@ def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
     name = name.decode() if isinstance(name, bytes) else str(name)
     x, y, z = found["maxThreadsDim"]
     units = found["maxThreadsPerBlock"]
+    capability, version = f"{found['major']}.{found['minor']}", native["driver"]
+    driver = f"{version // 1000}.{version % 1000 // 10}"
     return DeviceInfo(
-        description=f"{name} (compute capability {found['major']}.{found['minor']})",
+        description=f"{name} (compute capability {capability}, driver of CUDA {driver})",
         dtypes=_DTYPES,
         features=_FEATURES | (_HOPPER if found["major"] == 9 else frozenset()),
         vector_bytes=_ACCESS,
