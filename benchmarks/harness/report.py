@@ -13,6 +13,8 @@ from typing import Any
 from harness.runner import PACKAGES, BenchmarkError, Result
 
 SIBLINGS = "calor"
+# What devices of calor stand on.
+DRIVERS = ("llvmlite", "pyopencl", "cupy-cuda13x", "cuda-bindings", "nvidia-cuda-nvrtc")
 
 
 def seconds(value: float | None) -> str:
@@ -66,8 +68,17 @@ def versions(peers: Sequence[str]) -> dict[str, str]:
             if (name := item.metadata["Name"]) == SIBLINGS or name.startswith(f"{SIBLINGS}-")
         }
     )
-    names = dict.fromkeys([*ours, "numpy", *(PACKAGES[peer] for peer in peers)])
+    there = {item.metadata["Name"] for item in metadata.distributions()}
+    drivers = [name for name in DRIVERS if name in there]
+    names = dict.fromkeys([*ours, "numpy", *drivers, *(PACKAGES[peer] for peer in peers)])
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
+
+
+def description(device: str) -> str:
+    """What a device of calor says that it is."""
+    import calor
+
+    return calor.device(device).device.info.description
 
 
 def setting(command: str, device: str, peers: Sequence[str], threads: int | None) -> dict[str, Any]:
@@ -76,6 +87,7 @@ def setting(command: str, device: str, peers: Sequence[str], threads: int | None
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": command,
         "device": device,
+        "description": description(device),
         "cpu": processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.release()}",

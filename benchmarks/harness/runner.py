@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from harness.cases import Call, Case
 from harness.timing import interleaved
 
-PACKAGES = {"torch": "torch", "jax": "jax", "numpy": "numpy", "onnxruntime": "onnxruntime"}
+PACKAGES = {
+    "torch": "torch",
+    "cupy": "cupy-cuda13x",
+    "jax": "jax",
+    "numpy": "numpy",
+    "onnxruntime": "onnxruntime",
+}
 
 
 class BenchmarkError(Exception):

@@ -1,0 +1,123 @@
+"""Products, elementwise work, reductions and rows at sizes that fill a GPU, all of it ready.
+
+A call does the work several times and waits once, as programs do; times are of one piece of work.
+Operands are in the GPU's memory and are the same at each call. Float32 is computed as float32 by
+everybody. Torch computes on CUDA.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from harness import Case
+from suites._operations import library, nearly
+
+os.environ["CALOR_KEEP"] = "0"
+
+Function = Callable[..., Any]
+Shapes = list[tuple[int, ...]]
+_NEAR = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+
+
+def cases(device: str) -> list[Case]:
+    found: list[Case] = []
+    for dtype, sizes in (
+        ("float32", (1024, 4096)),
+        ("bfloat16", (1024, 4096, 8192)),
+        ("float16", (4096, 8192)),
+    ):
+        for n in sizes:
+            shapes: Shapes = [(n, n), (n, n)]
+            found.append(_case(device, f"matmul {dtype} {n}", shapes, _product, _product, dtype))
+    found.append(
+        _case(
+            device,
+            "matmul bfloat16 4096 by rows",
+            [(4096, 4096)] * 2,
+            lambda a, b: a @ b.T,
+            lambda a, b: a @ b.T,
+            "bfloat16",
+        )
+    )
+    for n in (10**5, 10**6, 10**7, 10**8):
+        found.append(_case(device, f"add {n}", [(n,), (n,)], _sum, _sum))
+        found.append(_case(device, f"sum {n}", [(n,)], lambda x: x.sum(), lambda x: x.sum()))
+    square: Shapes = [(8192, 8192)]
+    found += [
+        _case(device, "sum of rows 8192", square, lambda x: x.sum(1), lambda x: x.sum(1)),
+        _case(device, "sum of columns 8192", square, lambda x: x.sum(0), lambda x: x.sum(0)),
+        _case(device, "exp 8192", square, _calor("exp"), _torch("exp")),
+        _case(device, "softmax 8192", square, _calor("softmax", axis=1), _torch("softmax", dim=1)),
+        _case(
+            device,
+            "cumsum 8192",
+            square,
+            _calor("cumulative_sum", axis=1),
+            _torch("cumsum", dim=1),
+            near=1e-4,
+        ),
+    ]
+    return found
+
+
+def _product(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def _calor(name: str, **options: Any) -> Function:
+    return lambda x: getattr(library("calor"), name)(x, **options)
+
+
+def _torch(name: str, **options: Any) -> Function:
+    return lambda x: getattr(library("torch"), name)(x, **options)
+
+
+def _case(
+    device: str,
+    name: str,
+    shapes: Shapes,
+    ours: Function,
+    torchs: Function,
+    dtype: str = "float32",
+    near: float | None = None,
+) -> Case:
+    work = float(np.prod(shapes[0])) * (shapes[0][0] if "matmul" in name else 1)
+    units = max(2, min(50, int(2e12 / work if "matmul" in name else 2e9 / work)))
+
+    def arrays() -> list[Any]:
+        generator = np.random.default_rng(0)
+        return [generator.standard_normal(shape, np.float32) for shape in shapes]
+
+    def repeated(call: Callable[[], Any], wait: Callable[[], Any]) -> Callable[[], Any]:
+        def several() -> Any:
+            for _ in range(units - 1):
+                call()
+            made = call()
+            wait()
+            return made
+
+        return several
+
+    def mine() -> Callable[[], Any]:
+        calor = library("calor")
+        with calor.device(device):
+            tensors = [calor.asarray(a).astype(dtype) for a in arrays()]
+            calor.eval(*tensors)
+            jitted = calor.jit(ours)
+            jitted(*tensors)
+            bound = jitted.bind(*tensors)
+        return repeated(bound, lambda: calor.synchronize(device))
+
+    def theirs() -> Callable[[], Any]:
+        torch = library("torch")
+        torch.backends.cuda.matmul.allow_tf32 = False
+        tensors = [torch.from_numpy(a).cuda().to(getattr(torch, dtype)) for a in arrays()]
+        return repeated(lambda: torchs(*tensors), torch.cuda.synchronize)
+
+    return Case(name, mine, {"torch": theirs}, nearly(near or _NEAR[dtype]), inner=1, units=units)
