@@ -1,0 +1,6 @@
+"""Kernels as text of WGSL."""
+
+from .dialect import WGSL
+from .printer import MOST_CUBES, arguments, print_wgsl
+
+__all__ = ["MOST_CUBES", "WGSL", "arguments", "print_wgsl"]

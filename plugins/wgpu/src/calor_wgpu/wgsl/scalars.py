@@ -1,0 +1,132 @@
+"""Operations on numbers in WGSL.
+
+Requirements: exactly the results of :mod:`calor_kernel.ir.ops`; shifts are by u32; numbers of 8 and
+16 bits are brought back into range; ``!=`` of naga is false for NaN, so that it is not used of
+floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from calor.dtypes import DType, bool_, uint32
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.elementwise import INFIX, Scalars
+from calor_kernel.printers.expressions import Expression
+
+_FLOATS: Final = MappingProxyType(
+    {"abs": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round"}
+    | {"sqrt": "sqrt"}
+)
+_BY_HELPER: Final = frozenset(("min", "max", "copysign", "fma"))
+# Steps that stay in the range of the operands.
+_INSIDE: Final = frozenset(("and", "or", "xor", "shr", "modulo"))
+
+
+class WGSLScalars(Scalars):
+    """Makes expressions of scalars."""
+
+    __slots__ = ()
+
+    def operation(
+        self,
+        name: str,
+        result: Type,
+        types: Sequence[Type],
+        operands: Sequence[Expression],
+        attributes: Mapping[str, Any],
+        safe: bool = False,
+    ) -> Expression:
+        """Return an operation of scalars."""
+        dtype = types[0].dtype
+        if name in ("cast", "bitcast", "select") or dtype is bool_:
+            return super().operation(name, result, types, operands, attributes, safe)
+        if dtype.kind != "float":
+            return self.integer(name, dtype, operands)
+        if not self.dialect.computes(dtype):
+            self.dialect.refuse(f"arithmetic of {dtype}: {name}")
+        if name == "ne":
+            return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
+        if name in _FLOATS:
+            return ex.call(_FLOATS[name], *operands)
+        template = self.template(name, dtype)
+        if template is not None:
+            return self.filled(template, operands, "")
+        if name in _BY_HELPER:
+            return ex.call(self.helpers.name(name, dtype), *operands)
+        if name == "neg":
+            return ex.prefix("-", operands[0])
+        if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
+            return ex.infix(*INFIX[name], *operands)
+        return self.floating(name, dtype, operands[0], operands[1], attributes)
+
+    def integer(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
+        """Return an operation of integers."""
+        a, bits = operands[0], 8 * dtype.itemsize
+        if name in ("popcount", "clz", "ctz"):
+            return self.counted(name, dtype, a)
+        if name in ("min", "max"):
+            return ex.call(name, *operands)
+        if name == "mulhi":
+            return ex.call(self.helpers.name(name, dtype), *operands)
+        if name in ("shl", "shr"):
+            operands = [a, self.dialect.cast(uint32, operands[1])]
+        if name in INFIX:
+            made = ex.infix(*INFIX[name], *operands)
+            if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
+                return made
+        elif name == "not":
+            made = ex.prefix("~", a)
+        elif name == "neg":
+            zero = self.dialect.literal(0, dtype)
+            made = ex.prefix("-", a) if dtype.kind == "int" else ex.infix("-", ex.SUM, zero, a)
+        else:
+            assert name == "abs", name
+            made = a if dtype.kind == "uint" else ex.call("abs", a)
+        return made if bits >= 32 or name in _INSIDE else self.dialect.cast(dtype, made)
+
+    def counted(self, name: str, dtype: DType, a: Expression) -> Expression:
+        """Return a count of bits."""
+        bits = 8 * dtype.itemsize
+        if bits == 64:
+            if name == "popcount":
+                return ex.call("countOneBits", a)
+            return ex.call(self.helpers.name(name, dtype), a)
+        if bits < 32:
+            a = self.dialect.cast(self.dialect.bits(dtype), a)
+        if name == "popcount":
+            made = ex.call("countOneBits", a)
+        elif name == "clz":
+            made = ex.call("countLeadingZeros", a)
+            if bits < 32:
+                made = ex.infix("-", ex.SUM, made, Expression(f"{32 - bits}u"))
+        else:
+            if bits < 32:
+                a = ex.infix("|", ex.BIT_OR, a, Expression(f"{1 << bits}u"))
+            made = ex.call("countTrailingZeros", a)
+        return made if bits == 32 else self.dialect.cast(dtype, made)
+
+    def cast(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return a conversion as the operation ``cast`` means it."""
+        if target is bool_ and source.kind == "float" and self.dialect.computes(source):
+            zero = self.dialect.literal(0.0, source)
+            return ex.prefix("!", ex.infix("==", ex.EQUAL, value, zero))
+        if target is bool_ and source is not bool_ and source.kind != "float":
+            return ex.infix("!=", ex.EQUAL, value, self.dialect.literal(0, source))
+        return super().cast(value, source, target)
+
+    def bitcast(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return the bits of a scalar as another type of the same size."""
+        held, wanted = self.dialect.held(source), self.dialect.held(target)
+        if target is bool_ and source is not bool_:
+            return ex.infix("!=", ex.EQUAL, value, self.dialect.literal(0, held))
+        if source is bool_ and target is not bool_:
+            return self.dialect.cast(wanted, ex.call("u32", value))
+        return super().bitcast(value, source, target)
+
+    def saturated(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return a float as an integer."""
+        return ex.call(self.helpers.name("saturated", source, target), value)
