@@ -22,7 +22,8 @@ _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
 _CORES: Final = 32  # of a GPU, which does not say
 _CACHE: Final = 1 << 17
 
-# Of x = 1 + 2**-12 the square's last bit is lost in a product, and kept in an fma.
+# Of x = 1 + 2**-12 the square's last bit is lost in a product, and kept in an fma. A small number
+# is lost in a sum with a large one, unless the compiler takes the large one off again.
 _PROBE: Final = """
 @group(0) @binding(0) var<storage, read_write> seen: array<f32>;
 @compute @workgroup_size(64)
@@ -31,22 +32,28 @@ fn main(@builtin(local_invocation_index) at: u32{parameter}) {{
     let x = seen[0];
     seen[1] = fma(x, x, seen[2]);
     seen[3] = f32({size});
+    seen[4] = x * x + seen[2];
+    let sum = seen[5] + seen[6];
+    seen[7] = sum - seen[6];
   }}
 }}
 """
 
 
-def probe(device: Any, number: int) -> tuple[bool, int]:
-    """Return whether fma rounds once, and the units of a plane (1 where there are none)."""
+def probe(device: Any, number: int) -> tuple[bool, bool, int]:
+    """Return whether fma rounds once, whether sums are done as written, and the units of a plane.
+
+    That is 1 where there are no planes.
+    """
     planes = "subgroup" in device.features
     parameter = ", @builtin(subgroup_size) size: u32" if planes else ""
     text = _PROBE.format(parameter=parameter, size="size" if planes else "1u")
     x = np.float32(1 + 2.0**-12)
-    given = np.array([x, 0, -(x * x), 0], np.float32)
+    given = np.array([x, 0, -(x * x), 0, 0, 0.25, 2.0**24, 0], np.float32)
     buffer = device.create_buffer_with_data(data=given, usage=STORAGE)
     shader = {"module": module(number, text, "probe"), "entry_point": "main"}
     pipeline = device.create_compute_pipeline(layout="auto", compute=shader)
-    entries = [{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 16}}]
+    entries = [{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 32}}]
     group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
     encoder = device.create_command_encoder()
     commands = encoder.begin_compute_pass()
@@ -56,13 +63,14 @@ def probe(device: Any, number: int) -> tuple[bool, int]:
     commands.end()
     device.queue.submit([encoder.finish()])
     found = np.frombuffer(device.queue.read_buffer(buffer), np.float32)
-    return bool(found[1] != 0), int(found[3])
+    exact = bool(found[4] == 0) and bool(found[7] == 0)
+    return bool(found[1] != 0), exact, int(found[3])
 
 
 def language(device: Any, number: int) -> tuple[WGSL, int]:
     """Return the dialect of a device, and the units of its planes."""
     features, limits = device.features, device.limits
-    fused, plane = probe(device, number)
+    fused, exact, plane = probe(device, number)
     wide = "shader-int64" in features
     info = device.adapter.info
     # One size of planes is sure where the adapter has no other, or is a processor's.
@@ -74,6 +82,7 @@ def language(device: Any, number: int) -> tuple[WGSL, int]:
         wide=wide,
         double=wide and "shader-f64" in features,
         fused=fused,
+        exact=exact,
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
         subgroups=plane > 1,
         buffers=limits["max-storage-buffers-per-shader-stage"],

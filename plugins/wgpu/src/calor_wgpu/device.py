@@ -27,7 +27,7 @@ from calor_kernel.runtime.device import Device, Memory, Queue, Slot, Step
 from ._bindings import STORAGE, adapters, device, module, typed
 from .description import describe, language
 from .toolchain import WgpuToolchain
-from .wgsl import MOST_CUBES, arguments
+from .wgsl import COUNTS, MOST_CUBES, arguments
 
 _BATCH: Final = 64  # dispatches that wait at most
 _BINDINGS: Final = 32  # sets of handles for which a recorded list keeps its bind groups
@@ -263,7 +263,7 @@ def _packed(step: Step) -> bytes:
                     f"device's 32-bit indices do not hold"
                 )
             row[name] = held
-    for name, count in zip(fields.names[-3:], step.cubes, strict=True):
+    for name, count in zip(COUNTS, step.cubes, strict=False):
         row[name] = count
     return row.tobytes()
 

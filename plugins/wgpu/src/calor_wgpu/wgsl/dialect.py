@@ -66,8 +66,7 @@ def value_of(literal: Expression) -> int | None:
 class WGSL(Dialect):
     """WGSL. ``wide``, ``double``: whether the adapter has 64-bit integers and floats.
 
-    Without 64-bit integers sizes and indices are computed in 32 bits, in which every index of such
-    an adapter's buffers fits. ``fused``: whether its fma rounds once. ``atomics_64``,
+    Without 64-bit integers sizes and indices are computed in 32 bits, in which every index of XX
     ``subgroups``: what it has. ``buffers``: how many a kernel may have. ``shared_bytes``: the
     shared memory of a cube.
     """
@@ -83,6 +82,7 @@ class WGSL(Dialect):
         wide: bool = True,
         double: bool = True,
         fused: bool = True,
+        exact: bool = True,
         atomics_64: bool = True,
         subgroups: bool = True,
         buffers: int = 8,
@@ -91,6 +91,7 @@ class WGSL(Dialect):
         self.wide = wide
         self.double = double
         self.fused = self.fast_fma = fused
+        self.exact = exact
         self.atomics_64 = atomics_64
         self.subgroups = subgroups
         self.buffers = buffers
@@ -104,7 +105,8 @@ class WGSL(Dialect):
         self.templates = {"fma float": "fma({0}, {1}, {2})"} if fused else {}
         # What tells this dialect from others, for the keys of images.
         self.key = (
-            f"{wide:d}{double:d}{fused:d}{atomics_64:d}{subgroups:d} {buffers} {shared_bytes}"
+            f"{wide:d}{double:d}{fused:d}{exact:d}{atomics_64:d}{subgroups:d} "
+            f"{buffers} {shared_bytes}"
         )
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
@@ -196,5 +198,8 @@ class WGSL(Dialect):
     def position(self, name: str, axis: int, dtype: DType) -> Expression:
         """Return where a unit is."""
         if name in _POSITIONS:
-            return self.cast(dtype, Expression(f"{_POSITIONS[name]}.{'xyz'[axis]}"))
-        return self.cast(dtype, Expression("lane" if name == "lane_position" else "plane"))
+            made = Expression(f"{_POSITIONS[name]}.{'xyz'[axis]}")
+        else:
+            made = Expression("lane" if name == "lane_position" else "plane")
+        # naga widens by the sign that the new type has.
+        return self.cast(dtype, ex.call("u64", made) if dtype is int64 and self.wide else made)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from calor.dtypes import DType, bfloat16, float16, float32, float64, uint32, uint64
 from calor_kernel.ir.types import Type
 
@@ -52,54 +54,83 @@ def _copysign(dialect: WGSL, name: str, d: DType) -> Made:
     return _function(dialect, name, {"a": d, "b": d}, d, body)
 
 
+def _step(dialect: WGSL, d: DType) -> Callable[[str], str]:
+    """Return what gives the text of a float operation that is done as it is written."""
+    f, u = dialect.types[d], _bits(dialect, d)
+    if dialect.exact:
+        return lambda text: f"({text})"
+    return lambda text: f"bitcast<{f}>(bitcast<{u}>({text}) ^ {u}(args.zero))"
+
+
 def _fma(dialect: WGSL, name: str, d: DType) -> Made:
     parameters = {"a": d, "b": d, "c": d}
     if d is float32 and dialect.double and dialect.wide:
         # The product is exact; the sum is rounded to odd, so that rounding it once more is as if
         # there were one rounding (Boldo and Melquiond, "When double rounding is odd", 2005).
-        body = """
+        step = _step(dialect, float64)
+        body = f"""
 let x = f64(a) * f64(b);
 let y = f64(c);
-let s = x + y;
-let t = s - x;
-let e = (x - (s - t)) + (y - t);
+let s = {step("x + y")};
+let t = {step("s - x")};
+let u = {step("s - t")};
+let e = {step("x - u")} + {step("y - t")};
 var w = bitcast<u64>(s);
-if ((e < 0.0lf || e > 0.0lf) && (w & 1lu) == 0lu) {
-  if ((e > 0.0lf) == (s > 0.0lf)) { w = w + 1lu; } else { w = w - 1lu; }
-}
+if ((e < 0.0lf || e > 0.0lf) && (w & 1lu) == 0lu) {{
+  if ((e > 0.0lf) == (s > 0.0lf)) {{ w = w + 1lu; }} else {{ w = w - 1lu; }}
+}}
 return f32(bitcast<f64>(w));"""
         return _function(dialect, name, parameters, d, body)
     # Dekker's product and Knuth's sum, then as above (algorithm Fma of the same paper).
     f, u = dialect.types[d], _bits(dialect, d)
     split = dialect.literal(2.0 ** (27 if d is float64 else 12) + 1.0, d).text
+    largest = dialect.literal(float(np.finfo(d.numpy).max), d).text
     zero, one = dialect.literal(0.0, d).text, dialect.literal(1, dialect.bits(d)).text
+    step = _step(dialect, d)
     body = f"""
-let p = a * b;
+let p = {step("a * b")};
 let plain = p + c;
-let as_ = a * {split};
-let bs = b * {split};
-let ah = as_ - (as_ - a);
-let bh = bs - (bs - b);
-let al = a - ah;
-let bl = b - bh;
-let q = ((ah * bh - p) + ah * bl + al * bh) + al * bl;
-let th = c + q;
-let tt = th - c;
-let tl = (c - (th - tt)) + (q - tt);
-let vh = p + th;
-let vt = vh - p;
-let vl = (p - (vh - vt)) + (th - vt);
-let z = tl + vl;
-let zt = z - tl;
-let e = (tl - (z - zt)) + (vl - zt);
+let aa = {step(f"a * {split}")};
+let bb = {step(f"b * {split}")};
+let ar = {step("aa - a")};
+let br = {step("bb - b")};
+let ah = {step("aa - ar")};
+let bh = {step("bb - br")};
+let al = {step("a - ah")};
+let bl = {step("b - bh")};
+let q0 = {step(f"{step('ah * bh')} - p")};
+let q1 = {step(f"q0 + {step('ah * bl')}")};
+let q2 = {step(f"q1 + {step('al * bh')}")};
+let q = {step(f"q2 + {step('al * bl')}")};
+let th = {step("c + q")};
+let tt = {step("th - c")};
+let tr = {step("th - tt")};
+let tl = {step("c - tr")} + {step("q - tt")};
+let vh = {step("p + th")};
+let vt = {step("vh - p")};
+let vr = {step("vh - vt")};
+let vl = {step("p - vr")} + {step("th - vt")};
+let z = {step("tl + vl")};
+let zt = {step("z - tl")};
+let zr = {step("z - zt")};
+let e = {step("tl - zr")} + {step("vl - zt")};
 var w = bitcast<{u}>(z);
 if ((e < {zero} || e > {zero}) && (w & {one}) == {one} - {one}) {{
   if ((e > {zero}) == (z > {zero})) {{ w = w + {one}; }} else {{ w = w - {one}; }}
 }}
 let made = vh + bitcast<{f}>(w);
 // Where a part overflows, the plain sum is as right as one can be.
-return select(plain, made, made - made == {zero});"""
+// So it is where the sum is zero, which has its sign.
+let zero = made == {zero} && plain == {zero};
+return select(plain, made, abs(made) <= {largest} && !zero);"""
     return _function(dialect, name, parameters, d, body)
+
+
+def _exact(dialect: WGSL, name: str, d: DType) -> Made:
+    # The number is a zero of the arguments, of which no compiler knows that it is one.
+    f, u = dialect.types[d], _bits(dialect, d)
+    body = f"return bitcast<{f}>(bitcast<{u}>(x) ^ {u}(args.zero));"
+    return _function(dialect, name, {"x": d}, d, body)
 
 
 def _mulhi(dialect: WGSL, name: str, d: DType) -> Made:
@@ -229,6 +260,7 @@ HELPERS: Final[Mapping[str, Callable[..., Made]]] = MappingProxyType(
         "max": _extreme(">", "&"),
         "copysign": _copysign,
         "fma": _fma,
+        "exact": _exact,
         "mulhi": _mulhi,
         "clz": _zeros(True),
         "ctz": _zeros(False),

@@ -52,7 +52,7 @@ def _made(printer: WGSLPrinter, operation: Operation, operands: list[Expression]
     zero, one = (printer.dialect.literal(n, wide).text for n in (0, 1))
     bit = Expression(f"select({zero}, {one} << lane, {operands[0].text})")
     made = ex.call(_reduction(printer, "or", wide), bit, _LANE)
-    return printer.dialect.cast(operation.result.type.dtype, made)
+    return printer.scalars.cast(made, wide, operation.result.type.dtype)
 
 
 def _shuffle(printer: WGSLPrinter, kind: str, dtype: DType) -> str:

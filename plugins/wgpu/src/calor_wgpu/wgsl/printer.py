@@ -27,7 +27,7 @@ from .scalars import WGSLScalars
 
 # The cubes of a dispatch along each axis at most.
 MOST_CUBES: Final = 65535
-COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z")
+COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
 _HOST: Final = MappingProxyType(
     {"i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4", "f64": "<f8"}
 )
@@ -49,7 +49,7 @@ def argument_type(dialect: WGSL, dtype: DType) -> str:
 
 
 def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
-    """Return the struct of a kernel's arguments: a field per parameter, and the cubes.
+    """Return the struct of a kernel's arguments: a field per parameter, the cubes, and a zero.
 
     A buffer's field is its offset in elements. Fields are aligned to their size, as in WGSL.
     """
@@ -62,14 +62,14 @@ def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
         formats.append(_HOST[type])
         end = offsets[-1] + size
     end = -(-end // 4) * 4
-    offsets += [end + 4 * i for i in range(3)]
+    offsets += [end + 4 * i for i in range(len(COUNTS))]
     names = [f"a{i}" for i in range(len(formats))] + list(COUNTS)
     return np.dtype(
         {
             "names": names,
-            "formats": formats + ["<u4"] * 3,
+            "formats": formats + ["<u4"] * len(COUNTS),
             "offsets": offsets,
-            "itemsize": -(-(end + 12) // 16) * 16,
+            "itemsize": -(-(end + 4 * len(COUNTS)) // 16) * 16,
         }
     )
 

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from calor.dtypes import DType, bool_, uint32
+from calor.dtypes import DType, bool_, int64, uint32, uint64
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.elementwise import INFIX, Scalars
 from calor_kernel.printers.expressions import Expression
+
+from .dialect import WGSL, value_of
 
 _FLOATS: Final = MappingProxyType(
     {"abs": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round"}
@@ -51,7 +53,8 @@ class WGSLScalars(Scalars):
         if name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
         if name in _FLOATS:
-            return ex.call(_FLOATS[name], *operands)
+            made = ex.call(_FLOATS[name], *operands)
+            return self.exact(dtype, made) if name == "sqrt" else made
         template = self.template(name, dtype)
         if template is not None:
             return self.filled(template, operands, "")
@@ -61,7 +64,17 @@ class WGSLScalars(Scalars):
             return ex.prefix("-", operands[0])
         if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
             return ex.infix(*INFIX[name], *operands)
-        return self.floating(name, dtype, operands[0], operands[1], attributes)
+        made = self.floating(name, dtype, operands[0], operands[1], attributes)
+        return made if attributes.get("flags") else self.exact(dtype, made)
+
+    def exact(self, dtype: DType, made: Expression) -> Expression:
+        """Return a result that the compiler knows nothing of, where it would change what uses it.
+
+        WGSL lets compilers contract and reassociate, which takes errors of sums for zeros.
+        """
+        dialect = self.dialect
+        assert isinstance(dialect, WGSL)
+        return made if dialect.exact else ex.call(self.helpers.name("exact", dtype), made)
 
     def integer(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
         """Return an operation of integers."""
@@ -116,7 +129,28 @@ class WGSLScalars(Scalars):
             return ex.prefix("!", ex.infix("==", ex.EQUAL, value, zero))
         if target is bool_ and source is not bool_ and source.kind != "float":
             return ex.infix("!=", ex.EQUAL, value, self.dialect.literal(0, source))
+        if target in (int64, uint64) and source.kind in ("int", "uint") and source.itemsize < 8:
+            return self.widened(value, source, target)
         return super().cast(value, source, target)
+
+    def widened(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return an integer of 32 bits as one of 64, extended as its own type says.
+
+        naga extends as the new type says, and Mesa 22 compares what was extended by its sign with
+        constants wrongly.
+        """
+        dialect = self.dialect
+        assert isinstance(dialect, WGSL)
+        if not dialect.wide:
+            return dialect.cast(target, value)
+        if source.kind == "uint" or value_of(value) is not None:
+            made = dialect.cast(uint64, value) if source.kind == "uint" else value
+            return dialect.cast(target, made)
+        if dialect.exact:
+            made = dialect.cast(int64, value)
+        else:
+            made = Expression(f"(i64(u64(u32({value.text}) ^ 0x80000000u)) - 2147483648li)")
+        return ex.reading(made if target is int64 else dialect.cast(target, made), value)
 
     def bitcast(self, value: Expression, source: DType, target: DType) -> Expression:
         """Return the bits of a scalar as another type of the same size."""
