@@ -42,7 +42,13 @@ def arithmetic(x: Any, y: Any, *, function: Any, width: int = 1) -> None:
 ADAPTERS = [
     (float32, {"fused": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
     (float32, {"fused": False}, "x_ * x_ + x_", lambda x: x * x + x),
-    (float32, {"exact": False}, "fn_exact_float32(x_ + -1.0f)", lambda x: (x - 1.0) * x),
+    (
+        float32,
+        {"changes": "reassociates"},
+        "fn_exact_float32(x[x_offset + 0u] - 1.0f) - 2.0f",
+        lambda x: x - 1.0 - 2.0,
+    ),
+    (float32, {"changes": "contracts"}, "fma(x_, x_, x_)", lambda x: x * x + x),
     (float32, {}, "!(x_ == x_)", lambda x: (x != x).to(float32)),
     (float32, {}, "bitcast<f32>(2139095040u)", lambda x: x + float("inf")),
     (int32, {}, "(-2147483647i - 1i)", lambda x: x + (-(2**31))),

@@ -40,8 +40,8 @@ fn main(@builtin(local_invocation_index) at: u32{parameter}) {{
 """
 
 
-def probe(device: Any, number: int) -> tuple[bool, bool, int]:
-    """Return whether fma rounds once, whether sums are done as written, and the units of a plane.
+def probe(device: Any, number: int) -> tuple[bool, str, int]:
+    """Return whether fma rounds once, what the compiler changes, and the units of a plane.
 
     That is 1 where there are no planes.
     """
@@ -63,14 +63,14 @@ def probe(device: Any, number: int) -> tuple[bool, bool, int]:
     commands.end()
     device.queue.submit([encoder.finish()])
     found = np.frombuffer(device.queue.read_buffer(buffer), np.float32)
-    exact = bool(found[4] == 0) and bool(found[7] == 0)
-    return bool(found[1] != 0), exact, int(found[3])
+    changes = "reassociates" if found[7] != 0 else "contracts" if found[4] != 0 else ""
+    return bool(found[1] != 0), changes, int(found[3])
 
 
 def language(device: Any, number: int) -> tuple[WGSL, int]:
     """Return the dialect of a device, and the units of its planes."""
     features, limits = device.features, device.limits
-    fused, exact, plane = probe(device, number)
+    fused, changes, plane = probe(device, number)
     wide = "shader-int64" in features
     info = device.adapter.info
     # One size of planes is sure where the adapter has no other, or is a processor's.
@@ -82,7 +82,7 @@ def language(device: Any, number: int) -> tuple[WGSL, int]:
         wide=wide,
         double=wide and "shader-f64" in features,
         fused=fused,
-        exact=exact,
+        changes=changes,
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
         subgroups=plane > 1,
         buffers=limits["max-storage-buffers-per-shader-stage"],

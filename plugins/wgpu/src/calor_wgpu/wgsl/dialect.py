@@ -66,9 +66,11 @@ def value_of(literal: Expression) -> int | None:
 class WGSL(Dialect):
     """WGSL. ``wide``, ``double``: whether the adapter has 64-bit integers and floats.
 
-    Without 64-bit integers sizes and indices are computed in 32 bits, in which every index of XX
-    ``subgroups``: what it has. ``buffers``: how many a kernel may have. ``shared_bytes``: the
-    shared memory of a cube.
+    Without 64-bit integers sizes and indices are computed in 32 bits, in which every index of such
+    an adapter's buffers fits. ``fused``: whether its fma rounds once. ``changes``: what its
+    compiler does that nobody asked for: "contracts" products into sums, or "reassociates" as well.
+    ``atomics_64``, ``subgroups``: what it has. ``buffers``: how many a kernel may have.
+    ``shared_bytes``: the shared memory of a cube.
     """
 
     name = "WGSL"
@@ -82,7 +84,7 @@ class WGSL(Dialect):
         wide: bool = True,
         double: bool = True,
         fused: bool = True,
-        exact: bool = True,
+        changes: str = "",
         atomics_64: bool = True,
         subgroups: bool = True,
         buffers: int = 8,
@@ -91,7 +93,7 @@ class WGSL(Dialect):
         self.wide = wide
         self.double = double
         self.fused = self.fast_fma = fused
-        self.exact = exact
+        self.changes = changes
         self.atomics_64 = atomics_64
         self.subgroups = subgroups
         self.buffers = buffers
@@ -105,7 +107,7 @@ class WGSL(Dialect):
         self.templates = {"fma float": "fma({0}, {1}, {2})"} if fused else {}
         # What tells this dialect from others, for the keys of images.
         self.key = (
-            f"{wide:d}{double:d}{fused:d}{exact:d}{atomics_64:d}{subgroups:d} "
+            f"{wide:d}{double:d}{fused:d}{changes}{atomics_64:d}{subgroups:d} "
             f"{buffers} {shared_bytes}"
         )
 

@@ -57,7 +57,7 @@ def _copysign(dialect: WGSL, name: str, d: DType) -> Made:
 def _step(dialect: WGSL, d: DType) -> Callable[[str], str]:
     """Return what gives the text of a float operation that is done as it is written."""
     f, u = dialect.types[d], _bits(dialect, d)
-    if dialect.exact:
+    if not dialect.changes:
         return lambda text: f"({text})"
     return lambda text: f"bitcast<{f}>(bitcast<{u}>({text}) ^ {u}(args.zero))"
 
@@ -131,6 +131,10 @@ def _exact(dialect: WGSL, name: str, d: DType) -> Made:
     f, u = dialect.types[d], _bits(dialect, d)
     body = f"return bitcast<{f}>(bitcast<{u}>(x) ^ {u}(args.zero));"
     return _function(dialect, name, {"x": d}, d, body)
+
+
+def _held(dialect: WGSL, name: str, d: DType) -> Made:
+    return _function(dialect, name, {"x": d}, d, "return x;")
 
 
 def _mulhi(dialect: WGSL, name: str, d: DType) -> Made:
@@ -261,6 +265,7 @@ HELPERS: Final[Mapping[str, Callable[..., Made]]] = MappingProxyType(
         "copysign": _copysign,
         "fma": _fma,
         "exact": _exact,
+        "held": _held,
         "mulhi": _mulhi,
         "clz": _zeros(True),
         "ctz": _zeros(False),

@@ -44,6 +44,10 @@ class WGSLScalars(Scalars):
     ) -> Expression:
         """Return an operation of scalars."""
         dtype = types[0].dtype
+        if all(o.bare for o in operands):
+            # naga computes what is known, and has not all of the language for it.
+            held = ex.call(self.helpers.name("held", dtype), operands[0])
+            operands = [held, *operands[1:]]
         if name in ("cast", "bitcast", "select") or dtype is bool_:
             return super().operation(name, result, types, operands, attributes, safe)
         if dtype.kind != "float":
@@ -54,7 +58,7 @@ class WGSLScalars(Scalars):
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
         if name in _FLOATS:
             made = ex.call(_FLOATS[name], *operands)
-            return self.exact(dtype, made) if name == "sqrt" else made
+            return self.exact(name, dtype, made, ()) if name == "sqrt" else made
         template = self.template(name, dtype)
         if template is not None:
             return self.filled(template, operands, "")
@@ -65,16 +69,20 @@ class WGSLScalars(Scalars):
         if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
             return ex.infix(*INFIX[name], *operands)
         made = self.floating(name, dtype, operands[0], operands[1], attributes)
-        return made if attributes.get("flags") else self.exact(dtype, made)
+        return self.exact(name, dtype, made, attributes.get("flags", ()))
 
-    def exact(self, dtype: DType, made: Expression) -> Expression:
+    def exact(self, name: str, dtype: DType, made: Expression, flags: Sequence[str]) -> Expression:
         """Return a result that the compiler knows nothing of, where it would change what uses it.
 
         WGSL lets compilers contract and reassociate, which takes errors of sums for zeros.
         """
         dialect = self.dialect
         assert isinstance(dialect, WGSL)
-        return made if dialect.exact else ex.call(self.helpers.name("exact", dtype), made)
+        if dialect.changes == "contracts":
+            hidden = name == "mul" and "contract" not in flags
+        else:
+            hidden = dialect.changes == "reassociates" and "reassoc" not in flags
+        return ex.call(self.helpers.name("exact", dtype), made) if hidden else made
 
     def integer(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
         """Return an operation of integers."""
@@ -146,7 +154,7 @@ class WGSLScalars(Scalars):
         if source.kind == "uint" or value_of(value) is not None:
             made = dialect.cast(uint64, value) if source.kind == "uint" else value
             return dialect.cast(target, made)
-        if dialect.exact:
+        if dialect.changes != "reassociates":
             made = dialect.cast(int64, value)
         else:
             made = Expression(f"(i64(u64(u32({value.text}) ^ 0x80000000u)) - 2147483648li)")
