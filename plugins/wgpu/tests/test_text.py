@@ -45,7 +45,7 @@ ADAPTERS = [
     (
         float32,
         {"changes": "reassociates"},
-        "fn_exact_float32(x[x_offset + 0u] - 1.0f) - 2.0f",
+        "fn_exact_float32(x[x_offset + 0u] - fn_exact_float32(1.0f))",
         lambda x: x - 1.0 - 2.0,
     ),
     (float32, {"changes": "contracts"}, "fma(x_, x_, x_)", lambda x: x * x + x),

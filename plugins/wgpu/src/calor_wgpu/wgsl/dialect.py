@@ -129,6 +129,10 @@ class WGSL(Dialect):
             held = self._integer(numbers.bits_of(number, dtype), self.types[bits])
             return Expression(f"bitcast<{self.types[dtype]}>({held.text})", bare=True)
         wide = dtype is float64
+        if number == 0 and self.changes == "reassociates" and not np.signbit(number):
+            # Of a choice between -1 and 0 such a compiler makes one between -1 and -0.
+            zero = "u64(args.zero)" if wide else "args.zero"
+            return Expression(f"bitcast<{self.types[dtype]}>({zero})", bare=True)
         text = repr(float(number)) if wide else str(np.float32(number))
         made = f"{text}{'lf' if wide else 'f'}"
         return Expression(made, ex.UNARY if made.startswith("-") else ex.ATOM, bare=True)

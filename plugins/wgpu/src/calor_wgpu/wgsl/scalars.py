@@ -54,6 +54,9 @@ class WGSLScalars(Scalars):
             return self.integer(name, dtype, operands)
         if not self.dialect.computes(dtype):
             self.dialect.refuse(f"arithmetic of {dtype}: {name}")
+        if name in INFIX and self.changes == "reassociates":
+            # Neither x - x nor 0 * x is zero for an infinite x, and signs of zeros matter.
+            operands = [operands[0], self.hidden(dtype, operands[1])]
         if name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
         if name in _FLOATS:
@@ -76,13 +79,21 @@ class WGSLScalars(Scalars):
 
         WGSL lets compilers contract and reassociate, which takes errors of sums for zeros.
         """
-        dialect = self.dialect
-        assert isinstance(dialect, WGSL)
-        if dialect.changes == "contracts":
+        if self.changes == "contracts":
             hidden = name == "mul" and "contract" not in flags
         else:
-            hidden = dialect.changes == "reassociates" and "reassoc" not in flags
-        return ex.call(self.helpers.name("exact", dtype), made) if hidden else made
+            hidden = self.changes == "reassociates" and "reassoc" not in flags
+        return self.hidden(dtype, made) if hidden else made
+
+    def hidden(self, dtype: DType, value: Expression) -> Expression:
+        """Return a number as one of which the compiler knows nothing."""
+        return ex.call(self.helpers.name("exact", dtype), value)
+
+    @property
+    def changes(self) -> str:
+        """What the compiler does that nobody asked for, as the dialect says."""
+        assert isinstance(self.dialect, WGSL)
+        return self.dialect.changes
 
     def integer(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
         """Return an operation of integers."""
@@ -154,7 +165,7 @@ class WGSLScalars(Scalars):
         if source.kind == "uint" or value_of(value) is not None:
             made = dialect.cast(uint64, value) if source.kind == "uint" else value
             return dialect.cast(target, made)
-        if dialect.changes != "reassociates":
+        if self.changes != "reassociates":
             made = dialect.cast(int64, value)
         else:
             made = Expression(f"(i64(u64(u32({value.text}) ^ 0x80000000u)) - 2147483648li)")
