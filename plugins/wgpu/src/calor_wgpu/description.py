@@ -120,7 +120,8 @@ def describe(device: Any, dialect: WGSL, plane: int) -> DeviceInfo:
         cores=(os.cpu_count() or 1) if cpu else _CORES,
         caches=(_CACHE,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),
-        max_buffer_bytes=binding // 64 * 64,
+        # Of a larger piece a binding shows a part, in which a value of this size is whole.
+        max_buffer_bytes=binding // 2 // 64 * 64,
         align=max(64, limits["min-storage-buffer-offset-alignment"]),
         native={"driver": info["description"], "wgpu": wgpu.__version__},
     )
