@@ -23,7 +23,9 @@ _CORES: Final = 32  # of a GPU, which does not say
 _CACHE: Final = 1 << 17
 
 # Of x = 1 + 2**-12 the square's last bit is lost in a product, and kept in an fma. A small number
-# is lost in a sum with a large one, unless the compiler takes the large one off again.
+# is lost in a sum with a large one, unless the compiler takes the large one off again. Mesa's
+# software device ends loops after 65535 turns.
+_TURNS: Final = 1 << 17
 _PROBE: Final = """
 @group(0) @binding(0) var<storage, read_write> seen: array<f32>;
 @compute @workgroup_size(64)
@@ -35,19 +37,24 @@ fn main(@builtin(local_invocation_index) at: u32{parameter}) {{
     seen[4] = x * x + seen[2];
     let sum = seen[5] + seen[6];
     seen[7] = sum - seen[6];
+    var turns = 0u;
+    for (var i = 0u; i < {turns}u; i++) {{ turns += u32(seen[0]); }}
+    seen[2] = f32(turns);
   }}
 }}
 """
 
 
-def probe(device: Any, number: int) -> tuple[bool, str, int]:
-    """Return whether fma rounds once, what the compiler changes, and the units of a plane.
+def probe(device: Any, number: int) -> tuple[bool, str, bool, int]:
+    """Return whether fma rounds once, what the compiler changes, whether it ends loops.
+
+    And the units of a plane.
 
     That is 1 where there are no planes.
     """
     planes = "subgroup" in device.features
     parameter = ", @builtin(subgroup_size) size: u32" if planes else ""
-    text = _PROBE.format(parameter=parameter, size="size" if planes else "1u")
+    text = _PROBE.format(turns=_TURNS, parameter=parameter, size="size" if planes else "1u")
     x = np.float32(1 + 2.0**-12)
     given = np.array([x, 0, -(x * x), 0, 0, 0.25, 2.0**24, 0], np.float32)
     buffer = device.create_buffer_with_data(data=given, usage=STORAGE)
@@ -64,13 +71,13 @@ def probe(device: Any, number: int) -> tuple[bool, str, int]:
     device.queue.submit([encoder.finish()])
     found = np.frombuffer(device.queue.read_buffer(buffer), np.float32)
     changes = "reassociates" if found[7] != 0 else "contracts" if found[4] != 0 else ""
-    return bool(found[1] != 0), changes, int(found[3])
+    return bool(found[1] != 0), changes, bool(found[2] < _TURNS), int(found[3])
 
 
 def language(device: Any, number: int) -> tuple[WGSL, int]:
     """Return the dialect of a device, and the units of its planes."""
     features, limits = device.features, device.limits
-    fused, changes, plane = probe(device, number)
+    fused, changes, limited, plane = probe(device, number)
     wide = "shader-int64" in features
     info = device.adapter.info
     # One size of planes is sure where the adapter has no other, or is a processor's.
@@ -83,6 +90,7 @@ def language(device: Any, number: int) -> tuple[WGSL, int]:
         double=wide and "shader-f64" in features,
         fused=fused,
         changes=changes,
+        limited=limited,
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
         subgroups=plane > 1,
         buffers=limits["max-storage-buffers-per-shader-stage"],

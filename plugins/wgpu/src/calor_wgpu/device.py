@@ -34,7 +34,7 @@ class WgpuDevice(Device):
         words = (info["backend_type"], info["device"], info["description"], wgpu.__version__)
         self.info = describe(opened, dialect, plane)
         self.toolchain = WgpuToolchain(dialect, f"wgpu {' '.join(words)} {dialect.key}", number)
-        stream = Stream(opened)
+        stream = Stream(opened, dialect.limited)
         align = opened.limits["min-storage-buffer-offset-alignment"]
         most = opened.limits["max-buffer-size"]
         self.memory = WgpuMemory(stream, most, parts=align <= 64)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.errors import OutOfMemoryError
+from calor.errors import DeviceError, OutOfMemoryError
 from calor_kernel.runtime.device import Memory
 
 from ._bindings import STORAGE, typed
@@ -35,8 +35,10 @@ class Piece:
 class Stream:
     """What waits to be submitted, in order. Its methods are called with its lock held."""
 
-    def __init__(self, opened: Any) -> None:
+    def __init__(self, opened: Any, limited: bool) -> None:
         self.device = opened
+        # Where kernels tell that a loop did not come to its end, on a device that ends them.
+        self.trouble: Any = opened.create_buffer(size=WORD, usage=STORAGE) if limited else None
         self.lock = threading.RLock()
         self._encoder: Any = None
         self._pass: Any = None
@@ -73,6 +75,19 @@ class Stream:
             finished = self.between().finish()
             self._encoder, self._waiting = None, 0
             self.device.queue.submit([finished])
+
+    def check(self) -> None:
+        """Raise what went wrong in kernels since the last look."""
+        if self.trouble is None:
+            return
+        self.submit()
+        queue = self.device.queue
+        if any(queue.read_buffer(self.trouble)):
+            queue.write_buffer(self.trouble, 0, bytes(WORD))
+            raise DeviceError(
+                "the driver ended a loop before its end, which Mesa's software device does after "
+                "65535 turns; compute in smaller parts, or on another device"
+            )
 
 
 class WgpuMemory(Memory):
@@ -128,6 +143,7 @@ class WgpuMemory(Memory):
             return
         with self.stream.lock, typed(f"reading {len(target)} bytes"):
             whole = self._words(handle.buffer, start, start + len(target))
+            self.stream.check()
         target[:] = whole[start % WORD :][: len(target)]
 
     def _words(self, buffer: Any, start: int, end: int) -> np.ndarray[Any, Any]:

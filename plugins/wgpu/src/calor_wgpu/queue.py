@@ -92,6 +92,8 @@ class Recorded:
                 begin, nbytes = self.queue.window(piece, given.offset)
                 begins.append(begin)
                 entries.append(_entry(len(begins), piece.buffer, piece.start + begin, nbytes))
+        if self.queue.stream.trouble is not None:
+            entries.append(_entry(len(entries) + 1, self.queue.stream.trouble, 0, WORD))
         buffer = self.buffer
         if any(begins):
             # Windows begin elsewhere for these handles, and so do offsets.
@@ -172,6 +174,7 @@ class WgpuQueue(Queue):
         buffers = sum(isinstance(p.declared, Buffer) for p in kernel.parameters)
         with typed(f"loading kernel {kernel.name}"):
             shader = module(number, image.decode(), kernel.name)
+            buffers += self.stream.trouble is not None
             kinds = ["uniform", *["storage"] * buffers]
             layout = opened.create_bind_group_layout(
                 entries=[
@@ -202,6 +205,7 @@ class WgpuQueue(Queue):
         with self.stream.lock, typed("waiting for kernels"):
             self.stream.submit()
             self.stream.device._poll_wait()
+            self.stream.check()
 
     def seconds(self, recorded: Recorded, handles: Sequence[Piece]) -> list[float]:
         """Run once, each launch in a pass that takes times, and return the device's."""

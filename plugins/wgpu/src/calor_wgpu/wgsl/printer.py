@@ -7,7 +7,7 @@ from an offset on; a launch of more cubes along x than a dispatch may have is fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -28,6 +28,9 @@ from .scalars import WGSLScalars
 # The cubes of a dispatch along each axis at most.
 MOST_CUBES: Final = 65535
 COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
+# Where loops are ended that take long, the lines of one that is repeated, and how often it is.
+_SHORT: Final = 48
+_TURNS: Final = 4
 _HOST: Final = MappingProxyType(
     {"i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4", "f64": "<f8"}
 )
@@ -105,8 +108,8 @@ class WGSLPrinter(Printer):
     def operation(self, operation: Operation, block: Block) -> None:
         """Print one operation, as this language does what it does otherwise."""
         own = self.statements.get(operation.name)
-        if operation.name == "for":
-            self.loop(operation, block)
+        if operation.name in ("for", "while"):
+            (self.loop if operation.name == "for" else self.repeat)(operation, block)
         elif own is not None:
             own(self, operation, block)
         elif operation.name == "barrier" and operation.attributes.get("scope", "cube") == "cube":
@@ -154,9 +157,47 @@ class WGSLPrinter(Printer):
         else:
             test = below if step.known > 0 else above
         begin = self.dialect.declare(index.type, name, first)
+        if self.dialect.limited:
+            self.line(begin)
+            begin = ";"
         with self.braces(f"for ({begin} {test.text}; {name} += {stride.text})"):
+            begun = len(self.lines)
             self.block(body)
             self.assign(carried, body.yields)
+            if self.dialect.limited and len(self.lines) - begun <= _SHORT:
+                self.repeated(self.lines[begun:], f"{name} += {stride.text};", test)
+        if self.dialect.limited:
+            kind = self.dialect.type(index.type)
+            nothing = f"{kind}(u64(args.zero))" if kind == "i64" else f"{kind}(args.zero)"
+            # The zero is for the compiler, which takes it for granted that loops end.
+            self.line(f"{name} += {nothing};")
+            with self.braces(f"if ({test.text})"):
+                self.line("atomicStore(&trouble, 1u);")
+
+    def repeated(self, body: Sequence[str], step: str, test: Expression) -> None:
+        """Print a body again, so that a loop takes fewer turns."""
+        for _ in range(_TURNS - 1):
+            self.line(step)
+            self.line(f"if (!({test.text})) {{ break; }}")
+            self.lines += [f"{'  ' * self.depth}{{", *body, f"{'  ' * self.depth}}}"]
+
+    def repeat(self, operation: Operation, block: Block) -> None:
+        """Print ``while``."""
+        if not self.dialect.limited:
+            super().repeat(operation, block)
+            return
+        ended = self.fresh("ended")
+        self.line(f"var {ended} = false;")
+        question, body = operation.regions
+        self.carry(operation, operation.operands, [question.arguments, body.arguments])
+        self.settle_for(operation)
+        with self.braces("while (true)"):
+            self.block(question)
+            condition = self.operand(question.yields[0])
+            self.line(f"if ({ex.prefix('!', condition).text}) {{ {ended} = true; break; }}")
+            self.block(body)
+            self.assign(body.arguments, body.yields)
+        self.line(f"if (!{ended}) {{ atomicStore(&trouble, 1u); }}")
 
     def text(self) -> str:
         """Return the module."""
@@ -226,6 +267,9 @@ class WGSLPrinter(Printer):
                 value = f"args.a{number}" + (" != 0u" if dtype.kind == "bool" else "")
             fields += f"  a{number}: {type},\n"
             named += f"  let {own} = {value};\n"
+        if self.dialect.limited:
+            place = f"@group(0) @binding({len(buffers) + 1})"
+            buffers.append(f"{place} var<storage, read_write> trouble: atomic<u32>;")
         if len(buffers) > self.dialect.buffers:
             self.dialect.refuse(f"kernels of {len(buffers)} buffers, above {self.dialect.buffers}")
         fields += "".join(f"  {name}: u32,\n" for name in COUNTS)

@@ -24,5 +24,5 @@ determinant distance extractBits faceForward firstLeadingBit firstTrailingBit fr
 inverseSqrt length mix normalize radians reflect refract reverseBits saturate sign smoothstep step
 transpose atomicLoad atomicStore atomicAdd atomicMin atomicMax atomicAnd atomicOr atomicXor
 atomicExchange atomicCompareExchangeWeak storageBarrier workgroupBarrier subgroupBarrier
-args cube cubes unit lane plane main group local number
+args cube cubes unit lane plane main group local number trouble
 """
