@@ -7,6 +7,7 @@ many units are in lock step) is seen in the results of a kernel, when the device
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,45 +23,53 @@ _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
 _CORES: Final = 32  # of a GPU, which does not say
 _CACHE: Final = 1 << 17
 
-# Of x = 1 + 2**-12 the square's last bit is lost in a product, and kept in an fma. A small number
-# is lost in a sum with a large one, unless the compiler takes the large one off again. Mesa's
-# software device ends loops after 65535 turns.
+# A compiler may contract a * b + c, take x for (x + large) - large, and round quotients and roots
+# as it likes; Mesa's software device ends loops after 65535 turns.
 _TURNS: Final = 1 << 17
+_UNITS_SEEN: Final = 64
 _PROBE: Final = """
-@group(0) @binding(0) var<storage, read_write> seen: array<f32>;
+@group(0) @binding(0) var<storage, read_write> seen: array<vec4<f32>>;
 @compute @workgroup_size(64)
 fn main(@builtin(local_invocation_index) at: u32{parameter}) {{
+  let given = seen[at];
+  let product = given.x * given.y;
+  let near = (given.x + 16777216.0f) - 16777216.0f;
+  seen[at + 64u] = vec4<f32>(given.x / given.y, sqrt(given.x), product + given.z, near);
+  var turns = 0u;
   if (at == 0u) {{
-    let x = seen[0];
-    seen[1] = fma(x, x, seen[2]);
-    seen[3] = f32({size});
-    seen[4] = x * x + seen[2];
-    let sum = seen[5] + seen[6];
-    seen[7] = sum - seen[6];
-    var turns = 0u;
-    for (var i = 0u; i < {turns}u; i++) {{ turns += u32(seen[0]); }}
-    seen[2] = f32(turns);
+    for (var i = 0u; i < {turns}u; i++) {{ turns += u32(given.w); }}
   }}
+  let fused = fma(given.x, given.y, given.z);
+  seen[at + 128u] = vec4<f32>(fused, f32(turns), f32({size}), 0.0f);
 }}
 """
+# Vendors whose planes have 32 units, whatever else their drivers list.
+_OF_32: Final = frozenset((0x10DE, 0x106B))
 
 
-def probe(device: Any, number: int) -> tuple[bool, str, bool, int]:
-    """Return whether fma rounds once, what the compiler changes, whether it ends loops.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a device was seen to do; ``plane`` is 1 where there are none."""
 
-    And the units of a plane.
+    fused: bool
+    changes: str
+    rounded: bool
+    limited: bool
+    plane: int
 
-    That is 1 where there are no planes.
-    """
+
+def probe(device: Any, number: int) -> Seen:
+    """Return what a device does with a few numbers."""
     planes = "subgroup" in device.features
     parameter = ", @builtin(subgroup_size) size: u32" if planes else ""
     text = _PROBE.format(turns=_TURNS, parameter=parameter, size="size" if planes else "1u")
-    x = np.float32(1 + 2.0**-12)
-    given = np.array([x, 0, -(x * x), 0, 0, 0.25, 2.0**24, 0], np.float32)
-    buffer = device.create_buffer_with_data(data=given, usage=STORAGE)
+    x, y = np.random.default_rng(0).uniform(1, 2, (2, _UNITS_SEEN)).astype(np.float32)
+    data = np.zeros((3, _UNITS_SEEN, 4), np.float32)
+    data[0] = np.stack([x, y, -(x * y), np.ones_like(x)], axis=1)
+    buffer = device.create_buffer_with_data(data=data, usage=STORAGE)
     shader = {"module": module(number, text, "probe"), "entry_point": "main"}
     pipeline = device.create_compute_pipeline(layout="auto", compute=shader)
-    entries = [{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 32}}]
+    entries = [{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": data.nbytes}}]
     group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
     encoder = device.create_command_encoder()
     commands = encoder.begin_compute_pass()
@@ -69,28 +78,35 @@ def probe(device: Any, number: int) -> tuple[bool, str, bool, int]:
     commands.dispatch_workgroups(1)
     commands.end()
     device.queue.submit([encoder.finish()])
-    found = np.frombuffer(device.queue.read_buffer(buffer), np.float32)
-    changes = "reassociates" if found[7] != 0 else "contracts" if found[4] != 0 else ""
-    return bool(found[1] != 0), changes, bool(found[2] < _TURNS), int(found[3])
+    found = np.frombuffer(device.queue.read_buffer(buffer), np.float32).reshape(data.shape)
+    quotient, root, contracted, near = found[1].T
+    large = np.float32(2.0**24)
+    changes = "reassociates" if (near != (x + large) - large).any() else ""
+    return Seen(
+        fused=bool(found[2, :, 0].any()),
+        changes=changes or ("contracts" if contracted.any() else ""),
+        rounded=bool((quotient == x / y).all() and (root == np.sqrt(x)).all()),
+        limited=bool(found[2, 0, 1] < _TURNS),
+        plane=int(found[2, 0, 2]),
+    )
 
 
 def language(device: Any, number: int) -> tuple[WGSL, int]:
     """Return the dialect of a device, and the units of its planes."""
-    features, limits = device.features, device.limits
-    fused, changes, limited, plane = probe(device, number)
+    features, limits, seen = device.features, device.limits, probe(device, number)
     wide = "shader-int64" in features
     info = device.adapter.info
-    # One size of planes is sure where the adapter has no other, or is a processor's.
-    single = info["adapter_type"] == "CPU" or (
-        info["stackgroup_min_size"] == info["stackgroup_max_size"]
-    )
-    plane = plane if single else 1
+    # One size of planes is sure where the adapter has no other, or is known to have none.
+    single = info["adapter_type"] == "CPU" or info["vendor_id"] in _OF_32
+    single = single or info["stackgroup_min_size"] == info["stackgroup_max_size"]
+    plane = seen.plane if single else 1
     dialect = WGSL(
         wide=wide,
         double=wide and "shader-f64" in features,
-        fused=fused,
-        changes=changes,
-        limited=limited,
+        fused=seen.fused,
+        changes=seen.changes,
+        rounded=seen.rounded,
+        limited=seen.limited,
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
         subgroups=plane > 1,
         buffers=limits["max-storage-buffers-per-shader-stage"],

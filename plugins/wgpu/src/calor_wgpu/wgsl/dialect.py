@@ -69,6 +69,7 @@ class WGSL(Dialect):
     Without 64-bit integers sizes and indices are computed in 32 bits, in which every index of such
     an adapter's buffers fits. ``fused``: whether its fma rounds once. ``changes``: what its
     compiler does that nobody asked for: "contracts" products into sums, or "reassociates" as well.
+    ``rounded``: whether quotients and roots of float32 are rounded right.
     ``limited``: whether it ends loops that take long, so that kernels look whether one came to its
     end. ``atomics_64``, ``subgroups``: what it has. ``buffers``: how many a kernel may have.
     ``shared_bytes``: the shared memory of a cube.
@@ -86,6 +87,7 @@ class WGSL(Dialect):
         double: bool = True,
         fused: bool = True,
         changes: str = "",
+        rounded: bool = True,
         limited: bool = False,
         atomics_64: bool = True,
         subgroups: bool = True,
@@ -96,6 +98,7 @@ class WGSL(Dialect):
         self.double = double
         self.fused = self.fast_fma = fused
         self.changes = changes
+        self.rounded = rounded
         self.limited = limited
         self.atomics_64 = atomics_64
         self.subgroups = subgroups
@@ -109,10 +112,8 @@ class WGSL(Dialect):
         self.types = types
         self.templates = {"fma float": "fma({0}, {1}, {2})"} if fused else {}
         # What tells this dialect from others, for the keys of images.
-        self.key = (
-            f"{wide:d}{double:d}{fused:d}{changes}{limited:d}{atomics_64:d}{subgroups:d} "
-            f"{buffers} {shared_bytes}"
-        )
+        flags = (wide, double, fused, rounded, limited, atomics_64, subgroups)
+        self.key = f"{''.join(f'{f:d}' for f in flags)}{changes} {buffers} {shared_bytes}"
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
         """Return as many lanes as share a word of memory."""

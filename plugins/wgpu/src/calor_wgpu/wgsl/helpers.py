@@ -126,6 +126,31 @@ return select(plain, made, abs(made) <= {largest} && !zero);"""
     return _function(dialect, name, parameters, d, body)
 
 
+def _modulo(dialect: WGSL, name: str, d: DType) -> Made:
+    return _function(dialect, name, {"a": d, "b": d}, d, "return a - (a / b) * b;")
+
+
+def _div(dialect: WGSL, name: str, d: DType) -> Made:
+    body = "return f32(f64(a) / f64(b));"
+    if not dialect.double:
+        # What is left of a quotient, divided, is its error (Markstein, IBM J. R&D 34, 1990).
+        body = """
+let q = a / b;
+let made = q + fma(-q, b, a) / b;
+return select(q, made, abs(made) <= 3.4028235e+38f && abs(q) > 1e-30f);"""
+    return _function(dialect, name, {"a": d, "b": d}, d, body)
+
+
+def _sqrt(dialect: WGSL, name: str, d: DType) -> Made:
+    body = "return f32(sqrt(f64(x)));"
+    if not dialect.double:
+        body = """
+let s = sqrt(x);
+let made = s + fma(-s, s, x) / (2.0f * s);
+return select(s, made, abs(made) <= 3.4028235e+38f && x > 1e-30f);"""
+    return _function(dialect, name, {"x": d}, d, body)
+
+
 def _exact(dialect: WGSL, name: str, d: DType) -> Made:
     # The number is a zero of the arguments, of which no compiler knows that it is one.
     f, u = dialect.types[d], _bits(dialect, d)
@@ -264,6 +289,9 @@ HELPERS: Final[Mapping[str, Callable[..., Made]]] = MappingProxyType(
         "max": _extreme(">", "&"),
         "copysign": _copysign,
         "fma": _fma,
+        "div": _div,
+        "sqrt": _sqrt,
+        "modulo": _modulo,
         "exact": _exact,
         "held": _held,
         "mulhi": _mulhi,

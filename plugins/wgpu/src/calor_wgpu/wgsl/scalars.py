@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from calor.dtypes import DType, bool_, int64, uint32, uint64
+from calor.dtypes import DType, bool_, float32, int64, uint32, uint64
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.elementwise import INFIX, Scalars
@@ -32,6 +32,7 @@ class WGSLScalars(Scalars):
     """Makes expressions of scalars."""
 
     __slots__ = ()
+    dialect: WGSL
 
     def operation(
         self,
@@ -59,6 +60,8 @@ class WGSLScalars(Scalars):
             operands = [operands[0], self.hidden(dtype, operands[1])]
         if name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
+        if name in ("div", "sqrt") and dtype is float32 and not self.dialect.rounded:
+            return ex.call(self.helpers.name(name, dtype), *operands)
         if name in _FLOATS:
             made = ex.call(_FLOATS[name], *operands)
             return self.exact(name, dtype, made, ()) if name == "sqrt" else made
@@ -92,7 +95,6 @@ class WGSLScalars(Scalars):
     @property
     def changes(self) -> str:
         """What the compiler does that nobody asked for, as the dialect says."""
-        assert isinstance(self.dialect, WGSL)
         return self.dialect.changes
 
     def integer(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
@@ -106,7 +108,10 @@ class WGSLScalars(Scalars):
             return ex.call(self.helpers.name(name, dtype), *operands)
         if name in ("shl", "shr"):
             operands = [a, self.dialect.cast(uint32, operands[1])]
-        if name in INFIX:
+        if name == "modulo" and dtype.kind == "int":
+            # SPIR-V leaves the remainder of a negative number open.
+            made = ex.call(self.helpers.name(name, dtype), *operands)
+        elif name in INFIX:
             made = ex.infix(*INFIX[name], *operands)
             if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
                 return made
@@ -144,8 +149,10 @@ class WGSLScalars(Scalars):
     def cast(self, value: Expression, source: DType, target: DType) -> Expression:
         """Return a conversion as the operation ``cast`` means it."""
         if target is bool_ and source.kind == "float" and self.dialect.computes(source):
-            zero = self.dialect.literal(0.0, source)
-            return ex.prefix("!", ex.infix("==", ex.EQUAL, value, zero))
+            # By the bits, for a device may take the smallest numbers for zeros.
+            bits = self.dialect.bits(source)
+            held = ex.infix("<<", ex.SHIFT, self.bitcast(value, source, bits), Expression("1u"))
+            return ex.infix("!=", ex.EQUAL, held, self.dialect.literal(0, bits))
         if target is bool_ and source is not bool_ and source.kind != "float":
             return ex.infix("!=", ex.EQUAL, value, self.dialect.literal(0, source))
         if target in (int64, uint64) and source.kind in ("int", "uint") and source.itemsize < 8:
@@ -159,7 +166,6 @@ class WGSLScalars(Scalars):
         constants wrongly.
         """
         dialect = self.dialect
-        assert isinstance(dialect, WGSL)
         if not dialect.wide:
             return dialect.cast(target, value)
         if source.kind == "uint" or value_of(value) is not None:
