@@ -14,10 +14,12 @@ from calor_kernel.language import (
     cube_position,
     fence,
     kernel,
+    modulo,
     plane_reduce,
     plane_scan,
     plane_shuffle,
     shared,
+    sqrt,
     unit_position,
 )
 from calor_wgpu.wgsl import WGSL, arguments, print_wgsl
@@ -49,6 +51,10 @@ ADAPTERS = [
         lambda x: x - 1.0 - 2.0,
     ),
     (float32, {"changes": "contracts"}, "fma(x_, x_, x_)", lambda x: x * x + x),
+    (float32, {"flushes": True}, "bitcast<u32>(x) & ~2147483648u", lambda x: abs(x)),
+    (float32, {"rounded": False}, "return f32(f64(a) / f64(b));", lambda x: x / (x + 1.0)),
+    (float32, {"rounded": False, "double": False}, "fma(-s, s, x)", lambda x: sqrt(x)),
+    (int32, {}, "return a - (a / b) * b;", lambda x: modulo(x, x + 1)),
     (float32, {}, "!(x_ == x_)", lambda x: (x != x).to(float32)),
     (float32, {}, "bitcast<f32>(2139095040u)", lambda x: x + float("inf")),
     (int32, {}, "(-2147483647i - 1i)", lambda x: x + (-(2**31))),
@@ -118,6 +124,8 @@ def test_planes_are_made_of_shuffles() -> None:
     text = print_wgsl(built, WGSL())
     assert "@workgroup_size(32)" in text
     assert "x = x + fn_shuffle_xor_float32(x, 8u, own);" in text
+    assert "subgroupBarrier();" not in text
+    assert "subgroupBarrier();" in print_wgsl(built, WGSL(diverges=True))
     with pytest.raises(CompileError, match="no subgroups"):
         print_wgsl(built, WGSL(subgroups=False))
 
@@ -137,6 +145,21 @@ def test_a_barrier_is_of_global_memory_where_units_hand_it_over() -> None:
     ]
     assert "storageBarrier();" in print_wgsl(built[0], WGSL())
     assert "workgroupBarrier();" in print_wgsl(built[1], WGSL())
+
+
+def test_loops_are_looked_at_where_a_driver_ends_them() -> None:
+    @kernel
+    def summed(x: Any, n: Any) -> None:
+        total = x[0]
+        for i in range(1, n):
+            total = total + x[i]
+        x[0] = total
+
+    built = summed.build([Buffer(float32), Scalar(int64)])
+    assert "trouble" not in print_wgsl(built, WGSL())
+    text = print_wgsl(built, WGSL(limited=True))
+    assert "@binding(2) var<storage, read_write> trouble: atomic<u32>;" in text
+    assert text.count("atomicStore(&trouble, 1u);") == 1
 
 
 def test_a_kernel_may_be_called_like_a_word_of_the_language() -> None:

@@ -23,8 +23,9 @@ _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
 _CORES: Final = 32  # of a GPU, which does not say
 _CACHE: Final = 1 << 17
 
-# A compiler may contract a * b + c, take x for (x + large) - large, and round quotients and roots
-# as it likes; Mesa's software device ends loops after 65535 turns.
+# A compiler may contract a * b + c, take x for (x + large) - large, round quotients and roots
+# as it likes, and take the smallest numbers for zeros; Mesa's software device ends loops after
+# 65535 turns.
 _TURNS: Final = 1 << 17
 _UNITS_SEEN: Final = 64
 _PROBE: Final = """
@@ -40,7 +41,7 @@ fn main(@builtin(local_invocation_index) at: u32{parameter}) {{
     for (var i = 0u; i < {turns}u; i++) {{ turns += u32(given.w); }}
   }}
   let fused = fma(given.x, given.y, given.z);
-  seen[at + 128u] = vec4<f32>(fused, f32(turns), f32({size}), 0.0f);
+  seen[at + 128u] = vec4<f32>(fused, f32(turns), f32({size}), given.w * 1e-40f);
 }}
 """
 # Vendors whose planes have 32 units, whatever else their drivers list.
@@ -54,6 +55,7 @@ class Seen:
     fused: bool
     changes: str
     rounded: bool
+    flushes: bool
     limited: bool
     plane: int
 
@@ -86,6 +88,7 @@ def probe(device: Any, number: int) -> Seen:
         fused=bool(found[2, :, 0].any()),
         changes=changes or ("contracts" if contracted.any() else ""),
         rounded=bool((quotient == x / y).all() and (root == np.sqrt(x)).all()),
+        flushes=not found[2, :, 3].any(),
         limited=bool(found[2, 0, 1] < _TURNS),
         plane=int(found[2, 0, 2]),
     )
@@ -106,9 +109,11 @@ def language(device: Any, number: int) -> tuple[WGSL, int]:
         fused=seen.fused,
         changes=seen.changes,
         rounded=seen.rounded,
+        flushes=seen.flushes,
         limited=seen.limited,
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
         subgroups=plane > 1,
+        diverges="subgroup-barrier" in features and info["adapter_type"] != "CPU",
         buffers=limits["max-storage-buffers-per-shader-stage"],
         shared_bytes=limits["max-compute-workgroup-storage-size"],
     )

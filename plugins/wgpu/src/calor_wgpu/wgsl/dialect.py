@@ -70,9 +70,11 @@ class WGSL(Dialect):
     an adapter's buffers fits. ``fused``: whether its fma rounds once. ``changes``: what its
     compiler does that nobody asked for: "contracts" products into sums, or "reassociates" as well.
     ``rounded``: whether quotients and roots of float32 are rounded right.
-    ``limited``: whether it ends loops that take long, so that kernels look whether one came to its
-    end. ``atomics_64``, ``subgroups``: what it has. ``buffers``: how many a kernel may have.
-    ``shared_bytes``: the shared memory of a cube.
+    ``flushes``: whether its float32 arithmetic takes
+    the smallest numbers for zeros. ``limited``: whether it ends loops that take long, so that
+    kernels look whether one came to its end. ``diverges``: whether the units of a plane meet again
+    only where a barrier says so. ``atomics_64``, ``subgroups``: what it has. ``buffers``: how many
+    a kernel may have. ``shared_bytes``: the shared memory of a cube.
     """
 
     name = "WGSL"
@@ -88,9 +90,11 @@ class WGSL(Dialect):
         fused: bool = True,
         changes: str = "",
         rounded: bool = True,
+        flushes: bool = False,
         limited: bool = False,
         atomics_64: bool = True,
         subgroups: bool = True,
+        diverges: bool = False,
         buffers: int = 8,
         shared_bytes: int = 16384,
     ) -> None:
@@ -99,9 +103,11 @@ class WGSL(Dialect):
         self.fused = self.fast_fma = fused
         self.changes = changes
         self.rounded = rounded
+        self.flushes = flushes
         self.limited = limited
         self.atomics_64 = atomics_64
         self.subgroups = subgroups
+        self.diverges = diverges
         self.buffers = buffers
         self.shared_bytes = shared_bytes
         types = {**_TYPES, int64: "i64" if wide else "i32"}
@@ -112,7 +118,7 @@ class WGSL(Dialect):
         self.types = types
         self.templates = {"fma float": "fma({0}, {1}, {2})"} if fused else {}
         # What tells this dialect from others, for the keys of images.
-        flags = (wide, double, fused, rounded, limited, atomics_64, subgroups)
+        flags = (wide, double, fused, rounded, flushes, limited, atomics_64, subgroups, diverges)
         self.key = f"{''.join(f'{f:d}' for f in flags)}{changes} {buffers} {shared_bytes}"
 
     def widths(self, dtype: DType) -> tuple[int, ...]:

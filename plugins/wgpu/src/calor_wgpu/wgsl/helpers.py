@@ -62,6 +62,16 @@ def _step(dialect: WGSL, d: DType) -> Callable[[str], str]:
     return lambda text: f"bitcast<{f}>(bitcast<{u}>({text}) ^ {u}(args.zero))"
 
 
+def _sign(operator: str) -> Callable[..., Made]:
+    def made(dialect: WGSL, name: str, d: DType) -> Made:
+        f, u = dialect.types[d], _bits(dialect, d)
+        sign = dialect.literal(1 << (8 * d.itemsize - 1), dialect.bits(d)).text
+        body = f"return bitcast<{f}>(bitcast<{u}>(x) {operator}{sign});"
+        return _function(dialect, name, {"x": d}, d, body)
+
+    return made
+
+
 def _fma(dialect: WGSL, name: str, d: DType) -> Made:
     parameters = {"a": d, "b": d, "c": d}
     if d is float32 and dialect.double and dialect.wide:
@@ -288,6 +298,8 @@ HELPERS: Final[Mapping[str, Callable[..., Made]]] = MappingProxyType(
         "min": _extreme("<", "|"),
         "max": _extreme(">", "&"),
         "copysign": _copysign,
+        "abs": _sign("& ~"),
+        "neg": _sign("^ "),
         "fma": _fma,
         "div": _div,
         "sqrt": _sqrt,

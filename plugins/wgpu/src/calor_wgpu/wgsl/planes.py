@@ -33,6 +33,11 @@ def plane(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
     if not printer.dialect.subgroups:
         printer.dialect.refuse("subgroups")
     operands = [printer.operand(v) for v in operation.operands]
+    if printer.dialect.diverges:
+        operands = [
+            printer.named(e, v.type) for e, v in zip(operands, operation.operands, strict=True)
+        ]
+        printer.line("subgroupBarrier();")
     made = _made(printer, operation, operands)
     printer.effect(operation, block, made, operation.name.removeprefix("plane_"))
 

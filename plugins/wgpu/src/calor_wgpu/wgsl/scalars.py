@@ -60,6 +60,8 @@ class WGSLScalars(Scalars):
             operands = [operands[0], self.hidden(dtype, operands[1])]
         if name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
+        if name in ("abs", "neg") and self.dialect.flushes:
+            return ex.call(self.helpers.name(name, dtype), *operands)
         if name in ("div", "sqrt") and dtype is float32 and not self.dialect.rounded:
             return ex.call(self.helpers.name(name, dtype), *operands)
         if name in _FLOATS:
@@ -67,7 +69,8 @@ class WGSLScalars(Scalars):
             return self.exact(name, dtype, made, ()) if name == "sqrt" else made
         template = self.template(name, dtype)
         if template is not None:
-            return self.filled(template, operands, "")
+            made = self.filled(template, operands, "")
+            return self.exact(name, dtype, made, attributes.get("flags", ()))
         if name in _BY_HELPER:
             return ex.call(self.helpers.name(name, dtype), *operands)
         if name == "neg":
