@@ -31,6 +31,7 @@ CORE = Path("packages/core")
 # What the conformance suite asks of the devices that run here. Where kernels are compiled for the
 # checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty;
 # an OpenCL driver takes a fraction of a second for a kernel, so it is asked one of two hundred.
+# A driver of Vulkan takes less, and is asked one of a hundred.
 # strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way.
 EVERYTHING: Sequence[str] = ()
 SAMPLE = (("--tier", "basic"), ("--shard", "7/40"))
@@ -39,11 +40,13 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "strict:numpy": (("--shard", "3/10"),),
     "cpu": SAMPLE,
     "opencl": (("--shard", "7/200"),),
+    "wgpu": (("--shard", "7/100"),),
 }
 # Devices that were not asked everything here yet: what they fail is told, and fails no session.
-UNFINISHED = {"opencl"}
+UNFINISHED = {"opencl", "wgpu"}
 ABSENT = {
-    "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device"
+    "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device",
+    "wgpu": "no Vulkan driver; apt-get install mesa-vulkan-drivers makes the processor a device",
 }
 # As many test processes as there are processors; the tests of one file stay together.
 PARALLEL = ["-n", "logical", "--dist", "loadfile"]

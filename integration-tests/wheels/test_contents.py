@@ -85,6 +85,7 @@ REQUIRED = {
     "calor-conformance": "calor hypothesis pytest",
     "calor-cpu": "calor calor-kernel llvmlite",
     "calor-opencl": "calor calor-kernel pyopencl",
+    "calor-wgpu": "calor calor-kernel wgpu",
     "calor-fusion": "calor calor-kernel",
     "calor-train": "calor calor-nn rich",
 }
@@ -103,6 +104,7 @@ def test_requires_what_is_agreed(project: Path) -> None:
 ENTRIES = {
     "calor-cpu": "cpu",
     "calor-opencl": "opencl",
+    "calor-wgpu": "wgpu",
     "calor-fusion": "fuser.elementwise fuser.rows",
 }
 
