@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from calor.dtypes import bfloat16, float16, float32, float64, int8, int32, int64, uint8
+from calor.dtypes import bfloat16, float16, float32, float64, int8, int32, int64, uint8, uint64
 from calor.errors import CompileError
 from calor_kernel.language import (
     Buffer,
@@ -85,6 +85,12 @@ def test_indices_are_of_32_bits_where_there_are_no_others() -> None:
     text = print_wgsl(filled.build([F, Scalar(int64, nonnegative=True)]), WGSL(wide=False))
     assert "a1: i32," in text
     assert "i64" not in text
+    limited = arithmetic.build([F, F], function=lambda x: x.to(int64).to(float32))
+    with pytest.raises(CompileError, match="64-bit integers on this adapter, such as 9223"):
+        print_wgsl(limited, WGSL(wide=False))
+    words = arithmetic.build([Buffer(uint64)] * 2, function=lambda x: x + 1)
+    with pytest.raises(CompileError, match="no values of uint64"):
+        print_wgsl(words, WGSL(wide=False, double=False))
 
 
 def test_elements_that_share_words_are_exchanged_unless_a_word_is_written_whole() -> None:

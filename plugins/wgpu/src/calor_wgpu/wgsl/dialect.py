@@ -51,6 +51,7 @@ _TYPES: Final = MappingProxyType(
     }
 )
 _LITERAL: Final = re.compile(r"(\(?)(-?\d+)(?:u|i|li|lu)(?: - 1l?i\))?")
+_NO_LIMIT: Final = 1 << 62
 _SUFFIXES: Final = MappingProxyType({"i32": "i", "u32": "u", "i64": "li", "u64": "lu"})
 _POSITIONS: Final = MappingProxyType(
     {"cube_position": "cube", "cube_count": "cubes", "unit_position": "unit"}
@@ -125,13 +126,18 @@ class WGSL(Dialect):
         """Return as many lanes as share a word of memory."""
         return (1,) if dtype.itemsize >= 4 else (1, 4 // dtype.itemsize)
 
+    def held(self, dtype: DType) -> DType:
+        """Return the dtype whose values stand for a dtype's."""
+        found = super().held(dtype)
+        return found if found in self.types else self.refuse(f"values of {dtype}")
+
     # Numbers.
     def literal(self, number: bool | int | float, dtype: DType) -> Expression:
         """Return a number with the suffix of its type."""
         if dtype is bool_:
             return Expression("true" if number else "false", bare=True)
         if dtype.kind != "float":
-            return self._integer(int(number), self.types[dtype])
+            return self._integer(self._fitting(int(number), dtype), self.types[dtype])
         if not self.computes(dtype):
             return Expression(f"{hex(numbers.bits_of(number, dtype))}u", bare=True)
         if numbers.is_special(float(number)):
@@ -146,6 +152,14 @@ class WGSL(Dialect):
         text = repr(float(number)) if wide else str(np.float32(number))
         made = f"{text}{'lf' if wide else 'f'}"
         return Expression(made, ex.UNARY if made.startswith("-") else ex.ATOM, bare=True)
+
+    def _fitting(self, number: int, dtype: DType) -> int:
+        """Return a number as the type that holds it has it; kernels write 2**62 for no limit."""
+        if dtype is not int64 or self.wide or -(1 << 31) <= number < 1 << 31:
+            return number
+        if number != _NO_LIMIT:
+            self.refuse(f"64-bit integers on this adapter, such as {number}")
+        return (1 << 31) - 1
 
     def _integer(self, number: int, type: str) -> Expression:
         suffix = _SUFFIXES[type]

@@ -24,6 +24,8 @@ _FLOATS: Final = MappingProxyType(
     | {"sqrt": "sqrt"}
 )
 _BY_HELPER: Final = frozenset(("min", "max", "copysign", "fma"))
+# What a number of 32 bits in the place of one of 64 does not do.
+_OF_BITS: Final = frozenset(("mulhi", "popcount", "clz", "ctz"))
 # Steps that stay in the range of the operands.
 _INSIDE: Final = frozenset(("and", "or", "xor", "shr", "modulo"))
 
@@ -103,6 +105,8 @@ class WGSLScalars(Scalars):
     def integer(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
         """Return an operation of integers."""
         a, bits = operands[0], 8 * dtype.itemsize
+        if bits == 64 and not self.dialect.wide and name in _OF_BITS:
+            self.dialect.refuse(f"64-bit integers on this adapter: {name}")
         if name in ("popcount", "clz", "ctz"):
             return self.counted(name, dtype, a)
         if name in ("min", "max"):
