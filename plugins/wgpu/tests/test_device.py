@@ -115,6 +115,21 @@ def test_neighbours_in_a_word_are_written_at_once(device: Any) -> None:
     assert np.array_equal(x, expected)
 
 
+def test_a_piece_above_what_is_bound_at_once(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device.queue, "most", 1024)
+    memory, queue, n = device.memory, device.queue, 2048
+    made = built()
+    function = queue.load(device.toolchain.source(made).encode(), made)
+    large, small = memory.alloc(4 * n), memory.alloc(256)
+    memory.copy_in(large, 0, np.arange(n, dtype=np.float32))
+    for start in (0, 100, 517, n - 64):
+        step = Step(function, (8, 1, 1), (Slot(0, 4 * start), Slot(1), 64, 2.0))
+        queue.run(queue.record([step], 2), [large, small])
+        got = np.empty(64, np.float32)
+        memory.copy_out(small, 0, got)
+        assert got.tolist() == [2.0 * i for i in range(start, start + 64)]
+
+
 def test_a_toolchain_is_pickled_and_its_image_is_the_text(device: Any) -> None:
     made, toolchain = built(), pickle.loads(pickle.dumps(device.toolchain))
     source = toolchain.source(made)

@@ -1,5 +1,8 @@
 """Kernels printed as WGSL compute what lanes compute, scalars and vectors."""
 
+import os
+import subprocess
+import sys
 from functools import cache
 from typing import Any
 
@@ -146,3 +149,35 @@ def test_planes(device: Any, dtype: DType) -> None:
 def test_orders_of_accesses_are_refused(device: Any) -> None:
     with pytest.raises(CompileError, match="WGSL has no stores with release order"):
         device.toolchain.source(effects_case(8).kernel)
+
+
+PROGRAM = """
+from calor.dtypes import float32, int64
+from calor_wgpu.device import WgpuDevice
+from device_runs import run
+from kernel_cases import assert_alike
+from kernel_products import planes_case
+
+device = WgpuDevice(0)
+device.toolchain.dialect.fast_fma = False
+(plane,) = device.info.planes
+for dtype in (float32, int64):
+    case = planes_case(dtype, plane)
+    got = case.fresh()
+    run(device, case.kernel, case.cubes, got)
+    for place, (a, b) in enumerate(zip(got, case.expected(), strict=True)):
+        assert_alike(a, b, f"argument {place}")
+print(plane)
+"""
+
+
+@pytest.mark.parametrize(("bits", "plane"), [(128, 4), (512, 16)])
+def test_planes_of_other_sizes(device: Any, bits: int, plane: int) -> None:
+    if "llvmpipe" not in device.info.description:
+        pytest.skip("only Mesa's software device has planes of any size")
+    places = os.pathsep.join(sys.path)
+    environment = {**os.environ, "LP_NATIVE_VECTOR_WIDTH": str(bits), "PYTHONPATH": places}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout == f"{plane}\n", done.stderr
