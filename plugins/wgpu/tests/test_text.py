@@ -102,6 +102,20 @@ def test_elements_that_share_words_are_exchanged_unless_a_word_is_written_whole(
     assert "atomicCompareExchangeWeak(&y[k >> 2u], old, made)" in text
 
 
+def test_four_words_are_one_access_where_they_are_aligned() -> None:
+    @kernel
+    def moved(x: Any, y: Any, n: Any) -> None:
+        y.store(n * 4, x.load(n * 4, 4))
+        y[n] = x[n]
+
+    size = Scalar(int64, nonnegative=True)
+    for align in (16, 4):
+        memory = Buffer(float32, align=align)
+        text = print_wgsl(moved.build([memory, memory, size]), WGSL())
+        assert ("x: array<vec4<f32>>;" in text) == (align == 16)
+        assert ("x[(x_offset + u32(n)) >> 2u][(x_offset + u32(n)) & 3u]" in text) == (align == 16)
+
+
 def test_arguments_lie_where_the_struct_has_them() -> None:
     @kernel
     def given(x: Any, a: Any, b: Any, c: Any) -> None:

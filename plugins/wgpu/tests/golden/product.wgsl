@@ -11,8 +11,8 @@ struct Arguments {
 }
 @group(0) @binding(0) var<uniform> args: Arguments;
 @group(0) @binding(1) var<storage, read_write> a: array<f32>;
-@group(0) @binding(2) var<storage, read_write> b: array<f32>;
-@group(0) @binding(3) var<storage, read_write> c: array<f32>;
+@group(0) @binding(2) var<storage, read_write> b: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> c: array<vec4<f32>>;
 
 @compute @workgroup_size(1, 1, 1)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) unit: vec3<u32>) {
@@ -24,44 +24,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   let c_offset = args.a2;
   let n = args.a3;
   let k = args.a4;
-  var t1: i64 = i64(u64(cube.x)) * 2li;
-  var t2: i64 = i64(u64(cube.y)) * 4li;
-  var t3: i64 = t1 * k;
-  var t4: i64 = t1 + 1li;
-  var t5: i64 = t4 * k;
-  var item: f32 = 0.0f;
-  var item_1: f32 = 0.0f;
-  var item_2: f32 = 0.0f;
-  var item_3: f32 = 0.0f;
-  var item_4: f32 = 0.0f;
-  var item_5: f32 = 0.0f;
-  var item_6: f32 = 0.0f;
-  var item_7: f32 = 0.0f;
+  var t1: vec4<f32> = vec4<f32>(0.0f, 0.0f, 0.0f, 0.0f);
+  var t2: i64 = i64(u64(cube.x)) * 2li;
+  var t3: i64 = i64(u64(cube.y)) * 4li;
+  var t4: i64 = t2 * k;
+  var t5: i64 = t2 + 1li;
+  var t6: i64 = t5 * k;
+  var item: vec4<f32> = t1;
+  var item_1: vec4<f32> = t1;
   for (var i: i64 = 0li; i < k; i += 1li) {
-    var t6: i64 = i * n + t2;
-    var b_: f32 = b[b_offset + u32(t6)];
-    var b_1: f32 = b[b_offset + u32(t6 + 1li)];
-    var b_2: f32 = b[b_offset + u32(t6 + 2li)];
-    var b_3: f32 = b[b_offset + u32(t6 + 3li)];
-    var a_: f32 = a[a_offset + u32(t3 + i)];
-    var a_1: f32 = a[a_offset + u32(t5 + i)];
-    item = fma(a_, b_, item);
-    item_1 = fma(a_, b_1, item_1);
-    item_2 = fma(a_, b_2, item_2);
-    item_3 = fma(a_, b_3, item_3);
-    item_4 = fma(a_1, b_, item_4);
-    item_5 = fma(a_1, b_1, item_5);
-    item_6 = fma(a_1, b_2, item_6);
-    item_7 = fma(a_1, b_3, item_7);
+    var t7: i64 = i * n + t3;
+    var b_: vec4<f32> = b[(b_offset + u32(t7)) >> 2u];
+    var t8: f32 = a[a_offset + u32(t4 + i)];
+    var t9: vec4<f32> = vec4<f32>(t8, t8, t8, t8);
+    var t10: vec4<f32> = vec4<f32>(fma(t9.x, b_.x, item.x), fma(t9.y, b_.y, item.y), fma(t9.z, b_.z, item.z), fma(t9.w, b_.w, item.w));
+    var t11: f32 = a[a_offset + u32(t6 + i)];
+    var t12: vec4<f32> = vec4<f32>(t11, t11, t11, t11);
+    var t13: vec4<f32> = vec4<f32>(fma(t12.x, b_.x, item_1.x), fma(t12.y, b_.y, item_1.y), fma(t12.z, b_.z, item_1.z), fma(t12.w, b_.w, item_1.w));
+    item = t10;
+    item_1 = t13;
   }
-  var t7: i64 = t1 * n + t2;
-  c[c_offset + u32(t7)] = item;
-  c[c_offset + u32(t7 + 1li)] = item_1;
-  c[c_offset + u32(t7 + 2li)] = item_2;
-  c[c_offset + u32(t7 + 3li)] = item_3;
-  var t8: i64 = t4 * n + t2;
-  c[c_offset + u32(t8)] = item_4;
-  c[c_offset + u32(t8 + 1li)] = item_5;
-  c[c_offset + u32(t8 + 2li)] = item_6;
-  c[c_offset + u32(t8 + 3li)] = item_7;
+  var t14: i64 = t2 * n + t3;
+  c[(c_offset + u32(t14)) >> 2u] = item;
+  var t15: i64 = t5 * n + t3;
+  c[(c_offset + u32(t15)) >> 2u] = item_1;
 }

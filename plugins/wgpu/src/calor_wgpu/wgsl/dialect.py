@@ -123,8 +123,10 @@ class WGSL(Dialect):
         self.key = f"{''.join(f'{f:d}' for f in flags)}{changes} {buffers} {shared_bytes}"
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
-        """Return as many lanes as share a word of memory."""
-        return (1,) if dtype.itemsize >= 4 else (1, 4 // dtype.itemsize)
+        """Return as many lanes as share a word of memory, and four that are words."""
+        return (
+            (1,) if dtype.itemsize == 8 else (1, 4 if dtype.itemsize == 4 else 4 // dtype.itemsize)
+        )
 
     def held(self, dtype: DType) -> DType:
         """Return the dtype whose values stand for a dtype's."""

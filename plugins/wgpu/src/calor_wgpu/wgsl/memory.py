@@ -59,11 +59,31 @@ def atomics_of(kernel: Kernel) -> set[Memory]:
     return found
 
 
+def wide_of(kernel: Kernel, atomics: set[Memory]) -> set[Memory]:
+    """Return the memories that are arrays of four elements, which some access takes at once."""
+    return {
+        of(operation)
+        for operation in kernel.body.walk()
+        if operation.name in ("load", "store") and _is_wide(operation, atomics)
+    }
+
+
+def _is_wide(operation: Operation, atomics: set[Memory]) -> bool:
+    memory, align = of(operation), operation.attributes.get("align", 0)
+    value = (*operation.operands, *operation.results)[1]
+    plain = len(operation.operands) == (1 if operation.results else 2) and memory not in atomics
+    four = value.type.width == 4 and value.type.dtype.itemsize == 4
+    whole = memory.space != "private" and (memory.size or 0) % 4 == 0
+    known = operation.operands[0].type.width == 1 and align > 0 and align % 16 == 0
+    return plain and four and whole and known
+
+
 def element_type(printer: WGSLPrinter, memory: Memory) -> str:
     """Return the type of the elements of a memory's array."""
     dialect, dtype = printer.dialect, memory.type.dtype
     if memory not in printer.atomics:
-        return "u32" if is_packed(memory) else dialect.types[dialect.held(dtype)]
+        one = "u32" if is_packed(memory) else dialect.types[dialect.held(dtype)]
+        return f"vec4<{one}>" if memory in printer.wide else one
     if is_packed(memory):
         return "atomic<u32>"
     if dtype.itemsize == 8 and not (dialect.atomics_64 and dialect.wide):
@@ -86,9 +106,16 @@ def loaded(printer: WGSLPrinter, memory: Memory, at: Expression) -> Expression:
     name, dtype = printer.memories[memory], memory.type.dtype
     if is_packed(memory):
         return ex.call(_load_helper(printer, memory), at)
+    if memory in printer.wide:
+        return Expression(f"{name}[{_four(at)}][{at.at(ex.UNARY)} & 3u]")
     if memory not in printer.atomics:
         return Expression(f"{name}[{at.text}]")
     return _of_bits(printer, dtype, f"atomicLoad(&{name}[{at.text}])")
+
+
+def _four(at: Expression) -> str:
+    """Return the number of the four elements among which one is."""
+    return f"{at.at(ex.UNARY)} >> 2u"
 
 
 def _of_bits(printer: WGSLPrinter, dtype: DType, text: str) -> Expression:
@@ -108,6 +135,8 @@ def stored(printer: WGSLPrinter, memory: Memory, at: Expression, value: Expressi
     name, dtype = printer.memories[memory], memory.type.dtype
     if is_packed(memory):
         return f"{_store_helper(printer, memory)}({at.text}, {_word(dtype, value)});"
+    if memory in printer.wide:
+        return f"{name}[{_four(at)}][{at.at(ex.UNARY)} & 3u] = {value.text};"
     if memory not in printer.atomics:
         return f"{name}[{at.text}] = {value.text};"
     return f"atomicStore(&{name}[{at.text}], {_bits_of(printer, dtype, value)});"
@@ -197,7 +226,10 @@ def load(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
     if type.width > 1:
         operands = [(printer.named(e, t), t) for e, t in operands]
     index, index_type = operands[0]
-    if type.width > 1 and index_type.width == 1 and is_packed(memory) and _aligned(operation):
+    if _is_wide(operation, printer.atomics):
+        at = place(printer, memory, index)
+        made = Expression(f"{printer.memories[memory]}[{_four(at)}]")
+    elif type.width > 1 and index_type.width == 1 and is_packed(memory) and _aligned(operation):
         made = ex.call(_load_word_helper(printer, memory, type), place(printer, memory, index))
     else:
         lanes = [
@@ -250,6 +282,10 @@ def store(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
         return
     operands = [(printer.atom(v), v.type) for v in operation.operands]
     printer.settle()
+    if _is_wide(operation, printer.atomics):
+        at, value = place(printer, memory, operands[0][0]), operands[1][0]
+        printer.line(f"{printer.memories[memory]}[{_four(at)}] = {value.text};")
+        return
     lanes = [_at_lane(printer, operands, i) for i in range(value_type.width)]
     if is_packed(memory) and _whole_words(operation):
         _store_word(printer, memory, operands[0][0], [value for _, value, *_ in lanes])

@@ -103,6 +103,7 @@ class WGSLPrinter(Printer):
         super().__init__(kernel, dialect)
         self.scalars = WGSLScalars(dialect, self.helpers)
         self.atomics = memory.atomics_of(kernel)
+        self.wide = memory.wide_of(kernel, self.atomics)
         self.offsets: dict[Memory, str] = {}
 
     def operation(self, operation: Operation, block: Block) -> None:
@@ -204,7 +205,8 @@ class WGSLPrinter(Printer):
         fields, named, buffers = self.parameters()
         for own in self.kernel.memories:
             name = self.memories[own] = self.fresh(own.name)
-            declared = f"{name}: array<{memory.element_type(self, own)}, {own.size}>;"
+            length = (own.size or 0) // (4 if own in self.wide else 1)
+            declared = f"{name}: array<{memory.element_type(self, own)}, {length}>;"
             if own.space == "shared":
                 buffers.append(f"var<workgroup> {declared}")
             else:
