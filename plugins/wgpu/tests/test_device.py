@@ -130,6 +130,20 @@ def test_a_piece_above_what_is_bound_at_once(device: Any, monkeypatch: pytest.Mo
         assert got.tolist() == [2.0 * i for i in range(start, start + 64)]
 
 
+def test_units_add_to_one_number(device: Any) -> None:
+    @kernel
+    def summed(x: Any, y: Any, n: Any) -> None:
+        i = absolute_position()
+        if i < n:
+            y.atomic("add", i % 3, x[i])
+
+    x, y = np.arange(1000, dtype=np.float32), np.zeros(3, np.float32)
+    size = Scalar(int64, nonnegative=True)
+    made = summed.build([Buffer(float32), Buffer(float32), size], cube=(64, 1, 1))
+    run(device, made, (16, 1, 1), [x, y, 1000])
+    assert y.tolist() == [float(x[k::3].sum()) for k in range(3)]
+
+
 def test_a_toolchain_is_pickled_and_its_image_is_the_text(device: Any) -> None:
     made, toolchain = built(), pickle.loads(pickle.dumps(device.toolchain))
     source = toolchain.source(made)

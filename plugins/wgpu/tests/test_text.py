@@ -102,6 +102,18 @@ def test_elements_that_share_words_are_exchanged_unless_a_word_is_written_whole(
     assert "atomicCompareExchangeWeak(&y[k >> 2u], old, made)" in text
 
 
+def test_an_adapter_adds_floats_itself_where_nothing_else_is_done_to_them() -> None:
+    @kernel
+    def added(x: Any, *, kinds: Any) -> None:
+        for kind in kinds:
+            x.atomic(kind, 0, 1.0)
+
+    sums, both = (added.build([F], kinds=kinds) for kinds in (("add",), ("add", "max")))
+    assert "_ = atomicAdd(&x[x_offset + 0u], 1.0f);" in print_wgsl(sums, WGSL())
+    assert "atomicCompareExchangeWeak" in print_wgsl(sums, WGSL(float_atomics=False))
+    assert "atomicCompareExchangeWeak" in print_wgsl(both, WGSL())
+
+
 def test_four_words_are_one_access_where_they_are_aligned() -> None:
     @kernel
     def moved(x: Any, y: Any, n: Any) -> None:

@@ -24,6 +24,7 @@ _BACKENDS: Final = ("Vulkan", "Metal", "DX12")
 _WANTED: Final = frozenset(
     (
         "shader-f64",
+        "shader-float32-atomic",
         "shader-int64",
         "shader-int64-atomic-all-ops",
         "subgroup",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +21,8 @@ from ._bindings import STORAGE, module
 from .wgsl import MOST_CUBES, WGSL
 
 _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
-_CORES: Final = 32  # of a GPU, which does not say
+# Cores of a GPU, which does not say.
+_CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
 _CACHE: Final = 1 << 17
 
 # A compiler may contract a * b + c, take x for (x + large) - large, round quotients and roots
@@ -112,6 +114,7 @@ def language(device: Any, number: int) -> tuple[WGSL, int]:
         flushes=seen.flushes,
         limited=seen.limited,
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
+        float_atomics="shader-float32-atomic" in features,
         subgroups=plane > 1,
         diverges="subgroup-barrier" in features and info["adapter_type"] != "CPU",
         buffers=limits["max-storage-buffers-per-shader-stage"],
@@ -134,7 +137,6 @@ def describe(device: Any, dialect: WGSL, plane: int) -> DeviceInfo:
     computed -= {float16, bfloat16}
     computed -= set() if dialect.wide else {int64, uint64}
     computed -= set() if dialect.double else {float64}
-    cpu = info["adapter_type"] == "CPU"
     x, y, z = (limits[f"max-compute-workgroup-size-{axis}"] for axis in "xyz")
     binding = min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"])
     return DeviceInfo(
@@ -146,7 +148,7 @@ def describe(device: Any, dialect: WGSL, plane: int) -> DeviceInfo:
         max_cube=(min(x, units), min(y, units), min(z, units)),
         planes=(plane,),
         shared_bytes=dialect.shared_bytes,
-        cores=(os.cpu_count() or 1) if cpu else _CORES,
+        cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(_CACHE,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),
         # Of a larger piece a binding shows a part, in which a value of this size is whole.

@@ -74,8 +74,8 @@ class WGSL(Dialect):
     ``flushes``: whether its float32 arithmetic takes
     the smallest numbers for zeros. ``limited``: whether it ends loops that take long, so that
     kernels look whether one came to its end. ``diverges``: whether the units of a plane meet again
-    only where a barrier says so. ``atomics_64``, ``subgroups``: what it has. ``buffers``: how many
-    a kernel may have. ``shared_bytes``: the shared memory of a cube.
+    only where a barrier says so. ``atomics_64``, ``float_atomics``, ``subgroups``: what it has.
+    ``buffers``: how many a kernel may have. ``shared_bytes``: the shared memory of a cube.
     """
 
     name = "WGSL"
@@ -94,6 +94,7 @@ class WGSL(Dialect):
         flushes: bool = False,
         limited: bool = False,
         atomics_64: bool = True,
+        float_atomics: bool = True,
         subgroups: bool = True,
         diverges: bool = False,
         buffers: int = 8,
@@ -107,6 +108,7 @@ class WGSL(Dialect):
         self.flushes = flushes
         self.limited = limited
         self.atomics_64 = atomics_64
+        self.float_atomics = float_atomics
         self.subgroups = subgroups
         self.diverges = diverges
         self.buffers = buffers
@@ -119,7 +121,18 @@ class WGSL(Dialect):
         self.types = types
         self.templates = {"fma float": "fma({0}, {1}, {2})"} if fused else {}
         # What tells this dialect from others, for the keys of images.
-        flags = (wide, double, fused, rounded, flushes, limited, atomics_64, subgroups, diverges)
+        flags = (
+            wide,
+            double,
+            fused,
+            rounded,
+            flushes,
+            limited,
+            atomics_64,
+            float_atomics,
+            subgroups,
+            diverges,
+        )
         self.key = f"{''.join(f'{f:d}' for f in flags)}{changes} {buffers} {shared_bytes}"
 
     def widths(self, dtype: DType) -> tuple[int, ...]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from calor.dtypes import DType, bool_, uint32
+from calor.dtypes import DType, bool_, float32, uint32
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
 
 if TYPE_CHECKING:
+    from .dialect import WGSL
     from .printer import WGSLPrinter
 
 _ATOMICS: Final = {k: f"atomic{k.title()}" for k in ("add", "min", "max", "and", "or", "xor")}
@@ -59,6 +60,16 @@ def atomics_of(kernel: Kernel) -> set[Memory]:
     return found
 
 
+def native_of(kernel: Kernel, dialect: WGSL) -> set[Memory]:
+    """Return the memories of float32 that the adapter adds to itself."""
+    kinds: dict[Memory, set[str]] = {}
+    for operation in kernel.body.walk():
+        if operation.name == "atomic" and of(operation).type.dtype is float32:
+            kinds.setdefault(of(operation), set()).add(operation.attributes["kind"])
+    added = (m for m, found in kinds.items() if found == {"add"} and m.space == "global")
+    return set(added) if dialect.float_atomics else set()
+
+
 def wide_of(kernel: Kernel, atomics: set[Memory]) -> set[Memory]:
     """Return the memories that are arrays of four elements, which some access takes at once."""
     return {
@@ -86,6 +97,8 @@ def element_type(printer: WGSLPrinter, memory: Memory) -> str:
         return f"vec4<{one}>" if memory in printer.wide else one
     if is_packed(memory):
         return "atomic<u32>"
+    if memory in printer.native:
+        return "atomic<f32>"
     if dtype.itemsize == 8 and not (dialect.atomics_64 and dialect.wide):
         dialect.refuse(f"atomics of {dtype}")
     if dtype.itemsize < 4:
@@ -110,7 +123,8 @@ def loaded(printer: WGSLPrinter, memory: Memory, at: Expression) -> Expression:
         return Expression(f"{name}[{_four(at)}][{at.at(ex.UNARY)} & 3u]")
     if memory not in printer.atomics:
         return Expression(f"{name}[{at.text}]")
-    return _of_bits(printer, dtype, f"atomicLoad(&{name}[{at.text}])")
+    found = f"atomicLoad(&{name}[{at.text}])"
+    return Expression(found) if memory in printer.native else _of_bits(printer, dtype, found)
 
 
 def _four(at: Expression) -> str:
@@ -139,7 +153,8 @@ def stored(printer: WGSLPrinter, memory: Memory, at: Expression, value: Expressi
         return f"{name}[{_four(at)}][{at.at(ex.UNARY)} & 3u] = {value.text};"
     if memory not in printer.atomics:
         return f"{name}[{at.text}] = {value.text};"
-    return f"atomicStore(&{name}[{at.text}], {_bits_of(printer, dtype, value)});"
+    bits = value.text if memory in printer.native else _bits_of(printer, dtype, value)
+    return f"atomicStore(&{name}[{at.text}], {bits});"
 
 
 def _word(dtype: DType, value: Expression) -> str:
@@ -339,7 +354,7 @@ def atomic(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
         else:
             text = f"atomicCompareExchangeWeak({pointer}, {given}).old_value"
         made = _of_bits(printer, dtype, text)
-    elif dtype.kind != "float":
+    elif dtype.kind != "float" or memory in printer.native:
         made = Expression(f"{_ATOMICS[kind]}({pointer}, {values[0].text})")
     else:
         made = ex.call(_float_helper(printer, memory, kind), at, values[0])

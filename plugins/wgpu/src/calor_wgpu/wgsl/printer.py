@@ -103,6 +103,7 @@ class WGSLPrinter(Printer):
         super().__init__(kernel, dialect)
         self.scalars = WGSLScalars(dialect, self.helpers)
         self.atomics = memory.atomics_of(kernel)
+        self.native = memory.native_of(kernel, dialect)
         self.wide = memory.wide_of(kernel, self.atomics)
         self.offsets: dict[Memory, str] = {}
 
