@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Final
 
@@ -64,76 +65,54 @@ def value_of(literal: Expression) -> int | None:
     return None if found is None else int(found[2]) - bool(found[1])
 
 
+@dataclass(eq=False, kw_only=True)
 class WGSL(Dialect):
-    """WGSL. ``wide``, ``double``: whether the adapter has 64-bit integers and floats.
+    """WGSL for an adapter that has and does what is said here.
 
-    Without 64-bit integers sizes and indices are computed in 32 bits, in which every index of such
-    an adapter's buffers fits. ``fused``: whether its fma rounds once. ``changes``: what its
-    compiler does that nobody asked for: "contracts" products into sums, or "reassociates" as well.
-    ``rounded``: whether quotients and roots of float32 are rounded right.
-    ``flushes``: whether its float32 arithmetic takes
-    the smallest numbers for zeros. ``limited``: whether it ends loops that take long, so that
-    kernels look whether one came to its end. ``diverges``: whether the units of a plane meet again
-    only where a barrier says so. ``atomics_64``, ``float_atomics``, ``subgroups``: what it has.
-    ``buffers``: how many a kernel may have. ``shared_bytes``: the shared memory of a cube.
+    ``wide``, ``double``: 64-bit integers and floats; without them sizes and indices are computed in
+    32 bits, in which those of such an adapter's buffers fit. ``fused``: fma rounds once.
+    ``changes``: what the compiler does that nobody asked for: "contracts" products into sums, or
+    "reassociates" as well. ``rounded``: quotients and roots of float32 are rounded right.
+    ``flushes``: float32 arithmetic takes the smallest numbers for zeros. ``limited``: loops that
+    take long are ended, so that kernels look whether one came to its end. ``diverges``: units of a
+    plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``, ``subgroups``:
+    what there is. ``buffers``: how many a kernel may have. ``shared_bytes``: of a cube.
     """
+
+    wide: bool = True
+    double: bool = True
+    fused: bool = True
+    changes: str = ""
+    rounded: bool = True
+    flushes: bool = False
+    limited: bool = False
+    diverges: bool = False
+    atomics_64: bool = True
+    float_atomics: bool = True
+    subgroups: bool = True
+    buffers: int = 8
+    shared_bytes: int = 16384
 
     name = "WGSL"
     inline_names = ("wgsl",)
     wraps = True
     reserved = FUNCTIONS | words(RESERVED)
 
-    def __init__(
-        self,
-        *,
-        wide: bool = True,
-        double: bool = True,
-        fused: bool = True,
-        changes: str = "",
-        rounded: bool = True,
-        flushes: bool = False,
-        limited: bool = False,
-        atomics_64: bool = True,
-        float_atomics: bool = True,
-        subgroups: bool = True,
-        diverges: bool = False,
-        buffers: int = 8,
-        shared_bytes: int = 16384,
-    ) -> None:
-        self.wide = wide
-        self.double = double
-        self.fused = self.fast_fma = fused
-        self.changes = changes
-        self.rounded = rounded
-        self.flushes = flushes
-        self.limited = limited
-        self.atomics_64 = atomics_64
-        self.float_atomics = float_atomics
-        self.subgroups = subgroups
-        self.diverges = diverges
-        self.buffers = buffers
-        self.shared_bytes = shared_bytes
-        types = {**_TYPES, int64: "i64" if wide else "i32"}
-        if wide:
+    def __post_init__(self) -> None:
+        """Name the types and functions that there are."""
+        self.fast_fma = self.fused
+        types = {**_TYPES, int64: "i64" if self.wide else "i32"}
+        if self.wide:
             types[uint64] = "u64"
-        if double:
+        if self.double:
             types[float64] = "f64"
         self.types = types
-        self.templates = {"fma float": "fma({0}, {1}, {2})"} if fused else {}
-        # What tells this dialect from others, for the keys of images.
-        flags = (
-            wide,
-            double,
-            fused,
-            rounded,
-            flushes,
-            limited,
-            atomics_64,
-            float_atomics,
-            subgroups,
-            diverges,
-        )
-        self.key = f"{''.join(f'{f:d}' for f in flags)}{changes} {buffers} {shared_bytes}"
+        self.templates = {"fma float": "fma({0}, {1}, {2})"} if self.fused else {}
+
+    @property
+    def key(self) -> str:
+        """What tells this dialect from others, for the keys of images."""
+        return " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
         """Return as many lanes as share a word of memory, and four that are words."""
