@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from calor.dtypes import DType
-from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
 from calor_kernel.ir.passes import eliminate_dead, optimize, split_vectors
 from calor_kernel.ir.types import Scalar
 from calor_kernel.printers import expressions as ex
@@ -80,6 +80,25 @@ def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
 Statement = Callable[[Any, Operation, Block], None]
 
 
+# What a compiler would compute otherwise than it is written, and what only moves numbers to it.
+_JOINED: Final = frozenset(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"))
+_MOVED: Final = frozenset(("select", "extract", "insert", "shuffle", "pack", "splat"))
+
+
+def _let_products_be(kernel: Kernel) -> None:
+    """Say of each fma that only goes on into others, as sums of products do, that it may change.
+
+    A compiler has nothing to join it with, so that it need not be hidden.
+    """
+    joined: set[Value] = set()
+    for operation in reversed(list(kernel.body.walk())):
+        moved = operation.name in _MOVED and operation.result in joined
+        if operation.name in _JOINED or moved:
+            joined.update(operation.operands)
+        elif operation.name == "fma" and operation.result not in joined:
+            operation.attributes = {**operation.attributes, "flags": ("reassoc",)}
+
+
 class WGSLPrinter(Printer):
     """Prints one kernel."""
 
@@ -106,6 +125,7 @@ class WGSLPrinter(Printer):
         self.native = memory.native_of(kernel, dialect)
         self.wide = memory.wide_of(kernel, self.atomics)
         self.offsets: dict[Memory, str] = {}
+        _let_products_be(kernel)
 
     def operation(self, operation: Operation, block: Block) -> None:
         """Print one operation, as this language does what it does otherwise."""
