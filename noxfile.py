@@ -32,7 +32,8 @@ CORE = Path("packages/core")
 # What the conformance suite asks of the devices that run here. Where kernels are compiled for the
 # checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty;
 # an OpenCL driver takes a fraction of a second for a kernel, so it is asked one of two hundred, and
-# so is the C++ compiler that stands for Metal's.
+# so is the C++ compiler that stands for Metal's. A driver of Vulkan takes less, and is asked one of
+# a hundred.
 # strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way.
 EVERYTHING: Sequence[str] = ()
 SAMPLE = (("--tier", "basic"), ("--shard", "7/40"))
@@ -41,6 +42,7 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "strict:numpy": (("--shard", "3/10"),),
     "cpu": SAMPLE,
     "opencl": (("--shard", "7/200"),),
+    "wgpu": (("--shard", "7/100"),),
     "metal-shim": (("--shard", "7/200"),),
 }
 # Older processors of x86-64, which this one can be: AVX2, and SSE2 alone.
@@ -49,6 +51,7 @@ OLDER = {"x86-64-v3": "1/6", "x86-64": "2/6"}
 INTEL = (("--shard", "7/200"), ("--dtype", "float16", "--shard", "3/40"))
 ABSENT = {
     "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device",
+    "wgpu": "no Vulkan driver; apt-get install mesa-vulkan-drivers makes the processor a device",
     "metal-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
 }
 # Extras that bring a driver's libraries. Those of one plugin share files, and never meet.

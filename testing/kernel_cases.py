@@ -257,9 +257,15 @@ def _results(dtype: DType, functions: Sequence[Operation], width: int) -> list[D
 
 
 @cache
-def sheet_case(dtype: DType, width: int = 1, cube: int = 1, computed: bool = False) -> Case:
-    """Return the case of all operations of a type."""
-    found = operations(dtype, computed)
+def sheet_case(
+    dtype: DType,
+    width: int = 1,
+    cube: int = 1,
+    computed: bool = False,
+    part: tuple[int, int] = (0, 99),
+) -> Case:
+    """Return the case of the operations of a type; ``part``: of some, for few buffers."""
+    found = dict(list(operations(dtype, computed).items())[slice(*part)])
     functions = tuple(found.values())
     a, b, c = operands(dtype)
     results = _results(dtype, functions, width)
@@ -269,7 +275,8 @@ def sheet_case(dtype: DType, width: int = 1, cube: int = 1, computed: bool = Fal
     built = sheet.build(signature, cube=(cube, 1, 1), functions=functions, width=width)
     cubes = -(-a.size // (width * cube))
     outputs = [np.zeros(a.size, d.numpy) for d in results]
-    name = f"{dtype.name}x{width}{'-computed' if computed else ''}"
+    some = "" if part == (0, 99) else f"-from-{part[0]}"
+    name = f"{dtype.name}x{width}{'-computed' if computed else ''}{some}"
     return Case(name, built, (cubes, 1, 1), (a, b, c, a.size, *outputs), tuple(found))
 
 
@@ -407,7 +414,11 @@ def counters(slots: Any, marks: Any, *, kinds: Sequence[str]) -> None:
             slots.atomic(kind, number, value)
 
 
-@intrinsic("float32, int32 -> float32", c="({0} * 2.0f + (float){1})")
+@intrinsic(
+    "float32, int32 -> float32",
+    c="({0} * 2.0f + (float){1})",
+    wgsl="({0} * 2.0f + f32({1}))",
+)
 def twice_and(x: Any, n: Any) -> Any:
     return (x * 2 + n).astype(np.float32)
 

@@ -86,6 +86,7 @@ REQUIRED = {
     "calor-cpu": "calor calor-kernel llvmlite",
     "calor-opencl": "calor calor-kernel pyopencl",
     "calor-metal": "calor calor-kernel pyobjc-framework-metal",
+    "calor-wgpu": "calor calor-kernel wgpu",
     "calor-fusion": "calor calor-kernel",
     "calor-train": "calor calor-nn rich",
 }
@@ -105,6 +106,7 @@ ENTRIES = {
     "calor-cpu": "cpu",
     "calor-opencl": "opencl",
     "calor-metal": "metal",
+    "calor-wgpu": "wgpu",
     "calor-fusion": "fuser.elementwise fuser.rows",
 }
 

@@ -1,0 +1,45 @@
+"""A device of wgpu: memory, a queue that batches dispatches, and what it says of itself."""
+
+from __future__ import annotations
+
+import wgpu
+
+from calor.errors import DeviceError
+from calor_kernel.runtime.device import Device
+
+from ._bindings import adapters, device
+from .description import describe, language
+from .memory import Stream, WgpuMemory
+from .queue import WgpuQueue
+from .toolchain import WgpuToolchain
+
+
+class WgpuDevice(Device):
+    """The device of a number in the list of all adapters."""
+
+    memory: WgpuMemory
+    toolchain: WgpuToolchain
+    queue: WgpuQueue
+
+    def __init__(self, number: int = 0) -> None:
+        found = adapters()
+        if number >= len(found):
+            raise DeviceError(
+                f"there are {len(found)} wgpu devices, and none of number {number}; a driver of "
+                f"Vulkan, Metal or Direct3D 12 makes one"
+            )
+        opened = device(number)
+        dialect, plane = language(opened, number)
+        info = opened.adapter.info
+        words = (info["backend_type"], info["device"], info["description"], wgpu.__version__)
+        self.info = describe(opened, dialect, plane)
+        self.toolchain = WgpuToolchain(dialect, f"wgpu {' '.join(words)} {dialect.key}", number)
+        stream = Stream(opened, dialect.limited)
+        align = opened.limits["min-storage-buffer-offset-alignment"]
+        most = opened.limits["max-buffer-size"]
+        self.memory = WgpuMemory(stream, most, parts=align <= 64)
+        self.queue = WgpuQueue(stream, self.toolchain)
+
+    def close(self) -> None:
+        """Wait for what was queued."""
+        self.queue.synchronize()

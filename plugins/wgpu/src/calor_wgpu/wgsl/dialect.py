@@ -1,0 +1,229 @@
+"""The dialect of WGSL, as naga reads it: types, numbers, positions and barriers.
+
+Requirements: what an adapter has beside the minimum is said by the arguments, so that the text for
+any adapter is made anywhere; integers of 8 and 16 bits are computed in 32, and brought into their
+range after each step; float16 and bfloat16 are held as their bits; comparisons stand in parentheses
+where they are arguments, for ``f(a < b, c > d)`` begins a list of types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from calor.dtypes import (
+    DType,
+    bool_,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers import numbers
+from calor_kernel.printers.dialect import FUNCTIONS, Dialect, words
+from calor_kernel.printers.expressions import Expression
+
+from .helpers import HELPERS
+from .words import RESERVED
+
+_TYPES: Final = MappingProxyType(
+    {
+        bool_: "bool",
+        int8: "i32",
+        int16: "i32",
+        int32: "i32",
+        uint8: "u32",
+        uint16: "u32",
+        uint32: "u32",
+        float32: "f32",
+    }
+)
+_LITERAL: Final = re.compile(r"(\(?)(-?\d+)(?:u|i|li|lu)(?: - 1l?i\))?")
+_NO_LIMIT: Final = 1 << 62
+_SUFFIXES: Final = MappingProxyType({"i32": "i", "u32": "u", "i64": "li", "u64": "lu"})
+_POSITIONS: Final = MappingProxyType(
+    {"cube_position": "cube", "cube_count": "cubes", "unit_position": "unit"}
+)
+
+
+def value_of(literal: Expression) -> int | None:
+    """Return the number that a literal of an integer is, None for everything else."""
+    found = _LITERAL.fullmatch(literal.text) if literal.bare else None
+    return None if found is None else int(found[2]) - bool(found[1])
+
+
+@dataclass(eq=False, kw_only=True)
+class WGSL(Dialect):
+    """WGSL for an adapter that has and does what is said here.
+
+    ``wide``, ``double``: 64-bit integers and floats; without them sizes and indices are computed in
+    32 bits, in which those of such an adapter's buffers fit. ``fused``: fma rounds once.
+    ``changes``: what the compiler does that nobody asked for: "contracts" products into sums, or
+    "reassociates" as well. ``rounded``: quotients and roots of float32 are rounded right.
+    ``flushes``: float32 arithmetic takes the smallest numbers for zeros. ``limited``: loops that
+    take long are ended, so that kernels look whether one came to its end. ``diverges``: units of a
+    plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``, ``subgroups``:
+    what there is. ``buffers``: how many a kernel may have. ``shared_bytes``: of a cube.
+    """
+
+    wide: bool = True
+    double: bool = True
+    fused: bool = True
+    changes: str = ""
+    rounded: bool = True
+    flushes: bool = False
+    limited: bool = False
+    diverges: bool = False
+    atomics_64: bool = True
+    float_atomics: bool = True
+    subgroups: bool = True
+    buffers: int = 8
+    shared_bytes: int = 16384
+
+    name = "WGSL"
+    inline_names = ("wgsl",)
+    wraps = True
+    reserved = FUNCTIONS | words(RESERVED)
+
+    def __post_init__(self) -> None:
+        """Name the types and functions that there are."""
+        self.fast_fma = self.fused
+        types = {**_TYPES, int64: "i64" if self.wide else "i32"}
+        if self.wide:
+            types[uint64] = "u64"
+        if self.double:
+            types[float64] = "f64"
+        self.types = types
+        self.templates = {"fma float": "fma({0}, {1}, {2})"} if self.fused else {}
+
+    @property
+    def key(self) -> str:
+        """What tells this dialect from others, for the keys of images."""
+        return " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
+
+    def widths(self, dtype: DType) -> tuple[int, ...]:
+        """Return as many lanes as share a word of memory, and four that are words."""
+        return (
+            (1,) if dtype.itemsize == 8 else (1, 4 if dtype.itemsize == 4 else 4 // dtype.itemsize)
+        )
+
+    def held(self, dtype: DType) -> DType:
+        """Return the dtype whose values stand for a dtype's."""
+        found = super().held(dtype)
+        return found if found in self.types else self.refuse(f"values of {dtype}")
+
+    # Numbers.
+    def literal(self, number: bool | int | float, dtype: DType) -> Expression:
+        """Return a number with the suffix of its type."""
+        if dtype is bool_:
+            return Expression("true" if number else "false", bare=True)
+        if dtype.kind != "float":
+            return self._integer(self._fitting(int(number), dtype), self.types[dtype])
+        if not self.computes(dtype):
+            return Expression(f"{hex(numbers.bits_of(number, dtype))}u", bare=True)
+        if numbers.is_special(float(number)):
+            bits = self.bits(dtype)
+            held = self._integer(numbers.bits_of(number, dtype), self.types[bits])
+            return Expression(f"bitcast<{self.types[dtype]}>({held.text})", bare=True)
+        wide = dtype is float64
+        if number == 0 and self.changes == "reassociates" and not np.signbit(number):
+            # Of a choice between -1 and 0 such a compiler makes one between -1 and -0.
+            zero = "u64(args.zero)" if wide else "args.zero"
+            return Expression(f"bitcast<{self.types[dtype]}>({zero})", bare=True)
+        text = repr(float(number)) if wide else str(np.float32(number))
+        made = f"{text}{'lf' if wide else 'f'}"
+        return Expression(made, ex.UNARY if made.startswith("-") else ex.ATOM, bare=True)
+
+    def _fitting(self, number: int, dtype: DType) -> int:
+        """Return a number as the type that holds it has it; kernels write 2**62 for no limit."""
+        if dtype is not int64 or self.wide or -(1 << 31) <= number < 1 << 31:
+            return number
+        if number != _NO_LIMIT:
+            self.refuse(f"64-bit integers on this adapter, such as {number}")
+        return (1 << 31) - 1
+
+    def _integer(self, number: int, type: str) -> Expression:
+        suffix = _SUFFIXES[type]
+        if number in (-(1 << 31), -(1 << 63)) and suffix[-1] == "i":
+            # The smallest numbers are no literals: the sign is an operator.
+            return Expression(f"({number + 1}{suffix} - 1{suffix})", bare=True)
+        text = f"{number}{suffix}"
+        return Expression(text, ex.UNARY if number < 0 else ex.ATOM, bare=True)
+
+    def cast(self, dtype: DType, value: Expression) -> Expression:
+        """Return a number converted; one of fewer than 32 bits keeps its low bits."""
+        bits = 8 * dtype.itemsize
+        number = value_of(value)
+        if number is not None:
+            # naga does not convert all literals itself.
+            if dtype.kind == "float":
+                return self.literal(float(number), dtype)
+            number &= (1 << bits) - 1
+            signed = dtype.kind == "int" and number >> (bits - 1)
+            return self.literal(number - (1 << bits) if signed else number, dtype)
+        made = ex.call(self.types[dtype], value)
+        if dtype.kind not in ("int", "uint") or bits >= 32:
+            return made
+        if dtype.kind == "int":
+            return ex.call("extractBits", made, Expression("0u"), Expression(f"{bits}u"))
+        return ex.infix("&", ex.BIT_AND, made, Expression(f"{hex((1 << bits) - 1)}u"))
+
+    def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
+        """Return a scalar's bits as another type of the same size."""
+        return ex.call(f"bitcast<{self.types[dtype]}>", value)
+
+    def choose(self, condition: Expression, a: Expression, b: Expression) -> Expression:
+        """Return ``select``, which has the condition last."""
+        texts = ", ".join(e.at(ex.UNARY) for e in (b, a, condition))
+        return ex.reading(Expression(f"select({texts})"), condition, a, b)
+
+    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
+        """Return name and text of a function of this language."""
+        function = f"fn_{'_'.join((name, *(d.name for d in dtypes)))}"
+        return HELPERS[name](self, function, *dtypes)
+
+    # Vectors: the lanes of a word.
+    def vector_type(self, type: Type) -> str:
+        """Return a vector type."""
+        return f"vec{type.width}<{self.types[self.held(type.dtype)]}>"
+
+    def vector(self, type: Type, lanes: Sequence[Expression]) -> Expression:
+        """Return a vector of scalars."""
+        texts = ", ".join(lane.at(ex.UNARY) for lane in lanes)
+        return ex.reading(Expression(f"{self.vector_type(type)}({texts})"), *lanes)
+
+    def lane(self, value: Expression, type: Type, lane: int) -> Expression:
+        """Return a component."""
+        return ex.reading(Expression(f"{value.at(ex.ATOM)}.{'xyzw'[lane]}"), value)
+
+    # Statements.
+    def declare(self, type: Type, name: str, value: Expression | None = None) -> str:
+        """Return the declaration of a variable."""
+        given = f" = {value.text}" if value is not None else ""
+        return f"var {name}: {self.type(type)}{given};"
+
+    def unroll(self, times: int) -> str:
+        """Return nothing: there is no way to ask for it."""
+        return ""
+
+    def position(self, name: str, axis: int, dtype: DType) -> Expression:
+        """Return where a unit is."""
+        if name in _POSITIONS:
+            made = Expression(f"{_POSITIONS[name]}.{'xyz'[axis]}")
+        else:
+            made = Expression("lane" if name == "lane_position" else "plane")
+        # naga widens by the sign that the new type has.
+        return self.cast(dtype, ex.call("u64", made) if dtype is int64 and self.wide else made)

@@ -1,0 +1,311 @@
+"""A kernel as text of WGSL: the module around a body, its arguments and its loops.
+
+Requirements: numbers and offsets lie in one uniform struct, so that recording writes them once and
+a launch only binds; every buffer is bound from the start of its piece, for indices may be negative
+from an offset on; a launch of more cubes along x than a dispatch may have is folded into y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
+from calor_kernel.ir.passes import eliminate_dead, optimize, split_vectors
+from calor_kernel.ir.types import Scalar
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.c import Printer
+from calor_kernel.printers.expressions import Expression
+
+from . import memory, planes
+from .dialect import WGSL
+from .scalars import WGSLScalars
+
+# The cubes of a dispatch along each axis at most.
+MOST_CUBES: Final = 65535
+COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
+# Where loops are ended that take long, the lines of one that is repeated, and how often it is.
+_SHORT: Final = 48
+_TURNS: Final = 4
+_HOST: Final = MappingProxyType(
+    {"i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4", "f64": "<f8"}
+)
+
+
+def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
+    """Return a kernel as a module with the entry point ``main``; CompileError where it cannot be.
+
+    The arguments are binding 0, as :func:`arguments` lays them out, and buffers follow it.
+    """
+    fitting = split_vectors(optimize(kernel), dialect.widths)
+    return WGSLPrinter(eliminate_dead(fitting), dialect).text()
+
+
+def argument_type(dialect: WGSL, dtype: DType) -> str:
+    """Return the type of a number among the arguments."""
+    type = dialect.types[dialect.held(dtype)]
+    return "u32" if type == "bool" else type
+
+
+def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
+    """Return the struct of a kernel's arguments: a field per parameter, the cubes, and a zero.
+
+    A buffer's field is its offset in elements. Fields are aligned to their size, as in WGSL.
+    """
+    offsets, formats, end = [], [], 0
+    for parameter in parameters:
+        number = isinstance(parameter.declared, Scalar)
+        type = argument_type(dialect, parameter.declared.dtype) if number else "u32"
+        size = np.dtype(_HOST[type]).itemsize
+        offsets.append(-(-end // size) * size)
+        formats.append(_HOST[type])
+        end = offsets[-1] + size
+    end = -(-end // 4) * 4
+    offsets += [end + 4 * i for i in range(len(COUNTS))]
+    names = [f"a{i}" for i in range(len(formats))] + list(COUNTS)
+    return np.dtype(
+        {
+            "names": names,
+            "formats": formats + ["<u4"] * len(COUNTS),
+            "offsets": offsets,
+            "itemsize": -(-(end + 4 * len(COUNTS)) // 16) * 16,
+        }
+    )
+
+
+Statement = Callable[[Any, Operation, Block], None]
+
+
+# What a compiler would compute otherwise than it is written, and what only moves numbers to it.
+_JOINED: Final = frozenset(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"))
+_MOVED: Final = frozenset(("select", "extract", "insert", "shuffle", "pack", "splat"))
+
+
+def _let_products_be(kernel: Kernel) -> None:
+    """Say of each fma that only goes on into others, as sums of products do, that it may change.
+
+    A compiler has nothing to join it with, so that it need not be hidden.
+    """
+    joined: set[Value] = set()
+    for operation in reversed(list(kernel.body.walk())):
+        moved = operation.name in _MOVED and operation.result in joined
+        if operation.name in _JOINED or moved:
+            joined.update(operation.operands)
+        elif operation.name == "fma" and operation.result not in joined:
+            operation.attributes = {**operation.attributes, "flags": ("reassoc",)}
+
+
+class WGSLPrinter(Printer):
+    """Prints one kernel."""
+
+    dialect: WGSL
+    scalars: WGSLScalars
+    statements: ClassVar[Mapping[str, Statement]] = MappingProxyType(
+        {
+            "load": memory.load,
+            "store": memory.store,
+            "atomic": memory.atomic,
+            "copy_async": memory.copy,
+            "prefetch": memory.nothing,
+            "plane_shuffle": planes.plane,
+            "plane_reduce": planes.plane,
+            "plane_scan": planes.plane,
+            "plane_ballot": planes.plane,
+        }
+    )
+
+    def __init__(self, kernel: Kernel, dialect: WGSL) -> None:
+        super().__init__(kernel, dialect)
+        self.scalars = WGSLScalars(dialect, self.helpers)
+        self.atomics = memory.atomics_of(kernel)
+        self.native = memory.native_of(kernel, dialect)
+        self.wide = memory.wide_of(kernel, self.atomics)
+        self.offsets: dict[Memory, str] = {}
+        _let_products_be(kernel)
+
+    def operation(self, operation: Operation, block: Block) -> None:
+        """Print one operation, as this language does what it does otherwise."""
+        own = self.statements.get(operation.name)
+        if operation.name in ("for", "while"):
+            (self.loop if operation.name == "for" else self.repeat)(operation, block)
+        elif own is not None:
+            own(self, operation, block)
+        elif operation.name == "barrier" and operation.attributes.get("scope", "cube") == "cube":
+            self.barrier(operation)
+        else:
+            super().operation(operation, block)
+
+    def barrier(self, operation: Operation) -> None:
+        """Print a barrier of the cube, also for global memory that units hand to each other."""
+        self.settle()
+        if operation.attributes.get("name") or operation.attributes.get("count"):
+            self.dialect.refuse("named barriers")
+        if self.kernel.units > 1:
+            self.line("workgroupBarrier();")
+            if self.hands_over:
+                self.line("storageBarrier();")
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether the kernel reads global memory that it writes."""
+        found: dict[str, set[Memory]] = {"load": set(), "store": set()}
+        for operation in self.kernel.body.walk():
+            if operation.memory is not None and operation.memory.space == "global":
+                names = ("load", "store") if operation.name == "atomic" else (operation.name,)
+                for name in names:
+                    found.setdefault(name, set()).add(operation.memory)
+        return bool(found["load"] & found["store"])
+
+    def loop(self, operation: Operation, block: Block) -> None:
+        """Print ``for``."""
+        (body,) = operation.regions
+        start, stop, step = operation.operands[:3]
+        first, last, stride = self.operand(start), self.atom(stop), self.atom(step)
+        index, *carried = body.arguments
+        self.carry(operation, operation.operands[3:], [carried])
+        self.settle_for(operation)
+        name = self.fresh(index.hint or "i")
+        self.texts[index] = Expression(name)
+        below = ex.infix("<", ex.ORDER, Expression(name), last)
+        above = ex.infix(">", ex.ORDER, Expression(name), last)
+        if step.known is None:
+            zero = self.dialect.literal(0, step.type.dtype)
+            forward = ex.infix(">", ex.ORDER, stride, zero)
+            test = self.dialect.choose(forward, below, above)
+        else:
+            test = below if step.known > 0 else above
+        begin = self.dialect.declare(index.type, name, first)
+        if self.dialect.limited:
+            self.line(begin)
+            begin = ";"
+        with self.braces(f"for ({begin} {test.text}; {name} += {stride.text})"):
+            begun = len(self.lines)
+            self.block(body)
+            self.assign(carried, body.yields)
+            if self.dialect.limited and len(self.lines) - begun <= _SHORT:
+                self.repeated(self.lines[begun:], f"{name} += {stride.text};", test)
+        if self.dialect.limited:
+            kind = self.dialect.type(index.type)
+            nothing = f"{kind}(u64(args.zero))" if kind == "i64" else f"{kind}(args.zero)"
+            # The zero is for the compiler, which takes it for granted that loops end.
+            self.line(f"{name} += {nothing};")
+            with self.braces(f"if ({test.text})"):
+                self.line("atomicStore(&trouble, 1u);")
+
+    def repeated(self, body: Sequence[str], step: str, test: Expression) -> None:
+        """Print a body again, so that a loop takes fewer turns."""
+        for _ in range(_TURNS - 1):
+            self.line(step)
+            self.line(f"if (!({test.text})) {{ break; }}")
+            self.lines += [f"{'  ' * self.depth}{{", *body, f"{'  ' * self.depth}}}"]
+
+    def repeat(self, operation: Operation, block: Block) -> None:
+        """Print ``while``."""
+        if not self.dialect.limited:
+            super().repeat(operation, block)
+            return
+        ended = self.fresh("ended")
+        self.line(f"var {ended} = false;")
+        question, body = operation.regions
+        self.carry(operation, operation.operands, [question.arguments, body.arguments])
+        self.settle_for(operation)
+        with self.braces("while (true)"):
+            self.block(question)
+            condition = self.operand(question.yields[0])
+            self.line(f"if ({ex.prefix('!', condition).text}) {{ {ended} = true; break; }}")
+            self.block(body)
+            self.assign(body.arguments, body.yields)
+        self.line(f"if (!{ended}) {{ atomicStore(&trouble, 1u); }}")
+
+    def text(self) -> str:
+        """Return the module."""
+        fields, named, buffers = self.parameters()
+        for own in self.kernel.memories:
+            name = self.memories[own] = self.fresh(own.name)
+            length = (own.size or 0) // (4 if own in self.wide else 1)
+            declared = f"{name}: array<{memory.element_type(self, own)}, {length}>;"
+            if own.space == "shared":
+                buffers.append(f"var<workgroup> {declared}")
+            else:
+                self.line(f"var {declared}")
+        self.shared_fits()
+        self.block(self.kernel.body)
+        body = "".join(f"{line}\n" for line in self.lines)
+        size, head, unit = self.units()
+        return (
+            f"struct Arguments {{\n{fields}}}\n"
+            "@group(0) @binding(0) var<uniform> args: Arguments;\n"
+            f"{''.join(f'{b}{chr(10)}' for b in buffers)}\n{self.helpers.text()}"
+            f"@compute @workgroup_size({size})\nfn main({head}) {{\n{unit}"
+            "  let cubes = vec3<u32>(args.cubes_x, args.cubes_y, args.cubes_z);\n"
+            f"  let cube = vec3<u32>(group.x + group.y / cubes.y * {MOST_CUBES}u, "
+            "group.y % cubes.y, group.z);\n"
+            "  if (cube.x >= cubes.x) { return; }\n"
+            f"{named}{body}}}\n"
+        )
+
+    def units(self) -> tuple[str, str, str]:
+        """Return the size of a cube, the builtins of a unit, and the line that places it.
+
+        Where planes are asked for, cubes have one axis, as WGSL demands.
+        """
+        x, y, z = self.kernel.cube
+        head = "@builtin(workgroup_id) group: vec3<u32>, "
+        planes_ = any(
+            o.name.startswith("plane_") or o.name == "lane_position"
+            for o in self.kernel.body.walk()
+        )
+        if self.kernel.plane == 1 or not planes_:
+            unit = "  let lane = 0u;\n  let plane = 0u;\n" if planes_ else ""
+            return f"{x}, {y}, {z}", f"{head}@builtin(local_invocation_id) unit: vec3<u32>", unit
+        head += (
+            "@builtin(local_invocation_index) number: u32,\n"
+            "    @builtin(subgroup_invocation_id) lane: u32, @builtin(subgroup_id) plane: u32"
+        )
+        unit = f"  let unit = vec3<u32>(number % {x}u, number / {x}u % {y}u, number / {x * y}u);\n"
+        return str(x * y * z), head, unit
+
+    def parameters(self) -> tuple[str, str, list[str]]:
+        """Return the fields of the arguments, the lines that name them, and the buffers."""
+        buffers: list[str] = []
+        fields, named = "", ""
+        for number, parameter in enumerate(self.kernel.parameters):
+            name = self.fresh(parameter.name)
+            dtype = parameter.declared.dtype
+            if parameter.memory is not None:
+                self.memories[parameter.memory] = name
+                own = self.offsets[parameter.memory] = self.fresh(f"{name}_offset")
+                type, value = "u32", f"args.a{number}"
+                held = memory.element_type(self, parameter.memory)
+                place = f"@group(0) @binding({len(buffers) + 1})"
+                buffers.append(f"{place} var<storage, read_write> {name}: array<{held}>;")
+            else:
+                assert parameter.value is not None
+                own, type = name, argument_type(self.dialect, dtype)
+                self.texts[parameter.value] = Expression(name)
+                value = f"args.a{number}" + (" != 0u" if dtype.kind == "bool" else "")
+            fields += f"  a{number}: {type},\n"
+            named += f"  let {own} = {value};\n"
+        if self.dialect.limited:
+            place = f"@group(0) @binding({len(buffers) + 1})"
+            buffers.append(f"{place} var<storage, read_write> trouble: atomic<u32>;")
+        if len(buffers) > self.dialect.buffers:
+            self.dialect.refuse(f"kernels of {len(buffers)} buffers, above {self.dialect.buffers}")
+        fields += "".join(f"  {name}: u32,\n" for name in COUNTS)
+        return fields, named, buffers
+
+    def shared_fits(self) -> None:
+        """Refuse a kernel whose shared memory is too small for a word per element."""
+        total = 0
+        for own in self.kernel.memories:
+            if own.space == "shared":
+                size = max(4, own.type.dtype.itemsize)
+                total = -(-total // 16) * 16 + size * (own.size or 0)
+        if total > self.dialect.shared_bytes:
+            self.dialect.refuse(
+                f"{total} bytes of shared memory, above {self.dialect.shared_bytes}"
+            )

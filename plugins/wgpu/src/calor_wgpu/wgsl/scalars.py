@@ -1,0 +1,198 @@
+"""Operations on numbers in WGSL.
+
+Requirements: exactly the results of :mod:`calor_kernel.ir.ops`; shifts are by u32; numbers of 8 and
+16 bits are brought back into range; ``!=`` of naga is false for NaN, so that it is not used of
+floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from calor.dtypes import DType, bool_, float32, int64, uint32, uint64
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.elementwise import INFIX, Scalars
+from calor_kernel.printers.expressions import Expression
+
+from .dialect import WGSL, value_of
+
+_FLOATS: Final = MappingProxyType(
+    {"abs": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round"}
+    | {"sqrt": "sqrt"}
+)
+_BY_HELPER: Final = frozenset(("min", "max", "copysign", "fma"))
+# What a number of 32 bits in the place of one of 64 does not do.
+_OF_BITS: Final = frozenset(("mulhi", "popcount", "clz", "ctz"))
+# Steps that stay in the range of the operands.
+_INSIDE: Final = frozenset(("and", "or", "xor", "shr", "modulo"))
+
+
+class WGSLScalars(Scalars):
+    """Makes expressions of scalars."""
+
+    __slots__ = ()
+    dialect: WGSL
+
+    def operation(
+        self,
+        name: str,
+        result: Type,
+        types: Sequence[Type],
+        operands: Sequence[Expression],
+        attributes: Mapping[str, Any],
+        safe: bool = False,
+    ) -> Expression:
+        """Return an operation of scalars."""
+        dtype = types[0].dtype
+        if all(o.bare for o in operands):
+            # naga computes what is known, and has not all of the language for it.
+            held = ex.call(self.helpers.name("held", dtype), operands[0])
+            operands = [held, *operands[1:]]
+        if name in ("cast", "bitcast", "select") or dtype is bool_:
+            return super().operation(name, result, types, operands, attributes, safe)
+        if dtype.kind != "float":
+            return self.integer(name, dtype, operands)
+        if not self.dialect.computes(dtype):
+            self.dialect.refuse(f"arithmetic of {dtype}: {name}")
+        if name in INFIX and self.changes == "reassociates":
+            # Neither x - x nor 0 * x is zero for an infinite x, and signs of zeros matter.
+            operands = [operands[0], self.hidden(dtype, operands[1])]
+        if name == "ne":
+            return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
+        if name in ("abs", "neg") and self.dialect.flushes:
+            return ex.call(self.helpers.name(name, dtype), *operands)
+        if name in ("div", "sqrt") and dtype is float32 and not self.dialect.rounded:
+            return ex.call(self.helpers.name(name, dtype), *operands)
+        if name in _FLOATS:
+            made = ex.call(_FLOATS[name], *operands)
+            return self.exact(name, dtype, made, ()) if name == "sqrt" else made
+        template = self.template(name, dtype)
+        if template is not None:
+            made = self.filled(template, operands, "")
+            return self.exact(name, dtype, made, attributes.get("flags", ()))
+        if name in _BY_HELPER:
+            return ex.call(self.helpers.name(name, dtype), *operands)
+        if name == "neg":
+            return ex.prefix("-", operands[0])
+        if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
+            return ex.infix(*INFIX[name], *operands)
+        made = self.floating(name, dtype, operands[0], operands[1], attributes)
+        return self.exact(name, dtype, made, attributes.get("flags", ()))
+
+    def exact(self, name: str, dtype: DType, made: Expression, flags: Sequence[str]) -> Expression:
+        """Return a result that the compiler knows nothing of, where it would change what uses it.
+
+        WGSL lets compilers contract and reassociate, which takes errors of sums for zeros.
+        """
+        if self.changes == "contracts":
+            hidden = name == "mul" and "contract" not in flags
+        else:
+            hidden = self.changes == "reassociates" and "reassoc" not in flags
+        return self.hidden(dtype, made) if hidden else made
+
+    def hidden(self, dtype: DType, value: Expression) -> Expression:
+        """Return a number as one of which the compiler knows nothing."""
+        return ex.call(self.helpers.name("exact", dtype), value)
+
+    @property
+    def changes(self) -> str:
+        """What the compiler does that nobody asked for, as the dialect says."""
+        return self.dialect.changes
+
+    def integer(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
+        """Return an operation of integers."""
+        a, bits = operands[0], 8 * dtype.itemsize
+        if bits == 64 and not self.dialect.wide and name in _OF_BITS:
+            self.dialect.refuse(f"64-bit integers on this adapter: {name}")
+        if name in ("popcount", "clz", "ctz"):
+            return self.counted(name, dtype, a)
+        if name in ("min", "max"):
+            return ex.call(name, *operands)
+        if name == "mulhi":
+            return ex.call(self.helpers.name(name, dtype), *operands)
+        if name in ("shl", "shr"):
+            operands = [a, self.dialect.cast(uint32, operands[1])]
+        if name == "modulo" and dtype.kind == "int":
+            # SPIR-V leaves the remainder of a negative number open.
+            made = ex.call(self.helpers.name(name, dtype), *operands)
+        elif name in INFIX:
+            made = ex.infix(*INFIX[name], *operands)
+            if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
+                return made
+        elif name == "not":
+            made = ex.prefix("~", a)
+        elif name == "neg":
+            zero = self.dialect.literal(0, dtype)
+            made = ex.prefix("-", a) if dtype.kind == "int" else ex.infix("-", ex.SUM, zero, a)
+        else:
+            assert name == "abs", name
+            made = a if dtype.kind == "uint" else ex.call("abs", a)
+        return made if bits >= 32 or name in _INSIDE else self.dialect.cast(dtype, made)
+
+    def counted(self, name: str, dtype: DType, a: Expression) -> Expression:
+        """Return a count of bits."""
+        bits = 8 * dtype.itemsize
+        if bits == 64:
+            if name == "popcount":
+                return ex.call("countOneBits", a)
+            return ex.call(self.helpers.name(name, dtype), a)
+        if bits < 32:
+            a = self.dialect.cast(self.dialect.bits(dtype), a)
+        if name == "popcount":
+            made = ex.call("countOneBits", a)
+        elif name == "clz":
+            made = ex.call("countLeadingZeros", a)
+            if bits < 32:
+                made = ex.infix("-", ex.SUM, made, Expression(f"{32 - bits}u"))
+        else:
+            if bits < 32:
+                a = ex.infix("|", ex.BIT_OR, a, Expression(f"{1 << bits}u"))
+            made = ex.call("countTrailingZeros", a)
+        return made if bits == 32 else self.dialect.cast(dtype, made)
+
+    def cast(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return a conversion as the operation ``cast`` means it."""
+        if target is bool_ and source.kind == "float" and self.dialect.computes(source):
+            # By the bits, for a device may take the smallest numbers for zeros.
+            bits = self.dialect.bits(source)
+            held = ex.infix("<<", ex.SHIFT, self.bitcast(value, source, bits), Expression("1u"))
+            return ex.infix("!=", ex.EQUAL, held, self.dialect.literal(0, bits))
+        if target is bool_ and source is not bool_ and source.kind != "float":
+            return ex.infix("!=", ex.EQUAL, value, self.dialect.literal(0, source))
+        if target in (int64, uint64) and source.kind in ("int", "uint") and source.itemsize < 8:
+            return self.widened(value, source, target)
+        return super().cast(value, source, target)
+
+    def widened(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return an integer of 32 bits as one of 64, extended as its own type says.
+
+        naga extends as the new type says, and Mesa 22 compares what was extended by its sign with
+        constants wrongly.
+        """
+        dialect = self.dialect
+        if not dialect.wide:
+            return dialect.cast(target, value)
+        if source.kind == "uint" or value_of(value) is not None:
+            made = dialect.cast(uint64, value) if source.kind == "uint" else value
+            return dialect.cast(target, made)
+        if self.changes != "reassociates":
+            made = dialect.cast(int64, value)
+        else:
+            made = Expression(f"(i64(u64(u32({value.text}) ^ 0x80000000u)) - 2147483648li)")
+        return ex.reading(made if target is int64 else dialect.cast(target, made), value)
+
+    def bitcast(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return the bits of a scalar as another type of the same size."""
+        held, wanted = self.dialect.held(source), self.dialect.held(target)
+        if target is bool_ and source is not bool_:
+            return ex.infix("!=", ex.EQUAL, value, self.dialect.literal(0, held))
+        if source is bool_ and target is not bool_:
+            return self.dialect.cast(wanted, ex.call("u32", value))
+        return super().bitcast(value, source, target)
+
+    def saturated(self, value: Expression, source: DType, target: DType) -> Expression:
+        """Return a float as an integer."""
+        return ex.call(self.helpers.name("saturated", source, target), value)

@@ -1,0 +1,213 @@
+"""A device of wgpu keeps the device contract, and tensors are computed on it."""
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from calor.dtypes import float32, int8, int64
+from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
+from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
+from calor_kernel.runtime.device import Slot, Step
+from device_runs import run
+
+
+@kernel
+def scaled(x: Any, y: Any, n: Any, factor: Any) -> None:
+    i = absolute_position()
+    if i < n:
+        y[i] = x[i] * factor
+
+
+def built(units: int = 8) -> Any:
+    signature: list[Any] = [
+        Buffer(float32, writable=False),
+        Buffer(float32),
+        Scalar(int64),
+        Scalar(float32),
+    ]
+    return scaled.build(signature, cube=(units, 1, 1))
+
+
+def test_a_record_runs_again_with_other_memory(device: Any) -> None:
+    made, memory, queue = built(), device.memory, device.queue
+    function = queue.load(device.toolchain.compile(device.toolchain.source(made), "scaled"), made)
+    pieces = [memory.alloc(256) for _ in range(3)]
+    parts = [memory.part(p, 128, 128) for p in pieces]
+    for number, piece in enumerate(pieces):
+        memory.copy_in(piece, 0, np.full(64, number + 1, np.float32))
+    # The second launch reads what the first one writes; the third has no cubes.
+    steps = [
+        Step(function, (2, 1, 1), (Slot(0), Slot(1, 16), 10, 2.0)),
+        Step(function, (2, 1, 1), (Slot(1, 16), Slot(2), 10, -1.0)),
+        Step(function, (0, 1, 1), (Slot(0), Slot(2), 10, 7.0)),
+    ]
+    recorded = queue.record(steps, 3)
+    queue.run(recorded, parts)
+    queue.run(recorded, [parts[2], pieces[1], pieces[0]])
+    memory.copy(pieces[0], 128, pieces[2], 128, 64)
+    queue.synchronize()
+    got = [np.empty(64, np.float32) for _ in pieces]
+    for piece, array in zip(pieces, got, strict=True):
+        memory.copy_out(piece, 0, array)
+    assert got[2].tolist() == [3.0] * 32 + [-2.0] * 10 + [3.0] * 22
+    assert got[1].tolist() == [2.0] * 4 + [-4.0] * 10 + [2.0] * 22 + [2.0] * 10 + [2.0] * 18
+    assert got[0][:10].tolist() == [4.0] * 10
+    assert got[0][32:48].tolist() == [-2.0] * 10 + [3.0] * 6
+    assert len(queue.seconds(recorded, parts)) == 3
+    assert all(0 <= s < 1 for s in queue.seconds(recorded, parts))
+    for piece in pieces:
+        memory.free(piece)
+
+
+@pytest.mark.parametrize(("start", "nbytes"), [(0, 3), (1, 2), (2, 6), (3, 9), (4, 8), (5, 0)])
+def test_bytes_are_copied_from_and_to_any_place(device: Any, start: int, nbytes: int) -> None:
+    memory = device.memory
+    source, target = memory.alloc(64), memory.alloc(64)
+    memory.copy_in(source, 0, np.arange(64, dtype=np.uint8))
+    memory.copy_in(target, 0, np.full(64, 200, np.uint8))
+    memory.copy_in(source, start, np.arange(100, 100 + nbytes, dtype=np.uint8))
+    memory.copy(target, 7, source, start, nbytes)
+    memory.copy(target, 32, target, 4, 12)
+    got = [np.empty(64, np.uint8) for _ in range(2)]
+    memory.copy_out(source, 0, got[0])
+    memory.copy_out(target, 0, got[1])
+    expected = np.arange(64, dtype=np.uint8)
+    expected[start : start + nbytes] = np.arange(100, 100 + nbytes)
+    copied = np.full(64, 200, np.uint8)
+    copied[7 : 7 + nbytes] = expected[start : start + nbytes]
+    copied[32:44] = copied[4:16]
+    assert got[0].tolist() == expected.tolist()
+    assert got[1].tolist() == copied.tolist()
+
+
+def test_more_cubes_than_a_dispatch_has_along_an_axis(device: Any) -> None:
+    @kernel
+    def counted(x: Any, n: Any) -> None:
+        i = absolute_position()
+        if i < n:
+            x[i] = (i % 100).to(int8)
+
+    n = 70000
+    x = np.zeros(n, np.int8)
+    made = counted.build([Buffer(int8), Scalar(int64, nonnegative=True)], cube=(1, 1, 1))
+    run(device, made, (n, 1, 1), [x, n])
+    assert np.array_equal(x, np.arange(n) % 100)
+
+
+def test_neighbours_in_a_word_are_written_at_once(device: Any) -> None:
+    @kernel
+    def strewn(x: Any, n: Any) -> None:
+        i = absolute_position()
+        if i < n:
+            x[i * 7 % n] = (i % 100).to(int8)
+
+    n = 10000
+    x = np.zeros(n, np.int8)
+    made = strewn.build([Buffer(int8), Scalar(int64, nonnegative=True)], cube=(64, 1, 1))
+    run(device, made, (-(-n // 64), 1, 1), [x, n])
+    expected = np.zeros(n, np.int8)
+    expected[np.arange(n) * 7 % n] = np.arange(n) % 100
+    assert np.array_equal(x, expected)
+
+
+def test_a_piece_above_what_is_bound_at_once(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device.queue, "most", 1024)
+    memory, queue, n = device.memory, device.queue, 2048
+    made = built()
+    function = queue.load(device.toolchain.source(made).encode(), made)
+    large, small = memory.alloc(4 * n), memory.alloc(256)
+    memory.copy_in(large, 0, np.arange(n, dtype=np.float32))
+    for start in (0, 100, 517, n - 64):
+        step = Step(function, (8, 1, 1), (Slot(0, 4 * start), Slot(1), 64, 2.0))
+        queue.run(queue.record([step], 2), [large, small])
+        got = np.empty(64, np.float32)
+        memory.copy_out(small, 0, got)
+        assert got.tolist() == [2.0 * i for i in range(start, start + 64)]
+
+
+def test_units_add_to_one_number(device: Any) -> None:
+    @kernel
+    def summed(x: Any, y: Any, n: Any) -> None:
+        i = absolute_position()
+        if i < n:
+            y.atomic("add", i % 3, x[i])
+
+    x, y = np.arange(1000, dtype=np.float32), np.zeros(3, np.float32)
+    size = Scalar(int64, nonnegative=True)
+    made = summed.build([Buffer(float32), Buffer(float32), size], cube=(64, 1, 1))
+    run(device, made, (16, 1, 1), [x, y, 1000])
+    assert y.tolist() == [float(x[k::3].sum()) for k in range(3)]
+
+
+def test_a_toolchain_is_pickled_and_its_image_is_the_text(device: Any) -> None:
+    made, toolchain = built(), pickle.loads(pickle.dumps(device.toolchain))
+    source = toolchain.source(made)
+    assert toolchain.compile(source, made.name).decode() == source
+
+
+def test_errors_are_typed_and_leave_the_device_usable(device: Any) -> None:
+    with pytest.raises(CompileError, match="(?s)refuses kernel 'k'.*nothing_known"):
+        device.toolchain.compile("@compute fn main() { nothing_known = 1; }", "k")
+    with pytest.raises(OutOfMemoryError, match="none of .* compute in parts"):
+        device.memory.alloc(2**40)
+    arguments: list[Any] = [np.ones(8, np.float32), np.zeros(8, np.float32), 8, 3.0]
+    run(device, built(), (1, 1, 1), arguments)
+    assert arguments[1].tolist() == [3.0] * 8
+    function = device.queue.load(device.toolchain.source(built()).encode(), built())
+    with pytest.raises(DeviceError, match="above what the device dispatches"):
+        device.queue.record([Step(function, (1, 70000, 1), (Slot(0), Slot(1), 8, 1.0))], 2)
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "word"),
+    [
+        ("GPUOutOfMemoryError", OutOfMemoryError, "out of memory: copying"),
+        ("GPUValidationError", DeviceError, "copying: a failure"),
+        ("GPUInternalError", DeviceLostError, "is lost"),
+    ],
+)
+def test_errors_of_wgpu_become_errors(failure: str, error: type[Exception], word: str) -> None:
+    wgpu = pytest.importorskip("wgpu")
+    from calor_wgpu._bindings import typed
+
+    said = "the device is lost" if error is DeviceLostError else "a failure"
+    with pytest.raises(error, match=word) as caught, typed("copying"):
+        raise getattr(wgpu, failure)(said)
+    assert type(caught.value) is error
+
+
+def test_there_is_no_device_beyond_the_last(device: Any) -> None:
+    from calor_wgpu.device import WgpuDevice
+
+    with pytest.raises(DeviceError, match="wgpu devices, and none of number 99"):
+        WgpuDevice(99)
+
+
+def test_what_the_device_says_of_itself(device: Any) -> None:
+    info = device.info
+    assert info.has("atomics")
+    assert info.has("barrier")
+    assert info.has("planes") == (info.planes != (1,))
+    assert info.align % 64 == 0
+    assert float32 in info.dtypes
+    assert (int64 in info.dtypes) == device.toolchain.dialect.wide
+    assert device.toolchain.target.startswith("wgpu ")
+
+
+def test_tensors_are_computed_on_it(device: Any) -> None:
+    host = np.linspace(-2, 2, 37, dtype=np.float32)
+    x = calor.asarray(host, device="wgpu")
+    y = calor.jit(lambda x: calor.maximum(x * x - 1, 0) + x)(x)
+    assert y.device == calor.device("wgpu").device
+    np.testing.assert_allclose(y.numpy(), np.maximum(host * host - 1, 0) + host, rtol=1e-6)
+
+
+def test_the_entry_module_loads_no_driver() -> None:
+    program = "import sys, calor_wgpu.plugin; print('wgpu' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

@@ -1,0 +1,251 @@
+"""Kernels as WGSL: golden files, what depends on the adapter, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calor.dtypes import bfloat16, float16, float32, float64, int8, int32, int64, uint8, uint64
+from calor.errors import CompileError
+from calor_kernel.language import (
+    Buffer,
+    Scalar,
+    barrier,
+    cube_position,
+    fence,
+    fma,
+    kernel,
+    modulo,
+    plane_reduce,
+    plane_scan,
+    plane_shuffle,
+    shared,
+    sqrt,
+    unit_position,
+)
+from calor_wgpu.wgsl import WGSL, arguments, print_wgsl
+from golden import assert_golden
+from kernel_cases import cube_sum_case
+from kernel_products import product_case
+
+GOLDEN = Path(__file__).parent / "golden"
+F = Buffer(float32)
+
+
+@pytest.mark.parametrize("case", [cube_sum_case(8), product_case()], ids=lambda case: case.name)
+def test_a_golden_file(case: Any) -> None:
+    assert_golden(GOLDEN / f"{case.name}.wgsl", print_wgsl(case.kernel, WGSL()))
+
+
+@kernel
+def arithmetic(x: Any, y: Any, *, function: Any, width: int = 1) -> None:
+    y.store(0, function(x.load(0, width)))
+
+
+ADAPTERS = [
+    (float32, {"fused": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
+    (float32, {"fused": False}, "x_ * x_ + x_", lambda x: x * x + x),
+    (
+        float32,
+        {"changes": "reassociates"},
+        "fn_exact_float32(x[x_offset + 0u] - fn_exact_float32(1.0f))",
+        lambda x: x - 1.0 - 2.0,
+    ),
+    (float32, {"changes": "reassociates"}, "= fma(x_, x_, x_);", lambda x: fma(x, x, x)),
+    (
+        float32,
+        {"changes": "reassociates"},
+        "fn_exact_float32(fma(x_, x_, x_))",
+        lambda x: fma(x, x, x) - 1.0,
+    ),
+    (float32, {"changes": "contracts"}, "fma(x_, x_, x_)", lambda x: x * x + x),
+    (float32, {"flushes": True}, "bitcast<u32>(x) & ~2147483648u", lambda x: abs(x)),
+    (float32, {"rounded": False}, "return f32(f64(a) / f64(b));", lambda x: x / (x + 1.0)),
+    (float32, {"rounded": False, "double": False}, "fma(-s, s, x)", lambda x: sqrt(x)),
+    (int32, {}, "return a - (a / b) * b;", lambda x: modulo(x, x + 1)),
+    (float32, {}, "!(x_ == x_)", lambda x: (x != x).to(float32)),
+    (float32, {}, "bitcast<f32>(2139095040u)", lambda x: x + float("inf")),
+    (int32, {}, "(-2147483647i - 1i)", lambda x: x + (-(2**31))),
+    (int8, {}, "extractBits(i32(x_ * x_), 0u, 8u)", lambda x: x * x),
+    (float16, {}, "fn_float32_of_float16(", lambda x: x.to(float32)),
+    (bfloat16, {}, "bitcast<f32>(h << 16u)", lambda x: x.to(float32)),
+    (int64, {"wide": True}, "array<i64>", lambda x: x + 1),
+    (float64, {}, "x[x_offset + 0u] * 2.0lf", lambda x: x * 2.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "has", "text", "function"), ADAPTERS, ids=[f"{d[2]}-{d[1]}" for d in ADAPTERS]
+)
+def test_an_adapter_gets_what_it_has(dtype: Any, has: Any, text: str, function: Any) -> None:
+    result = float32 if dtype in (float16, bfloat16) else dtype
+    built = arithmetic.build([Buffer(dtype), Buffer(result)], function=function)
+    assert text in print_wgsl(built, WGSL(**has))
+
+
+def test_indices_are_of_32_bits_where_there_are_no_others() -> None:
+    @kernel
+    def filled(x: Any, n: Any) -> None:
+        i = cube_position()
+        if i < n:
+            x[i] = 1.0
+
+    text = print_wgsl(filled.build([F, Scalar(int64, nonnegative=True)]), WGSL(wide=False))
+    assert "a1: i32," in text
+    assert "i64" not in text
+    limited = arithmetic.build([F, F], function=lambda x: x.to(int64).to(float32))
+    with pytest.raises(CompileError, match="64-bit integers on this adapter, such as 9223"):
+        print_wgsl(limited, WGSL(wide=False))
+    words = arithmetic.build([Buffer(uint64)] * 2, function=lambda x: x + 1)
+    with pytest.raises(CompileError, match="no values of uint64"):
+        print_wgsl(words, WGSL(wide=False, double=False))
+
+
+def test_elements_that_share_words_are_exchanged_unless_a_word_is_written_whole() -> None:
+    bytes_ = Buffer(uint8, align=4)
+    copied = arithmetic.build([bytes_, bytes_], function=lambda x: x)
+    text = print_wgsl(copied, WGSL())
+    assert "x: array<u32>;" in text
+    assert "y: array<atomic<u32>>;" in text
+    assert "atomicCompareExchangeWeak(&y[k >> 2u], old, made)" in text
+
+
+def test_an_adapter_adds_floats_itself_where_nothing_else_is_done_to_them() -> None:
+    @kernel
+    def added(x: Any, *, kinds: Any) -> None:
+        for kind in kinds:
+            x.atomic(kind, 0, 1.0)
+
+    sums, both = (added.build([F], kinds=kinds) for kinds in (("add",), ("add", "max")))
+    assert "_ = atomicAdd(&x[x_offset + 0u], 1.0f);" in print_wgsl(sums, WGSL())
+    assert "atomicCompareExchangeWeak" in print_wgsl(sums, WGSL(float_atomics=False))
+    assert "atomicCompareExchangeWeak" in print_wgsl(both, WGSL())
+
+
+def test_four_words_are_one_access_where_they_are_aligned() -> None:
+    @kernel
+    def moved(x: Any, y: Any, n: Any) -> None:
+        y.store(n * 4, x.load(n * 4, 4))
+        y[n] = x[n]
+
+    size = Scalar(int64, nonnegative=True)
+    for align in (16, 4):
+        memory = Buffer(float32, align=align)
+        text = print_wgsl(moved.build([memory, memory, size]), WGSL())
+        assert ("x: array<vec4<f32>>;" in text) == (align == 16)
+        assert ("x[(x_offset + u32(n)) >> 2u][(x_offset + u32(n)) & 3u]" in text) == (align == 16)
+
+
+def test_arguments_lie_where_the_struct_has_them() -> None:
+    @kernel
+    def given(x: Any, a: Any, b: Any, c: Any) -> None:
+        x[0] = c
+
+    built = given.build([F, Scalar(int8), Scalar(int64), Scalar(float32)])
+    fields = arguments(built.parameters, WGSL())
+    assert fields.names is not None
+    assert fields.fields is not None
+    places = [fields.fields[name][1] for name in fields.names]
+    assert places == [0, 4, 8, 16, 20, 24, 28, 32]
+    assert fields.itemsize == 48
+    assert arguments(built.parameters, WGSL(wide=False)).itemsize == 32
+
+
+@kernel
+def planes(x: Any, y: Any) -> None:
+    i = unit_position()
+    total = plane_reduce("add", x[i])
+    scanned = plane_scan("max", x[i], exclusive=True)
+    y[i] = total + scanned + plane_shuffle(x[i], 1, "up")
+
+
+def test_planes_are_made_of_shuffles() -> None:
+    built = planes.build([F, F], cube=(16, 2, 1), plane=16)
+    text = print_wgsl(built, WGSL())
+    assert "@workgroup_size(32)" in text
+    assert "x = x + fn_shuffle_xor_float32(x, 8u, own);" in text
+    assert "subgroupBarrier();" not in text
+    assert "subgroupBarrier();" in print_wgsl(built, WGSL(diverges=True))
+    with pytest.raises(CompileError, match="no subgroups"):
+        print_wgsl(built, WGSL(subgroups=False))
+
+
+def test_a_barrier_is_of_global_memory_where_units_hand_it_over() -> None:
+    @kernel
+    def handed(x: Any, y: Any, *, over: bool) -> None:
+        i = unit_position()
+        held = shared(8, float32)
+        held[i] = y[i]
+        x[i] = held[i]
+        barrier()
+        y[i] = held[7 - i] + (x[7 - i] if over else 0.0)
+
+    built = [
+        handed.build([F, Buffer(float32)], cube=(8, 1, 1), over=over) for over in (True, False)
+    ]
+    assert "storageBarrier();" in print_wgsl(built[0], WGSL())
+    assert "workgroupBarrier();" in print_wgsl(built[1], WGSL())
+
+
+def test_loops_are_looked_at_where_a_driver_ends_them() -> None:
+    @kernel
+    def summed(x: Any, n: Any) -> None:
+        total = x[0]
+        for i in range(1, n):
+            total = total + x[i]
+        x[0] = total
+
+    built = summed.build([Buffer(float32), Scalar(int64)])
+    assert "trouble" not in print_wgsl(built, WGSL())
+    text = print_wgsl(built, WGSL(limited=True))
+    assert "@binding(2) var<storage, read_write> trouble: atomic<u32>;" in text
+    assert text.count("atomicStore(&trouble, 1u);") == 1
+
+
+def test_a_kernel_may_be_called_like_a_word_of_the_language() -> None:
+    @kernel
+    def loop(override: Any, f32: Any) -> None:
+        override[0] = f32
+
+    text = print_wgsl(loop.build([F, Scalar(float32)]), WGSL())
+    assert "override_1: array<f32>;" in text
+
+
+REFUSED: list[tuple[Any, dict[str, Any], Any, str]] = [
+    (float16, {}, lambda x: x * x, "no arithmetic of float16"),
+    (float64, {"double": False}, lambda x: x * x, "float64"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "has", "function", "message"), REFUSED, ids=["half", "double"])
+def test_what_an_adapter_lacks_is_refused(
+    dtype: Any, has: Any, function: Any, message: str
+) -> None:
+    built = arithmetic.build([Buffer(dtype)] * 2, function=function)
+    with pytest.raises(CompileError, match=message):
+        print_wgsl(built, WGSL(**has))
+
+
+def test_what_the_language_has_not_is_refused() -> None:
+    @kernel
+    def fenced(x: Any) -> None:
+        x[0] = 1.0
+        fence()
+
+    @kernel
+    def small(x: Any) -> None:
+        x.atomic("add", 0, 1)
+
+    @kernel
+    def shares(x: Any, *, n: int) -> None:
+        held = shared(n, int8)
+        held[unit_position()] = x[unit_position()]
+
+    with pytest.raises(CompileError, match="no fences"):
+        print_wgsl(fenced.build([F]), WGSL())
+    with pytest.raises(CompileError, match="no atomics of int8"):
+        print_wgsl(small.build([Buffer(int8)]), WGSL())
+    with pytest.raises(CompileError, match="20000 bytes of shared memory, above 16384"):
+        print_wgsl(shares.build([Buffer(int8)], cube=(8, 1, 1), n=5000), WGSL())
+    with pytest.raises(CompileError, match="kernels of 2 buffers, above 1"):
+        print_wgsl(arithmetic.build([F, F], function=lambda x: x), WGSL(buffers=1))
