@@ -13,13 +13,16 @@ from functools import cached_property
 from typing import Any, Final
 
 from calor.graph.graph import Graph
+from calor_kernel.planning.keeping import preparations
 from calor_kernel.planning.outcomes import dependences
 from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.template import Template, known
 
 _NO_TARGETS: Final[dict[int, int]] = {}
-# Calls after which a plan is made anew, which then keeps what it prepares of weights.
+# Calls after which a plan is made anew: it then keeps what it prepares of weights, if it does so,
+# and its bound calls are compiled.
+_PREPARING: Final = 3
 _CALLS: Final = 16
 
 
@@ -31,6 +34,7 @@ class Resized(Plan):
     """
 
     template: Template
+    patience: int
 
     def __init__(
         self,
@@ -71,12 +75,12 @@ class Resized(Plan):
     @property
     def settled(self) -> Plan | None:
         """The plan made anew, once it is what is called."""
-        return self.full if self._calls > _CALLS else None
+        return self.full if self._calls > self.patience else None
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
         self._calls += 1
-        if self._calls > _CALLS or self.engine.profiler is not None:
+        if self._calls > self.patience or self.engine.profiler is not None:
             return self.full(inputs, into)
         return super().__call__(inputs, into)
 
@@ -89,6 +93,7 @@ def resized_by(template: Template) -> type[Resized]:
     common = {
         **basis.__dict__,
         "template": template,
+        "patience": _PREPARING if any(map(preparations, made.works)) else _CALLS,
         "keeper": None,
         "_short": None,
         # By position: the outputs of each size are pieces of its own.
