@@ -31,17 +31,17 @@ def _residual(x, y):
     return total, F.sum(total * total, axis=-1)
 
 
-def _one_after_another(x, g):
-    # The first result is written while the exponentials, which may wait in its place, are needed.
-    y = x.softmax(axis=-1)
-    early = y + F.sum(g * y, axis=-1, keepdims=True)
-    return early, y - F.sum(early * g, axis=-1, keepdims=True)
-
-
 def _batch(x):
     axes = (0, 2)
     mean = F.mean(x, axis=axes, keepdims=True)
     return (x - mean) * (F.var(x, axis=axes, keepdims=True) + 1.0)
+
+
+def _early_and_late(x, g):
+    """What the walk before the last writes, while the last still needs what the first one kept."""
+    y = x.softmax(axis=-1)
+    early = (F.sum(y * g, axis=-1, keepdims=True) + g) * y
+    return early, early - y * F.sum(early, axis=-1, keepdims=True)
 
 
 # The function, shapes of its operands, launches when fused with chains.
@@ -55,7 +55,9 @@ CASES = {
     "softmax-scaled": (lambda x: (x * 0.5).softmax(axis=-1) * 2.0, X, 1),
     "softmax-across": (lambda x: (x * 0.5).softmax(axis=0), X, 3),
     "softmax-gradient": (_softmax_gradient, [(5, 70), (5, 70)], 1),
-    "one-after-another": (_one_after_another, [(5, 70), (5, 70)], 1),
+    "early-and-late": (_early_and_late, [(5, 70), (5, 70)], 1),
+    # Longer than what waits in a unit's own memory.
+    "early-and-late-long": (_early_and_late, [(2, 5000), (2, 5000)], 1),
     "norm": (_norm, [(5, 70), (70,), (70,)], 1),
     "residual": (_residual, [(5, 70), (5, 70)], 1),
     "batch": (_batch, [(3, 4, 20)], 1),
