@@ -59,6 +59,19 @@ def test_same_bits(chain, dtype, info):
         assert a.tobytes() == b.tobytes()
 
 
+@pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS], ids=["one-unit", "many-units"])
+@pytest.mark.parametrize("shape", [(), (1,), (37,)], ids=str)
+def test_a_result_in_the_place_of_an_operand(shape, info):
+    # A single element is read by all units of a cube, so that none may overwrite it.
+    graph = _graph(lambda x: x * 2.0 + 1.0, float32, shape)
+    backend = KernelBackend("lanes", lambda i: LanesDevice(info), fusers=(ElementwiseFuser(),))
+    executable, x = backend.compile(0, graph), np.full(shape, 3.0, np.float32)
+    buffer = backend.upload(0, x)
+    (made,) = executable([buffer], [buffer])
+    assert made is buffer
+    assert (backend.download(0, made, graph.output_specs[0]) == 7.0).all()
+
+
 def _groups(function, *shapes, dtype=float32):
     graph = _graph(function, dtype, *shapes)
     found = list(ElementwiseFuser().groups(graph, ONE_UNIT))

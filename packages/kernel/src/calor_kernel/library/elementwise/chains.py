@@ -86,19 +86,24 @@ def lower_chain(request: Request) -> Sequence[Work] | Refusal:
     places: dict[Argument, Argument] = {Input(k): Input(n) for k, (n, _) in enumerate(operands)}
     places |= {Output(k): Output(k) for k in range(len(request.outputs))}
     launches = tuple(redirected(launch, places) for launch in work.launches)
-    return [Work(launches, in_place=_in_place(operands, views, request.outputs))]
+    return [Work(launches, in_place=_in_place(operands, views, request))]
 
 
 def _in_place(
-    operands: Sequence[tuple[int, Path]], views: Sequence[View], outputs: Sequence[Spec]
+    operands: Sequence[tuple[int, Path]], views: Sequence[View], request: Request
 ) -> tuple[tuple[int, int], ...]:
-    """Return the inputs that are read once, each element where its result is written."""
+    """Return the inputs that are read once, each element where its result is written.
+
+    A single element is read by all units of a cube, of which one writes.
+    """
+    alone = request.info.max_units == 1
     numbers = [n for n, _ in operands]
     return tuple(
         (n, k)
         for (n, path), v in zip(operands, views, strict=True)
-        for k, s in enumerate(outputs)
+        for k, s in enumerate(request.outputs)
         if not path
+        and (alone or s.size != 1)
         and numbers.count(n) == 1
         and v.strides == row_major(s.shape)
         and v.dtype.itemsize == s.dtype.itemsize
