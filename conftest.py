@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-pytest_plugins = ["skip_reasons", "pytester"]
+pytest_plugins = ["kernels_on_lanes", "skip_reasons", "pytester"]
 
 # calor reads this when it is imported; without it the first tensor warns, which is an error here.
 os.environ.setdefault("CALOR_DEVICE", "numpy")

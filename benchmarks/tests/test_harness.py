@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,20 @@ def test_samples_are_interleaved_and_the_order_rotates() -> None:
     calls = {"a": lambda: seen.append("a"), "b": lambda: seen.append("b")}
     timing.interleaved(calls, repeats=3, inner=1)
     assert seen == ["a", "b", "b", "a", "a", "b"]
+
+
+def test_a_sample_waits_until_other_threads_sleep() -> None:
+    ends = time.perf_counter() + 0.05
+
+    def look_for_work() -> None:
+        while time.perf_counter() < ends:
+            pass
+
+    thread = threading.Thread(target=look_for_work)
+    thread.start()
+    timing.rest()
+    assert time.perf_counter() > ends
+    thread.join()
 
 
 def test_inner_makes_a_sample_long_enough() -> None:

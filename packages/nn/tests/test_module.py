@@ -118,6 +118,48 @@ def test_train_and_eval_reach_everything_and_change_only_what_differs() -> None:
     assert [m.training for m in net.modules()] == [False, False, False, True, False]
 
 
+def test_switching_back_and_forth_is_as_before_while_nothing_else_changes() -> None:
+    class Switched(nn.Module):
+        factor = 2.0
+
+        def forward(self, x):
+            return x * self.factor if self.training else x
+
+    net, x = Switched(), calor.ones(2)
+    traced = calor.jit(lambda model, x: model(x))
+
+    def found():
+        return [traced(net.train(mode), x).tolist()[0] for mode in (True, False, True, False)]
+
+    assert found() == [2, 1, 2, 1]
+    versions = [net.train(mode)._version for mode in (True, False, True, False)]
+    assert versions[:2] == versions[2:]
+    assert traced.trace_count == 2
+    net.factor = 3.0
+    assert net._version not in versions
+    assert found() == [3, 1, 3, 1]
+    net.train()
+    net.factor = 4.0
+    assert found() == [4, 1, 4, 1]
+
+
+def test_a_trace_that_switches_a_module_and_fails_leaves_it_as_it_was() -> None:
+    net, x = nn.Dropout(1.0), calor.ones(2)
+    traced = calor.jit(lambda model, x: model(x))
+    assert [traced(net.train(mode), x).tolist()[0] for mode in (True, False)] == [0, 1]
+    net.train()
+
+    @calor.jit
+    def fails(model, x):
+        model.eval()
+        raise ValueError("in between")
+
+    with pytest.raises(ValueError, match="in between"):
+        fails(net, x)
+    assert net.training
+    assert [traced(net.train(mode), x).tolist()[0] for mode in (True, False)] == [0, 1]
+
+
 def test_conversion_keeps_handles_integers_and_gradients() -> None:
     net = Net()
     net(calor.ones((2, 3))).sum().backward()

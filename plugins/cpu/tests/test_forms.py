@@ -13,7 +13,7 @@ from calor_cpu.device import CpuDevice
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import cube_position, kernel
-from calor_kernel.runtime.device import Queue, Slot, Step, Varying
+from calor_kernel.runtime.device import Queue, Slot, Step, Varying, filled
 
 COUNT = 4096
 
@@ -78,3 +78,39 @@ def test_a_form_makes_plans_of_other_numbers(
         assert len(queue.seconds(plan, [x, y])) == 2
     memory.free(x)
     memory.free(y)
+
+
+def test_filled_words_are_those_of_a_plan_that_is_recorded(
+    device: CpuDevice, functions: list[Any]
+) -> None:
+    generator = np.random.default_rng(3)
+    queue = device.queue
+    cubes, offset, n, flops, nbytes = map(Varying, range(5))
+    given: Any = [
+        Step(functions[0], (cubes, 1, 1), (Slot(0, offset), Slot(1), n, 1), flops, nbytes),
+        Step(functions[1], (2, cubes, 1), (Slot(1), Slot(0, 64), 7, n), 1 << 20, nbytes),
+        Step(functions[0], (cubes, 1, 1), (Slot(0, offset), Slot(1), n, 1), flops, nbytes),
+        Step(functions[0], (3, 1, 1), (Slot(0), Slot(1), 7, 9)),
+    ]
+    form = queue.form(given, 2)
+    for _ in range(200):
+        exponents = generator.integers(0, 40, 5)
+        numbers = [int(generator.integers(0, 2 << e)) for e in exponents]
+        numbers[0] %= 1 << 20
+        filled_in = form(numbers, {})._runner.block
+        recorded = queue.record([filled(s, numbers) for s in given], 2)._runner.block
+        words = []
+        for block in (filled_in, recorded):
+            block.own(0, 2 * block.address)  # Addresses become places again.
+            words.append(list(block.words))
+        assert words[0] == words[1]
+
+
+def test_numbers_that_are_missing_or_none_are_refused(
+    device: CpuDevice, functions: list[Any]
+) -> None:
+    step: Any = Step(functions[0], (Varying(0), 1, 1), (Slot(0), Slot(1), Varying(1), 1))
+    form = device.queue.form([step], 2)
+    for numbers in ((1,), (1, "2")):
+        with pytest.raises(TypeError):
+            form(numbers, {})

@@ -11,6 +11,7 @@ from calor_kernel.language import (
     Buffer,
     fence,
     fma,
+    helper,
     kernel,
     plane_reduce,
     plane_scan,
@@ -38,6 +39,11 @@ def arithmetic(x: Any, y: Any, *, function: Any, width: int = 1) -> None:
     y.store(0, function(x.load(0, width)))
 
 
+@helper
+def lower(x: Any) -> Any:
+    return min(x, x + 1.0)
+
+
 DEVICES = [
     (float32, 1, {"fast_fma": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
     (float32, 4, {"fast_fma": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
@@ -45,6 +51,7 @@ DEVICES = [
     (float32, 1, {"exact_sqrt": True}, "y[0] = sqrt(x[0])", lambda x: sqrt(x)),
     (float32, 4, {"exact_sqrt": False}, "convert_float4(sqrt(convert_double4(", lambda x: sqrt(x)),
     (float16, 1, {"half": True}, "x_ * x_ + (half)1.0f", lambda x: x * x + 1.0),
+    (float16, 1, {"half": True}, "half min_float16(half a, half b) {", lower),
     (float16, 1, {"half": False}, "vload_half(0, (const half *)&h)", lambda x: x.to(float32)),
     (float32, 4, {}, "vload4(0, x + 0)", lambda x: x + x),
     (int32, 2, {}, "as_int2(as_uint2(x_) * as_uint2(x_) + as_uint2(x_))", lambda x: x * x + x),
@@ -58,7 +65,7 @@ DEVICES = [
 def test_a_device_gets_what_it_has(
     dtype: Any, width: int, has: Any, text: str, function: Any
 ) -> None:
-    result = float32 if ".to" in text or "half(" in text or "convert_float2" in text else dtype
+    result = float32 if ".to" in text or "load_half(" in text or "convert_float2" in text else dtype
     built = arithmetic.build([Buffer(dtype), Buffer(result)], function=function, width=width)
     assert text in print_kernel(built, OpenCLC(**has))
 

@@ -15,7 +15,7 @@ from weakref import ref
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-MEMO_LIMIT: Final = 4096
+MEMO_LIMIT: Final = 1024
 
 
 class Interner(Generic[K, V]):
@@ -66,7 +66,7 @@ def remember(memo: dict[K, V], key: K, value: V) -> V:
 
     >>> memo = {}
     >>> [remember(memo, n, -n) for n in range(MEMO_LIMIT + 1)][-1]
-    -4096
+    -1024
     >>> len(memo)
     1
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -151,6 +151,19 @@ def seed(number: int) -> None:
     True
     """
     default_generator.seed(number)
+
+
+def follow(held: Iterable[Any], device: Any) -> bool:
+    """Bring the global state to a device; False if other tensors of those held are elsewhere too.
+
+    A program whose turn it is after one of another device goes on with the numbers that come next.
+    """
+    strays = [t for t in held if t._value.device is not device]
+    if any(t is not default_generator.key and t is not default_generator.counter for t in strays):
+        return False
+    for t in strays:
+        t._value = to_device(t, device)._value
+    return True
 
 
 def key(number: int, *, device: Any = None) -> Tensor:

@@ -117,6 +117,21 @@ class TestQuickWay:
         calor.eval(w)
         assert bound(tensor(2, 2)).tolist() == [7.0, 9.0]
 
+    def test_objects_count_where_the_function_reads_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        layer = Linear([[1.0]], [0.0])
+        plain = calor.jit(lambda w, x: w * x).bind(tensor(2, 3))
+        named = calor.jit(lambda w, x: w * len(layer.name) + x).bind(tensor(2, 3))
+        for _ in range(2):
+            assert named(tensor(1, 1)).tolist() == [13.0, 19.0]
+            assert plain(tensor(1, 1)).tolist() == [2.0, 3.0]
+        layer.name = "other"
+        assert named(tensor(1, 1)).tolist() == [11.0, 16.0]
+        monkeypatch.setattr(plain, "routes", [])
+        monkeypatch.setattr(plain, "jitted", None)
+        assert plain(tensor(1, 1)).tolist() == [2.0, 3.0]
+
     @pytest.mark.parametrize("many", [False, True])
     def test_what_does_not_fit_takes_the_long_way(self, many: bool) -> None:
         w = tensor(2, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["profile"]
+__all__ = ["memory", "profile", "trim"]
 
 
 def __getattr__(name: str) -> Any:
@@ -13,4 +13,8 @@ def __getattr__(name: str) -> Any:
         from calor_kernel.runtime.profile import profile
 
         return profile
+    if name in ("memory", "trim"):
+        from calor_kernel.runtime import current
+
+        return getattr(current, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

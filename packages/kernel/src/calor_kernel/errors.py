@@ -20,7 +20,7 @@ class KernelSourceError(CalorError, OSError):
 
 
 class KernelTypeError(CalorError, TypeError):
-    """Types that do not fit in a kernel; the message says which and what to write instead."""
+    """Types that do not fit in a kernel; the message says where, and what to write instead."""
 
 
 class KernelCheckError(CalorError):

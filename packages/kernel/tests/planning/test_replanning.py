@@ -1,5 +1,7 @@
 """Graphs of one structure at many sizes: equal to plans made anew, with no kernel of their own."""
 
+from operator import is_
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,9 @@ CASES = {
     "softmax": (lambda x: F.softmax(x, axis=-1), lambda n, m: [floats(n, m)]),
     "linear": (lambda x, w: F.relu(x @ w.T), lambda n, m: [floats(n, 40), W]),
     "product": (lambda x, y: x @ y, lambda n, m: [floats(n, m), floats(m, n)]),
+    "few rows": (lambda x, y: x @ y.T, lambda n, m: [floats(2, 32), floats(9 * m, 32)]),
+    "streams": (lambda x, y: x @ y, lambda n, m: [floats(1, m), floats(m, 9 * n)]),
+    "outer sums": (lambda x: x.sum(axis=(0, 2)), lambda n, m: [floats(n, 3, m)]),
     "convolution": (
         lambda x, w: F.max_pool2d(F.conv2d(x, w, padding=1), 2),
         lambda n, m: [floats(n, 3, m + 2, 6), KERNEL],
@@ -169,6 +174,19 @@ def test_a_plan_that_is_called_often_is_made_anew(backend):
         (found,) = run(backend, graph_of(lambda x: x * 3.0, [x]), [x], calls=20)
         np.testing.assert_array_equal(found, x * np.float32(3))
     assert engine.replanning.used == 1
+
+
+@pytest.mark.parametrize("name", ["chain", "slices", "convolution", "ramp", "share"])
+def test_a_plan_knows_its_graph_without_holding_it(backend, name):
+    function, arguments = CASES[name]
+    engine = backend.engine(0)
+    engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    for n, m in ((17, 33), (18, 20), (19, 22), (21, 30)):
+        graph = graph_of(function, arguments(n, m))
+        plan = backend.compile(0, graph)
+        assert plan.graph == graph
+        assert all(map(is_, plan.graph.specs, graph.specs))
+    assert engine.replanning.used
 
 
 def test_memory_for_sizes_is_bounded(backend, monkeypatch):

@@ -6,12 +6,16 @@ from math import ceil, prod
 import pytest
 
 from calor_kernel.language import FastDivmod
-from calor_kernel.planning.choices import choice, greatest, hinted, least
+from calor_kernel.library.work import Build
+from calor_kernel.planning.choices import choice, exceeds, greatest, hinted, least
+from calor_kernel.planning.matching import getter
+from calor_kernel.planning.numbers import Numbers, function_of
 from calor_kernel.planning.sizes import Size
+from calor_kernel.planning.template import Opened
 from calor_kernel.planning.trace import Trace
 
 
-@choice
+@choice()
 def tallest(n, most):
     """Return the largest divisor of n up to a limit."""
     return max(k for k in range(1, most + 1) if n % k == 0)
@@ -103,7 +107,7 @@ def test_what_bounds_and_polynomials_say_is_no_guard(question):
         (lambda a, b: [0] * a, "a0==5"),
         (lambda a, b: {a: 1}, "a0==5"),
         (lambda a, b: float(b), "a1==6"),
-        (lambda a, b: a == b, "a0-1*a1!=0"),
+        (lambda a, b: a == b, "a0-a1!=0"),
     ],
 )
 def test_what_is_asked_is_a_guard(question, guard):
@@ -118,3 +122,75 @@ def test_without_watching_hints_answer():
     with trace.unguarded():
         assert a < 100
     assert not trace.guards
+
+
+def waste(step, n):
+    """Return what rounding up to a multiple of a step adds, beside a little for each step."""
+    return -(-n // step) * (step + 0.5)
+
+
+@choice(cost=waste)
+def rounded(n):
+    """Return the step that wastes least."""
+    return min((4, 5, 6), key=lambda step: waste(step, n))
+
+
+@pytest.mark.parametrize("habits", [True, False])
+def test_a_choice_keeps_to_what_was_chosen_where_that_is_nearly_as_good(habits):
+    trace = Trace([12], {} if habits else None)
+    (n,) = trace.symbols
+    assert rounded(n).hint == 6
+    (function,) = trace.functions
+    made = [function(n) for n in range(7, 200)]
+    best = [rounded(n) for n in range(7, 200)]
+    assert (made == best) is not habits
+    for n, step, fitting in zip(range(7, 200), made, best, strict=True):
+        assert waste(step, n) <= 1.4 * waste(fitting, n)
+    # What was worth having is kept to later.
+    assert set(made) == ({4, 6} if habits else {4, 5, 6})
+
+
+def test_choices_of_equal_sizes_are_one_and_have_habits_of_their_own():
+    trace = Trace([12, 24], {})
+    a, b = trace.symbols
+    assert rounded(a) is rounded(a)
+    assert rounded(b) is not rounded(a)
+    assert len(trace.functions) == 2
+
+
+@pytest.mark.parametrize(("hint", "answer"), [(100, True), (20, False)])
+def test_what_only_costs_time_is_asked_roughly(hint, answer):
+    trace = Trace([hint], {})
+    (n,) = trace.symbols
+    assert exceeds(n, 50) is answer
+    ((condition, _),) = trace.guards.items()
+    holds = [a0 for a0 in range(2, 400) if eval(condition)]
+    assert holds == (list(range(13, 400)) if answer else list(range(2, 201)))
+
+
+def test_without_habits_it_is_asked_exactly():
+    trace = Trace([100])
+    (n,) = trace.symbols
+    assert exceeds(n, 50)
+    ((condition, _),) = trace.guards.items()
+    assert [a0 for a0 in range(2, 400) if eval(condition)] == list(range(51, 400))
+    assert exceeds(51, 50)
+    assert not exceeds(50, 50)
+
+
+class _Loading:
+    """Kernels that are their keywords."""
+
+    def load(self, builds):
+        return [dict(build.keywords) for build in builds]
+
+
+@pytest.mark.parametrize("size", [4, 5, 9])
+def test_kernels_are_built_from_negative_sizes_too(size):
+    trace, numbers = Trace([4]), Numbers()
+    (taps,) = trace.symbols
+    build = Build(None, (), (("back", 1 - taps), ("taps", taps)))
+    places = [numbers.place(n).place for n in (1 - taps, taps)]
+    opened = Opened({0: build}, getter(places), _Loading())
+    found = opened.functions(function_of(trace, numbers)(size))
+    assert found == {0: {"back": 1 - size, "taps": size}}

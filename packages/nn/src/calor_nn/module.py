@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import calor
 from calor import Tensor
-from calor.transforms.state import JITTED_METHODS, Stateful
+from calor.transforms.state import JITTED_METHODS, Stateful, exchange
 
 if TYPE_CHECKING:
     from calor_nn.loading import LoadReport
@@ -155,12 +155,15 @@ class Module(Stateful):
         for module in self.modules():
             # An assignment would make jitted functions look at the structure again.
             if module.training is not mode:
-                if mode:
-                    # Back to the class's value, so that the structure is what it was before.
-                    del module.training
-                else:
-                    module.training = mode
+                exchange(module, module._leave_evaluation if mode else module._evaluate)
         return self
+
+    def _leave_evaluation(self) -> None:
+        # Back to the class's value, so that the structure is what it was before.
+        del self.training
+
+    def _evaluate(self) -> None:
+        self.training = False
 
     def eval(self) -> Self:
         """Switch to evaluation: no dropout, norms by running statistics."""

@@ -5,6 +5,9 @@ Requirements: opening it starts no thread, and compiles nothing but the runtime 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from calor.errors import DeviceError
 from calor_cpu.host import describe
 from calor_cpu.memory import CpuMemory
@@ -12,6 +15,7 @@ from calor_cpu.pool import Pool
 from calor_cpu.queue import CpuQueue
 from calor_cpu.target import Target
 from calor_cpu.toolchain import LlvmToolchain, compile_once
+from calor_kernel.runtime.calls import Giving, NativeCall
 from calor_kernel.runtime.device import Device
 
 
@@ -35,6 +39,18 @@ class CpuDevice(Device):
         self.info = describe(self.toolchain.processor)
         self.memory = CpuMemory()
         self.queue = CpuQueue(Pool(threads, compile=compile_once))
+
+    def caller(self, call: NativeCall, keep: object) -> Callable[..., Any] | None:
+        """Return a built-in function that makes a bound call."""
+        from calor_cpu.calls import caller
+
+        return caller(call, self.queue.pool, keep)
+
+    def finalizer(self, giving: Giving) -> Any | None:
+        """Return a built-in method that gives memory back."""
+        from calor_cpu.calls import finalizer
+
+        return finalizer(giving)
 
     def close(self) -> None:
         """Send the pool's threads home."""

@@ -1,46 +1,49 @@
 """Plans that differ from a known one in numbers alone: its words are copied, and some replaced.
 
-Requirements: this is on the way of every size that a program meets, so it costs some microseconds a
-plan and nanoseconds a number; launches with the same figures of work are divided alike.
+Requirements: this is on the way of every size that a program meets, so it costs a few microseconds
+a plan and nanoseconds a number, which native code does; launches with the same figures of work are
+divided alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import c_int64, c_uint64
 from itertools import count
-from operator import itemgetter, mul
 from typing import Any, Final
 
-import numpy as np
-
-from calor_cpu.pool import Layout, is_long
+from calor_cpu.pool import KEEP_S, RESUME, Block, Explain, Layout, Plan, Pool, Runner
+from calor_cpu.pool.structures import FormState, KindState
 from calor_kernel.runtime.device import Slot, Step, Varying
 
-_CUBES: Final = 2
-_GRAIN: Final = 3
-Getter = Callable[[Sequence[int]], tuple[int, ...]]
-Shares = Callable[[Iterable[tuple[int, int, int]]], tuple[list[int], list[float]]]
-
-
-def getter(places: Sequence[int]) -> Getter:
-    """Return what takes the items at some places; there are several, or none."""
-    found: Getter = itemgetter(*places) if places else lambda items: ()
-    return found
+_MASK: Final = 2**64 - 1
 
 
 class Form:
     """Launches whose numbers are given each time.
 
-    ``shares`` gives the grains of launches and their seconds, of cubes, operations and bytes.
+    ``rates`` are those of FormState, by which launches are divided: operations and bytes in a
+    second, how many bytes are near, those in a second then, and the seconds of a chunk.
     """
 
-    def __init__(self, layout: Layout, steps: Sequence[Step], shares: Shares) -> None:
-        self._layout = layout
-        self._shares = shares
+    def __init__(
+        self,
+        pool: Pool,
+        layout: Layout,
+        steps: Sequence[Step],
+        slots: int,
+        rates: tuple[float, float, float, float, float],
+    ) -> None:
+        self.pool = pool
+        self.slots = slots
         self._records = [layout.record(i) for i in range(layout.count)]
-        # Words that are numbers of the list, and which.
-        words: list[int] = []
-        numbers: list[int] = []
+        known = layout.copied(RESUME)
+        self._words = bytes(known.words)
+        self._type: Callable[[bytes], Any] = type(known.words).from_buffer_copy
+        self._pointers = layout.pointers
+        # Pairs of a word, and which of the numbers it is.
+        moves: list[int] = []
         # Launches with the same cubes and work are of one kind: its number, and how many there are.
         kinds: dict[tuple[Any, ...], int] = {}
         times: list[int] = []
@@ -52,48 +55,50 @@ class Form:
                 if isinstance(argument, Slot):
                     word, number = layout.moves[i, j], argument.offset
                 if isinstance(number, Varying):
-                    words.append(word)
-                    numbers.append(number.place)
+                    moves += (word, number.place)
             kind = kinds.setdefault((*step.cubes, step.flops, step.nbytes), len(kinds))
             if kind == len(times):
                 times.append(0)
             times[kind] += 1
             kind_of.append(kind)
-        self._words = np.array(words, np.int64)
-        self._numbers = np.array(numbers, np.int64)
-        # The cubes of all kinds come first, then the grains.
-        self._figured = np.array(
-            [record + word for word in (_CUBES, _GRAIN) for record in self._records], np.int64
-        )
-        self._order = np.array([*kind_of, *(k + len(kinds) for k in kind_of)], np.int64)
-        self._times = times
-        # The figures as places in the list of numbers, which constants follow.
+        # The figures as places among the values, where constants follow what is given.
         flat = [n for figures in kinds for n in figures]
         varying = [n.place for n in flat if isinstance(n, Varying)]
-        self._count = max((*varying, *numbers), default=-1) + 1
-        self._constants = tuple(n for n in flat if not isinstance(n, Varying))
-        following = count(self._count)
-        self._figures = getter(
-            [n.place if isinstance(n, Varying) else next(following) for n in flat]
+        first = max((*varying, *moves[1::2]), default=-1) + 1
+        constants = [n for n in flat if not isinstance(n, Varying)]
+        following = count(first)
+        places = iter([n.place if isinstance(n, Varying) else next(following) for n in flat])
+        values = (c_uint64 * (first + len(constants)))()
+        values[first:] = [n & _MASK for n in constants]
+        figured = [KindState(*figures) for figures in zip(*(places,) * 5, times, strict=True)]
+        arrays: tuple[ctypes.Array[Any], ...] = (
+            values,
+            (c_int64 * len(layout.pointers))(*layout.pointers.tolist()),
+            (c_int64 * len(moves))(*moves),
+            (KindState * len(figured))(*figured),
+            (c_int64 * len(kind_of))(*kind_of),
         )
+        state = FormState()
+        state.given = first
+        names = ("values", "pointers", "moves", "kinds", "launches")
+        for name, array in zip(names, arrays, strict=True):
+            setattr(state, name, ctypes.addressof(array))
+        state.pointer_count, state.move_count = len(layout.pointers), len(moves) // 2
+        state.kind_count, state.launch_count = len(figured), len(kind_of)
+        state.call = pool.native.call
+        state.flops, state.nbytes, state.near, state.near_nbytes, state.chunk = rates
+        state.keep = KEEP_S
+        self._fill = pool.native.filler(ctypes.addressof(state), (state, arrays))
 
-    def layout(self, numbers: Sequence[int], functions: Mapping[int, int]) -> Layout:
-        """Return the layout for some numbers.
+    def plan(
+        self, numbers: Sequence[int], functions: Mapping[int, int], keep: object, explain: Explain
+    ) -> Plan:
+        """Return the plan for some numbers.
 
         ``functions``: the addresses of those that are others than before, by launch.
         """
-        words = self._layout.words.copy()
-        words[self._words] = np.array(numbers, np.uint64)[self._numbers]
-        figures = iter(self._figures((*numbers[: self._count], *self._constants)))
-        kinds = [
-            (x * y * z, flops, nbytes)
-            for x, y, z, flops, nbytes in zip(*(figures,) * 5, strict=True)
-        ]
-        grains, times = self._shares(kinds)
-        counts = [kind[0] for kind in kinds]
-        parallel = any(0 < g < n for g, n in zip(grains, counts, strict=True))
-        total = sum(map(mul, times, self._times))
-        words[self._figured] = np.array(counts + grains, np.uint64)[self._order]
+        block = Block(self._type(self._words), self._pointers)
         for number, address in functions.items():
-            words[self._records[number]] = address
-        return self._layout.with_words(words, parallel=parallel, release=is_long(total))
+            block.words[self._records[number]] = address
+        runner = Runner(self.pool, self.slots, block, keep, explain)
+        return Plan.of(runner, self._fill(block.address, runner, *numbers))

@@ -53,7 +53,8 @@ class CpuMemory(Memory):
 
     def write(self, handle: int, data: bytes) -> None:
         """Copy bytes to the start of a piece."""
-        ctypes.memmove(handle, data, len(data))
+        # memmove would let another thread of Python run, perhaps for long, and the run wait for it.
+        (ctypes.c_char * len(data)).from_address(handle).raw = data
 
     def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Copy from a piece into a contiguous host array."""

@@ -14,6 +14,7 @@ from math import inf, prod
 from typing import Any, Final
 
 from calor.dtypes import DType
+from calor.interning import remember
 from calor_cpu.forms import Form
 from calor_cpu.loader import LoadedImage
 from calor_cpu.pool import Layout, Plan, Pool, Record, bits
@@ -24,6 +25,9 @@ from calor_kernel.runtime.device import Queue, Slot, Step, Varying, filled
 # What a core does in a second at least, of arithmetic and of memory: work is not overestimated so.
 _FLOPS: Final = 20e9
 _BYTES: Final = 10e9
+# What is small is in a core's own caches if it is used over and over, as it has to be to matter.
+_NEAR: Final = 256 << 10
+_NEAR_BYTES: Final = 40e9
 _CHUNK_S: Final = 4e-6  # the work that is worth handing to a thread
 
 
@@ -70,13 +74,13 @@ def shares_of(figures: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[
     grains: list[int] = []
     times: list[float] = []
     for count, flops, nbytes in figures:
-        computing, moving = flops / _FLOPS, nbytes / _BYTES
+        computing, moving = flops / _FLOPS, nbytes / (_BYTES if nbytes > _NEAR else _NEAR_BYTES)
         seconds = (computing if computing > moving else moving) or inf
         times.append(seconds)
         if count < 2 or seconds < 2 * _CHUNK_S:
             grains.append(0)
         else:
-            grains.append(min(max(1, round(_CHUNK_S * count / seconds)), count))
+            grains.append(min(max(1, int(_CHUNK_S * count / seconds + 0.5)), count))
     return grains, times
 
 
@@ -109,19 +113,25 @@ class CpuQueue(Queue):
         records = [
             Record(s.function.image.address, s.function.arguments(s), s.cubes, 0) for s in known
         ]
-        form = Form(Layout.of(self.pool, records, slots, False), steps, shares_of)
+        layout = Layout.of(self.pool, records, slots, False)
+        rates = _FLOPS, _BYTES, _NEAR, _NEAR_BYTES, _CHUNK_S
+        form = Form(self.pool, layout, steps, slots, rates)
         usual: list[Function] = [step.function for step in steps]
         explained = partial(_explained, usual)
 
+        # What other functions come to, by the mapping that they are given as: mostly a known one.
+        known_ones: dict[int, tuple[Any, ...]] = {}
+
         def record(numbers: Sequence[int], others: Mapping[int, Function]) -> Plan:
-            functions, explain = usual, explained
-            addresses = {}
-            if others:
-                functions = [others.get(i, f) for i, f in enumerate(usual)]
-                explain = partial(_explained, functions)
+            if not others:
+                return form.plan(numbers, {}, usual, explained)
+            found = known_ones.get(id(others))
+            if found is None or found[0] is not others:
                 addresses = {i: f.image.address for i, f in others.items()}
-            layout = form.layout(numbers, addresses)
-            return Plan(self.pool, layout, slots, keep=functions, explain=explain)
+                functions = [others.get(i, f) for i, f in enumerate(usual)]
+                found = others, addresses, functions, partial(_explained, functions)
+                remember(known_ones, id(others), found)
+            return form.plan(numbers, found[1], found[2], found[3])
 
         return record
 

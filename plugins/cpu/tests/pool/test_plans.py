@@ -54,12 +54,20 @@ def test_each_cube_runs_once_however_threads_sleep(how, spin):
 
 
 @pytest.mark.parametrize(
-    ("cubes", "grain", "largest"), [(320, 10, 10), (330, 10, 20), (31, 30, 30), (10**6, 1, 31250)]
+    ("cubes", "grain", "largest", "count"),
+    [
+        (320, 10, 10, 32),
+        (330, 10, 10, 33),
+        (31, 30, 30, 2),
+        (80, 1, 2, 47),
+        (10**6, 1, 31248, 83),
+        (2**30, 1, 33554944, 83),
+    ],
 )
-def test_chunks_are_whole_grains_and_at_most_sixteen_a_thread(pair, cubes, grain, largest):
+def test_chunks_are_whole_grains_and_smaller_at_the_end(pair, cubes, grain, largest, count):
     out, address = memory(2)
     Plan(pair, [Record(function(CHUNKS), (Slot(0),), (cubes, 1, 1), grain)], 1)([address])
-    assert list(out) == [largest, -(-cubes // largest)]
+    assert list(out) == [largest, count]
 
 
 def test_arguments_are_addresses_with_offsets_scalars_and_counts(pair):

@@ -33,7 +33,8 @@ def workers():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("3", 3), ("", None), ("0", ArgumentError), ("two", ArgumentError)]
+    ("text", "expected"),
+    [("3", 3), ("", None)] + [(text, ArgumentError) for text in ("0", "two", "99999")],
 )
 def test_the_environment_says_how_many(monkeypatch, text, expected):
     monkeypatch.setenv("CALOR_CPU_THREADS", text)
@@ -45,7 +46,7 @@ def test_the_environment_says_how_many(monkeypatch, text, expected):
         assert default_threads() == (expected or len(available(0)))
 
 
-@pytest.mark.parametrize("threads", [0, -1])
+@pytest.mark.parametrize("threads", [0, -1, 99_999])
 def test_a_pool_has_a_thread(pool, threads):
     with pytest.raises(ArgumentError, match="1 thread or more"):
         Pool(threads)
@@ -69,6 +70,31 @@ def test_workers_start_with_the_first_parallel_launch_and_leave(pool):
     assert workers() == []
     plan([address])
     assert workers() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no masks of processors")
+@pytest.mark.parametrize("threads", [2, 3, 20])
+def test_workers_are_kept_off_the_callers_processor(threads):
+    pool = Pool(threads)
+    plan = adding(pool)
+    _, address = memory(64)
+    allowed = os.sched_getaffinity(0)
+    names = {f"calor-cpu-{number}" for number in range(1, threads)}
+    try:
+        for home in sorted(allowed):
+            # Who starts the workers may run everywhere, and so may they but for one processor.
+            plan([address])
+            os.sched_setaffinity(0, {home})
+            plan([address])
+            found = [t.native_id for t in threading.enumerate() if t.name in names]
+            masks = [os.sched_getaffinity(number) for number in found]
+            os.sched_setaffinity(0, allowed)
+            expected = allowed - {home} or allowed
+            assert len(masks) == threads - 1
+            assert masks.count(expected) >= min(threads - 1, 15)
+    finally:
+        os.sched_setaffinity(0, allowed)
+        pool.close()
 
 
 @pytest.mark.parametrize("counts", [(1, 4, 2), (5, 1, 5)])

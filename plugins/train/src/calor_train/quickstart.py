@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 import calor
 import calor_nn as nn
@@ -86,11 +87,11 @@ def shifted(batch: Any, generator: np.random.Generator) -> Any:
     """Return the images, each moved by up to one pixel in each direction."""
     images, classes = batch
     count, _, height, width = images.shape
-    padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    down, right = generator.integers(0, 3, (2, count, 1, 1))
-    rows = down + np.arange(height)[:, None]
-    columns = right + np.arange(width)
-    return padded[np.arange(count)[:, None, None], 0, rows, columns][:, None], classes
+    padded = np.zeros((count, height + 2, width + 2), images.dtype)
+    padded[:, 1:-1, 1:-1] = images[:, 0]
+    windows = sliding_window_view(padded, (height, width), (1, 2))
+    down, right = generator.integers(0, 3, (2, count))
+    return windows[np.arange(count), down, right][:, None], classes
 
 
 def classify(model: nn.Module, images: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,7 +14,7 @@ from calor.collecting import collecting_later
 from calor.errors import DeviceError
 from calor.graph.graph import Graph
 
-PLAN_LIMIT: Final = 4096
+PLAN_LIMIT: Final = 1024
 
 
 class Device:
@@ -113,9 +113,12 @@ def device_of(backend: Backend, index: int) -> Device:
     if found is None:
         count = backend.enumerate()
         if not 0 <= index < count:
+            has = f"has {count} device{'s' if count != 1 else ''}"
+            if not count:
+                has = "finds none on this machine, which may lack a driver"
             raise DeviceError(
-                f'no device "{backend.name}:{index}"; backend {backend.name!r} has {count} '
-                f"device{'s' if count != 1 else ''}: python -m calor devices lists them"
+                f'no device "{backend.name}:{index}"; backend {backend.name!r} {has}: '
+                f"python -m calor devices lists what there is"
             )
         found = known_devices.setdefault(key, Device(backend, index))
     return found

@@ -8,13 +8,14 @@ backend states its features in ``info``); a backend may own several devices, tol
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from calor.backends.calls import BoundCall
 from calor.dtypes import ALL, DType
 from calor.errors import UnsupportedError
 from calor.graph.graph import Graph
@@ -229,6 +230,12 @@ class Backend(ABC):
     def adopt(self, index: int, array: np.ndarray[Any, Any]) -> Buffer:
         """Return a buffer that shares a host array's memory; needs the feature host_views."""
         raise UnsupportedError(f"backend {self.name!r} cannot share host memory; it copies")
+
+    def caller(
+        self, index: int, executable: Executable, call: BoundCall
+    ) -> Callable[..., Any] | None:
+        """Return a compiled bound call of an executable; None: it is made in Python as ever."""
+        return None
 
     def serialize(self, index: int, executable: Executable) -> bytes:
         """Return the executable as bytes for ``deserialize``; needs the feature serialize."""

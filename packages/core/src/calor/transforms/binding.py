@@ -132,13 +132,18 @@ class Binding:
     def refresh(self, values: list[Value]) -> bool | None:
         """Take over the state's present values; None when a spec or device differs.
 
-        False while another thread traces with them.
+        False while another thread traces with them. The state of random numbers follows to the
+        device, and the list has its new values.
         """
         traced = self.traced
         if [v.spec for v in values] != traced.capture_specs:
             return None
         if any(v.device is not self.device for v in values):
-            return None
+            from calor.random import follow
+
+            if not follow(self.handles, self.device):
+                return None
+            values[:] = [h._value for h in self.handles]
         if traced_elsewhere(values):
             return False
         for v in values:

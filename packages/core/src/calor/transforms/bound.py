@@ -2,11 +2,13 @@
 
 Requirements: a call walks, compares and checks the other arguments alone. Of a bound tensor it
 looks at the value, which may have been changed in place, and at nothing else while it is the same.
+A call that is made often is compiled, by devices that do that.
 """
 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +16,7 @@ from calor.config import config
 from calor.graph.trace import Value, local, materialize
 from calor.transforms.arguments import Arguments, Unpack, as_tensors
 from calor.transforms.program import MISS, Program, plain_buffers
-from calor.transforms.quick import Quick, quick_call
+from calor.transforms.quick import Quick, compiled_call, quick_call
 from calor.transforms.state import epoch
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ Call = Callable[[list[Any], list[Any], list[Any]], Any]
 _ROUTES: Final = 8
 # For fewer bound tensors than this, a look at each is as quick as finding that none has changed.
 _MANY: Final = 8
+# How often the quick way is taken before it is worth compiling.
+_OFTEN: Final = 32
 
 
 class Route:
@@ -71,6 +75,10 @@ class Route:
 class Bound:
     """A jitted function with its first arguments fixed; made by :meth:`Jitted.bind`."""
 
+    __slots__ = ("__dict__", "__weakref__", "native")
+
+    native: Callable[..., Any]
+
     def __init__(self, jitted: Jitted, args: tuple[Any, ...]) -> None:
         functools.update_wrapper(self, jitted, updated=())
         self.jitted = jitted
@@ -79,11 +87,16 @@ class Bound:
         self.args = self.parts.rebuild(self.parts.tensors, self.parts.numbers)[0]
         self.routes: list[tuple[Unpack, Call, Program]] = []
         self.quick: Quick | None = None
+        # How often the quick way is taken before the device is asked to compile it, and that.
+        self.until = 0
+        self.compile: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.quick is not None and not kwargs:
             made = self.quick(args)
             if made is not MISS:
+                if self.until:
+                    self._count()
                 return made
         if local.jit or not config.jit:
             return self.jitted.function(*self.args, *args, **kwargs)
@@ -118,7 +131,22 @@ class Bound:
         if rest.arrays:
             call = _converting(call, program)
         self.routes = [(rest.unpack, call, program), *self.routes][:_ROUTES]
-        self.quick = quick_call(program, parts, rest) or self.quick
+        quick = quick_call(program, parts, rest)
+        if quick is not None:
+            self.quick = quick
+            self.until = _OFTEN
+            kinds = [type(t) for t in rest.tensors]
+            self.compile = functools.partial(compiled_call, program, parts.tensors, kinds)
+
+    def _count(self) -> None:
+        """Have the quick way compiled when it was taken often."""
+        self.until -= 1
+        if self.until == 0 and self.compile is not None:
+            native = self.compile(_plainly(self))
+            self.compile = None
+            if native is not None:
+                self.native = native
+                self.__class__ = Compiled
 
     def _static(self) -> frozenset[int | str]:
         """Return the static arguments, with places counted after the bound ones."""
@@ -127,6 +155,29 @@ class Bound:
 
     def __repr__(self) -> str:
         return f"<{self.jitted.name} with {len(self.args)} bound arguments>"
+
+
+class Compiled(Bound):
+    """A bound call that the device has compiled; what it does not take, it hands to Bound's way.
+
+    A call looks at the class for ``__call__``, and finds the slot: so no Python runs in between.
+    """
+
+    __slots__ = ()
+
+    __call__: Any = vars(Bound)["native"]
+
+
+def _plainly(bound: Bound) -> Callable[..., Any]:
+    """Return the way of a bound call in Python, which does not own it."""
+    held = weakref.ref(bound)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        alive = held()
+        assert alive is not None
+        return Bound.__call__(alive, *args, **kwargs)
+
+    return call
 
 
 def _converting(call: Call, program: Program) -> Call:

@@ -90,8 +90,7 @@ class Journal:
             obj = known()
             if obj is not None:
                 held.note_object(obj)
-                vars(obj).clear()
-                vars(obj).update(attributes)
+                obj._restore(attributes)
         return held
 
 

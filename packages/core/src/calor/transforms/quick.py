@@ -6,9 +6,10 @@ at by generated code without a loop, and where it has, the call takes the long w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from calor.backends.calls import BoundCall, Look, Made, Operand
 from calor.config import config
 from calor.graph import trace as traces
 from calor.graph.trace import Value, local
@@ -22,7 +23,7 @@ Quick = Callable[[tuple[Any, ...]], Any]
 _FEW: Final = 8
 _BEGIN: Final = """
 def call(args):
-    if local.jit or local.grad_enabled is not grad_mode or epoch.count != known:
+    if local.jit or local.grad_enabled is not grad_mode{changed}:
         return MISS
     if len(args) != {count} or not config.jit:
         return MISS
@@ -58,18 +59,9 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
 
     None for a program that needs more than its tensors, which was just called with others.
     """
-    made = program.bindings.made
-    if not made or not program.stateless or not program.one_result:
+    if not _alone(program, bound, rest):
         return None
-    if program.results_differentiable or program.argument_kinds is not None:
-        return None
-    binding = made[0]
-    if binding.turn is not None or binding.owners or binding.handles or binding.dynamic:
-        return None
-    if bound.numbers or bound.objects or not rest.tensors_alone:
-        return None
-    if len(program.specs) > _FEW:
-        return None
+    binding = program.bindings.made[0]
     scope: dict[str, Any] = {
         "MISS": MISS,
         "Tensor": traces.tensor_type,
@@ -87,7 +79,8 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         **{f"t{i}": tensor for i, tensor in enumerate(bound.tensors)},
         **{f"c{i}": constant for i, constant in enumerate(binding.buffers)},
     }
-    parts = [_BEGIN.format(count=len(rest.tensors))]
+    changed = " or epoch.count != known" if _looks_at_objects(program) else ""
+    parts = [_BEGIN.format(count=len(rest.tensors), changed=changed)]
     for place, tensor in enumerate(rest.tensors):
         i = len(bound.tensors) + place
         scope[f"K{i}"] = type(tensor)
@@ -99,3 +92,60 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
     exec(compile("".join(parts), "<a bound call>", "exec"), scope)
     call: Quick = scope["call"]
     return call
+
+
+def compiled_call(
+    program: Program,
+    bound: Sequence[Any],
+    kinds: Sequence[type],
+    otherwise: Callable[..., Any],
+) -> Callable[..., Any] | None:
+    """Return a call as :func:`quick_call` made it, compiled; None where the device does not.
+
+    ``bound``: the bound tensors. ``kinds``: the types of the others.
+    """
+    device = program.device
+    starts: list[tuple[int | None, Any, type]] = [(None, t, type(t)) for t in bound]
+    starts += [(place, None, kind) for place, kind in enumerate(kinds)]
+    operands = []
+    for (place, tensor, kind), known in zip(starts, program.specs, strict=True):
+        handle = Look((kind,), {"_record": None}, "_value")
+        value = Look((Value,), {"spec": known, "device": device}, "buffer")
+        operands.append(Operand(place, tensor, (handle, value)))
+    operands += [Operand(None, constant) for constant in program.bindings.made[0].buffers]
+    result = {"spec": program.output_specs[0], "device": device, "trace": None, "position": 0}
+    same: list[tuple[Any, str, Any]] = [(config, "jit", True)]
+    if _looks_at_objects(program):
+        same.append((epoch, "count", epoch.count))
+    call = BoundCall(
+        arguments=len(kinds),
+        same=tuple(same),
+        thread=(local, "jit", {"grad_enabled": program.grad_mode}),
+        operands=tuple(operands),
+        made=(
+            Made(Value, result, "buffer"),
+            Made(traces.tensor_type, {"_record": None, "_grad": None}, "_value"),
+        ),
+        otherwise=otherwise,
+    )
+    return device.backend.caller(device.index, program.executable, call)
+
+
+def _looks_at_objects(program: Program) -> bool:
+    """Return whether there are objects by which a program may change when one is assigned to."""
+    return bool(program.bindings.made[0].members)
+
+
+def _alone(program: Program, bound: Arguments, rest: Arguments) -> bool:
+    """Return whether a call depends on a few tensors alone, and has one result."""
+    made = program.bindings.made
+    if not made or not program.stateless or not program.one_result:
+        return False
+    if program.results_differentiable or program.argument_kinds is not None:
+        return False
+    binding = made[0]
+    if binding.turn is not None or binding.owners or binding.handles or binding.dynamic:
+        return False
+    if bound.numbers or bound.objects or not rest.tensors_alone:
+        return False
+    return len(program.specs) <= _FEW

@@ -7,7 +7,7 @@ epoch stands still, what was found at the last walk still holds.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -93,15 +93,18 @@ class Stateful:
     without making a new graph.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_version")
+    __slots__ = ("__dict__", "__weakref__", "_exchanged", "_version")
 
     dynamic: ClassVar[tuple[str, ...]] = ()
+    # Grows with each assignment; equal versions of an object have equal attributes.
     _version: int
+    _exchanged: tuple[int, int]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make the object and start counting its assignments."""
         made = object.__new__(cls)
         object.__setattr__(made, "_version", 0)
+        object.__setattr__(made, "_exchanged", (-1, -1))
         for trace in local.jit:
             trace.made.append(made)
         return made
@@ -116,19 +119,41 @@ class Stateful:
         note_object(self)
         if name not in self.dynamic:
             epoch.count += 1
-            object.__setattr__(self, "_version", self._version + 1)
+            object.__setattr__(self, "_version", epoch.count)
         object.__setattr__(self, name, value)
+
+    def _restore(self, attributes: dict[str, Any]) -> None:
+        """Give the object all the attributes that it had at another time."""
+        vars(self).clear()
+        vars(self).update(attributes)
+        epoch.count += 1
+        object.__setattr__(self, "_version", epoch.count)
 
     def __delattr__(self, name: str) -> None:
         note_object(self)
         epoch.count += 1
-        object.__setattr__(self, "_version", self._version + 1)
+        object.__setattr__(self, "_version", epoch.count)
         object.__delattr__(self, name)
 
 
-def versions(objects: Sequence[Stateful]) -> int:
-    """Return the count of assignments on these objects; it stands still while they do."""
-    return sum([obj._version for obj in objects])
+def versions(objects: Sequence[Stateful]) -> list[int]:
+    """Return the version of each object; they are what they were while nothing is assigned."""
+    return [obj._version for obj in objects]
+
+
+def exchange(obj: Stateful, change: Callable[[], None]) -> None:
+    """Change the one attribute of a kind of object that goes back and forth between two values.
+
+    Where nothing else was assigned since the last change, which this one takes back, the object has
+    the version of before: what was found out about it then holds again.
+    """
+    before = obj._version
+    change()
+    first, second = obj._exchanged
+    if before not in (first, second):
+        object.__setattr__(obj, "_exchanged", (before, obj._version))
+    else:
+        object.__setattr__(obj, "_version", second if before == first else first)
 
 
 def members(objects: Sequence[Stateful]) -> list[Stateful]:

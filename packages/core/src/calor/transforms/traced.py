@@ -133,8 +133,7 @@ class Tracer:
         except BaseException:
             # A trace that fails leaves every object as it was.
             for obj, held in before:
-                vars(obj).clear()
-                vars(obj).update(held)
+                obj._restore(held)
             raise
         finally:
             for _, owner, key, leaf in self.held:

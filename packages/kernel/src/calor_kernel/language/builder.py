@@ -30,7 +30,7 @@ from calor_kernel.language.values import Number, Undefined
 if TYPE_CHECKING:
     from calor_kernel.language.arrays import Registers
 
-_HERE = str(Path(__file__).parent) + os.sep
+HERE = str(Path(__file__).parent) + os.sep
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
 _STATE = threading.local()
 
@@ -222,7 +222,7 @@ class Builder:
     def position(self) -> Position | None:
         """Return the file and line of the kernel's code that is running."""
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        while frame is not None and frame.f_code.co_filename.startswith(HERE):
             frame = frame.f_back
         return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
 

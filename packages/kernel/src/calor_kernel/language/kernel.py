@@ -7,18 +7,20 @@ signature and the keyword-only arguments alone, so that equal builds may share o
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from calor.dtypes import DType, int64
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Kernel, Memory, Parameter
 from calor_kernel.ir.types import Buffer, Scalar, Type
-from calor_kernel.language.builder import Builder
+from calor_kernel.language.builder import HERE, Builder
 from calor_kernel.language.functions import Pointer
 from calor_kernel.language.rewrite import rewrite
 
+_LOCATED: Final = re.compile(r".*:\d+: ")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -94,7 +96,11 @@ class KernelFunction:
                 parameters.append(Parameter(name, declared, value=value))
                 arguments.append(value)
         with builder.active():
-            self.body(*arguments, **build)
+            try:
+                self.body(*arguments, **build)
+            except KernelTypeError as error:
+                locate(error)
+                raise
         return Kernel(
             self.name,
             tuple(parameters),
@@ -119,6 +125,21 @@ def _positional(function: Callable[..., Any], count: int) -> list[str]:
             f"({', '.join(names)}); the signature names {count}"
         )
     return names
+
+
+def locate(error: KernelTypeError) -> None:
+    """Put the kernel's file and line before a message that names no line itself."""
+    message = str(error)
+    if _LOCATED.match(message):
+        return
+    where, trace = None, error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(HERE):
+            where = f"{file}:{trace.tb_lineno}: "
+        trace = trace.tb_next
+    if where is not None:
+        error.args = (where + message, *error.args[1:])
 
 
 def kernel(function: Callable[..., None]) -> KernelFunction:

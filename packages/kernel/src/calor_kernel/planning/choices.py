@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec
+from math import inf
+from typing import Any, Final, ParamSpec
 
 from calor.dtypes import DType
 from calor.specs import Spec, spec
 from calor_kernel.planning.sizes import Size, high_of, hint_of, low_of, text_of, trace_of
 
 P = ParamSpec("P")
+
+# How much more than the best a known answer may cost: less than what compiling costs many calls.
+# A plan that is called often is made anew, with the best answer.
+_NEARLY: Final = 1.4
+# By how much a size may lie beyond the bound of a choice.
+_FAR: Final = 4
 
 
 def greatest(first: int, *others: int) -> int:
@@ -66,30 +73,85 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (not isinstance(a, Size) and not isinstance(b, Size) and bool(a == b))
 
 
-def choice(function: Callable[P, int]) -> Callable[P, int]:
+def choice(
+    *, cost: Callable[..., float] | None = None, low: int = 0, high: float = inf
+) -> Callable[[Callable[P, int]], Callable[P, int]]:
     """Make a function of integers one that is computed for each size, and not looked into.
 
-    For choices whose way to the answer asks much. The answer is at least 0.
+    For choices whose way to the answer asks much. It lies from ``low`` to ``high``. ``cost`` says
+    what an answer costs, of it and the arguments, where another one gives the same results: sizes
+    of a template then stay with answers that they had, and so with known kernels, while those are
+    nearly as good.
     """
 
-    @wraps(function)
-    def chosen(*args: P.args, **kwargs: P.kwargs) -> int:
-        given: tuple[Any, ...] = args
-        if not any(isinstance(n, Size) for n in given):
-            return function(*args, **kwargs)
-        trace = trace_of(*given)
-        number = len(trace.functions)
-        if function in trace.functions:
-            number = trace.functions.index(function)
-        else:
-            trace.functions.append(function)
-        plain: Callable[..., int] = function
-        hint = plain(*map(hint_of, given))
-        text = f"f{number}({','.join(map(text_of, given))})"
-        found: Any = trace.atom(text, hint, given, 0)
-        return found  # type: ignore[no-any-return]
+    def wrap(function: Callable[P, int]) -> Callable[P, int]:
+        @wraps(function)
+        def chosen(*args: P.args, **kwargs: P.kwargs) -> int:
+            given: tuple[Any, ...] = args
+            if not any(isinstance(n, Size) for n in given):
+                return function(*args, **kwargs)
+            trace = trace_of(*given)
+            plain: Callable[..., int] = function
+            text = ",".join(map(text_of, given))
+            if cost is None or trace.habits is None:
+                number = trace.function(function, lambda: plain)
+            else:
+                # Answers that this choice had before, for other sizes of the structure.
+                known = trace.habits.setdefault((function, text), [])
+                number = trace.function((function, text), lambda: _Habit(plain, cost, known))
+            hint = trace.functions[number](*map(hint_of, given))
+            found: Any = trace.atom(f"f{number}({text})", hint, given, low, high)
+            return found  # type: ignore[no-any-return]
 
-    return chosen
+        return chosen
+
+    return wrap
+
+
+class _Habit:
+    """A choice that keeps to what it chose before, where that is nearly as good."""
+
+    __slots__ = ("cost", "function", "known")
+
+    def __init__(
+        self, function: Callable[..., int], cost: Callable[..., float], known: list[int]
+    ) -> None:
+        self.function = function
+        self.cost = cost
+        self.known = known
+
+    def __call__(self, *sizes: int) -> int:
+        best = self.function(*sizes)
+        if best not in self.known:
+            cost = self.cost
+            most = _NEARLY * cost(best, *sizes)
+            for usual in self.known:
+                if cost(usual, *sizes) <= most:
+                    return usual
+            self.known.append(best)
+        return best
+
+
+def exceeds(size: int, bound: int) -> bool:
+    """Return whether a size is greater, for a choice that changes how quickly a result is there.
+
+    Sizes of a template keep to the answer, and so to known kernels, until it is wrong by a factor.
+    None is negative.
+    """
+    if not (is_size(size) or is_size(bound)):
+        return size > bound
+    habits = trace_of(size, bound).habits
+    if habits is None:
+        return size > bound
+    n, most = hint_of(size), hint_of(bound)
+    key = exceeds, text_of(size), text_of(bound)
+    before = habits.get(key)
+    # What was answered before stays, until it is wrong by a factor.
+    found = habits[key] = (
+        n > most if before is None else n > (most // _FAR if before else most * _FAR)
+    )
+    # What is asked here is a guard, and answered as the hints have it.
+    return _FAR * size > bound if found else size > _FAR * bound
 
 
 def hinted(value: Any) -> Any:

@@ -44,6 +44,11 @@ class Numbers:
         )
 
 
+def signed(number: int) -> int:
+    """Return the number that 64 bits are, as numbers of a plan that may be negative are held."""
+    return number - _MASK - 1 if number > _MASK >> 1 else number
+
+
 def function_of(trace: Trace, numbers: Numbers) -> Function:
     """Return a function of the symbols that gives the numbers, or None where a guard fails."""
     symbols = [f"a{k}" for k in range(len(trace.symbols))]

@@ -18,11 +18,13 @@ import numpy as np
 
 from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
+from calor_kernel.library.work import Work
+from calor_kernel.planning.choices import hinted
 from calor_kernel.planning.hosts import HostBlock
 from calor_kernel.planning.keeping import Keeper
 from calor_kernel.planning.outcomes import Outcome, dependences, inherit, verify
 from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording
-from calor_kernel.planning.short import short_way
+from calor_kernel.planning.short import Way, short_way
 from calor_kernel.planning.values import Draft, Task
 from calor_kernel.runtime.buffers import KernelBuffer
 from calor_kernel.runtime.pool import room_for
@@ -53,17 +55,17 @@ class Variant:
         self.targets = targets
         self.recording = recording
         self.kept = kept
-        self.pairs = [(o, i) for o, i in targets.items() if i >= 0]
+        self.pairs = [(o, i) for o, i in targets.items() if i >= 0] if targets else []
+        idle = plan.pool.bin
         self.fresh = [
-            (o, plan.pool.bin(room := room_for(p.nbytes)), room, p.nbytes)
-            for o, p in enumerate(plan.draft.outputs)
+            (o, idle(room := room_for(nbytes)), room, nbytes)
+            for o, nbytes in enumerate(plan.output_bytes)
             if o not in targets
         ]
-        arena = self.recording.arena
+        arena = recording.arena
         # Where idle memory for the arena is, and of which class; None where there is no arena.
-        self.arena = (plan.pool.bin(room_for(arena)), room_for(arena)) if arena else None
-        self.required = sum(nbytes for *_, nbytes in self.fresh)
-        self.required += self.recording.arena + plan.block_bytes
+        self.arena = (idle(room := room_for(arena)), room) if arena else None
+        self.required = sum([f[3] for f in self.fresh]) + arena + plan.block_bytes
 
     def fits(self, inputs: Sequence[Any], into: Sequence[Any]) -> bool:
         """Return whether a call's targets are the inputs that they were when this was recorded.
@@ -79,32 +81,48 @@ class Plan:
     """The executable of a graph without control flow."""
 
     def __init__(self, engine: Engine, draft: Draft) -> None:
+        works = [engine.tuner.choose(task) for task in draft.tasks]
+        self.begin(engine, draft, draft.graph, works)
+        self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
+        self.graph: Graph = draft.graph
+        self.recorder = Recorder(engine, draft, self.works, self.status)
+        self.base = Variant(self, _NO_TARGETS, self.recorder.record())
+        self.required_bytes = self.base.required
+        self._variants: list[Variant] = []
+        self.keeper: Keeper | None = Keeper.of(self)
+        self._short: Way | None = short_way(self)
+
+    def begin(self, engine: Engine, draft: Draft, graph: Graph, works: Sequence[Work]) -> None:
+        """Set what follows from a draft before its launches are recorded."""
         self.engine = engine
         self.draft = draft
-        self.graph: Graph = draft.graph
         self.pool = engine.pool
         self.queue = engine.device.queue
-        self.works = [engine.tuner.choose(task) for task in draft.tasks]
+        self.works = works
         align = engine.device.info.align
-        failing = [n for n, w in enumerate(self.works) if w.failures]
+        failing = [n for n, w in enumerate(works) if w.failures]
         # For each task that may fail, where its word lies in the block of host numbers.
         self.status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
         self.block_bytes = draft.host_bytes + len(failing) * align
         self.block = HostBlock(draft.hosts, self.block_bytes)
         self._block_room = room_for(self.block_bytes)
         self._blocks = self.pool.bin(self._block_room)
-        self.given = [i for i in self.graph.inputs if i not in self.graph.host]
+        self.given = [i for i in graph.inputs if i not in graph.host]
         self.largest = _largest(draft.tasks)
         self.constants = self._upload(draft.constants)
         nothing = engine.nothing.handle
         self.constants_handle = nothing if self.constants is None else self.constants.handle
         self._nothing = nothing
-        self.recorder = Recorder(engine, draft, self.works, self.status)
-        self.base = Variant(self, _NO_TARGETS, self.recorder.record())
-        self.required_bytes = self.base.required
-        self._variants: list[Variant] = []
-        self.keeper = Keeper.of(self)
-        self._short = short_way(self)
+
+    @property
+    def settled(self) -> Plan | None:
+        """The plan that later calls take as well; None while that may become another one."""
+        return self
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a call takes memory for one result, runs one list, and is done."""
+        return self._short is not None
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
         if not constants:
@@ -282,6 +300,10 @@ class Plan:
             self.pool.give(*block, 0)
 
     # In place.
+    def recording(self, targets: dict[int, int]) -> Recording:
+        """Return the recording for outputs that are written to targets."""
+        return self.recorder.record(targets)
+
     def _variant(self, inputs: Sequence[Any], into: Sequence[Any]) -> Variant:
         """Return the recording for a pattern of targets, made the first time that it is met."""
         targets: dict[int, int] = {}
@@ -292,7 +314,7 @@ class Plan:
         for variant in self._variants:
             if variant.targets == targets:
                 return variant
-        made = Variant(self, targets, self.recorder.record(targets))
+        made = Variant(self, targets, self.recording(targets))
         self._variants = [made, *self._variants[: _PATTERNS - 1]]
         return made
 
@@ -310,5 +332,5 @@ class Plan:
 
 def _largest(tasks: Sequence[Task]) -> str | None:
     """Return the op with the largest result, which is to blame where memory runs out."""
-    sizes = [(sum(p.nbytes for p in t.outputs), -n) for n, t in enumerate(tasks)]
+    sizes = [(sum(hinted(p.nbytes) for p in t.outputs), -n) for n, t in enumerate(tasks)]
     return tasks[-max(sizes)[1]].op if sizes else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from calor.dtypes import uint8
 from calor_kernel.library.work import (
@@ -47,8 +47,7 @@ class Launched:
     launch: Launch
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(NamedTuple):
     """Launches as the device holds them.
 
     ``lists``: one, or two where the second writes in place and the first may fail.

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from calor.graph.graph import Graph
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.plan import Plan
-from calor_kernel.planning.resized import Resized, shared_by
+from calor_kernel.planning.resized import Resized, resized_by
 from calor_kernel.planning.structure import Structure, structure_of
-from calor_kernel.planning.template import Template, attempt, template_of
+from calor_kernel.planning.template import attempt, template_of
 
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
@@ -31,18 +31,34 @@ _SEEN: Final = 4
 _PATIENCE: Final = 24
 
 
-_Found = tuple[Mapping[str, Any], Template, tuple[int, ...], tuple[int, ...], bytes | None]
+class _Found(NamedTuple):
+    """What makes the plan of a graph; ``same``: whether its constants are the template's."""
+
+    kind: type[Resized]
+    symbols: tuple[int, ...]
+    numbers: tuple[int, ...]
+    constants: bytes | None
+    same: bool
+
+    def plan(self, graph: Graph) -> Plan:
+        """Return the plan."""
+        kind, symbols, numbers, constants, same = self
+        return kind(None if same else graph, symbols, numbers, constants)
 
 
 @dataclass(slots=True)
 class _Known:
-    """A structure: the numbers that it had, the places where they differ, and its templates."""
+    """A structure: the numbers that it had, the places where they differ, and its templates.
+
+    ``habits``: what was chosen for it where other choices would have given the same results.
+    """
 
     seen: list[tuple[int, ...]]
     bits: tuple[bytes, ...]
     varying: set[int] = field(default_factory=set)
     loose: set[int] = field(default_factory=set)
-    templates: list[tuple[Template, Mapping[str, Any]]] = field(default_factory=list)
+    templates: list[type[Resized]] = field(default_factory=list)
+    habits: dict[Any, Any] = field(default_factory=dict)
     patience: int = _PATIENCE
 
 
@@ -84,30 +100,35 @@ class Replanning:
         if held is None or held[0] is not graph:
             return None
         self.used += 1
-        return Resized(graph, *held[1])
+        return held[1].plan(graph)
 
     def plan(self, graph: Graph, structure: Structure) -> Plan:
         """Return the executable of a graph of a structure; CompileError."""
         found = self._find(structure)
         if found is not None:
             self.used += 1
-            return Resized(graph, *found)
-        plan = self.anew(self.engine, graph)
+            return found.plan(graph)
         with self.lock:
             known = self._structures.get(structure.key)
-            if known is None:
+            if known is not None and known.patience:
+                self._learn(known, graph, structure)
+                found = self._find(structure)
+        if found is not None:
+            return found.plan(graph)
+        plan = self.anew(self.engine, graph)
+        if known is None:
+            with self.lock:
                 self._structures[structure.key] = _Known([structure.numbers], structure.bits)
                 if len(self._structures) > _STRUCTURES:
                     self._structures.popitem(last=False)
-            elif known.patience and self.engine.tuner.mode not in ("on", "dry"):
-                self._learn(known, graph, structure, plan)
         return plan
 
     def _find(self, structure: Structure) -> _Found | None:
         known = self._structures.get(structure.key)
         if known is None:
             return None
-        for place, (template, shared) in enumerate(known.templates):
+        for place, kind in enumerate(known.templates):
+            template = kind.template
             symbols = template.match.symbols(structure.numbers)
             numbers = None if symbols is None else template.base.compute(symbols)
             if symbols is None or numbers is None:
@@ -118,14 +139,16 @@ class Replanning:
             if template.base.patches:
                 constants = template.patched(structure.bits, numbers)
             if place:
-                used, rest = known.templates[place], known.templates
-                known.templates = [used, *(one for one in rest if one is not used)]
+                known.templates = [kind, *(one for one in known.templates if one is not kind)]
             known.patience = _PATIENCE
-            return shared, template, symbols, numbers, constants
+            same = structure.bits == template.structure.bits
+            return _Found(kind, symbols, numbers, constants, same)
         return None
 
-    def _learn(self, known: _Known, graph: Graph, structure: Structure, plan: Plan) -> None:
-        """Make a template for the sizes at which a graph was planned anew, where one can be."""
+    def _learn(self, known: _Known, graph: Graph, structure: Structure) -> None:
+        """Make a template for sizes that no other fits, where one can be."""
+        if self.engine.tuner.mode in ("on", "dry"):
+            return
         known.patience -= 1
         pairs = enumerate(zip(known.seen[-1], structure.numbers, strict=True))
         known.varying.update(p for p, (a, b) in pairs if a != b and min(a, b) > 1)
@@ -138,10 +161,11 @@ class Replanning:
             return
         seen, loose = known.seen, known.loose
         engine, fusers = self.engine, self.fusers()
+        habits = None if engine.deterministic else known.habits
         template = attempt(
-            lambda: template_of(engine, graph, structure, seen, varying, loose, fusers)
+            lambda: template_of(engine, graph, structure, seen, varying, loose, fusers, habits)
         )
         if template is not None:
             self.made += 1
-            learnt = (template, shared_by(plan, template))
+            learnt = resized_by(template)
             known.templates = [learnt, *known.templates[: _TEMPLATES - 1]]

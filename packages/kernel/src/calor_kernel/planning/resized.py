@@ -1,13 +1,14 @@
 """A plan made from a template: a known graph at a new size.
 
-Requirements: it costs microseconds to make; it runs as the plan does that is made anew, which takes
+Requirements: it costs microseconds to make, and holds little, for a program may meet thousands of
+sizes; it runs as the plan does that is made anew, which takes
 its place where anything but a plain call is asked of it, or when it has been called so often that
 what such a plan learns is worth making it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,64 +17,61 @@ from calor_kernel.planning.outcomes import dependences
 from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.template import Template, known
-from calor_kernel.planning.values import Draft, Piece
 
+_NO_TARGETS: Final[dict[int, int]] = {}
 # Calls after which a plan is made anew, which then keeps what it prepares of weights.
 _CALLS: Final = 16
 
 
-class _Recorder:
-    """Records a resized plan for outputs that are written to targets."""
-
-    def __init__(self, plan: Resized, symbols: Sequence[int]) -> None:
-        self.plan = plan
-        self.symbols = symbols
-
-    def record(self, targets: Mapping[int, int]) -> Recording:
-        """Return the recording of the template, or of the plan made anew."""
-        found = self.plan.template.record(targets, self.symbols)
-        return self.plan.full.recorder.record(targets) if found is None else found
-
-
 class Resized(Plan):
-    """The executable of a graph whose structure a template knows."""
+    """The executable of a graph whose structure a template knows.
+
+    What is the same for all sizes belongs to a class of the template's, made by :func:`resized_by`.
+    ``graph`` is given where its constants are others than the template's graph has.
+    """
+
+    template: Template
 
     def __init__(
         self,
-        graph: Graph,
-        shared: Mapping[str, Any],
-        template: Template,
+        graph: Graph | None,
         symbols: Sequence[int],
         numbers: Sequence[int],
         constants: bytes | None,
     ) -> None:
-        # What is the same for all sizes is taken over from a plan that was made for one.
-        self.__dict__.update(shared)
-        self.template = template
-        self.graph = graph
-        known_draft, base = template.made.draft, template.base
-        self.draft = Draft(
-            graph,
-            known_draft.tasks,
-            [Piece("made", known(n, numbers)) for n in base.outputs],
-            known_draft.constants,
-            known_draft.hosts,
-            known_draft.host_bytes,
-        )
+        base = self.template.base
+        if graph is not None:
+            self.graph = graph
         if constants is not None:
             self.constants = self._upload(constants)
             assert self.constants is not None
             self.constants_handle = self.constants.handle
-        self.base = Variant(self, {}, base.record(numbers))
+        self.output_bytes = tuple([known(n, numbers) for n in base.outputs])
+        self.base = Variant(self, _NO_TARGETS, base.record(numbers))
         self.required_bytes = self.base.required
-        self.recorder = _Recorder(self, symbols)  # type: ignore[assignment]
+        self._symbols = symbols
         self._variants = []
         self._calls = 0
+
+    @cached_property
+    def graph(self) -> Graph:  # type: ignore[override]
+        """The graph, of which many are never asked for."""
+        return self.template.graph_at(self._symbols)
 
     @cached_property
     def full(self) -> Plan:
         """The plan of this graph made anew."""
         return self.engine.replanning.anew(self.engine, self.graph)
+
+    def recording(self, targets: dict[int, int]) -> Recording:
+        """Return the recording of the template, or of the plan made anew."""
+        found = self.template.record(targets, self._symbols)
+        return self.full.recording(targets) if found is None else found
+
+    @property
+    def settled(self) -> Plan | None:
+        """The plan made anew, once it is what is called."""
+        return self.full if self._calls > _CALLS else None
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
@@ -83,20 +81,17 @@ class Resized(Plan):
         return super().__call__(inputs, into)
 
 
-def shared_by(plan: Plan, template: Template) -> Mapping[str, Any]:
-    """Return what plans of a template have in common with a plan that was made anew."""
+def resized_by(template: Template) -> type[Resized]:
+    """Return the class of the plans of a template."""
     made = template.made
-    shared = dict(plan.__dict__)
-    if made.draft.constants != plan.draft.constants:
-        constants = shared["constants"] = plan._upload(made.draft.constants)
-        nothing = plan.engine.nothing.handle
-        shared["constants_handle"] = nothing if constants is None else constants.handle
-    return {
-        **shared,
-        "works": made.works,
-        "status": made.status,
+    basis = object.__new__(Plan)
+    basis.begin(template.engine, made.draft, template.graph, made.works)
+    common = {
+        **basis.__dict__,
+        "template": template,
         "keeper": None,
         "_short": None,
         # By position: the outputs of each size are pieces of its own.
         "_depends": dependences(made.draft.tasks, made.draft.outputs, made.status),
     }
+    return type(Resized.__name__, (Resized,), common)

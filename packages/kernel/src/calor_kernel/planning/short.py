@@ -136,10 +136,15 @@ class _Words(NamedTuple):
 
 
 def _words(plan: Plan) -> _Words:
-    """Return a fresh block for a plan's failures, with no failure in it."""
-    memory = plan.pool.memory
-    buffer = plan.pool.uncounted(plan.block_bytes)
-    memory.write(buffer.handle, bytes(plan.block_bytes))
-    address = memory.address(buffer.handle)
+    """Return a fresh block for a plan's failures, with the words in it."""
+    buffer = zeroed(plan)
+    address = plan.pool.memory.address(buffer.handle)
     assert address is not None
     return _Words(buffer, tuple(c_int32.from_address(address + p) for p in plan.status.values()))
+
+
+def zeroed(plan: Plan) -> KernelBuffer:
+    """Return a fresh block for a plan's failures, with no failure in it."""
+    buffer = plan.pool.uncounted(plan.block_bytes)
+    plan.pool.memory.write(buffer.handle, bytes(plan.block_bytes))
+    return buffer

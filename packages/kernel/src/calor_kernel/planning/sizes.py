@@ -42,7 +42,9 @@ class Size:
                 bounds = min(corners), max(corners)
             hint, low, high = hint + value, low + bounds[0], high + bounds[1]
             names = [f"a{a}" for a in monomial]
-            if coefficient != 1 or not names:
+            if coefficient == -1 and names:
+                names[0] = f"-{names[0]}"
+            elif coefficient != 1 or not names:
                 names.insert(0, str(coefficient))
             parts.append("*".join(names))
         self.hint = hint

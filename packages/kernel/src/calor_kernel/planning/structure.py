@@ -7,11 +7,11 @@ keys, by type and bits of their attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from marshal import dumps
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from calor.dtypes import DType
 from calor.graph.graph import Graph, Node
@@ -40,9 +40,12 @@ SIZED: Final[Mapping[str, tuple[str, ...]]] = {
 _PLAIN: Final = frozenset((int, float, bool, tuple, type(None)))
 _FORMAT: Final = 2
 
+# Quicker than loops that say the same.
+_shape, _dtype = attrgetter("shape"), attrgetter("dtype")
+_op, _inputs = attrgetter("op"), attrgetter("inputs")
 
-@dataclass(frozen=True, slots=True)
-class Structure:
+
+class Structure(NamedTuple):
     """A graph by what it shares with others, its ``key``, and what may differ.
 
     ``numbers``: its sizes in order. ``bits``: the bytes of its constants, which no plan reads.
@@ -56,9 +59,8 @@ class Structure:
 def structure_of(graph: Graph) -> Structure | None:
     """Return the structure of a graph, and its numbers; None where a graph is an attribute."""
     specs, nodes = graph.specs, graph.nodes
-    numbers: list[int] = []
-    for known in specs:
-        numbers += known.shape
+    shapes = list(map(_shape, specs))
+    numbers = list(chain.from_iterable(shapes))
     bits: list[bytes] = []
     plain: list[Any] = []
     others: list[Any] = []
@@ -70,7 +72,10 @@ def structure_of(graph: Graph) -> Structure | None:
             for name, value in attributes.items():
                 kind = type(value)
                 if name in sized:
-                    numbers += value if kind is tuple else (value,)
+                    if kind is tuple:
+                        numbers += value
+                    else:
+                        numbers.append(value)
                 elif kind in _PLAIN:
                     plain.append(value)
                 elif kind is DType or kind is str:
@@ -85,10 +90,10 @@ def structure_of(graph: Graph) -> Structure | None:
                 else:
                     others.append(exact(value))
     key = (
-        tuple([s.ndim for s in specs]),
-        tuple([specs[i].dtype for i in graph.inputs]),
-        tuple([n.op for n in nodes]),
-        tuple([n.inputs for n in nodes]),
+        tuple(map(len, shapes)),
+        tuple(map(_dtype, specs[: len(graph.inputs)])),
+        tuple(map(_op, nodes)),
+        tuple(map(_inputs, nodes)),
         tuple(others),
         _exact(plain),
         graph.host,
@@ -105,13 +110,13 @@ def _exact(plain: list[Any]) -> Any:
         return tuple(map(exact, plain))
 
 
-def with_numbers(graph: Graph, numbers: Iterable[Any]) -> Graph:
+def with_numbers(graph: Graph, numbers: Iterable[Any], make: Callable[..., Spec] = Spec) -> Graph:
     """Return the graph with other numbers in the places of its own, also such as are no integers.
 
-    Its specs are not interned.
+    ``make`` makes specs; by default these are not interned.
     """
     left = iter(numbers)
-    specs = [Spec(tuple(islice(left, s.ndim)), s.dtype, s.weak) for s in graph.specs]
+    specs = [make(tuple(islice(left, s.ndim)), s.dtype, s.weak) for s in graph.specs]
     nodes = [
         Node(node.op, node.inputs, _with_numbers(node, left), node.outputs) for node in graph.nodes
     ]

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from calor.errors import CalorError
 from calor.graph.graph import Graph
+from calor.interning import remember
+from calor.specs import spec
 from calor_kernel.library.work import Build
 from calor_kernel.planning.choices import is_size
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.matching import Getter, Match, getter
-from calor_kernel.planning.numbers import Function, Numbers, function_of
+from calor_kernel.planning.numbers import Function, Numbers, function_of, signed
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Structure, with_numbers
 from calor_kernel.planning.symbolic import Symbolic, plan_symbolic, replaced, sizes_in
@@ -36,23 +38,26 @@ _PATTERNS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A step whose kernel is built from sizes: few kernels, chosen by what the sizes come to."""
+    """Steps whose kernels are built from sizes: few kernels, chosen by what the sizes come to.
 
-    step: int
-    build: Build
-    sizes: tuple[Varying, ...]
+    ``builds``: by the number of a step. ``sizes`` takes what all are built from, in their order,
+    from the numbers of a plan.
+    """
+
+    builds: Mapping[int, Build]
+    sizes: Getter
     kernels: Kernels
-    functions: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    found: dict[tuple[int, ...], Mapping[int, Any]] = field(default_factory=dict)
 
-    def function(self, numbers: Sequence[int]) -> Any:
-        """Return the kernel for these numbers, compiled if it is new; CompileError."""
-        key = tuple([size.of(numbers) for size in self.sizes])
-        found = self.functions.get(key)
+    def functions(self, numbers: Sequence[int]) -> Mapping[int, Any]:
+        """Return the kernels for these numbers by step, compiled if they are new; CompileError."""
+        key = self.sizes(numbers)
+        found = self.found.get(key)
         if found is None:
-            values = iter(key)
-            build = replaced(self.build, lambda size: next(values))
-            (found,) = self.kernels.load([build])
-            self.functions[key] = found
+            values = map(signed, key)
+            builds = [replaced(b, lambda size: next(values)) for b in self.builds.values()]
+            found = dict(zip(self.builds, self.kernels.load(builds), strict=True))
+            remember(self.found, key, found)
         return found
 
 
@@ -65,13 +70,13 @@ def known(number: int | Varying, numbers: Sequence[int]) -> int:
 class OpenRecording:
     """A recording with numbers left open, and the function that computes them.
 
-    ``lists``: what records each list, and the steps whose kernels depend on the numbers.
+    ``lists``: what records each list, and its steps whose kernels depend on the numbers.
     ``outputs``: the bytes of the graph's results. ``patches``: where in the constants the bytes of
     one lie that differs each time, and how many of the graph's constants come before it.
     """
 
     numbers: Function
-    lists: tuple[tuple[Form, tuple[Opened, ...]], ...]
+    lists: tuple[tuple[Form, Opened], ...]
     launches: Any
     arena: int | Varying
     outputs: tuple[int | Varying, ...]
@@ -86,12 +91,7 @@ class OpenRecording:
 
     def record(self, numbers: Sequence[int]) -> Recording:
         """Return the recording for some numbers; CompileError for a kernel that is new."""
-        lists = tuple(
-            [
-                form(numbers, {o.step: o.function(numbers) for o in opened})
-                for form, opened in self.lists
-            ]
-        )
+        lists = tuple([form(numbers, opened.functions(numbers)) for form, opened in self.lists])
         return Recording(lists, (), self.launches, known(self.arena, numbers))
 
 
@@ -103,11 +103,10 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
     first = 0
     for one in recording.steps:
         steps = [numbers.step(step) for step in one]
-        opened = tuple(
-            Opened(k, build, tuple(map(numbers.place, sizes_in(build))), engine.kernels)
-            for k in range(len(one))
-            if (build := recording.opened.get(first + k)) is not None
-        )
+        found = {k: recording.opened.get(first + k) for k in range(len(one))}
+        builds = {k: build for k, build in found.items() if build is not None}
+        places = [numbers.place(n).place for build in builds.values() for n in sizes_in(build)]
+        opened = Opened(builds, getter(places), engine.kernels)
         lists.append((engine.device.queue.form(steps, made.recorder.slots.count), opened))
         first += len(one)
     arena = numbers.place(recording.arena)
@@ -121,15 +120,17 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
 class Template:
     """A plan with numbers left open.
 
-    ``base`` is the recording for fresh results. ``bits``: the bytes of the graph's constants, of
-    which ``fixed`` takes those that are the same each time.
+    ``graph`` and ``structure`` are those that it was made for. ``base`` is the recording for fresh
+    results. ``fixed`` takes, of the bytes of the graph's constants, those that are the same each
+    time.
     """
 
     engine: Engine
+    graph: Graph
+    structure: Structure
     match: Match
     made: Symbolic
     base: OpenRecording
-    bits: tuple[bytes, ...]
     fixed: Getter
     recordings: dict[tuple[tuple[int, int], ...], OpenRecording | None] = field(
         default_factory=dict
@@ -145,9 +146,17 @@ class Template:
             made[start:end] = bits[k]
         return bytes(made)
 
+    def graph_at(self, symbols: Sequence[int]) -> Graph:
+        """Return the graph with other sizes, its constants those of the template's."""
+        numbers = list(self.structure.numbers)
+        for place, group in self.match.group.items():
+            numbers[place] = symbols[group]
+        return with_numbers(self.graph, numbers, spec)
+
     def keeps(self, bits: Sequence[bytes]) -> bool:
         """Return whether the constants that are the same each time are so here."""
-        return bits == self.bits or self.fixed(bits) == self.fixed(self.bits)
+        own = self.structure.bits
+        return bits == own or self.fixed(bits) == self.fixed(own)
 
     def record(self, targets: Mapping[int, int], symbols: Sequence[int]) -> Recording | None:
         """Return the recording for outputs that are written to targets; None where none fits."""
@@ -172,14 +181,15 @@ def template_of(
     varying: Collection[int],
     loose: Collection[int],
     fusers: Sequence[Fuser],
+    habits: dict[Any, Any] | None,
 ) -> Template | None:
     """Return the template of a graph; None where host arrays differ in size.
 
     ``seen``: numbers of graphs of the structure, this one's last. ``varying``: places among the
-    numbers that differ; ``loose``: places among the bits.
+    numbers that differ; ``loose``: places among the bits. ``habits``: what was chosen before.
     """
     match = Match(seen, varying)
-    trace = Trace([values[-1] for values in match.values])
+    trace = Trace([values[-1] for values in match.values], habits)
     sized = with_numbers(graph, match.sizes(trace, structure.numbers))
     sources = [n for n in graph.nodes if n.op.name in ("full", "constant")]
     differing = {
@@ -192,7 +202,7 @@ def template_of(
         return None
     fixed = getter([k for k, node in enumerate(sources) if node.outputs[0] not in differing])
     base = open_recording(engine, made, {})
-    return Template(engine, match, made, base, structure.bits, fixed)
+    return Template(engine, graph, structure, match, made, base, fixed)
 
 
 def attempt(make: Callable[[], T]) -> T | None:

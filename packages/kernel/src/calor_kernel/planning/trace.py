@@ -42,13 +42,16 @@ class Trace:
     An atom is called ``a`` and its number in the texts; ``functions`` are called ``f`` and theirs.
     """
 
-    def __init__(self, hints: Sequence[int]) -> None:
+    def __init__(self, hints: Sequence[int], habits: dict[Any, Any] | None = None) -> None:
         self.atoms: list[Atom] = []
         self.guards: dict[str, frozenset[int]] = {}
         self.functions: list[Callable[..., int]] = []
+        # What was chosen before among ways to the same results; None where that is not asked.
+        self.habits = habits
         self.watched = True
         # Whether sizes are told apart in tables by what they are made of.
         self.tabled = False
+        self._numbers: dict[Any, int] = {}
         self._atoms: dict[str, Size] = {}
         self._sizes: dict[tuple[tuple[Monomial, int], ...], Size] = {}
         self.symbols = [self._atom(f"a{i}", n, LEAST, MOST, ()) for i, n in enumerate(hints)]
@@ -76,6 +79,14 @@ class Trace:
     ) -> Size | int:
         """Return what a text of Python computes; a number where the bounds leave one."""
         return int(low) if low == high else self._atom(text, hint, low, high, needs)
+
+    def function(self, key: Any, make: Callable[[], Callable[..., int]]) -> int:
+        """Return the number of a function that the texts call, made the first time."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.functions)
+            self.functions.append(make())
+        return number
 
     def size(self, terms: Terms) -> Any:
         """Return the one Size of a polynomial, a number where it is constant."""

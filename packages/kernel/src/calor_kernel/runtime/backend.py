@@ -10,14 +10,18 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from calor.backends.calls import BoundCall
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
 from calor.specs import Spec
+from calor_kernel.planning.calling import caller
 from calor_kernel.planning.compiling import compile_graph
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.outcomes import inherit, verify
@@ -130,7 +134,7 @@ class KernelBackend(Backend):
         """Take what a kernel family does, and what needs no kernel."""
         engine = self.engine(index)
         if engine.replanning.fits(graph):
-            return Claim((tuple(range(len(graph.nodes))),), {})
+            return _whole(len(graph.nodes))
         reasons = refusals(engine, graph)
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
@@ -138,6 +142,12 @@ class KernelBackend(Backend):
     def compile(self, index: int, graph: Graph) -> Executable:
         """Plan a graph, compile its kernels and record its launches."""
         return compile_graph(self.engine(index), graph)
+
+    def caller(
+        self, index: int, executable: Executable, call: BoundCall
+    ) -> Callable[..., Any] | None:
+        """Have the device compile a bound call of a plan that is short."""
+        return caller(executable, call)
 
     def serialize(self, index: int, executable: Any) -> bytes:
         """Return the graph's file form; its kernels travel in bundles."""
@@ -162,6 +172,12 @@ class KernelBackend(Backend):
         for engine in self._engines.values():
             if engine.device.info.has("fork"):
                 engine.restart()
+
+
+@lru_cache(256)
+def _whole(nodes: int) -> Claim:
+    """Return the claim of a whole graph of so many nodes."""
+    return Claim((tuple(range(nodes)),), MappingProxyType({}))
 
 
 _BACKENDS: weakref.WeakSet[KernelBackend] = weakref.WeakSet()

@@ -18,6 +18,7 @@ import numpy as np
 
 from calor.dtypes import DType
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.calls import Giving, NativeCall
 
 # What a device may have beside the minimum; kernels ask for these by name.
 FEATURES: Final[Mapping[str, str]] = MappingProxyType(
@@ -224,8 +225,8 @@ class Queue(ABC):
 
         They are so among the numbers of arguments, offsets of slots, cubes, and figures of work.
         Functions may be others each time too, with the same parameters: they are given by the
-        number of their step. A device that records steps of which it knows most quicker than from
-        the beginning overrides this.
+        number of their step, in a mapping that does not change. A device that records steps of
+        which it knows most quicker than from the beginning overrides this.
         """
 
         def record(numbers: Sequence[int], functions: Mapping[int, Any]) -> Any:
@@ -262,6 +263,14 @@ class Device(ABC):
     memory: Memory
     toolchain: Toolchain
     queue: Queue
+
+    def caller(self, call: NativeCall, keep: object) -> Callable[..., Any] | None:
+        """Return a compiled bound call, which owns ``keep`` too; None where that is not done."""
+        return None
+
+    def finalizer(self, giving: Giving) -> Any | None:
+        """Return a compiled method that gives memory back; None where that is not done."""
+        return None
 
     def close(self) -> None:  # noqa: B027 - most devices hold nothing that needs closing
         """Free everything; the device is not used afterwards."""

@@ -34,6 +34,9 @@ _OUTCOMES: Final = 256
 class Engine:
     """A device with everything that running graphs on it needs."""
 
+    # Compiled calls look for a profiler where it lies.
+    __slots__ = ("__dict__", "__weakref__", "profiler")
+
     def __init__(self, device: Device, fusers: Sequence[Fuser] | None = None) -> None:
         load_families()
         self.device = device

@@ -23,7 +23,8 @@ from calor.errors import OutOfMemoryError
 from calor_kernel.runtime.buffers import KernelBuffer
 from calor_kernel.runtime.device import Memory
 
-SMALLEST: Final = 64
+_SHIFT: Final = 6
+SMALLEST: Final = 1 << _SHIFT
 _STEPS: Final = 3  # Two to the power of this many classes in each octave.
 _SMALL, _MIDDLE, _MEGA = 1 << 20, 10 << 20, 1 << 20
 
@@ -36,8 +37,10 @@ def room_for(nbytes: int) -> int:
     """
     if nbytes <= SMALLEST:
         return SMALLEST
-    step = max(SMALLEST, 1 << max((nbytes - 1).bit_length() - 1 - _STEPS, 0))
-    return -(-nbytes // step) * step
+    shift = (nbytes - 1).bit_length() - 1 - _STEPS
+    if shift < _SHIFT:
+        shift = _SHIFT
+    return -(-nbytes >> shift) << shift
 
 
 @dataclass(eq=False, slots=True)
@@ -66,6 +69,9 @@ class Pool:
     ``in_use`` counts the bytes of live buffers as they were asked for. ``ceiling`` is the total up
     to which a reservation changes nothing: the peak, or the limit where that is lower.
     """
+
+    # Compiled calls read and write what is counted where it lies.
+    __slots__ = ("__dict__", "__weakref__", "ceiling", "in_use")
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory

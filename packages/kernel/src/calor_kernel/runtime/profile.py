@@ -13,11 +13,9 @@ from os import PathLike
 from time import perf_counter
 from typing import Any
 
-from calor.backends.selection import as_device, current_device
-from calor.errors import UnsupportedError
 from calor_kernel.planning.cost import Ceilings
 from calor_kernel.planning.recording import Launched
-from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.current import engine_of
 from calor_kernel.runtime.engine import Engine
 
 
@@ -151,8 +149,4 @@ def profile(device: Any = None) -> Profile:
     UnsupportedError for a device that does not run kernels. While it is active each call waits for
     its launches, one by one, so that the whole takes longer than without it.
     """
-    place = current_device() if device is None else as_device(device)
-    backend = place.backend
-    if not isinstance(backend, KernelBackend):
-        raise UnsupportedError(f"{place.name} runs no kernels of calor's, so they have no profile")
-    return Profile(backend.engine(place.index))
+    return Profile(engine_of(device, "they have no profile"))

@@ -37,6 +37,13 @@ def _batch(x):
     return (x - mean) * (F.var(x, axis=axes, keepdims=True) + 1.0)
 
 
+def _early_and_late(x, g):
+    """What the walk before the last writes, while the last still needs what the first one kept."""
+    y = x.softmax(axis=-1)
+    early = (F.sum(y * g, axis=-1, keepdims=True) + g) * y
+    return early, early - y * F.sum(early, axis=-1, keepdims=True)
+
+
 # The function, shapes of its operands, launches when fused with chains.
 CASES = {
     "mean": (lambda x: F.mean(x, axis=1), X, 1),
@@ -48,6 +55,9 @@ CASES = {
     "softmax-scaled": (lambda x: (x * 0.5).softmax(axis=-1) * 2.0, X, 1),
     "softmax-across": (lambda x: (x * 0.5).softmax(axis=0), X, 3),
     "softmax-gradient": (_softmax_gradient, [(5, 70), (5, 70)], 1),
+    "early-and-late": (_early_and_late, [(5, 70), (5, 70)], 1),
+    # Longer than what waits in a unit's own memory.
+    "early-and-late-long": (_early_and_late, [(2, 5000), (2, 5000)], 1),
     "norm": (_norm, [(5, 70), (70,), (70,)], 1),
     "residual": (_residual, [(5, 70), (5, 70)], 1),
     "batch": (_batch, [(3, 4, 20)], 1),

@@ -19,6 +19,7 @@ from calor_cpu.pool.structures import PlanState, RecordState, RelocationState
 from calor_kernel.runtime.device import Slot
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
+Places = np.ndarray[Any, np.dtype[np.int64]]
 _MASK = 2**64 - 1
 _WORD = 8
 
@@ -55,6 +56,35 @@ def bits(value: int | float, dtype: DType) -> int:
     return int.from_bytes(np.asarray(value, dtype.numpy).tobytes(), "little")
 
 
+class Block:
+    """The memory of a plan, and which of its words are addresses in it."""
+
+    __slots__ = ("address", "pointers", "words")
+
+    def __init__(self, words: ctypes.Array[ctypes.c_uint64], pointers: Places) -> None:
+        self.words = words
+        self.pointers = pointers
+        self.address = ctypes.addressof(words)
+
+    @property
+    def count(self) -> int:
+        """The number of launches."""
+        return self.words[_COUNT]
+
+    def own(self, owner: int, old: int = 0) -> None:
+        """Note whose it is; addresses in it are from ``old`` on until now."""
+        words: Words = np.frombuffer(memoryview(self.words), np.uint64)
+        words[self.pointers] += np.uint64(self.address - old & _MASK)
+        words[_OWNER] = owner
+
+    def copy(self, owner: int) -> Block:
+        """Return another block for the same plan, which does not run."""
+        made = Block(type(self.words).from_buffer_copy(self.words), self.pointers)
+        made.words[_BUSY_AND_ERROR] = 0
+        made.own(owner, self.address)
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Header, records, relocations, bases and blocks of arguments, as words.
@@ -65,7 +95,7 @@ class Layout:
     """
 
     words: Words
-    pointers: np.ndarray[Any, np.dtype[np.int64]]
+    pointers: Places
     arguments: tuple[int, ...]
     moves: dict[tuple[int, int], int]
 
@@ -79,19 +109,11 @@ class Layout:
         """Return the word of a launch's function; arguments, cubes and grain follow it."""
         return (ctypes.sizeof(PlanState) + ctypes.sizeof(RecordState) * number) // _WORD
 
-    def with_words(self, words: Words, *, parallel: bool, release: bool) -> Layout:
-        """Return the layout of the same launches with other numbers."""
-        words[_FLAGS] = parallel | release << 32
-        return Layout(words, self.pointers, self.arguments, self.moves)
-
-    def placed(self, owner: int, resume: int) -> tuple[Words, int]:
-        """Return words of one's own with addresses in them, and where they begin."""
-        words = self.words.copy()
-        start: int = words.__array_interface__["data"][0]
-        words[self.pointers] += np.uint64(start)
-        words[_OWNER] = owner
+    def copied(self, resume: int) -> Block:
+        """Return the words in memory of their own; what they hold are places still."""
+        words = (ctypes.c_uint64 * len(self.words)).from_buffer_copy(self.words.tobytes())
         words[_RESUME] = resume
-        return words, start
+        return Block(words, self.pointers)
 
     @staticmethod
     def of(pool: Pool, records: Sequence[Record], slots: int, release: bool) -> Layout:
@@ -147,5 +169,6 @@ class Layout:
 
 _OWNER = PlanState.owner.offset // _WORD
 _RESUME = PlanState.resume.offset // _WORD
-# Two flags of 32 bits, of which ``parallel`` is the low half.
-_FLAGS = PlanState.parallel.offset // _WORD
+_COUNT = PlanState.count.offset // _WORD
+# Two words of 32 bits.
+_BUSY_AND_ERROR = PlanState.busy.offset // _WORD

@@ -22,17 +22,20 @@ Compile = Callable[[str], bytes]
 """Makes an object file of this machine from LLVM text."""
 
 _PYTHON = (
+    "PyCFunction_NewEx",
+    "PyErr_BadArgument",
     "PyErr_CheckSignals",
     "PyErr_Occurred",
     "PyEval_RestoreThread",
     "PyEval_SaveThread",
+    "PyLong_AsUnsignedLongLongMask",
     "PyLong_AsVoidPtr",
     "PyObject_CallFunction",
     "PyTuple_New",
     "PyTuple_SetItem",
     "Py_IncRef",
 )
-_EXPORTS = ("prepare", "worker", "halt", "run", "now", "call")
+_EXPORTS = ("prepare", "worker", "halt", "run", "now", "call", "fill")
 _METH_FASTCALL = 0x80
 
 # Prototypes of this module's own: the attributes of ctypes.pythonapi are everybody's.
@@ -59,7 +62,8 @@ class Native:
     """The runtime's functions.
 
     ``worker(pool)`` is called without the interpreter's lock, ``run(plan, bases, times)`` with it.
-    ``now()`` is the clock in nanoseconds.
+    ``now()`` is the clock in nanoseconds. ``call`` and ``fill`` are the addresses of what defines
+    built-in functions.
     """
 
     prepare: Callable[[int], None]
@@ -67,11 +71,20 @@ class Native:
     halt: Callable[[int], None]
     run: Callable[[int, Any, int | None], int]
     now: Callable[[], int]
-    _call: _Definition
+    call: int
+    fill: int
 
     def function(self, plan: int, owner: object) -> Callable[..., None]:
         """Return a built-in function that runs a plan with its arguments, and owns ``owner``."""
-        made: Callable[..., None] = _function(ctypes.addressof(self._call), plan, owner)
+        made: Callable[..., None] = _function(self.call, plan, owner)
+        return made
+
+    def filler(self, form: int, owner: object) -> Callable[..., Callable[..., None]]:
+        """Return a built-in function that makes those of plans of a form, and owns ``owner``.
+
+        It takes the address of a plan's words, who owns them, and the numbers.
+        """
+        made: Callable[..., Callable[..., None]] = _function(self.fill, form, owner)
         return made
 
 
@@ -104,8 +117,9 @@ def _linked(image: bytes, chosen: System) -> Native:
         builder.export_symbol(name)
     linker = binding().create_lljit_compiler()
     library = builder.link(linker, f"calor-cpu-pool-{id(builder)}")
-    definition = _Definition(b"run", library["call"], _METH_FASTCALL, None)
-    for immortal in (linker, library, definition):
+    call = _Definition(b"run", library["call"], _METH_FASTCALL, None)
+    fill = _Definition(b"fill", library["fill"], _METH_FASTCALL, None)
+    for immortal in (linker, library, call, fill):
         _keep_for_ever(immortal)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     outside, inside = ctypes.CFUNCTYPE, ctypes.PYFUNCTYPE
@@ -115,5 +129,6 @@ def _linked(image: bytes, chosen: System) -> Native:
         halt=inside(None, pointer)(library["halt"]),
         run=inside(number, pointer, ctypes.c_char_p, pointer)(library["run"]),
         now=inside(number)(library["now"]),
-        _call=definition,
+        call=ctypes.addressof(call),
+        fill=ctypes.addressof(fill),
     )

@@ -10,21 +10,22 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from calor.errors import ArgumentError, DeviceError
-from calor_cpu.pool.layout import Layout, Record
+from calor_cpu.pool.layout import Block, Layout, Record
 from calor_cpu.pool.pool import Pool
 from calor_cpu.pool.structures import Status
 
 # Below this estimate a run keeps the interpreter's lock.
-_KEEP_S = 5e-6
+KEEP_S: Final = 5e-6
 
 
 def is_long(seconds: float | None) -> bool:
     """Return whether a run of so many seconds, None for many, gives up the interpreter's lock."""
-    return seconds is None or seconds > _KEEP_S
+    return seconds is None or seconds > KEEP_S
 
 
 class KernelFailure(DeviceError):
@@ -54,28 +55,36 @@ class Plan:
     kernel that stores a number there ends the run after its launch, with KernelFailure.
     """
 
-    __slots__ = ("_runner", "call", "count", "keep", "pool", "slots")
+    __slots__ = ("_runner", "call")
 
     def __init__(
         self,
         pool: Pool,
-        records: Sequence[Record] | Layout,
+        records: Sequence[Record],
         slots: int,
         *,
         seconds: float | None = None,
         keep: Any = None,
         explain: Explain = KernelFailure,
     ) -> None:
-        self.pool = pool
-        self.slots = slots
-        self.keep = keep
-        if isinstance(records, Layout):
-            layout = records
-        else:
-            layout = Layout.of(pool, records, slots, is_long(seconds))
-        self.count = layout.count
-        self._runner = _Runner(pool, slots, layout, keep, explain)
-        self.call: Callable[..., None] = pool.native.function(self._runner.address, self._runner)
+        layout = Layout.of(pool, records, slots, is_long(seconds))
+        block = layout.copied(RESUME)
+        self._runner = Runner(pool, slots, block, keep, explain)
+        block.own(id(self._runner))
+        self.call: Callable[..., None] = pool.native.function(block.address, self._runner)
+
+    @classmethod
+    def of(cls, runner: Runner, call: Callable[..., None]) -> Plan:
+        """Return the plan of a runner, whose block is its own, and of its built-in function."""
+        made = cls.__new__(cls)
+        made._runner = runner
+        made.call = call
+        return made
+
+    @property
+    def slots(self) -> int:
+        """How many addresses a call takes."""
+        return self._runner.slots
 
     def __call__(self, bases: Sequence[int]) -> None:
         """Run with an address for each slot; KernelFailure where a kernel set the error word."""
@@ -83,43 +92,44 @@ class Plan:
 
     def seconds(self, bases: Sequence[int]) -> list[float]:
         """Run, and return how long each launch took."""
-        times = (ctypes.c_int64 * (self.count + 1))()
+        times = (ctypes.c_int64 * (self._runner.block.count + 1))()
         self._runner.run(bases, ctypes.addressof(times))
         return [(b - a) * 1e-9 for a, b in pairwise(times)]
 
 
-class _Runner:
+class Runner:
     """What a plan's built-in function owns: the memory, and the way on when a run ends early."""
 
-    __slots__ = ("_explain", "_keep", "_layout", "_spare", "_words", "address", "pool", "slots")
+    __slots__ = ("_explain", "_keep", "_spare", "block", "pool", "slots")
 
     def __init__(
-        self, pool: Pool, slots: int, layout: Layout, keep: object, explain: Explain
+        self, pool: Pool, slots: int, block: Block, keep: object, explain: Explain
     ) -> None:
         self.pool = pool
         self.slots = slots
-        self._layout = layout
+        self.block = block
         self._keep = keep
         self._explain = explain
-        self._words, self.address = layout.placed(id(self), id(_Runner.resume))
-        self._spare: list[_Runner] = []
+        self._spare: list[Runner] | None = None
 
     def run(self, bases: Sequence[int], times: int | None = None) -> None:
         """Run with an address for each slot; ``times`` is where the clock is noted."""
         if len(bases) != self.slots:
             raise ArgumentError(f"the plan has {self.slots} slots, not {len(bases)}")
         packed = struct.pack(f"{self.slots}Q", *bases)
-        spare, address = None, self.address
+        spare, address = None, self.block.address
         try:
             while status := self.pool.native.run(address, packed, times):
                 if status == Status.BUSY:
                     # Another thread runs the plan, with its addresses in the arguments.
                     spare = self._copy()
-                    address = spare.address
+                    address = spare.block.address
                 else:
                     self._mend(status)
         finally:
             if spare is not None:
+                if self._spare is None:
+                    self._spare = []
                 self._spare.append(spare)
 
     def resume(self, status: int, bases: tuple[int, ...]) -> None:
@@ -137,8 +147,14 @@ class _Runner:
         else:
             self.pool.cancelled()
 
-    def _copy(self) -> _Runner:
-        try:
-            return self._spare.pop()
-        except IndexError:
-            return _Runner(self.pool, self.slots, self._layout, self._keep, self._explain)
+    def _copy(self) -> Runner:
+        if self._spare:
+            with suppress(IndexError):  # Another thread may have taken it.
+                return self._spare.pop()
+        made = Runner(self.pool, self.slots, self.block, self._keep, self._explain)
+        made.block = self.block.copy(id(made))
+        return made
+
+
+# What the native code calls where a run does not end well.
+RESUME: Final = id(Runner.resume)

@@ -19,10 +19,13 @@ from typing import NoReturn
 
 from calor.errors import ArgumentError, DeviceError
 from calor_cpu.pool.native import Compile, Native, compile_plainly, load
-from calor_cpu.pool.structures import LINE, PoolState
+from calor_cpu.pool.structures import LINE, PROCESSORS, PoolState
 from calor_cpu.pool.system import System
 
 _SPIN_NS = 20_000
+# So many workers are kept off the caller's processor. Of more, one that waits for it costs little,
+# and telling them all would cost much.
+_NEAR = 15
 # A daemon thread inside a plan keeps the interpreter from ending for so long at most.
 _PATIENCE_S = 5.0
 
@@ -34,9 +37,10 @@ def default_threads() -> int:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or not 1 <= int(text) <= PROCESSORS:
         raise ArgumentError(
-            f"CALOR_CPU_THREADS={text!r} is not a number of threads; set it to 1 or more, or unset"
+            f"CALOR_CPU_THREADS={text!r} is not a number of threads; set it to 1 or more, "
+            f"{PROCESSORS} at most, or unset"
         )
     return int(text)
 
@@ -119,6 +123,7 @@ class Pool:
                     self._state.threads = number
                     break
                 self._workers.append(worker)
+            self._place()
             self._state.started = 1 if self._workers else 0
 
     def stop(self) -> None:
@@ -164,10 +169,27 @@ class Pool:
         # A method, so that a pool whose workers run is not collected.
         self.native.worker(self.address)
 
+    def _place(self) -> None:
+        """Say which threads the workers are, and where they may run."""
+        if not hasattr(os, "sched_getaffinity"):
+            return
+        known = (worker.native_id for worker in self._workers[:_NEAR])
+        ids = [number for number in known if number is not None]
+        self._ids = (ctypes.c_int32 * max(len(ids), 1))(*ids)
+        for word in range(PROCESSORS // 64):
+            self._state.allowed[word] = 0
+        for number in os.sched_getaffinity(0):
+            if number < PROCESSORS:
+                self._state.allowed[number // 64] |= 1 << number % 64
+        self._state.home = 0
+        self._state.ids = ctypes.addressof(self._ids)
+        self._state.near = len(ids)
+
     def _stop(self) -> None:
         if not self._workers:
             return
         self._state.started = 0
+        self._state.near = 0
         self.native.halt(self.address)
         for worker in self._workers:
             worker.join()
@@ -187,8 +209,8 @@ _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 def _checked(threads: int) -> int:
-    if threads < 1:
-        raise ArgumentError(f"a pool has 1 thread or more, not {threads}")
+    if not 1 <= threads <= PROCESSORS:
+        raise ArgumentError(f"a pool has 1 thread or more, {PROCESSORS} at most, not {threads}")
     return threads
 
 

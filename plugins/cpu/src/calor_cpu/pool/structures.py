@@ -8,21 +8,25 @@ processors fetch lines in pairs), and what a worker reads to begin a job lies on
 from __future__ import annotations
 
 import ctypes
-from ctypes import Structure, c_byte, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import Structure, c_byte, c_double, c_int32, c_int64, c_uint64, c_void_p
 from enum import IntEnum
 
 LINE = 128
+PROCESSORS = 1024  # of which a mask tells
 
 
 class PoolState(Structure):
-    """A pool. ``ticket`` holds the job's number in its high half, the chunks left in its low half.
+    """A pool. ``ticket``: the job's number, the first of the grains left, and how many these are.
 
-    ``function``, ``args``, ``cubes``, ``size`` (cubes a chunk) and ``chunks`` describe the job.
-    ``pending`` counts chunks that are not finished, ``joining`` says that the caller sleeps until
-    none is. Workers sleep on ``signal``; ``sleepers`` counts them. ``lock`` is held by the caller
-    whose job it is, ``running`` counts runs without the interpreter's lock. ``spin`` is how many
-    nanoseconds a thread looks for work before it sleeps. ``stop`` sends the workers home,
-    ``cancel`` ends every run at its next record, ``hold`` makes runs keep the interpreter's lock.
+    ``function``, ``args``, ``cubes``, ``size`` (cubes a grain) and ``most`` (grains a
+    chunk) describe the job. ``pending`` counts grains that are not finished, ``joining`` says
+    that the caller sleeps until none is. Workers sleep on ``signal``; ``sleepers`` counts them.
+    ``lock`` is held by the caller whose job it is, ``running`` counts runs without the
+    interpreter's lock. ``spin`` is how many nanoseconds a thread looks for work before it
+    sleeps. ``stop`` sends the workers home, ``cancel`` ends every run at its next record,
+    ``hold`` makes runs keep the interpreter's lock. ``home`` is the processor of the last
+    caller, counted from 1; off it the workers are kept whose numbers are the ``near`` first of
+    ``ids``, on the other processors of the mask ``allowed``.
     """
 
     _fields_ = (
@@ -31,7 +35,7 @@ class PoolState(Structure):
         ("args", c_void_p),
         ("cubes", c_int64),
         ("size", c_int64),
-        ("chunks", c_int64),
+        ("most", c_int64),
         ("_job", c_byte * (LINE - 48)),
         ("pending", c_int32),
         ("joining", c_int32),
@@ -41,14 +45,18 @@ class PoolState(Structure):
         ("_signal", c_byte * (LINE - 8)),
         ("lock", c_int32),
         ("running", c_int32),
-        ("_lock", c_byte * (LINE - 8)),
+        ("home", c_int32),
+        ("_lock", c_byte * (LINE - 12)),
         ("threads", c_int64),
         ("spin", c_int64),
         ("stop", c_int32),
         ("started", c_int32),
         ("cancel", c_int32),
         ("hold", c_int32),
-        ("_config", c_byte * (LINE - 32)),
+        ("ids", c_void_p),
+        ("near", c_int64),
+        ("_config", c_byte * (LINE - 48)),
+        ("allowed", c_uint64 * (PROCESSORS // 64)),
         # POSIX has no size for these; the largest known is 64 bytes.
         ("mutex", c_byte * LINE),
         ("condition", c_byte * LINE),
@@ -101,6 +109,55 @@ class PlanState(Structure):
     )
 
 
+class KindState(Structure):
+    """Launches that are divided alike: where among the values cubes, operations and bytes are.
+
+    ``times`` is how many there are. ``count`` and ``grain`` are what comes of it each time.
+    """
+
+    _fields_ = (
+        ("x", c_int64),
+        ("y", c_int64),
+        ("z", c_int64),
+        ("flops", c_int64),
+        ("nbytes", c_int64),
+        ("times", c_int64),
+        ("count", c_int64),
+        ("grain", c_int64),
+    )
+
+
+class FormState(Structure):
+    """What plans are filled from that differ in numbers alone.
+
+    ``values`` has room for ``given`` numbers, which constants follow. ``pointers`` are the words of
+    a plan that hold places in it; ``moves`` are pairs of a word and the number in it. ``launches``
+    has the number of a kind for each. ``call`` defines the built-in function of a plan. ``flops``
+    and ``nbytes`` are what a core does in a second, ``near_nbytes`` where it is ``near`` at most;
+    ``chunk`` and ``keep`` are the seconds of a chunk and of a run that keeps Python's lock.
+    """
+
+    _fields_ = (
+        ("values", c_void_p),
+        ("given", c_int64),
+        ("pointers", c_void_p),
+        ("pointer_count", c_int64),
+        ("moves", c_void_p),
+        ("move_count", c_int64),
+        ("kinds", c_void_p),
+        ("kind_count", c_int64),
+        ("launches", c_void_p),
+        ("launch_count", c_int64),
+        ("call", c_void_p),
+        ("flops", c_double),
+        ("nbytes", c_double),
+        ("near", c_double),
+        ("near_nbytes", c_double),
+        ("chunk", c_double),
+        ("keep", c_double),
+    )
+
+
 class Status(IntEnum):
     """How a run ended: the low byte of what it returns.
 
@@ -126,6 +183,8 @@ def offsets() -> dict[str, int]:
         "record": RecordState,
         "move": RelocationState,
         "plan": PlanState,
+        "kind": KindState,
+        "form": FormState,
     }
     known = {
         f"{name}_{field}": getattr(structure, field).offset

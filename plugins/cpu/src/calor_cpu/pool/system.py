@@ -1,9 +1,10 @@
-"""What the native text needs of an operating system and a processor: sleep, wake, clock, pause.
+"""What the native text needs of an operating system and a processor: sleep, wake, clock, places.
 
-Requirements: the same four functions everywhere, so that the pool's text is one; a wait returns
+Requirements: the same functions everywhere, so that the pool's text is one; a wait returns
 when the word is not what was expected, when it is woken, and at times for no reason, so callers
 look again. Linux sleeps on a futex (Drepper, "Futexes Are Tricky", 2011), Windows on an address,
-every other POSIX system on a condition variable in the pool.
+every other POSIX system on a condition variable in the pool. Where a thread runs is asked and said
+on Linux alone; elsewhere the system's choice stands.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Only those whose number is known sleep on a futex; on other processors Linux is any POSIX.
-_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98, "s390x": 238}
+# The calls futex and sched_setaffinity. Only where their numbers are known are they made; on other
+# processors Linux is any POSIX.
+_CALLS = {
+    "x86_64": (202, 203),
+    "aarch64": (98, 122),
+    "riscv64": (98, 122),
+    "loongarch64": (98, 122),
+    "s390x": (238, 239),
+}
 
 _LINUX = """
 declare i64 @syscall(i64, ...)
@@ -35,6 +43,66 @@ define internal void @wait(ptr %pool, ptr %word, i32 %expected) {
 define internal void @wake(ptr %pool, ptr %word, i32 %count) {
   %most = zext i32 %count to i64
   call i64 (i64, ...) @syscall(i64 $futex, ptr %word, i64 129, i64 %most)
+  ret void
+}
+"""
+
+_LINUX_PLACES = """
+declare i32 @sched_getcpu()
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+; The processor on which the calling thread runs.
+define internal i32 @processor() {
+  %number = call i32 @sched_getcpu()
+  ret i32 %number
+}
+
+; Let the workers run on every processor that they may use but one. Where none is left, or the
+; system refuses, they stay as they are.
+define internal void @keep_off(ptr %pool, i32 %processor) {
+entry:
+  %mask = alloca [16 x i64], align 8
+  %allowed = getelementptr i8, ptr %pool, i64 $pool_allowed
+  %ids.from = getelementptr i8, ptr %pool, i64 $pool_ids
+  %near.from = getelementptr i8, ptr %pool, i64 $pool_near
+  %ids = load atomic ptr, ptr %ids.from acquire, align 8
+  %near = load atomic i64, ptr %near.from acquire, align 8
+  %known = icmp ult i32 %processor, 1024
+  br i1 %known, label %mark, label %out
+mark:
+  call void @llvm.memcpy.p0.p0.i64(ptr %mask, ptr %allowed, i64 128, i1 false)
+  %number = zext i32 %processor to i64
+  %place = lshr i64 %number, 6
+  %shift = and i64 %number, 63
+  %bit = shl i64 1, %shift
+  %others = xor i64 %bit, -1
+  %word.at = getelementptr i64, ptr %mask, i64 %place
+  %word = load i64, ptr %word.at
+  %left = and i64 %word, %others
+  store i64 %left, ptr %word.at
+  br label %next
+next:
+  %i = phi i64 [ 0, %mark ], [ %i.next, %tell ]
+  %more = icmp slt i64 %i, %near
+  br i1 %more, label %tell, label %out
+tell:
+  %id.from = getelementptr i32, ptr %ids, i64 %i
+  %id = load i32, ptr %id.from
+  %id.wide = sext i32 %id to i64
+  call i64 (i64, ...) @syscall(i64 $affinity, i64 %id.wide, i64 128, ptr %mask)
+  %i.next = add i64 %i, 1
+  br label %next
+out:
+  ret void
+}
+"""
+
+_NO_PLACES = """
+define internal i32 @processor() {
+  ret i32 -1
+}
+
+define internal void @keep_off(ptr %pool, i32 %processor) {
   ret void
 }
 """
@@ -174,7 +242,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The text of the four functions with its constants, and the symbols that it imports."""
+    """The text of the functions with its constants, and the symbols that it imports."""
 
     text: str
     constants: Mapping[str, str]
@@ -194,14 +262,18 @@ def system(name: str = sys.platform, machine: str | None = None) -> System:
         tick = f"0x{_double_bits(_windows_tick()):016X}"
         wakes = ("WakeByAddressSingle", "WakeByAddressAll")
         symbols = ("WaitOnAddress", *wakes, "QueryPerformanceCounter")
-        return System(_WINDOWS + _WINDOWS_CLOCK + pause, {"tick": tick}, symbols)
+        parts = _WINDOWS + _WINDOWS_CLOCK + _NO_PLACES + pause
+        return System(parts, {"tick": tick}, symbols)
     constants = {"clock": str(_monotonic())}
-    if name == "linux" and kind in _FUTEX:
-        constants["futex"] = str(_FUTEX[kind])
-        return System(_LINUX + _POSIX_CLOCK + pause, constants, ("syscall", "clock_gettime"))
+    if name == "linux" and kind in _CALLS:
+        futex, affinity = _CALLS[kind]
+        constants |= {"futex": str(futex), "affinity": str(affinity)}
+        used = ("syscall", "clock_gettime", "sched_getcpu")
+        return System(_LINUX + _LINUX_PLACES + _POSIX_CLOCK + pause, constants, used)
     calls = ("mutex_init", "mutex_lock", "mutex_unlock", "cond_init", "cond_wait", "cond_broadcast")
     threads = (f"pthread_{call}" for call in calls)
-    return System(_POSIX + _POSIX_CLOCK + pause, constants, (*threads, "clock_gettime"))
+    parts = _POSIX + _POSIX_CLOCK + _NO_PLACES + pause
+    return System(parts, constants, (*threads, "clock_gettime"))
 
 
 def symbol_address(name: str) -> int:

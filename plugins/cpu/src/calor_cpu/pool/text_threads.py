@@ -3,13 +3,16 @@
 Requirements: a launch costs less than a microsecond while the workers look for work; a preempted
 worker holds up one chunk and not half of the job, so chunks are handed out by a counter and the
 caller takes part; a worker that comes late, even into the middle of the next launch, harms
-nothing; nobody spins for long.
+nothing; nobody spins for long; workers and caller run on different processors.
 
-The hand-out: the ticket is (job, chunks left) in one word. A worker reads the ticket, then the
-job's description, then takes a chunk by exchanging the ticket for one with a chunk less. The
-exchange succeeds only while the job has chunks left that nobody took, hence is not finished, hence
-while the description that was read is the job's: the next job cannot be described before. Chunks
-that were taken are counted down in ``pending`` when they are done; zero ends the job.
+The hand-out: the ticket is (job, first grain left, grains left) in one word. A worker reads the
+ticket, then the job's description, then takes a chunk by exchanging the ticket for one with fewer
+grains. The exchange succeeds only while the job has grains left that nobody took, hence is not
+finished, hence while the description that was read is the job's: the next job cannot be described
+before. Grains that were taken are counted down in ``pending`` when they are done; zero ends the
+job. Chunks become smaller towards the end, as all threads should end at once (Polychronopoulos and
+Kuck, "Guided self-scheduling", 1987). The caller takes from the front and the workers from the
+back, so that a thread finds in its caches what it left there in the launch before.
 
 Sleep: a thread announces that it sleeps, then looks once more; who makes work publishes it, then
 looks for sleepers. Both orders are sequentially consistent, so one of them sees the other.
@@ -35,8 +38,8 @@ idle:
 look:
   %turn = phi i64 [ 0, %idle ], [ %turn.next, %again ]
   %ticket = load atomic i64, ptr %ticket.at acquire, align 8
-  %left = trunc i64 %ticket to i32
-  %work = icmp ne i32 %left, 0
+  %left = and i64 %ticket, $ticket_mask
+  %work = icmp ne i64 %left, 0
   br i1 %work, label %take, label %nothing
 nothing:
   %stop = load atomic i32, ptr %stop.at acquire, align 4
@@ -60,7 +63,8 @@ tired:
   %signal = load atomic i32, ptr %signal.at seq_cst, align 4
   %others = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
   %ticket.late = load atomic i64, ptr %ticket.at seq_cst, align 8
-  %left.late = trunc i64 %ticket.late to i32
+  %some.late = and i64 %ticket.late, $ticket_mask
+  %left.late = trunc i64 %some.late to i32
   %stop.late = load atomic i32, ptr %stop.at seq_cst, align 4
   %news = or i32 %left.late, %stop.late
   %none = icmp eq i32 %news, 0
@@ -72,7 +76,7 @@ awake:
   %fewer = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst
   br label %idle
 take:
-  call void @take(ptr %pool)
+  call void @take(ptr %pool, i1 true)
   br label %idle
 out:
   ret i64 0
@@ -90,41 +94,59 @@ define void @halt(ptr %pool) {
 """
 
 TAKE: Final = """
-; Run chunks of the job until none is left.
-define internal void @take(ptr %pool) {
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
+
+; Run chunks of the job, from the back or from the front, until none is left.
+define internal void @take(ptr %pool, i1 %back) {
 entry:
   %ticket.at = getelementptr i8, ptr %pool, i64 $pool_ticket
   %function.at = getelementptr i8, ptr %pool, i64 $pool_function
   %args.at = getelementptr i8, ptr %pool, i64 $pool_args
   %cubes.at = getelementptr i8, ptr %pool, i64 $pool_cubes
   %size.at = getelementptr i8, ptr %pool, i64 $pool_size
-  %chunks.at = getelementptr i8, ptr %pool, i64 $pool_chunks
+  %most.at = getelementptr i8, ptr %pool, i64 $pool_most
+  %threads.at = getelementptr i8, ptr %pool, i64 $pool_threads
   br label %look
 look:
   %done = phi i32 [ 0, %entry ], [ %done, %read ], [ %done.next, %run ]
   %ticket = load atomic i64, ptr %ticket.at acquire, align 8
-  %left = trunc i64 %ticket to i32
-  %some = icmp ne i32 %left, 0
+  %left = and i64 %ticket, $ticket_mask
+  %some = icmp ne i64 %left, 0
   br i1 %some, label %read, label %finish
 read:
   %function = load atomic ptr, ptr %function.at monotonic, align 8
   %args = load atomic ptr, ptr %args.at monotonic, align 8
   %cubes = load atomic i64, ptr %cubes.at monotonic, align 8
   %size = load atomic i64, ptr %size.at monotonic, align 8
-  %chunks = load atomic i64, ptr %chunks.at monotonic, align 8
-  %less = sub i64 %ticket, 1
+  %most = load atomic i64, ptr %most.at monotonic, align 8
+  ; A thread takes the fourth part of its share of what is left, within bounds.
+  %threads = load atomic i64, ptr %threads.at monotonic, align 8
+  %parts = shl i64 %threads, 2
+  %part = udiv i64 %left, %parts
+  %less.most = call i64 @llvm.umin.i64(i64 %part, i64 %most)
+  %count = call i64 @llvm.umax.i64(i64 %less.most, i64 1)
+  %fewer = sub i64 %ticket, %count
+  %past = shl i64 %count, $ticket_bits
+  %further = add i64 %fewer, %past
+  %less = select i1 %back, i64 %fewer, i64 %further
   %exchange = cmpxchg ptr %ticket.at, i64 %ticket, i64 %less acq_rel acquire, align 8
   %mine = extractvalue { i64, i1 } %exchange, 1
   br i1 %mine, label %run, label %look
 run:
-  %left.wide = zext i32 %left to i64
-  %index = sub i64 %chunks, %left.wide
+  %shifted = lshr i64 %ticket, $ticket_bits
+  %front = and i64 %shifted, $ticket_mask
+  %rest = sub i64 %left, %count
+  %skipped = select i1 %back, i64 %rest, i64 0
+  %index = add i64 %front, %skipped
   %begin = mul i64 %index, %size
-  %full = add i64 %begin, %size
+  %length = mul i64 %count, %size
+  %full = add i64 %begin, %length
   %short = icmp slt i64 %cubes, %full
   %end = select i1 %short, i64 %cubes, i64 %full
   call void %function(ptr %args, i64 %begin, i64 %end)
-  %done.next = add i32 %done, 1
+  %count.short = trunc i64 %count to i32
+  %done.next = add i32 %done, %count.short
   br label %look
 finish:
   %idle = icmp eq i32 %done, 0
@@ -146,7 +168,7 @@ out:
   ret void
 }
 
-; Wait until every chunk is done.
+; Wait until every grain is done.
 define internal void @join(ptr %pool) {
 entry:
   %pending.at = getelementptr i8, ptr %pool, i64 $pool_pending
@@ -226,39 +248,53 @@ direct:
   ret void
 
 divide:
-  ; A chunk is a whole number of grains, so that kernels may count on its boundaries.
-  %threads.at = getelementptr i8, ptr %pool, i64 $pool_threads
-  %threads = load atomic i64, ptr %threads.at monotonic, align 8
-  %most = mul i64 %threads, $chunks_a_thread
+  ; A worker that the system put on the caller's processor gets no turn while the caller computes.
+  %processor = call i32 @processor()
+  %here = add i32 %processor, 1
+  %home.at = getelementptr i8, ptr %pool, i64 $pool_home
+  %home = load atomic i32, ptr %home.at monotonic, align 4
+  %moved = icmp ne i32 %here, %home
+  br i1 %moved, label %place, label %share
+place:
+  store atomic i32 %here, ptr %home.at monotonic, align 4
+  call void @keep_off(ptr %pool, i32 %processor)
+  br label %share
+
+share:
+  ; A chunk is a whole number of grains, so that kernels may count on its boundaries. Grains are
+  ; larger where there would be more than the ticket can count.
   %grains.up = add i64 %cubes, %grain
   %grains.low = sub i64 %grains.up, 1
-  %grains = udiv i64 %grains.low, %grain
-  %each.up = add i64 %grains, %most
-  %each.low = sub i64 %each.up, 1
-  %each = udiv i64 %each.low, %most
+  %finest = udiv i64 %grains.low, %grain
+  %beyond = lshr i64 %finest, $ticket_less
+  %each = add i64 %beyond, 1
   %size = mul i64 %each, %grain
-  %chunks.up = add i64 %cubes, %size
-  %chunks.low = sub i64 %chunks.up, 1
-  %chunks = udiv i64 %chunks.low, %size
-  %chunks.short = trunc i64 %chunks to i32
+  %sizes.up = add i64 %cubes, %size
+  %sizes.low = sub i64 %sizes.up, 1
+  %grains = udiv i64 %sizes.low, %size
+  %grains.short = trunc i64 %grains to i32
+  %threads.at = getelementptr i8, ptr %pool, i64 $pool_threads
+  %threads = load atomic i64, ptr %threads.at monotonic, align 8
+  %chunks = mul i64 %threads, $chunks_a_thread
+  %most = udiv i64 %grains, %chunks
 
   %ticket.at = getelementptr i8, ptr %pool, i64 $pool_ticket
   %function.at = getelementptr i8, ptr %pool, i64 $pool_function
   %args.at = getelementptr i8, ptr %pool, i64 $pool_args
   %cubes.at = getelementptr i8, ptr %pool, i64 $pool_cubes
   %size.at = getelementptr i8, ptr %pool, i64 $pool_size
-  %chunks.at = getelementptr i8, ptr %pool, i64 $pool_chunks
+  %most.at = getelementptr i8, ptr %pool, i64 $pool_most
   %pending.at = getelementptr i8, ptr %pool, i64 $pool_pending
   store atomic ptr %function, ptr %function.at monotonic, align 8
   store atomic ptr %args, ptr %args.at monotonic, align 8
   store atomic i64 %cubes, ptr %cubes.at monotonic, align 8
   store atomic i64 %size, ptr %size.at monotonic, align 8
-  store atomic i64 %chunks, ptr %chunks.at monotonic, align 8
-  store atomic i32 %chunks.short, ptr %pending.at monotonic, align 4
+  store atomic i64 %most, ptr %most.at monotonic, align 8
+  store atomic i32 %grains.short, ptr %pending.at monotonic, align 4
   %old = load atomic i64, ptr %ticket.at monotonic, align 8
-  %old.job = and i64 %old, -4294967296
-  %job = add i64 %old.job, 4294967296
-  %ticket = or i64 %job, %chunks
+  %old.all = or i64 %old, $ticket_place
+  %job = add i64 %old.all, 1
+  %ticket = or i64 %job, %grains
   store atomic i64 %ticket, ptr %ticket.at seq_cst, align 8
 
   %sleepers.at = getelementptr i8, ptr %pool, i64 $pool_sleepers
@@ -269,13 +305,13 @@ wake:
   ; This thread takes a chunk too, so one worker less is of use.
   %signal.at = getelementptr i8, ptr %pool, i64 $pool_signal
   %signal = atomicrmw add ptr %signal.at, i32 1 seq_cst
-  %useful = sub i32 %chunks.short, 1
+  %useful = sub i32 %grains.short, 1
   %few = icmp ult i32 %useful, %sleepers
   %count = select i1 %few, i32 %useful, i32 %sleepers
   call void @wake(ptr %pool, ptr %signal.at, i32 %count)
   br label %work
 work:
-  call void @take(ptr %pool)
+  call void @take(ptr %pool, i1 false)
   call void @join(ptr %pool)
   store atomic i32 0, ptr %lock.at release, align 4
   ret void

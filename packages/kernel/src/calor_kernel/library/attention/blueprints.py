@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from calor_kernel.library.attention.problem import Attention
-from calor_kernel.planning.choices import greatest, least
+from calor_kernel.planning.choices import choice, greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile by its vectors, with 32 and with 16 vector registers.
@@ -96,10 +96,8 @@ def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -
     lanes = max(1, info.vector_bytes // p.accumulate.itemsize)
     shapes = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
     most = max(shapes)
-    vectors, features, values = (
-        least(limit, greatest(1, -(-n // lanes)))
-        for n, limit in ((p.keys, min(most, most_vectors)), (p.features, most), (p.values, most))
-    )
+    vectors = _key_vectors(p.keys, lanes, min(most, most_vectors))
+    features, values = (least(most, greatest(1, -(-n // lanes))) for n in (p.features, p.values))
     rows = greatest(1, least(shapes[most], p.queries))
     panel = vectors * lanes
     return Tiles(
@@ -113,6 +111,16 @@ def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -
         _room(p.features, features * lanes),
         _room(p.values, values * lanes),
     )
+
+
+@choice(low=1, high=4)
+def _key_vectors(keys: int, lanes: int, most: int) -> int:
+    """Return the vectors of keys in a tile: no three, for which four are hardly slower.
+
+    So there is one kernel for all that are longer than two.
+    """
+    wanted = max(1, -(-keys // lanes))
+    return wanted if wanted <= min(2, most) else most
 
 
 def _with_queries(b: Tiles, fits: int) -> Tiles:

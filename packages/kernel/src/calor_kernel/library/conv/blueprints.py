@@ -187,3 +187,55 @@ def across_tile(
     block_lines = least(lines, greatest(1, wanted // line))
     block_panels = least(panels, greatest(1, wanted // (line * block_lines)))
     return Across(rows, vectors, block_panels, block_lines)
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowWeights:
+    """Tiles of ``rows`` channels of one operand by ``vectors`` vectors of the other's channels.
+
+    A tile takes all taps of a row.
+    """
+
+    rows: int
+    vectors: int
+
+    def block(self, flops: int, rows: int, info: DeviceInfo) -> int:
+        """Return how many rows a cube has, where all of a panel's are so many operations."""
+        wanted = least(greatest(flops // (8 * info.cores), _LEAST), _MOST)
+        tiles = greatest(1, wanted * rows // greatest(flops * self.rows, 1))
+        return least(tiles * self.rows, rows)
+
+
+def narrow_weights(
+    rows: int, columns: int, taps: int, lanes: int, info: DeviceInfo
+) -> NarrowWeights:
+    """Return the tiles for channels of both operands, and taps along a row."""
+    sums = 24 if info.native.get("vector_registers", 16) >= 32 else 10
+    # Vectors that are read wait beside the sums, as many as taps see one place.
+    vectors = 2 if columns > lanes and sums >= 8 * taps else 1
+    return NarrowWeights(min(rows, max(1, sums // (taps * vectors))), vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """Tiles of a row of ``together`` images by ``vectors`` vectors of channels of the result."""
+
+    together: int
+    vectors: int
+
+    def block(self, flops: int, images: int, info: DeviceInfo) -> int:
+        """Return how many images a cube has, where all of a panel's are so many operations."""
+        wanted = least(greatest(flops // (8 * info.cores), _LEAST), _MOST)
+        tiles = greatest(1, wanted * images // greatest(flops * self.together, 1))
+        return least(tiles * self.together, images)
+
+
+def narrow_tile(width: int, outputs: int, taps: int, lanes: int, info: DeviceInfo) -> Narrow | None:
+    """Return the tiles for rows of ``width`` places; None where registers are too few."""
+    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    vectors = 2 if many == 32 and -(-outputs // lanes) % 2 == 0 and taps <= 3 else 1
+    # Beside the sums there are the weights of a row of taps, and an element of the input.
+    sums = many - 1 - taps * vectors
+    if width * vectors > sums:
+        vectors, sums = 1, many - 1 - taps
+    return Narrow(sums // (width * vectors), vectors) if width <= sums else None

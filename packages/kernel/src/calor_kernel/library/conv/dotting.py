@@ -26,6 +26,7 @@ from calor_kernel.library.conv.lines import (
     three,
     wraps,
 )
+from calor_kernel.library.conv.narrowing import narrow_weight_steps
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.rowing import weight_rows
 from calor_kernel.library.work import Argument, Build, Launch, Output
@@ -62,6 +63,8 @@ def dot_steps(
         problem.b,
     )
     axes = three(forward)
+    if narrow_weight_steps(forward, axes, places, steps, info):
+        return True
     by_row = weight_rows(forward, axes, places, info)
     if by_row is not None:
         steps.launches.append(by_row)

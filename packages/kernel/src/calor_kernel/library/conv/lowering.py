@@ -13,6 +13,7 @@ from calor_kernel.library.conv.acrossing import across_steps
 from calor_kernel.library.conv.direct import direct
 from calor_kernel.library.conv.dotting import dot_steps
 from calor_kernel.library.conv.lines import Placement, Steps
+from calor_kernel.library.conv.narrowing import narrow_steps
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
@@ -44,6 +45,8 @@ _AXIS = (_SIZE, _SIZE, _SIZE, *(_STRIDE,) * 2, _SIZE, _SIZE, _STRIDE, _STRIDE)
 
 # Places of an image up to which tiles across channels waste less, where weights are packed already.
 _SMALL = 256
+# Places of all images from which on packing weights costs less than places that see padding.
+_MANY = 256
 
 
 @lowering("conv", strided=True)
@@ -62,6 +65,9 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
         ]
     to = Placement.dense(problem)
     works = []
+    narrow = Steps()
+    if narrow_steps(problem, places, narrow, info, _MANY):
+        return [narrow.work()]
     if shift_steps(problem, places, to, steps, info):
         works.append(steps.work())
     packed = Steps()

@@ -24,6 +24,7 @@ from calor_kernel.library.conv.lines import (
     three,
     wraps,
 )
+from calor_kernel.library.conv.narrowing import narrow_steps
 from calor_kernel.library.conv.planes import merge_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator, undivided
 from calor_kernel.library.conv.rowing import input_rows, row_launch
@@ -46,6 +47,8 @@ def part_steps(
 
     Return False where lines do not suit.
     """
+    if narrow_steps(problem, places, steps, info):
+        return True
     parts = undivided(problem)
     if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
         return shift_steps(parts[0].problem, places, Placement.dense(problem), steps, info)

@@ -6,7 +6,9 @@ kernels; the choice follows from sizes, strides and the device alone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from math import inf
 
 from calor.dtypes import (
     DType,
@@ -20,7 +22,7 @@ from calor.dtypes import (
     uint64,
 )
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.planning.choices import choice, greatest, least
+from calor_kernel.planning.choices import choice, exceeds, greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile, by its vectors: what fits 32 and 16 vector registers with the
@@ -97,7 +99,8 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     depth = 256 if accumulate.itemsize == 4 else 192
     whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
-    pack_b = not columns or (product.m > 4 * rows and product.n * product.k > 1 << 16)
+    worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
+    pack_b = not columns or worth
     tiles_down = -(-product.m // rows)
     blocks = -(-tiles_down * rows // _BLOCK_ROWS)
     block_rows = -(-tiles_down // greatest(1, blocks)) * rows
@@ -118,22 +121,36 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     )
 
 
-# The heights of tiles: few, so that products of any number of rows share few kernels.
+# The heights of tiles: few, so that products of any number of rows share few kernels; and by the
+# most rows that a tile has, those for more rows than that, the highest first.
 _HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+_HIGH = {m: tuple(r for r in _HEIGHTS[::-1] if m < 2 * r <= 2 * m) for m in range(1, 17)}
 
 
-@choice
+def _tile_cost(rows: int, m: int, most: int) -> float:
+    """Return what tiles of a height cost for ``m`` rows, in rows: a tile costs a bit by itself."""
+    return -(-m // rows) * (rows + 0.35)
+
+
+@choice(cost=_tile_cost)
 def tile_rows(m: int, most: int) -> int:
     """Return the height of a tile that wastes least of ``m`` rows, the highest of equals."""
     if m <= most:
-        return next(height for height in _HEIGHTS if height >= m)
-    heights = [height for height in _HEIGHTS if most < 2 * height <= 2 * most]
-    return min(heights, key=lambda r: (-(-m // r) * (r + 0.35), -r))
+        return _HEIGHTS[bisect_left(_HEIGHTS, m)]
+    found, least_cost = 0, inf
+    for rows in _HIGH[most]:
+        cost = -(-m // rows) * (rows + 0.35)
+        if cost < least_cost:
+            found, least_cost = rows, cost
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """``rows`` by ``columns`` sums along vectors of the summed axis; nothing is packed."""
+    """``rows`` by ``columns`` sums along vectors of the summed axis; nothing is packed.
+
+    A cube computes ``block`` columns, which is no build-time key.
+    """
 
     accumulate: DType
     lanes: int
@@ -152,18 +169,22 @@ def dots(product: Product, info: DeviceInfo) -> Dots | None:
     rows = min(product.m, 4)
     columns = {1: 8, 2: 6, 3: 6, 4: 5}[rows] if lanes > 1 else 1
     columns = min(columns, product.n)
-    work = max(1, (1 << 18) // max(product.k, 1))
-    block = max(columns, min(product.n, work, -(-product.n // (2 * info.cores))))
+    work = greatest(1, (1 << 18) // greatest(product.k, 1))
+    block = greatest(columns, least(product.n, work, -(-product.n // (2 * info.cores))))
     return Dots(accumulate, lanes, rows, columns, -(-block // columns) * columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """One row of c at a time, from ``streams`` rows of b read together."""
+    """One row of c at a time, from ``streams`` rows of b read together.
+
+    A cube computes ``block`` columns, which is no build-time key, and at most ``room``.
+    """
 
     streams: int
     lanes: int
     vectors: int
+    room: int
     block: int
     accumulate: DType
 
@@ -174,11 +195,21 @@ def streams(product: Product, info: DeviceInfo) -> Streams | None:
         return None
     accumulate = accumulator(product)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
-    # The sums of a block stay in the first cache.
-    block = min(2048, -(-product.n // lanes) * lanes)
-    while block > 8 * lanes and -(-product.n // block) * product.m * product.batches < info.cores:
+    block = _stream_block(product.n, product.m * product.batches, lanes, info.cores)
+    return Streams(8, lanes, 2, _STREAM_ROOM, block, accumulate)
+
+
+# Sums of a block, which stay in the first cache.
+_STREAM_ROOM = 2048
+
+
+@choice()
+def _stream_block(n: int, rows: int, lanes: int, cores: int) -> int:
+    """Return the columns of a block: many, but no fewer blocks than cores."""
+    block = min(_STREAM_ROOM, -(-n // lanes) * lanes)
+    while block > 8 * lanes and -(-n // block) * rows < cores:
         block = -(-block // 2 // lanes) * lanes
-    return Streams(8, lanes, 2, block, accumulate)
+    return block
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,11 @@ def dot_rows(
     b_outer_stride: Any,
     b_inner_stride: Any,
     b_base: Any,
+    block: Any,
     *,
     rows: int,
     columns: int,
     lanes: int,
-    block: int,
     accumulate: DType,
 ) -> None:
     """Compute ``block`` columns of c from x and ``rows`` rows from y on, of batch z."""
@@ -107,16 +107,18 @@ def scaled_rows(
     b_outer_stride: Any,
     b_inner_stride: Any,
     b_base: Any,
+    block: Any,
     *,
     streams: int,
     lanes: int,
     vectors: int,
-    block: int,
+    room: int,
     accumulate: DType,
 ) -> None:
     """Compute ``block`` columns of row y of c from x on: rows of b times elements of a, summed.
 
-    ``streams`` rows of b are read at the same time; sums wait in memory of the unit's own.
+    ``streams`` rows of b are read at the same time; sums wait in memory of the unit's own, which
+    has ``room`` for so many.
     """
     batch = cube_position(2)
     outer, within = batch // inner, batch % inner
@@ -126,7 +128,7 @@ def scaled_rows(
     count = min(block, n - first)
     b_at = b_base + outer * b_outer_stride + within * b_inner_stride + first
     c_at = (batch * m + row) * n + first
-    sums = private(block, accumulate, align=64)
+    sums = private(room, accumulate, align=64)
     span = lanes * vectors
     whole = count // span * span
     for i in loop_range(0, block, lanes):

@@ -196,6 +196,7 @@ def _dots(product: Product, blueprint: Dots, places: Sequence[Argument]) -> Laun
         a.offset,
         *b.batch,
         b.offset,
+        blueprint.block,
     )
     build = Build(
         dot_rows,
@@ -203,14 +204,9 @@ def _dots(product: Product, blueprint: Dots, places: Sequence[Argument]) -> Laun
         _keywords(blueprint),
     )
     cubes = (-(-product.n // blueprint.block), -(-product.m // blueprint.rows), product.batches)
-    return Launch(
-        build,
-        cubes,
-        (*places, Output(0), *numbers),
-        product.flops,
-        product.nbytes,
-        f"matmul dots {blueprint.rows}x{blueprint.columns}",
-    )
+    label = f"matmul dots {blueprint.rows}x{blueprint.columns}"
+    arguments = (*places, Output(0), *numbers)
+    return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
 
 
 def _streams(product: Product, blueprint: Streams, places: Sequence[Argument]) -> Launch:
@@ -227,6 +223,7 @@ def _streams(product: Product, blueprint: Streams, places: Sequence[Argument]) -
         a.offset,
         *b.batch,
         b.offset,
+        blueprint.block,
     )
     build = Build(
         scaled_rows,
@@ -397,5 +394,5 @@ def _declared(numbers: Sequence[int]) -> tuple[Scalar, ...]:
 
 
 def _keywords(blueprint: Dots | Streams | Tiled) -> tuple[tuple[str, Any], ...]:
-    names = sorted(f.name for f in fields(blueprint))
+    names = sorted(f.name for f in fields(blueprint) if f.name != "block")
     return tuple((name, getattr(blueprint, name)) for name in names)

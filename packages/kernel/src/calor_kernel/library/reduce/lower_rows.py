@@ -22,7 +22,7 @@ from calor_kernel.library.reduce.row_state import RowPlan
 from calor_kernel.library.reduce.rows import reduce_rows
 from calor_kernel.library.reduce.totals import is_rounded
 from calor_kernel.library.work import Argument, Build, Launch
-from calor_kernel.planning.choices import greatest, least
+from calor_kernel.planning.choices import choice, exceeds, greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
 SIZE: Final = Scalar(int64, nonnegative=True)
@@ -106,7 +106,7 @@ def _streaming(
 ) -> RowPlan:
     """Return the plan for what does not fit the caches."""
     total = sum(p.view.size * p.view.dtype.itemsize for p in (*job.sources, *job.targets))
-    plan = replace(plan, ahead=total > info.caches[-1] if info.caches else False)
+    plan = replace(plan, ahead=bool(info.caches) and exceeds(total, info.caches[-1]))
     shared = info.native.get("shared_cache", 0)
     pitch = found.along.sizes[-1]
     first = len(job.sources)
@@ -115,7 +115,7 @@ def _streaming(
         plan.steps[first + k] == 1 and pitch * job.targets[k].view.dtype.itemsize % info.align == 0
         for k in written
     )
-    past = bool(shared and total >= shared and written and even and plan.keep != "result")
+    past = bool(shared and written and even and plan.keep != "result") and exceeds(total, shared)
     return replace(plan, nontemporal=past)
 
 
@@ -151,20 +151,27 @@ def _plan(
     else:
         plan = replace(plan, unroll=2)
     block = _DEPTH * plan.unroll * width * plan.team
-    if any(is_rounded(program.fold(n)) for n in program.folds) and terms > block:
-        if length * 4 > block or found.along.rank == 1:
+    if any(is_rounded(program.fold(n)) for n in program.folds):
+        if found.along.rank > 1 and length * 4 <= block:
+            # Whatever the terms are: one kernel for few and many.
+            plan = replace(plan, block=_outer_block(block, length), outer=True)
+        elif terms > block:
             plan = replace(plan, block=block)
-        else:
-            plan = replace(plan, block=block // max(length, 1), outer=True)
     return _keeping(program, plan, terms, many)
+
+
+@choice(low=1)
+def _outer_block(block: int, length: int) -> int:
+    """Return how many places of the outer axes are a block: few numbers, for few kernels."""
+    return max(1, block >> (length - 1).bit_length()) if length else block
 
 
 def _transposes(program: Program, found: Layout, width: int, rows: int) -> bool:
     """Return whether as many rows as a vector has lanes are on the way together."""
     length = found.along.sizes[-1]
     simple = len(program.steps) <= 3
-    if rows < 2 * width or length > (8 * width if simple else width - 1):
-        return False
+    if length >= width and (rows < 2 * width or length > 8 * width or not simple):
+        return False  # What is shorter than a vector takes no time, be the rows few or many.
     folds = [program.fold(n) for n in program.folds]
     return 1 < width <= 16 and all(f.dtype.kind != "bool" for f in folds)
 
@@ -177,10 +184,15 @@ def _keeping(program: Program, plan: RowPlan, terms: int, many: bool) -> RowPlan
     capacity = _KEPT // dtype.itemsize
     if not many and terms <= capacity:
         return replace(plan, keep="private", capacity=capacity)
-    first, count = program.results[0], len(program.memory)
-    same = program.dtype(first) is dtype and Schedule.of(program).along[first]
-    if same and len(program.kept) == 1 and plan.steps[count] == 1:
-        return replace(plan, keep="result")
+    if len(program.kept) > 1:
+        return plan
+    # Only what the last walk writes is not written while a later one still reads what was kept.
+    schedule, count = Schedule.of(program), len(program.memory)
+    last = schedule.count(program) - 1
+    for k, n in enumerate(program.results):
+        late = schedule.along[n] and schedule.walks[n] == last
+        if late and program.dtype(n) is dtype and plan.steps[count + k] == 1:
+            return replace(plan, keep="result", holder=k)
     return plan
 
 

@@ -40,7 +40,7 @@ class RowPlan:
     ``together``: rows on the way together. ``team``: units that share a row. ``block``: how many
     terms are added up before the sum is put aside, 0 for all; ``outer``: whether it counts places
     of the first axes instead. ``keep``: where kept values wait: in memory of the unit's own of
-    ``capacity`` elements a row, or in the first result. ``split``: whether a row is divided into
+    ``capacity`` elements a row, or in result ``holder``. ``split``: whether a row is divided into
     parts, each with results of its own; they lie one after another. ``ahead``: whether the second
     walk asks for the rows that come next. ``nontemporal``: whether results go past the caches.
     ``transposed``: whether what is one value a row is a vector of the rows on the way together, as
@@ -58,6 +58,7 @@ class RowPlan:
     outer: bool = False
     keep: Literal["private", "result", ""] = ""
     capacity: int = 0
+    holder: int = 0
     split: bool = False
     ahead: bool = False
     nontemporal: bool = False
@@ -189,7 +190,7 @@ class Run:
         """Return the memory and the place where a kept value waits."""
         plan, program = self.plan, self.program
         if plan.keep == "result":
-            return self.targets[0], at[self.count] + i
+            return self.targets[plan.holder], at[self.count + plan.holder] + i
         if self.room is None:
             size = plan.capacity * plan.together * len(program.kept)
             self.room = private(size, stored(program.dtype(number)), align=64)

@@ -255,8 +255,11 @@ class _Vectors:
 
 
 def half_helper(name: str, dtype: DType, wide: Type, dialect: OpenCLC) -> tuple[str, str] | None:
-    """Return the function that converts between float16's bits and float32, for any width."""
-    if dtype is not float16:
+    """Return the function that converts between float16's bits and float32, for any width.
+
+    None for every other helper, also of float16: those are as in any language.
+    """
+    if dtype is not float16 or name not in ("float32_of", "of_float32"):
         return None
     width = "" if wide.width == 1 else str(wide.width)
     floats, bits = dialect.type(wide), dialect.type(Type(uint16, wide.width))

@@ -1,0 +1,78 @@
+"""Bound calls of plans, described for a device that compiles them.
+
+Requirements: what is compiled does as the short way through a plan; where a plan has none, there is
+nothing to compile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from calor.backends.calls import BoundCall, Look, Made
+from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.short import zeroed
+from calor_kernel.runtime.buffers import AdoptedBuffer, KernelBuffer
+from calor_kernel.runtime.calls import Giving, NativeCall, Room, Scratch
+from calor_kernel.runtime.device import Device
+from calor_kernel.runtime.pool import Pool
+
+_HANDLE: Final = Look((KernelBuffer, AdoptedBuffer), {}, "handle")
+_GIVING: Final = Giving(
+    kind=KernelBuffer,
+    plainly=KernelBuffer.__del__,
+    handle="handle",
+    idle="idle",
+    nbytes="nbytes",
+    pool="pool",
+    pools=Pool,
+    used="in_use",
+)
+_LOCK: Final = threading.Lock()
+
+
+def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
+    """Return a bound call of a plan as its device compiles it; None where there is none."""
+    plan = executable.settled if isinstance(executable, Plan) else None
+    if plan is None or not plan.is_short or not _gives_back(plan.engine.device):
+        return None
+    ((_, idle, _, nbytes),) = plan.base.fresh
+    operands = [replace(o, looks=(*o.looks, _HANDLE)) for o in call.operands]
+    nothing: Any = plan.engine.nothing.handle
+    # What the words lie in is as long as the call is.
+    block = zeroed(plan) if plan.status else None
+    words = nothing if block is None else Scratch([block.handle], tuple(plan.status.values()))
+    arena = nothing if plan.base.arena is None else Scratch(plan.base.arena[0])
+    kept = {"pool": plan.pool, "idle": idle, "nbytes": nbytes}
+    whole = NativeCall(
+        arguments=call.arguments,
+        same=(*call.same, (plan.engine, "profiler", None)),
+        thread=call.thread,
+        operands=tuple(operands),
+        slots=tuple(plan.given),
+        fixed=(plan.constants_handle, words, arena, nothing),
+        scratch=tuple(s for s in (words, arena) if isinstance(s, Scratch)),
+        recorded=plan.base.recording.lists[0],
+        room=Room(idle, plan.pool, "in_use", "ceiling", nbytes, plan.base.required),
+        made=(
+            Made(KernelBuffer, {**kept, "outcomes": (), "stamp": 0, "_window": None}, "handle"),
+            *call.made,
+        ),
+        otherwise=call.otherwise,
+    )
+    made: Callable[..., Any] | None = plan.engine.device.caller(whole, keep=(plan, block))
+    return made
+
+
+def _gives_back(device: Device) -> bool:
+    """Have buffers given back by what a device compiles for that; False where it does not."""
+    if KernelBuffer.__del__ is not _GIVING.plainly:
+        return True
+    with _LOCK:
+        finalizer = device.finalizer(_GIVING)
+        if finalizer is None:
+            return False
+        KernelBuffer.__del__ = finalizer  # type: ignore[method-assign]
+        return True

@@ -1,0 +1,117 @@
+"""Compiled calls: from text to built-in functions of the interpreter.
+
+Requirements: a text is compiled once and kept on disk, loaded once a process and never unloaded; a
+function owns everything that its block has the address of, where the garbage collector sees it.
+Where the interpreter is not as it has to be, there are none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from itertools import count
+from typing import Any, Final
+
+from calor_cpu.calls.giving import giving_text
+from calor_cpu.calls.offsets import LayoutError, check_interpreter
+from calor_cpu.calls.writer import FUNCTIONS, Writer
+from calor_cpu.llvm import binding
+from calor_cpu.pool import Pool
+from calor_cpu.toolchain import compile_once
+from calor_kernel.runtime.calls import Giving, NativeCall
+
+_FASTCALL, _KEYWORDS, _NO_ARGUMENTS = 0x80, 0x02, 0x04
+_NUMBERS: Final = count()
+_object, _pointer = ctypes.py_object, ctypes.c_void_p
+
+# Prototypes of this module's own: the attributes of ctypes.pythonapi are everybody's.
+_function = ctypes.PYFUNCTYPE(_object, _pointer, _object, _object)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+_method = ctypes.PYFUNCTYPE(_object, _object, _pointer)(("PyDescr_NewMethod", ctypes.pythonapi))
+_keep_for_ever = ctypes.PYFUNCTYPE(None, _object)(("Py_IncRef", ctypes.pythonapi))
+
+
+class _Definition(ctypes.Structure):
+    """CPython's PyMethodDef: what a function object says of itself."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Block:
+    """The words of a call, and the objects in them; what the garbage collector follows."""
+
+    __slots__ = ("kept", "words")
+
+    def __init__(self, words: Any, kept: tuple[Any, ...]) -> None:
+        self.words = words
+        self.kept = kept
+
+
+def caller(call: NativeCall, pool: Pool, keep: object) -> Callable[..., Any] | None:
+    """Return the built-in function of a bound call; None where this interpreter has none."""
+    run = ctypes.cast(pool.native.run, ctypes.c_void_p).value  # type: ignore[arg-type]
+    assert run is not None
+    plan = call.recorded.call
+    try:
+        check_interpreter()
+        # A plan's built-in function is bound to the plan's address.
+        writer = Writer(call, run, plan.__self__)
+    except LayoutError:
+        return None
+    words = (ctypes.c_uint64 * len(writer.words))(*writer.words)
+    block = _Block(words, (*writer.kept, plan, keep))
+    definition = _loaded(writer.text, "call", _FASTCALL | _KEYWORDS)
+    made: Callable[..., Any] = _function(
+        ctypes.addressof(definition), ctypes.addressof(words), block
+    )
+    return made
+
+
+def finalizer(giving: Giving) -> Any | None:
+    """Return the method of a type that gives memory back; None where this interpreter has none."""
+    try:
+        check_interpreter()
+        text = giving_text(giving)
+    except LayoutError:
+        return None
+    objects = {"pools": giving.pools, "plainly": giving.plainly}
+    for immortal in objects.values():
+        _keep_for_ever(immortal)
+    addresses = tuple((name, id(found)) for name, found in objects.items())
+    definition = _loaded(text, "__del__", _NO_ARGUMENTS, addresses)
+    return _method(giving.kind, ctypes.addressof(definition))
+
+
+@cache
+def _loaded(
+    text: str, name: str, flags: int, objects: tuple[tuple[str, int], ...] = ()
+) -> _Definition:
+    """Return the definition of the function ``call`` of a text."""
+    builder = binding().JITLibraryBuilder().add_object_img(compile_once(text))
+    for function in FUNCTIONS:
+        found = getattr(ctypes.pythonapi, function)
+        builder.import_symbol(function, ctypes.cast(found, ctypes.c_void_p).value)
+    for symbol, address in objects:
+        builder.import_symbol(symbol, address)
+    builder.import_symbol("_Py_NoneStruct", id(None))
+    builder.export_symbol("call")
+    linker = _linker()
+    library = builder.link(linker, f"calor-cpu-call-{next(_NUMBERS)}")
+    definition = _Definition(name.encode(), library["call"], flags, None)
+    for immortal in (library, definition):
+        _keep_for_ever(immortal)
+    return definition
+
+
+@cache
+def _linker() -> Any:
+    linker: Final = binding().create_lljit_compiler()
+    _keep_for_ever(linker)
+    return linker
