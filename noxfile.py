@@ -51,6 +51,8 @@ ABSENT = {
     "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device",
     "metal-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
 }
+# Extras that bring a driver's libraries. Those of one plugin share files, and never meet.
+DRIVERS = {"cu12", "cu13"}
 # As many test processes as there are processors; the tests of one file stay together.
 PARALLEL = ["-n", "logical", "--dist", "loadfile"]
 # A run of all tests fails for a kernel of the library that no test ran on lanes, checked.
@@ -89,6 +91,7 @@ def with_extras(project: Path, name: str) -> str:
         extra
         for extra, requirements in settings(project).get("optional-dependencies", {}).items()
         if not {Requirement(text).name for text in requirements} <= siblings
+        and extra not in DRIVERS
     ]
     return f"{name}[{','.join(extras)}]" if extras else name
 
@@ -218,6 +221,13 @@ def prove(session: nox.Session, device: str, options: Sequence[str]) -> None:
 
 
 @nox.session
+def cuda_kernels(session: nox.Session) -> None:
+    """Does NVRTC take every kernel that the suite asks for, and is it right? `-- --shard 1/400`"""
+    install_projects(session, "pytest>=9.0")
+    session.run("python", "testing/cuda_kernels.py", *(session.posargs or ["--quiet"]))
+
+
+@nox.session
 def self_test(session: nox.Session) -> None:
     """Does the suite catch every backend that is broken on purpose, whatever is drawn?"""
     install_projects(session, extras=False)
@@ -241,8 +251,9 @@ def minimum(session: nox.Session) -> None:
     lowest = set()
     for project in PROJECTS:
         table = settings(project)
-        extras = table.get("optional-dependencies", {}).values()
-        for text in [*table["dependencies"], *(text for extra in extras for text in extra)]:
+        extras = table.get("optional-dependencies", {})
+        more = [text for extra, texts in extras.items() if extra not in DRIVERS for text in texts]
+        for text in [*table["dependencies"], *more]:
             requirement = Requirement(text)
             if requirement.marker is not None and not requirement.marker.evaluate():
                 continue

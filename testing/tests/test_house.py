@@ -16,7 +16,14 @@ PROJECTS = sorted(
     for folder in ("packages", "plugins")
     for path in ROOT.glob(f"{folder}/*/pyproject.toml")
 )
-THIRD_PARTY_NAMES = {"scikit-learn": "sklearn"}
+THIRD_PARTY_NAMES = {
+    "scikit-learn": "sklearn",
+    "cuda-bindings": "cuda",
+    "cupy-cuda12x": "cupy",
+    "cupy-cuda13x": "cupy",
+}
+# Packages that come with another one.
+BROUGHT = {"cupy": {"cupy_backends"}}
 
 
 def settings(project: Path) -> dict[str, Any]:
@@ -101,7 +108,8 @@ def declared_imports(project: Path) -> set[str]:
         if package in names and sibling != project:
             # NumPy arrays, for one, are part of the interface of the core.
             names |= {import_name(text) for text in settings(sibling)["dependencies"]}
-    return names | {import_name(text) for extra in extras for text in extra} | {PACKAGES[project]}
+    names |= {import_name(text) for extra in extras for text in extra}
+    return names.union(*(BROUGHT.get(name, ()) for name in names)) | {PACKAGES[project]}
 
 
 @each_project

@@ -227,6 +227,18 @@ class Backend(ABC):
         """Return the DLPack device type and id (1, 0 is the host)."""
         return (1, 0)
 
+    def from_dlpack(self, index: int, array: Any, copy: bool) -> tuple[Buffer, Spec]:
+        """Return another library's array on this device as a buffer, its own where ``copy``.
+
+        Needs the feature dlpack and a DLPack device that is not the host. ExchangeError where the
+        memory cannot be shared as it lies, and ``copy`` is False.
+        """
+        raise UnsupportedError(f"backend {self.name!r} takes no memory through DLPack; it copies")
+
+    def cuda_array_interface(self, index: int, buffer: Any, spec: Spec) -> dict[str, Any] | None:
+        """Return what Numba's protocol of this name says of a buffer; None on other devices."""
+        return None
+
     def adopt(self, index: int, array: np.ndarray[Any, Any]) -> Buffer:
         """Return a buffer that shares a host array's memory; needs the feature host_views."""
         raise UnsupportedError(f"backend {self.name!r} cannot share host memory; it copies")

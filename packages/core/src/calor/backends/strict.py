@@ -195,6 +195,22 @@ class StrictBackend(Backend):
             index, "dlpack", lambda: self.inner.dlpack(index, inner, spec, **options)
         )
 
+    def from_dlpack(self, index: int, array: Any, copy: bool) -> tuple[StrictBuffer, Spec]:
+        """Take another library's array; what is shared may then change from outside."""
+        self._enter(index)
+        inner, found = self.featured(
+            index, "dlpack", lambda: self.inner.from_dlpack(index, array, copy)
+        )
+        made = self.wrap(index, inner, found)
+        made.shared = not copy
+        return made, found
+
+    def cuda_array_interface(self, index: int, buffer: Any, spec: Spec) -> dict[str, Any] | None:
+        """Return the inner backend's answer; the contents may then change from outside."""
+        found = self.inner.cuda_array_interface(index, self.open(index, buffer, spec), spec)
+        buffer.shared = buffer.shared or found is not None
+        return found
+
     def dlpack_device(self, index: int) -> tuple[int, int]:
         """Return the DLPack device."""
         self._enter(index)

@@ -36,6 +36,7 @@ _CODES: Final[dict[DType, int]] = {
     dtypes.float8_e5m2: 12,
 }
 _UNSIGNED: Final = 1
+_READ_ONLY: Final = 1  # The flag of DLPack 1.0.
 
 
 class _Type(ctypes.Structure):
@@ -111,9 +112,10 @@ class Exchange(Handle):
                 f"a tensor on {device.name} is exported without a copy only on its own device, "
                 f"and only by a device that exchanges buffers through DLPack"
             )
-        if shares and not (
-            moves or (old and copy is None) or copy or self._value.spec.dtype in _CODES
-        ):
+        copies = (old and copy is None) or bool(copy)
+        if home[0] != HOST and not moves:
+            return self._export_there(copies, stream, max_version)
+        if shares and not (moves or copies or self._value.spec.dtype in _CODES):
             exports.count += 1
             options = {"stream": stream, "max_version": max_version}
             return device.backend.dlpack(
@@ -125,6 +127,37 @@ class Exchange(Handle):
         """Return the DLPack device type and number."""
         device = self._value.device
         return device.backend.dlpack_device(device.index)
+
+    def _export_there(self, copy: bool, stream: Any, max_version: tuple[int, int] | None) -> Any:
+        """Return a capsule of memory that is not the host's, read-only where it is shared."""
+        device, found = self._value.device, self._value.spec
+        backend, buffer = device.backend, materialize(self._value)
+        exports.count += 1
+        if copy:
+            buffer = backend.copy(device.index, buffer, found, device.index)
+        bits = dtypes.as_dtype(f"uint{8 * found.dtype.itemsize}")
+        plain = spec(found.shape, bits) if found.dtype in _CODES else found
+        options = {"stream": stream, "max_version": max_version}
+        capsule = backend.dlpack(device.index, buffer, plain, **options)
+        if found.dtype in _CODES:
+            _type_in(capsule).code = _CODES[found.dtype]
+        if not copy and _is_valid(capsule, b"dltensor_versioned"):
+            _Versioned.from_address(_pointer(capsule, b"dltensor_versioned")).flags |= _READ_ONLY
+        return capsule
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory of a tensor on a CUDA device, as Numba's protocol says it; read-only."""
+        device = self._value.device
+        # A device of the host answers without computing anything.
+        found = None
+        if device.backend.dlpack_device(device.index)[0] != HOST:
+            exports.count += 1
+            value, spec_ = materialize(self._value), self._value.spec
+            found = device.backend.cuda_array_interface(device.index, value, spec_)
+        if found is None:
+            raise AttributeError(f"a tensor on {device.name} has no __cuda_array_interface__")
+        return found
 
     def _export_host(self, copy: bool, max_version: tuple[int, int] | None) -> Any:
         array = self.numpy(copy=copy)  # type: ignore[attr-defined]
@@ -149,8 +182,13 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
                 f"{target.name}; pass copy=None"
             )
         return asarray(x, device=device, copy=copy)
-    array, dtype = _host_array(x, copy is False)
     backend = target.backend
+    home = backend.dlpack_device(target.index)
+    if home[0] != HOST and home == tuple(map(int, x.__dlpack_device__())):
+        buffer, there = backend.from_dlpack(target.index, x, copy is not False)
+        taken: Tensor = computed(there, target, buffer)
+        return taken
+    array, dtype = _host_array(x, copy is False)
     if copy is False:
         if not target.info.feature("host_views") or not array.flags.c_contiguous:
             raise ExchangeError(

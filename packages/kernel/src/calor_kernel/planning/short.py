@@ -25,14 +25,16 @@ def short_way(plan: Plan) -> Way | None:
     base, engine, pool = plan.base, plan.engine, plan.pool
     if len(base.fresh) != 1 or len(base.recording.lists) != 1:
         return None
-    if plan.keeper is not None or plan.draft.host_bytes or engine.tells_late:
+    if plan.keeper is not None or plan.draft.host_bytes:
+        return None
+    if engine.tells_late and plan.status:
         return None
     native = plan.queue.direct(base.recording.lists[0])
     if native is None:
         return None
     ((_, idle, _, nbytes),) = base.fresh
     required, given = base.required, plan.given
-    nothing, constants = engine.nothing.handle, plan.constants_handle
+    nothing, constants, late = engine.nothing.handle, plan.constants_handle, engine.tells_late
     arenas = None if base.arena is None else base.arena[0]
     failing = bool(plan.status)
     if arenas is None and not failing:
@@ -43,6 +45,8 @@ def short_way(plan: Plan) -> Way | None:
 
     def run(inputs: Sequence[Any]) -> list[Any] | None:
         if pool.in_use + required > pool.ceiling or engine.profiler is not None:
+            return None
+        if late and any(inputs[i].outcomes for i in given):
             return None
         arena, words = nothing, none
         if failing:
@@ -87,7 +91,7 @@ def short_way(plan: Plan) -> Way | None:
 
 _SHORTEST = """
 def run(inputs):
-    if pool.in_use + required > pool.ceiling or engine.profiler is not None:
+    if pool.in_use + required > pool.ceiling or engine.profiler is not None{late}:
         return None
     try:
         handle = idle.pop()
@@ -123,7 +127,10 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Way:
         "nothing": plan.engine.nothing.handle,
     }
     handles = " ".join(f"inputs[{i}].handle," for i in plan.given)
-    exec(compile(_SHORTEST.format(handles=handles), "<a plan>", "exec"), scope)
+    # What may have failed is told late by some devices, and then known of the operands.
+    late = "".join(f" or inputs[{i}].outcomes" for i in plan.given if plan.engine.tells_late)
+    text = _SHORTEST.format(handles=handles, late=late)
+    exec(compile(text, "<a plan>", "exec"), scope)
     way: Way = scope["run"]
     return way
 

@@ -79,7 +79,9 @@ class Printer:
                 self.texts[parameter.value] = Expression(name)
         for own in self.kernel.memories:
             self.memories[own] = self.fresh(own.name)
-            self.line(self.dialect.declare_memory(own, self.memories[own]))
+        names = [self.memories[own] for own in self.kernel.memories]
+        for line in self.dialect.declare_memories(self.kernel, names):
+            self.line(line)
         self.block(self.kernel.body)
         body = "".join(f"{line}\n" for line in self.lines)
         return self.dialect.kernel(self.kernel, self.names, body, self.helpers.text())

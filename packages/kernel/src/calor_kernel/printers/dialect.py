@@ -197,6 +197,11 @@ class Dialect:
         """Return the declaration of shared or private memory."""
         return f"{self.storage(memory.type.dtype)} {name}[{memory.size}];"
 
+    def declare_memories(self, kernel: Kernel, names: Sequence[str]) -> Sequence[str]:
+        """Return the declarations of all that a kernel has, under these names."""
+        pairs = zip(kernel.memories, names, strict=True)
+        return [self.declare_memory(memory, name) for memory, name in pairs]
+
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
         """Return the whole text; ``names`` are the parameters' and ``body`` is indented."""
         raise NotImplementedError

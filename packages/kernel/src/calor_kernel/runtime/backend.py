@@ -25,7 +25,12 @@ from calor_kernel.planning.calling import caller
 from calor_kernel.planning.compiling import compile_graph
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.outcomes import inherit, verify
-from calor_kernel.runtime.buffers import AdoptedBuffer, KernelBuffer, ShadowedBuffer
+from calor_kernel.runtime.buffers import (
+    AdoptedBuffer,
+    ForeignBuffer,
+    KernelBuffer,
+    ShadowedBuffer,
+)
 from calor_kernel.runtime.claims import refusals
 from calor_kernel.runtime.device import Device
 from calor_kernel.runtime.engine import Engine
@@ -113,12 +118,47 @@ class KernelBackend(Backend):
 
     def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
         """Return NumPy's capsule of the memory, read-only where the consumer can be told so."""
-        if not self.engine(index).host_memory:
-            return super().dlpack(index, buffer, spec, **options)
         version = options.get("max_version")
         tells = version is not None and version[0] >= 1
+        exchange = self.engine(index).device.exchange
+        if exchange is not None:
+            verify(buffer)
+            owner = buffer.lend(buffer.handle, not tells)
+            return exchange.dlpack(buffer.handle, spec, owner, **options)
+        if not self.engine(index).host_memory:
+            return super().dlpack(index, buffer, spec, **options)
         self.engine(index).device.queue.synchronize()
         return buffer.view(spec, writable=not tells).__dlpack__(**options)
+
+    def dlpack_device(self, index: int) -> tuple[int, int]:
+        """Return the device's place, or the host's."""
+        exchange = self.engine(index).device.exchange
+        return super().dlpack_device(index) if exchange is None else exchange.place
+
+    def from_dlpack(self, index: int, array: Any, copy: bool) -> tuple[KernelBuffer, Spec]:
+        """Take another library's memory on the device, or copy it there."""
+        engine = self.engine(index)
+        exchange = engine.device.exchange
+        if exchange is None:
+            return super().from_dlpack(index, array, copy)  # type: ignore[return-value]
+        handle, spec, owner = exchange.take(array, copy)
+        finish = engine.device.queue.synchronize
+        if not copy:
+            return ForeignBuffer(engine.pool, handle, spec.nbytes, owner, finish), spec
+        made = engine.pool.take(spec.nbytes)
+        engine.pool.memory.copy(made.handle, 0, handle, 0, spec.nbytes)
+        # Its owner may use the memory for something else as soon as it is not held here.
+        finish()
+        return made, spec
+
+    def cuda_array_interface(self, index: int, buffer: Any, spec: Spec) -> dict[str, Any] | None:
+        """Return the device's answer; the memory then stays as it is while the tensor lives."""
+        exchange = self.engine(index).device.exchange
+        if exchange is None:
+            return None
+        verify(buffer)
+        buffer.keep_lent()
+        return exchange.cuda_array_interface(buffer.handle, spec)
 
     def memory(self, index: int) -> MemoryFigures:
         """Return the pool's counts."""

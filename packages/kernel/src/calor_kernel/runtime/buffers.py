@@ -8,10 +8,13 @@ exported, for as long as a view lives.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from calor.errors import DeviceError
 from calor.specs import Spec
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ class KernelBuffer:
         self.nbytes = nbytes
         self.outcomes: tuple[Part, ...] = ()
         self.stamp = 0
-        self._window: weakref.ref[_Window] | None = None
+        self._window: Callable[[], _Window | None] | None = None
 
     def __del__(self) -> None:
         # As Pool.give, without a call.
@@ -81,11 +84,8 @@ class KernelBuffer:
         """True while a NumPy view or a DLPack consumer sees the memory."""
         return self._window is not None and self._window() is not None
 
-    def view(self, spec: Spec, *, writable: bool = False) -> Array | None:
-        """Return an array on the buffer's memory; None where the host has no address."""
-        address = self.pool.memory.address(self.handle)
-        if address is None:
-            return None
+    def lend(self, address: int, writable: bool) -> _Window:
+        """Return what others hold who see the memory; the buffer is exported while it lives."""
         window = None if self._window is None else self._window()
         if window is None:
             window = _Window(self, address)
@@ -93,6 +93,22 @@ class KernelBuffer:
         window.writable = writable
         if writable:
             self.stamp = OPEN
+        return window
+
+    def keep_lent(self) -> None:
+        """Count as exported from now on: others see the memory for as long as they see the tensor.
+
+        Dropping the tensor leaves a cycle of the buffer and its window, which a collector finds.
+        """
+        window = self.lend(self.handle, writable=False)
+        self._window = lambda: window
+
+    def view(self, spec: Spec, *, writable: bool = False) -> Array | None:
+        """Return an array on the buffer's memory; None where the host has no address."""
+        address = self.pool.memory.address(self.handle)
+        if address is None:
+            return None
+        window = self.lend(address, writable)
         return np.asarray(window).view(spec.dtype.numpy).reshape(spec.shape)
 
 
@@ -116,6 +132,27 @@ class AdoptedBuffer(KernelBuffer):
         made = self.array.view()
         made.flags.writeable = writable and made.flags.writeable
         return made
+
+
+class ForeignBuffer(KernelBuffer):
+    """Memory of the device that another library owns, and may write to at any time."""
+
+    __slots__ = ("finish", "owner")
+
+    exported = True
+
+    def __init__(
+        self, pool: Pool, handle: Any, nbytes: int, owner: Any, finish: Callable[[], None]
+    ) -> None:
+        super().__init__(pool, handle, [], nbytes)
+        self.owner = owner
+        self.finish = finish
+        self.stamp = OPEN
+
+    def __del__(self) -> None:
+        """Leave the memory to its owner, when nothing that was queued reads it any more."""
+        with suppress(DeviceError):
+            self.finish()
 
 
 class ShadowedBuffer(AdoptedBuffer):

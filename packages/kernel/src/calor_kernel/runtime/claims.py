@@ -61,7 +61,7 @@ def describe(engine: Engine) -> Info:
             "in_place": FULL,
             "control_flow": FULL,
             "host_views": host,
-            "dlpack": host,
+            "dlpack": FULL if engine.device.exchange is not None else host,
             "serialize": FULL,
             "memory_limit": FULL,
             "fork": FULL if info.has("fork") else impossible("its driver does not survive a fork"),

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.dtypes import DType
+from calor.specs import Spec
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.calls import Giving, NativeCall
 
@@ -256,9 +257,34 @@ class Queue(ABC):
         """Run a recorded list and return how long each step took on the device."""
 
 
+class Exchange(ABC):
+    """How a device of its own memory shares that with other libraries."""
+
+    # The device type and number of DLPack.
+    place: tuple[int, int]
+
+    @abstractmethod
+    def dlpack(self, handle: Any, spec: Spec, owner: Any, **options: Any) -> Any:
+        """Return a capsule of a dense piece of memory, which keeps ``owner`` while it lives."""
+
+    @abstractmethod
+    def take(self, array: Any, copy: bool) -> tuple[Any, Spec, Any]:
+        """Return handle, spec and owner of another library's array, dense.
+
+        What the array's own library queued comes before what this device is given from now on.
+        One that is not dense is copied where ``copy``, else an ExchangeError.
+        """
+
+    def cuda_array_interface(self, handle: Any, spec: Spec) -> dict[str, Any] | None:
+        """Return what the protocol of this name says of a piece; None where it is not CUDA's."""
+        return None
+
+
 class Device(ABC):
     """One device: what a plugin makes, and a KernelBackend runs."""
 
+    # What shares memory that the host cannot read; None where nothing does.
+    exchange: Exchange | None = None
     info: DeviceInfo
     memory: Memory
     toolchain: Toolchain

@@ -31,6 +31,13 @@ def _residual(x, y):
     return total, F.sum(total * total, axis=-1)
 
 
+def _one_after_another(x, g):
+    # The first result is written while the exponentials, which may wait in its place, are needed.
+    y = x.softmax(axis=-1)
+    early = y + F.sum(g * y, axis=-1, keepdims=True)
+    return early, y - F.sum(early * g, axis=-1, keepdims=True)
+
+
 def _batch(x):
     axes = (0, 2)
     mean = F.mean(x, axis=axes, keepdims=True)
@@ -48,6 +55,7 @@ CASES = {
     "softmax-scaled": (lambda x: (x * 0.5).softmax(axis=-1) * 2.0, X, 1),
     "softmax-across": (lambda x: (x * 0.5).softmax(axis=0), X, 3),
     "softmax-gradient": (_softmax_gradient, [(5, 70), (5, 70)], 1),
+    "one-after-another": (_one_after_another, [(5, 70), (5, 70)], 1),
     "norm": (_norm, [(5, 70), (70,), (70,)], 1),
     "residual": (_residual, [(5, 70), (5, 70)], 1),
     "batch": (_batch, [(3, 4, 20)], 1),

@@ -26,6 +26,7 @@ from calor_kernel.library.matmul.packed import packed_matmul
 from calor_kernel.library.matmul.packing import pack, pack_transposed
 from calor_kernel.library.matmul.problem import Operand, Product, copied, product_of
 from calor_kernel.library.matmul.tiled import tiled_matmul
+from calor_kernel.library.matmul.units import ways
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -73,7 +74,8 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     if product.dtype.kind == "complex":
         product = _as_real(product, places, before, scratch, request.info)
     if request.info.max_units >= _UNITS:
-        return [Work((*before, _tiled(product, places, request.info)), tuple(scratch))]
+        able = [*ways(product, places, request.info), _tiled(product, places, request.info)]
+        return [Work((*before, launch), tuple(scratch)) for launch in able]
     found: list[Work] = []
     few = dots(product, request.info)
     if few is not None:

@@ -184,9 +184,11 @@ def _keeping(program: Program, plan: RowPlan, terms: int, many: bool) -> RowPlan
     capacity = _KEPT // dtype.itemsize
     if not many and terms <= capacity:
         return replace(plan, keep="private", capacity=capacity)
-    first, count = program.results[0], len(program.memory)
-    same = program.dtype(first) is dtype and Schedule.of(program).along[first]
-    if same and len(program.kept) == 1 and plan.steps[count] == 1:
+    first, count, schedule = program.results[0], len(program.memory), Schedule.of(program)
+    same = program.dtype(first) is dtype and schedule.along[first]
+    # A result that is written before the last walk would take the place of what that one reads.
+    last = schedule.walks[first] == schedule.count(program) - 1
+    if same and last and len(program.kept) == 1 and plan.steps[count] == 1:
         return replace(plan, keep="result")
     return plan
 

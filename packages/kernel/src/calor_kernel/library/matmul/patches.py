@@ -1,0 +1,206 @@
+"""Products in float32 by cubes of many units: each unit sums patches of four by four in registers.
+
+Requirements: every access of memory is of four elements, also where an operand lies the other way;
+the next step's tiles are on their way while this one's are multiplied; each sum is formed in the
+order of the summed axis, by fused multiply-adds, as in every other way of computing products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import float32
+from calor_kernel.language import (
+    barrier,
+    constant,
+    cube_position,
+    fma,
+    helper,
+    kernel,
+    loop_range,
+    pack,
+    registers,
+    shared,
+    unit_index,
+)
+
+# Elements of an access.
+FOUR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """How a product is computed: ``down`` by ``across`` units, of ``high`` by ``wide`` patches.
+
+    A tile takes ``depth`` of the summed axis at a time. ``a_along``, ``b_along``: whether the
+    operand is dense along that axis; else it is dense along its rows or columns.
+    """
+
+    down: int
+    across: int
+    high: int
+    wide: int
+    depth: int
+    a_along: bool
+    b_along: bool
+
+    @property
+    def rows(self) -> int:
+        """The rows of a tile."""
+        return FOUR * self.down * self.high
+
+    @property
+    def columns(self) -> int:
+        """The columns of a tile."""
+        return FOUR * self.across * self.wide
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return self.down * self.across
+
+
+@kernel
+def matmul_patches(
+    a: Any,
+    b: Any,
+    c: Any,
+    m: Any,
+    n: Any,
+    k: Any,
+    a_stride: Any,
+    b_stride: Any,
+    inner: Any,
+    a_outer_stride: Any,
+    a_inner_stride: Any,
+    a_base: Any,
+    b_outer_stride: Any,
+    b_inner_stride: Any,
+    b_base: Any,
+    *,
+    plan: Patches,
+) -> None:
+    """Compute a tile of c. ``a_stride``, ``b_stride``: of the axis that is not dense."""
+    batch = cube_position(2)
+    outer, within = batch // inner, batch % inner
+    a_start = a_base + outer * a_outer_stride + within * a_inner_stride
+    b_start = b_base + outer * b_outer_stride + within * b_inner_stride
+    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    y, x = woven(plan)
+    # A line of a tile is one place of the summed axis; the next begins in other banks.
+    a_pitch, b_pitch = plan.rows + FOUR, plan.columns + FOUR
+    left = shared(2 * plan.depth * a_pitch, float32, align=16)
+    right = shared(2 * plan.depth * b_pitch, float32, align=16)
+    lefts = registers(pieces(plan.rows, plan), float32, FOUR)
+    rights = registers(pieces(plan.columns, plan), float32, FOUR)
+    sums = registers((FOUR * plan.high, FOUR * plan.wide), float32)
+    take(lefts, a, a_start, a_stride, first_row, m, 0, k, plan.rows, plan.a_along, plan)
+    take(rights, b, b_start, b_stride, first_column, n, 0, k, plan.columns, plan.b_along, plan)
+    put(lefts, left, 0, a_pitch, plan.rows, plan.a_along, plan)
+    put(rights, right, 0, b_pitch, plan.columns, plan.b_along, plan)
+    barrier()
+    side = constant(0, k.dtype)
+    for begin in range(0, k, plan.depth):
+        later = begin + plan.depth
+        take(lefts, a, a_start, a_stride, first_row, m, later, k, plan.rows, plan.a_along, plan)
+        take(
+            rights, b, b_start, b_stride, first_column, n, later, k, plan.columns, plan.b_along,
+            plan,
+        )  # fmt: skip
+        l_at, r_at = side * (plan.depth * a_pitch) + y, side * (plan.depth * b_pitch) + x
+        for p in loop_range(0, plan.depth, unroll=plan.depth):
+            ls = [
+                left.load(l_at + p * a_pitch + i * (FOUR * plan.down), FOUR)
+                for i in range(plan.high)
+            ]
+            rs = [
+                right.load(r_at + p * b_pitch + j * (FOUR * plan.across), FOUR)
+                for j in range(plan.wide)
+            ]
+            for i in range(FOUR * plan.high):
+                for j in range(FOUR * plan.wide):
+                    value, other = ls[i // FOUR][i % FOUR], rs[j // FOUR][j % FOUR]
+                    sums[i, j] = fma(value, other, sums[i, j])
+        # The other half was read a step ago, and all have met since.
+        side = 1 - side
+        put(lefts, left, side * (plan.depth * a_pitch), a_pitch, plan.rows, plan.a_along, plan)
+        put(rights, right, side * (plan.depth * b_pitch), b_pitch, plan.columns, plan.b_along, plan)
+        barrier()
+    for i in range(FOUR * plan.high):
+        row = first_row + y + i // FOUR * (FOUR * plan.down) + i % FOUR
+        for j in range(plan.wide):
+            column = first_column + x + j * (FOUR * plan.across)
+            if (row < m) & (column < n):
+                four = pack([sums[i, FOUR * j + q] for q in range(FOUR)])
+                c.store((batch * m + row) * n + column, four)
+
+
+def woven(plan: Patches) -> tuple[Any, Any]:
+    """Return the row and column of a unit's first patch.
+
+    Units that go together are four down by eight across, neighbours below each other, so that
+    accesses of shared memory by all of them meet few banks twice (Gray, maxas, 2014).
+    """
+    unit = unit_index()
+    if plan.down % 4 or plan.across % 8:
+        return unit // plan.across * FOUR, unit % plan.across * FOUR
+    group, place = unit // 32, unit % 32
+    wide = plan.across // 8
+    y = group // wide * 4 + (place % 2 + place // 16 * 2)
+    x = group % wide * 8 + place // 2 % 8
+    return y * FOUR, x * FOUR
+
+
+def pieces(size: int, plan: Patches) -> int:
+    """Return the accesses of a unit to a tile; those of all are the tile's."""
+    return -(-size * plan.depth // (FOUR * plan.units))
+
+
+def place_of(turn: int, size: int, along: bool, plan: Patches) -> tuple[Any, Any, Any]:
+    """Return an access of a unit: its number, the line of the operand, and the place in it."""
+    piece = unit_index() + turn * plan.units
+    lines = (plan.depth if along else size) // FOUR
+    return piece, piece // lines, piece % lines * FOUR
+
+
+@helper
+def take(
+    held: Any,
+    source: Any,
+    start: Any,
+    stride: Any,
+    first: Any,
+    count: Any,
+    begin: Any,
+    k: Any,
+    size: int,
+    along: bool,
+    plan: Any,
+) -> None:
+    """Load a unit's part of a tile to registers, zeros where the operand ends."""
+    for turn in range(pieces(size, plan)):
+        _, line, at = place_of(turn, size, along, plan)
+        if along:
+            across, deep = first + line, begin + at
+            index = start + across * stride + deep
+        else:
+            across, deep = first + at, begin + line
+            index = start + deep * stride + across
+        four = constant((0.0,) * FOUR, float32)
+        if (across < count) & (deep < k):
+            four = source.load(index, FOUR)
+        held[turn] = four
+
+
+@helper
+def put(held: Any, tile: Any, at: Any, pitch: int, size: int, along: bool, plan: Any) -> None:
+    """Store a unit's part of a tile, by lines of the summed axis."""
+    for turn in range(pieces(size, plan)):
+        piece, line, place = place_of(turn, size, along, plan)
+        if piece < size * plan.depth // FOUR:
+            if along:
+                for q in range(FOUR):
+                    tile[at + (place + q) * pitch + line] = held[turn][q]
+            else:
+                tile.store(at + line * pitch + place, held[turn])

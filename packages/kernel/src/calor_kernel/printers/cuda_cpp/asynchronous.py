@@ -1,0 +1,145 @@
+"""Matrix instructions of a warp, and copies to shared memory beside the units, as PTX.
+
+Requirements: the registers of a fragment are those that :mod:`calor_kernel.language.matrices` says,
+which are PTX's own, so that a fragment's structure is handed over as it lies; of TF32 factors the
+bits that do not count are rounded away, not cut off. (PTX ISA 9.7.9.25, 9.7.14, 9.7.15.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from calor.dtypes import DType, bfloat16, float16, float32, float64, int8
+from calor_kernel.ir.nodes import Block, Operation
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.memory import element
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.c import Printer
+
+_NAMES: Final = {float16: "f16", bfloat16: "bf16", int8: "s8", float32: "tf32", float64: "f64"}
+_SIZES: Final = (4, 8, 16)
+
+
+def _words(dtype: DType, count: int) -> int:
+    return max(count * int(dtype.itemsize) // 4, 1)
+
+
+def _listed(first: int, count: int) -> str:
+    return f"{{{', '.join(f'%{first + i}' for i in range(count))}}}"
+
+
+def mma(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a product of fragments of a warp."""
+    dialect = printer.dialect
+    m, n, k = operation.attributes["shape"]
+    types = [v.type for v in operation.operands]
+    factor, total = types[0].dtype, types[2].dtype
+    if factor not in _NAMES or factor is float64:
+        dialect.refuse(f"products of fragments of {factor}")
+    operands = [printer.operand(v) for v in operation.operands]
+    name = f"mma_{m}x{n}x{k}_{factor.name}"
+    printer.helpers.add(name, _mma_text(printer, name, (m, n, k), types))
+    assert total in (float32, operation.result.type.dtype)
+    printer.effect(operation, block, ex.call(name, *operands), "product")
+
+
+def _mma_text(printer: Printer, name: str, shape: tuple[int, int, int], types: list[Type]) -> str:
+    dialect = printer.dialect
+    a, b, c = types
+    left, right, sums = _words(a.dtype, a.width), _words(b.dtype, b.width), c.width
+    kind, out = _NAMES[a.dtype], "s32" if a.dtype is int8 else "f32"
+    m, n, k = shape
+    code = (
+        f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{out}.{kind}.{kind}.{out} {_listed(0, sums)}, "
+        f"{_listed(sums, left)}, {_listed(sums + left, right)}, {_listed(0, sums)};"
+    )
+    register = "r" if a.dtype is int8 else "f"
+    outputs = ", ".join(f'"+{register}"(c.v[{i}])' for i in range(sums))
+    inputs = ", ".join(f'"r"({v}[{i}])' for v, w in (("x", left), ("y", right)) for i in range(w))
+    rounded = ""
+    if a.dtype is float32:
+        for v, w in (("x", left), ("y", right)):
+            for i in range(w):
+                rounded += f'  asm("cvt.rna.tf32.f32 %0, %0;" : "+r"({v}[{i}]));\n'
+    declared = ", ".join(f"{dialect.type(t)} {v}" for t, v in zip(types, "abc", strict=True))
+    return (
+        f"{dialect.function_prefix} {dialect.type(c)} {name}({declared}) {{\n"
+        f"  uint32 x[{left}], y[{right}];\n"
+        f"  memcpy(x, &a, sizeof x);\n  memcpy(y, &b, sizeof y);\n{rounded}"
+        f'  asm("{code}"\n      : {outputs}\n      : {inputs});\n  return c;\n}}'
+    )
+
+
+def load_matrix(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a load of blocks of 8 by 8 by a warp."""
+    memory, count = operation.memory, operation.attributes["count"]
+    assert memory is not None
+    index = printer.operand(operation.operands[0])
+    place = ex.prefix("&", element(printer, memory, index))
+    transposed = operation.attributes.get("transposed", False)
+    name = f"load_matrix_x{count}{'_transposed' if transposed else ''}"
+    type = printer.dialect.type(operation.result.type)
+    code = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16"
+    outputs = ", ".join(f'"=r"(x[{i}])' for i in range(count))
+    printer.helpers.add(
+        name,
+        f"{printer.dialect.function_prefix} {type} {name}(const void *place) {{\n"
+        f"  {type} y;\n  uint32 x[{count}], from = (uint32)__cvta_generic_to_shared(place);\n"
+        f'  asm volatile("{code} {_listed(0, count)}, [%{count}];"\n      : {outputs}\n'
+        f'      : "r"(from) : "memory");\n  memcpy(&y, x, sizeof y);\n  return y;\n}}',
+    )
+    printer.effect(operation, block, ex.call(name, place), "block")
+
+
+def copy(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a copy of 4, 8 or 16 bytes to shared memory that is waited for by groups."""
+    source, target = operation.attributes["source"], operation.memory
+    assert target is not None
+    nbytes = target.type.nbytes * operation.attributes["elements"]
+    if nbytes not in _SIZES or (source.space, target.space) != ("global", "shared"):
+        printer.dialect.refuse(f"copies of {nbytes} bytes beside the units")
+    to, of, *mask = (printer.operand(v) for v in operation.operands)
+    printer.settle()
+    places = [
+        ex.prefix("&", element(printer, memory, index))
+        for memory, index in ((target, to), (source, of))
+    ]
+    taken = Expression(str(nbytes))
+    if mask:
+        taken = ex.choice(mask[0], taken, Expression("0"))
+    name = f"copy_async_{nbytes}"
+    cache = "cg" if nbytes == 16 else "ca"
+    code = f"cp.async.{cache}.shared.global [%0], [%1], {nbytes}, %2;"
+    printer.helpers.add(
+        name,
+        f"{printer.dialect.function_prefix} void {name}("
+        f"void *to, const void *of, uint32 taken) {{\n"
+        f"  uint32 place = (uint32)__cvta_generic_to_shared(to);\n"
+        f'  asm volatile("{code}" ::"r"(place), "l"(of), "r"(taken) : "memory");\n}}',
+    )
+    printer.line(f"{ex.call(name, *places, taken).text};")
+
+
+def commit(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print the end of a group of copies, or of products beside the units."""
+    printer.settle()
+    if operation.attributes["group"] == "matrix":
+        printer.line('asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");')
+    else:
+        printer.line('asm volatile("cp.async.commit_group;" ::: "memory");')
+
+
+def wait(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print the wait for all groups of a kind but the latest."""
+    printer.settle()
+    pending = operation.attributes["pending"]
+    if operation.attributes["group"] == "matrix":
+        printer.line(f'asm volatile("wgmma.wait_group.sync.aligned {pending};" ::: "memory");')
+        return
+    printer.line(f'asm volatile("cp.async.wait_group {pending};" ::: "memory");')
+    if any(o.name == "mma_async" for o in printer.kernel.body.walk()):
+        # Products beside the units read shared memory by another way than the units wrote it.
+        printer.line('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");')

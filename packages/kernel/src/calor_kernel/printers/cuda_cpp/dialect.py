@@ -1,0 +1,225 @@
+"""The dialect of CUDA C++, for processors of compute capability 8.0 and newer.
+
+Requirements: the text needs no header, so that the run-time compiler takes it anywhere; contraction
+is the printer's, never the compiler's (``--fmad=false``); float16 and bfloat16 are held as their
+bits; vectors are structures of up to 16 bytes, which are one access where they are aligned, and are
+computed lane by lane. (PTX is NVIDIA's Parallel Thread Execution ISA.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from calor.dtypes import ALL, DType, bool_, float32, float64, int32, int64, uint8, uint32
+from calor_kernel.ir.nodes import Kernel, Memory, Operation
+from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.cuda_cpp import asynchronous, atomics, tables, warpgroups
+from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.formats import listed, printf
+from calor_kernel.printers.helpers import Helpers
+
+# Shared memory beyond this is asked for at the launch.
+STATIC_BYTES: Final = 48 << 10
+_FENCES: Final = MappingProxyType(
+    dict.fromkeys(("unit", "plane", "warpgroup", "cube"), "_block") | {"system": "_system"}
+)
+_REDUCED: Final = ("add", "min", "max", "and", "or", "xor")
+_ALL_LANES: Final = "0xffffffffu"
+
+
+class CudaCpp(Dialect):
+    """CUDA C++; types of numbers are called as calor calls them."""
+
+    name = "CUDA C++"
+    inline_names = ("cuda", "c")
+    function_prefix = "static __device__ __forceinline__"
+    suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ull"})
+    types = tables.TYPES
+    templates = tables.TEMPLATES
+    fast_fma = True
+    statements = MappingProxyType(
+        {
+            "arrive": tables.arrive,
+            "mma": asynchronous.mma,
+            "load_matrix": asynchronous.load_matrix,
+            "copy_async": asynchronous.copy,
+            "commit_async": asynchronous.commit,
+            "wait_async": asynchronous.wait,
+            "mma_async": warpgroups.products,
+            "mma_result": warpgroups.result,
+        }
+    )
+    reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED | {d.name for d in ALL}
+
+    def widths(self, dtype: DType) -> tuple[int, ...]:
+        """Return the vectors of up to 16 bytes, which is the widest access."""
+        return tuple(n for n in (1, 2, 4, 8, 16) if n * dtype.itemsize <= 16)
+
+    def special(self, number: float, dtype: DType) -> Expression:
+        """Return an infinity or NaN, of which the compiler has no names without headers."""
+        made = Expression(f"__int_as_float({'0x7fc00000' if number != number else '0x7f800000'})")
+        made = made if dtype is float32 else self.cast(dtype, made)
+        return ex.prefix("-", made) if number < 0 else made
+
+    def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
+        """Return a scalar's bits as another type of the same size, by the compiler's functions."""
+        if dtype.kind != "float" and source.kind != "float":
+            return self.cast(dtype, value)
+        double = dtype is float64 or source is float64
+        whole = int64 if double else uint32 if uint32 in (dtype, source) else int32
+        names = {float32: "float", float64: "double", int32: "int", uint32: "uint"}
+        names[int64] = "longlong"
+        if dtype.kind == "float":
+            return ex.call(f"__{names[whole]}_as_{names[dtype]}", value)
+        made = ex.call(f"__{names[source]}_as_{names[whole]}", value)
+        return made if whole is dtype else self.cast(dtype, made)
+
+    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
+        """Return conversions of halves, and minimum and maximum, as instructions of PTX."""
+        return tables.HELPERS.get("_".join((name, *(d.name for d in dtypes))))
+
+    # Vectors.
+    def vector_type(self, type: Type) -> str:
+        """Return the name of a structure, which the text declares where it is used."""
+        return f"{self.held(type.dtype).name}x{type.width}"
+
+    def vector(self, type: Type, lanes: Sequence[Expression]) -> Expression:
+        """Return a structure of lanes."""
+        inner = ", ".join(lane.text for lane in lanes)
+        return ex.reading(Expression(f"{self.vector_type(type)}{{{inner}}}"), *lanes)
+
+    def lane(self, value: Expression, type: Type, lane: int) -> Expression:
+        """Return a lane of a structure."""
+        return ex.reading(Expression(f"{value.at(ex.ATOM)}.v[{lane}]"), value)
+
+    def vector_load(
+        self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
+    ) -> Expression:
+        """Return one access where the address allows it, else one a lane."""
+        stored = Type(uint8, type.width) if type.dtype is bool_ else type
+        place = ex.infix("+", ex.SUM, Expression(name), index)
+        if not aligned:
+            return ex.call(f"gather<{self.vector_type(type)}>", place)
+        made = ex.prefix("*", ex.prefix(f"(const {self.vector_type(stored)} *)", place))
+        return made if stored is type else ex.call(f"lanes<{self.vector_type(type)}>", made)
+
+    def vector_store(
+        self,
+        name: str,
+        memory: Memory,
+        index: Expression,
+        value: Expression,
+        type: Type,
+        aligned: bool,
+    ) -> str:
+        """Return one access where the address allows it, else one a lane."""
+        stored = Type(uint8, type.width) if type.dtype is bool_ else type
+        place = ex.infix("+", ex.SUM, Expression(name), index)
+        if not aligned:
+            return f"scatter({place.text}, {value.text});"
+        value = value if stored is type else ex.call(f"lanes<{self.vector_type(stored)}>", value)
+        return f"*{ex.prefix(f'({self.vector_type(stored)} *)', place).text} = {value.text};"
+
+    # Statements.
+    def declare_memories(self, kernel: Kernel, names: Sequence[str]) -> Sequence[str]:
+        """Return arrays; where shared ones are large they are parts of what the launch brings."""
+        large, at, lines = kernel.shared_bytes > STATIC_BYTES, 0, []
+        for memory, name in zip(kernel.memories, names, strict=True):
+            type, align = self.storage(memory.type.dtype), max(memory.align, memory.type.nbytes)
+            if memory.space == "shared" and large:
+                at = -(-at // align) * align
+                lines.append(f"{type} *{name} = ({type} *)(launched_memory + {at});")
+                at += memory.type.nbytes * (memory.size or 0)
+                continue
+            space = "__shared__ " if memory.space == "shared" else ""
+            lines.append(f"{space}__align__({align}) {type} {name}[{memory.size}];")
+        return lines
+
+    def position(self, name: str, axis: int, dtype: DType) -> Expression:
+        """Return where a unit is, converted from an unsigned number."""
+        return self.cast(dtype, Expression(tables.POSITIONS[name].format("xyz"[axis])))
+
+    def barrier(self, scope: str, name: int, count: int) -> str:
+        """Return a barrier of a cube, of a plane, or one of the sixteen with names."""
+        if name:
+            return f'asm volatile("bar.sync {name}, {count};" ::: "memory");'
+        if scope not in ("cube", "plane"):
+            self.refuse(f"barrier without a name of a {scope}")
+        return "__syncthreads();" if scope == "cube" else "__syncwarp();"
+
+    def fence(self, scope: str, order: str) -> str:
+        """Return a fence of what a scope sees."""
+        return f"__threadfence{_FENCES.get(scope, '')}();"
+
+    def ordered(self, memory: Memory, place: Expression) -> Expression:
+        """Return an access that the compiler neither moves nor keeps in a register."""
+        pointer = f"(volatile {self.storage(memory.type.dtype)} *)"
+        return ex.prefix("*", ex.prefix(pointer, ex.prefix("&", place)))
+
+    def atomic(
+        self,
+        operation: Operation,
+        place: Expression,
+        values: Sequence[Expression],
+        helpers: Helpers,
+    ) -> Expression:
+        """Return an atomic function, or a loop around one."""
+        return atomics.atomic(self, operation, place, values, helpers)
+
+    def prefetch(self, memory: Memory, place: Expression) -> str:
+        """Return a prefetch of global memory into the second cache."""
+        return f"prefetch({place.text});" if memory.space == "global" else ""
+
+    def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
+        """Return a shuffle of a whole warp."""
+        name = "__shfl_sync" if kind == "index" else f"__shfl_{kind}_sync"
+        narrow = dtype.itemsize < 4
+        held = self.cast(uint32, value) if narrow else value
+        made = ex.call(name, Expression(_ALL_LANES), held, lane)
+        if dtype is bool_:
+            return ex.infix("!=", ex.EQUAL, made, Expression("0"))
+        return self.cast(self.held(dtype), made) if narrow else made
+
+    def plane(
+        self, operation: Operation, operands: Sequence[Expression], plane: int
+    ) -> Expression | None:
+        """Return a ballot, or a reduction of 32-bit integers, as one instruction."""
+        if plane != 32:
+            self.refuse(f"planes of {plane}")
+        dtype, kind = operation.operands[0].type.dtype, operation.attributes.get("kind")
+        if operation.name == "plane_ballot":
+            made = ex.call("__ballot_sync", Expression(_ALL_LANES), *operands)
+            return self.cast(operation.result.type.dtype, made)
+        if operation.name != "plane_reduce" or dtype not in (int32, uint32):
+            return None
+        if kind not in _REDUCED or (dtype is int32 and kind in _REDUCED[3:]):
+            return None
+        return ex.call(f"__reduce_{kind}_sync", Expression(_ALL_LANES), *operands)
+
+    def printed(self, text: str, values: Sequence[Values]) -> str:
+        """Return a call of printf."""
+        return printf(self, text, values)
+
+    def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
+        """Return what the text uses of the prelude, helpers and the kernel."""
+        declared = []
+        for parameter in kernel.parameters:
+            name, type = names[parameter.name], self.storage(parameter.declared.dtype)
+            if parameter.memory is None:
+                declared.append(f"{type} {name}")
+            elif parameter.memory.writable:
+                declared.append(f"{type} *{name}")
+            else:
+                # Nothing writes a memory that is only read, which is what restrict promises.
+                declared.append(f"const {type} *__restrict__ {name}")
+        if kernel.shared_bytes > STATIC_BYTES:
+            helpers = f"extern __shared__ __align__(1024) uint8 launched_memory[];\n\n{helpers}"
+        return (
+            f"{tables.prelude(helpers + body)}{helpers}"
+            f'extern "C" __global__ void __launch_bounds__({kernel.units})\n'
+            f"{self.entry(kernel.name)}({listed(declared)}) {{\n{body}}}\n"
+        )

@@ -1,0 +1,165 @@
+"""The texts of CUDA C++ that stand in tables: types, functions, positions, and what comes first.
+
+Requirements: every function has the results of :mod:`calor_kernel.ir.ops`, so that those of the
+language which round otherwise are not here; a kernel's text begins with what it uses and no more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from calor.dtypes import (
+    DType,
+    bool_,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from calor_kernel.ir.nodes import Block, Operation
+from calor_kernel.printers.dialect import words
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.c import Printer
+
+_INTEGERS: Final = MappingProxyType(
+    {
+        int8: "signed char",
+        int16: "short",
+        int32: "int",
+        int64: "long long",
+        uint8: "unsigned char",
+        uint16: "unsigned short",
+        uint32: "unsigned int",
+        uint64: "unsigned long long",
+    }
+)
+TYPES: Final[Mapping[DType, str]] = MappingProxyType(
+    {bool_: "bool", float32: "float", float64: "double"} | {d: d.name for d in _INTEGERS}
+)
+RESERVED: Final = words(
+    "alignas alignof and and_eq asm assert atomicAdd atomicAnd atomicCAS atomicExch atomicMax "
+    "atomicMin atomicOr atomicXor bitand bitor blockDim blockIdx catch char16_t char32_t class "
+    "compl concept const_cast constexpr decltype delete dynamic_cast explicit export false friend "
+    "gather gridDim j0 j1 jn lane_of_plane lanes launched_memory mutable namespace new noexcept "
+    "norm not not_eq nullptr operator or or_eq plane_of_cube prefetch private protected public "
+    "reinterpret_cast requires rnorm scatter static_assert static_cast template this thread_local "
+    "threadIdx throw try typeid typename using virtual warpSize wchar_t xor xor_eq y0 y1 yn"
+)
+POSITIONS: Final = MappingProxyType(
+    {
+        "cube_position": "blockIdx.{}",
+        "cube_count": "gridDim.{}",
+        "unit_position": "threadIdx.{}",
+        "lane_position": "lane_of_plane()",
+        "plane_position": "plane_of_cube()",
+    }
+)
+
+
+def _templates() -> dict[str, str]:
+    made = {
+        "abs float32": "fabsf({0})",
+        "abs float64": "fabs({0})",
+        "fma float32": "__fmaf_rn({0}, {1}, {2})",
+        "fma float64": "__fma_rn({0}, {1}, {2})",
+        "sqrt float32": "__fsqrt_rn({0})",
+        "sqrt float64": "__dsqrt_rn({0})",
+        "copysign float32": "copysignf({0}, {1})",
+        "copysign float64": "copysign({0}, {1})",
+        "mulhi int32": "__mulhi({0}, {1})",
+        "mulhi uint32": "__umulhi({0}, {1})",
+        "mulhi int64": "__mul64hi({0}, {1})",
+        "mulhi uint64": "__umul64hi({0}, {1})",
+    }
+    for size, long in ((32, ""), (64, "ll")):
+        for kind in ("int", "uint"):
+            made[f"popcount {kind}{size}"] = f"({{T}})__popc{long}({{0}})"
+            made[f"clz {kind}{size}"] = f"({{T}})__clz{long}({{0}})"
+    for name in ("floor", "ceil", "trunc", "rint"):
+        made[f"{name} float32"] = f"{name}f({{0}})"
+        made[f"{name} float64"] = f"{name}({{0}})"
+    return made
+
+
+TEMPLATES: Final[Mapping[str, str]] = MappingProxyType(_templates())
+
+
+def _assembly(name: str, result: str, parameters: str, code: str, to: str, of: str) -> str:
+    inputs = ", ".join(f'"{of}"({p.split()[-1]})' for p in parameters.split(", "))
+    return (
+        f"static __device__ __forceinline__ {result} {name}({parameters}) {{\n  {result} y;\n"
+        f'  asm("{code};" : "={to}"(y) : {inputs});\n  return y;\n}}'
+    )
+
+
+def _helpers() -> dict[str, tuple[str, str]]:
+    pair, made = "float a, float b", {}
+    for kind in ("min", "max"):
+        # Of zeros the negative one is below; the result is NaN where an operand is (PTX 9.7.3).
+        name = f"{kind}_float32"
+        made[name] = _assembly(name, "float", pair, f"{kind}.NaN.f32 %0, %1, %2", "f", "f")
+    wide, narrow = "float32_of_float16", "float16_of_float32"
+    made[wide] = _assembly(wide, "float", "uint16 h", "cvt.f32.f16 %0, %1", "f", "h")
+    made["of_float32_float16"] = _assembly(
+        narrow, "uint16", "float x", "cvt.rn.f16.f32 %0, %1", "h", "f"
+    )
+    made["of_float32_bfloat16"] = _assembly(
+        "bfloat16_of_float32", "uint16", "float x", "cvt.rn.bf16.f32 %0, %1", "h", "f"
+    )
+    return {key: (text.split("(")[0].split()[-1], text) for key, text in made.items()}
+
+
+# Functions in the place of helpers in C, by the helper's name and its dtypes.
+HELPERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(_helpers())
+
+_INLINE: Final = "__device__ __forceinline__"
+_LANES: Final = "sizeof(V) / sizeof(V::v[0])"
+_PIECES: Final = MappingProxyType(
+    {
+        "gather<": f"template <class V, class T> {_INLINE} V gather(const T *p) {{\n  V y;\n"
+        f"#pragma unroll\n  for (int i = 0; i < {_LANES}; i++) y.v[i] = p[i];\n  return y;\n}}\n",
+        "scatter(": f"template <class V, class T> {_INLINE} void scatter(T *p, V x) {{\n"
+        f"#pragma unroll\n  for (int i = 0; i < {_LANES}; i++) p[i] = x.v[i];\n}}\n",
+        "lanes<": f"template <class V, class W> {_INLINE} V lanes(W x) {{\n  V y;\n"
+        f"#pragma unroll\n  for (int i = 0; i < {_LANES}; i++) y.v[i] = x.v[i];\n  return y;\n}}\n",
+        "prefetch(": f"template <class T> {_INLINE} void prefetch(const T *p) {{\n"
+        '  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));\n}\n',
+        "lane_of_plane(": f"{_INLINE} unsigned int lane_of_plane() {{\n  unsigned int y;\n"
+        '  asm("mov.u32 %0, %%laneid;" : "=r"(y));\n  return y;\n}\n',
+        "plane_of_cube(": f"{_INLINE} unsigned int plane_of_cube() {{\n"
+        "  return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32;\n"
+        "}\n",
+    }
+)
+_VECTORS: Final = MappingProxyType({d.name: (name, d.itemsize) for d, name in TYPES.items()})
+
+
+def prelude(used: str) -> str:
+    """Return the declarations of what a text uses: integers, vectors, and functions on them."""
+    found = sorted({(t, int(n)) for t, n in re.findall(r"\b([a-z]+\d*)x(\d+)\b", used)})
+    made = [f"typedef {text} {dtype.name};\n" for dtype, text in _INTEGERS.items()]
+    for name, lanes in found:
+        if name in _VECTORS:
+            type, size = _VECTORS[name]
+            made.append(
+                f"struct __align__({size * lanes}) {name}x{lanes} {{ {type} v[{lanes}]; }};\n"
+            )
+    made += [piece for key, piece in _PIECES.items() if key in used]
+    return f"{''.join(made)}\n"
+
+
+def arrive(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print that a unit comes to a named barrier and goes on."""
+    said = operation.attributes
+    printer.settle()
+    printer.line(f'asm volatile("bar.arrive {said["name"]}, {said["count"]};" ::: "memory");')

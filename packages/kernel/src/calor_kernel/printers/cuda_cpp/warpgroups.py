@@ -1,0 +1,139 @@
+"""Products of a warp group beside its units, as PTX of compute capability 9.0 (wgmma).
+
+Requirements: both factors lie in shared memory, in swizzled blocks of 128 bytes by eight lines, and
+what lies otherwise is refused; sums stay where the instruction leaves them until they are waited
+for, so that nothing but the wait, which names them, comes between. (PTX ISA 9.7.15.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.ir.nodes import Block, Operation
+from calor_kernel.language.layouts import Layout
+from calor_kernel.language.matrices import MatrixShape
+from calor_kernel.language.swizzles import Swizzle, Swizzled
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.memory import element
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.c import Printer
+
+_NAMES: Final = {float16: "f16", bfloat16: "bf16"}
+# A line of a block: elements of two bytes, and how lines are swizzled.
+_LINE: Final = 64
+_SWIZZLE: Final = Swizzle(3, 3, 3)
+_UNIT: Final = 16  # The bytes that descriptors count in.
+# The swizzle of 128 bytes, as a descriptor says it.
+_MODE: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """How a factor lies: bytes from block to block along its lines and across, and its major."""
+
+    along: int
+    across: int
+    transposed: bool
+
+    @property
+    def bits(self) -> int:
+        """The descriptor without the address."""
+        return _MODE | self.along // _UNIT << 16 | self.across // _UNIT << 32
+
+
+def products(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print the start of one product, and what comes before the first of a group."""
+    said, dialect = operation.attributes, printer.dialect
+    shape: MatrixShape = said["shape"]
+    total, left, right = operation.operands
+    if shape.a_dtype not in _NAMES or total.type.dtype is not float32:
+        dialect.refuse(f"{shape.name} beside the units")
+    if left.type.width > 1:
+        dialect.refuse(f"{shape.name} of a factor in registers")
+    placed = [
+        placed_of(said["a"], (shape.m, shape.k), along_k=1),
+        placed_of(said["b"], (shape.k, shape.n), along_k=0),
+    ]
+    if None in placed:
+        dialect.refuse(f"{shape.name} of factors that do not lie in swizzled lines of 128 bytes")
+    memories = said["source"], operation.memory
+    made = []
+    for memory, index, where in zip(memories, (left, right), placed, strict=True):
+        assert where is not None
+        place = ex.prefix("&", element(printer, memory, printer.operand(index)))
+        made.append(ex.call("described", place, Expression(f"{hex(where.bits)}ull")))
+    printer.helpers.add("described", _DESCRIBED)
+    flags = [where.transposed for where in placed if where is not None]
+    name = f"{shape.name}_{'_'.join('mn' if f else 'k' for f in flags)}"
+    printer.helpers.add(name, _text(printer, name, shape, flags))
+    sums = printer.atom(total)
+    printer.settle()
+    if said["first"]:
+        printer.line('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
+    printer.effect(operation, block, ex.call(name, sums, *made), "products")
+
+
+def placed_of(at: Any, extent: tuple[int, int], along_k: int) -> Placed | None:
+    """Return how a factor lies, None where no descriptor says it; ``along_k``: the axis of k."""
+    if not isinstance(at, Swizzled) or at.swizzle != _SWIZZLE:
+        return None
+    plain: Layout = at.layout
+    k, other = extent[along_k], extent[1 - along_k]
+
+    def offset(deep: int, place: int) -> int:
+        return int(plain(*((place, deep) if along_k else (deep, place))))
+
+    by_k = offset(1, 0) == 1
+    lines, dense = (other, k) if by_k else (k, other)
+
+    def find(line: int, place: int) -> int:
+        return offset(place, line) if by_k else offset(line, place)
+
+    block = find(8, 0) if lines > 8 else 8 * _LINE
+    chunk = find(0, _LINE) if dense > _LINE else 0
+    for line in range(lines):
+        for place in range(dense):
+            wanted = line % 8 * _LINE + line // 8 * block + place % _LINE + place // _LINE * chunk
+            if find(line, place) != wanted:
+                return None
+    return Placed(2 * chunk if chunk else _UNIT, 2 * block, not by_k)
+
+
+_DESCRIBED: Final = (
+    "static __device__ __forceinline__ uint64 described(const void *place, uint64 rest) {\n"
+    "  return rest | (uint64)((uint32)__cvta_generic_to_shared(place) >> 4 & 0x3fff);\n}"
+)
+
+
+def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool]) -> str:
+    count = shape.m * shape.n // shape.lanes
+    kind = _NAMES[shape.a_dtype]
+    type = f"float32x{count}"
+    sums = ", ".join(f"%{i}" for i in range(count))
+    flags = ", ".join(str(int(flag)) for flag in transposed)
+    outputs = ", ".join(f'"+f"(c.v[{i}])' for i in range(count))
+    return (
+        f"{printer.dialect.function_prefix} {type} {name}({type} c, uint64 a, uint64 b) {{\n"
+        f'  asm volatile("wgmma.mma_async.sync.aligned.m{shape.m}n{shape.n}k{shape.k}'
+        f'.f32.{kind}.{kind}\\n"\n      "{{{sums}}},\\n"\n'
+        f'      "%{count}, %{count + 1}, 1, 1, 1, {flags};"\n'
+        f'      : {outputs}\n      : "l"(a), "l"(b));\n  return c;\n}}'
+    )
+
+
+def result(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print that sums are read from here on, which the wait comes before."""
+    (value,) = operation.operands
+    count = value.type.width
+    name, type = f"settled_{count}", f"float32x{count}"
+    held = ", ".join(f'"+f"(c.v[{i}])' for i in range(count))
+    printer.helpers.add(
+        name,
+        f"{printer.dialect.function_prefix} {type} {name}({type} c) {{\n"
+        f'  asm volatile("" : {held}::"memory");\n  return c;\n}}',
+    )
+    printer.effect(operation, block, ex.call(name, printer.operand(value)), "settled")

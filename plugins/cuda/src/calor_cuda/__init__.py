@@ -1,0 +1,3 @@
+"""calor on NVIDIA GPUs."""
+
+__all__: list[str] = []

@@ -1,0 +1,96 @@
+"""What calor-cuda uses of CuPy and cuda-bindings, and what CUDA's error codes mean to calor.
+
+Requirements: every failure becomes a typed error in one place; a machine without a driver, or
+without CuPy, has no devices and can say why; CuPy's arrays, which take half a second to import, are
+not needed, only its modules of the driver's functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
+
+INSTALL: Final = 'pip install "calor-cuda[cu13]" brings them (cu12 for drivers of CUDA 12)'
+# Codes of cuda.h, the same in the driver's and the runtime's functions.
+_MEMORY: Final = {2}
+_LOST: Final = {
+    214: "an error of the memory that cannot be corrected",
+    700: "a kernel read or wrote where there is no memory",
+    702: "a kernel ran longer than the system lets it",
+    710: "an assertion of a kernel failed",
+    714: "a kernel's stack broke",
+    715: "a kernel met an instruction that the device does not have",
+    716: "a kernel read or wrote at an address that is not aligned",
+    717: "a kernel used an address of another space",
+    718: "a kernel's program counter left its program",
+    719: "a kernel failed",
+    999: "the driver does not say what happened",
+}
+_NO_DRIVER: Final = {
+    3: "the driver could not start",
+    35: "there is no driver, or one that is older than CuPy asks for",
+    100: "the driver finds no GPU",
+    803: "the driver's library and its module in the system are of different versions",
+    804: "the driver is older than CuPy asks for",
+}
+
+
+def modules() -> tuple[Any, Any]:
+    """Return CuPy's functions of the runtime and the driver; DeviceError without CuPy."""
+    try:
+        from cupy_backends.cuda.api import driver, runtime
+    except ImportError as error:
+        raise DeviceError(
+            f"calor-cuda runs on CuPy and cuda-bindings, which are not installed; {INSTALL}"
+        ) from error
+    return runtime, driver
+
+
+def count() -> int:
+    """Return how many GPUs there are: none where CuPy or the driver are missing."""
+    try:
+        runtime, _ = modules()
+        return int(runtime.getDeviceCount())
+    except (DeviceError, RuntimeError):
+        return 0
+
+
+def require(number: int) -> None:
+    """Raise the DeviceError that says why there is no GPU of a number; return if there is."""
+    with typed("looking for GPUs"):
+        found = int(modules()[0].getDeviceCount())
+    if number >= found:
+        raise DeviceError(
+            f"there are {found} CUDA devices, and none of number {number}; `nvidia-smi -L` lists "
+            f"what the driver finds, and CUDA_VISIBLE_DEVICES chooses among them"
+        )
+
+
+@contextmanager
+def typed(what: str) -> Iterator[None]:
+    """Turn errors of CUDA into those of calor; ``what`` says what was tried."""
+    try:
+        yield
+    except RuntimeError as error:
+        code = getattr(error, "status", None)
+        if code is None:
+            raise
+        raise failure(int(code), what, str(error)) from error
+
+
+def failure(code: int, what: str, said: str = "") -> DeviceError:
+    """Return the error that a code of CUDA stands for."""
+    if code in _MEMORY:
+        return OutOfMemoryError(
+            f"CUDA: out of memory: {what}; free tensors, or compute in smaller parts"
+        )
+    if code in _LOST:
+        return DeviceLostError(
+            f"CUDA: {_LOST[code]}: {what}; this process cannot use the GPU any more, a new one can"
+        )
+    if code in _NO_DRIVER:
+        return DeviceError(f"CUDA: {_NO_DRIVER[code]}: {what}; `nvidia-smi` says what there is")
+    return DeviceError(f"CUDA: {what}: {said or f'error {code}'}")

@@ -1,0 +1,57 @@
+"""The devices of the tests: the first GPU, and one that is imitated on the host."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from imitated_cuda import Fake
+
+ABSENT = "there is no NVIDIA GPU with CuPy and a driver"
+NO_COMPILER = "there is no NVRTC; pip install calor-cuda[compile]"
+
+
+@pytest.fixture(scope="session")
+def compiler() -> Any:
+    """NVRTC's module, or a skip that says how to get it."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError):
+        pytest.skip(NO_COMPILER)
+    return nvrtc
+
+
+@pytest.fixture(scope="session")
+def gpu() -> Iterator[Any]:
+    """The first GPU, or a skip."""
+    from calor_cuda.bindings import count
+
+    if not count():
+        pytest.skip(ABSENT)
+    from calor_cuda.device import CudaDevice
+
+    opened = CudaDevice(0)
+    # Contraction is tested by itself; here results are compared bit for bit.
+    opened.toolchain.dialect.fast_fma = False
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def fake(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """The imitated driver, in CuPy's place."""
+    # A stored kernel is an image without a body, which lanes could not run.
+    monkeypatch.setenv("CALOR_CACHE", "0")
+    made = Fake()
+    made.install(monkeypatch)
+    return made
+
+
+@pytest.fixture
+def imitated(fake: Fake) -> Any:
+    """A device on the imitated driver."""
+    from calor_cuda.device import CudaDevice
+
+    return CudaDevice(0)

@@ -1,0 +1,293 @@
+"""The device keeps the device contract, on the imitated driver and on a GPU where there is one."""
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from calor.backends.device import device_of
+from calor.dtypes import bfloat16, bool_, float16, float32, int64
+from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
+from calor_kernel.language import (
+    Buffer,
+    Scalar,
+    absolute_position,
+    barrier,
+    kernel,
+    shared,
+    unit_position,
+)
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.device import Slot, Step
+from device_runs import run
+from imitated_cuda import CudaError
+
+
+@kernel
+def scaled(x: Any, y: Any, n: Any, factor: Any) -> None:
+    i = absolute_position()
+    if i < n:
+        y[i] = x[i] * factor
+
+
+def built(units: int = 8) -> Any:
+    signature: list[Any] = [
+        Buffer(float32, writable=False),
+        Buffer(float32),
+        Scalar(int64),
+        Scalar(float32),
+    ]
+    return scaled.build(signature, cube=(units, 1, 1))
+
+
+@pytest.fixture(params=["imitated", "gpu"])
+def device(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+def loaded(device: Any, made: Any) -> Any:
+    image = device.toolchain.compile(device.toolchain.source(made), made.name)
+    return device.queue.load(image, made)
+
+
+def test_a_record_runs_again_with_other_memory(device: Any) -> None:
+    memory, queue, function = device.memory, device.queue, loaded(device, built())
+    pieces = [memory.alloc(256) for _ in range(3)]
+    parts = [memory.part(p, 128, 128) for p in pieces]
+    for number, piece in enumerate(pieces):
+        memory.copy_in(piece, 0, np.full(64, number + 1, np.float32))
+    # The second launch reads what the first one writes; the third has no cubes.
+    steps = [
+        Step(function, (2, 1, 1), (Slot(0), Slot(1, 16), 10, 2.0)),
+        Step(function, (2, 1, 1), (Slot(1, 16), Slot(2), 10, -1.0)),
+        Step(function, (0, 1, 1), (Slot(0), Slot(2), 10, 7.0)),
+    ]
+    recorded = queue.record(steps, 3)
+    queue.run(recorded, parts)
+    queue.run(recorded, [parts[2], pieces[1], pieces[0]])
+    memory.copy(pieces[0], 128, pieces[2], 128, 64)
+    queue.synchronize()
+    got = [np.empty(64, np.float32) for _ in pieces]
+    for piece, array in zip(pieces, got, strict=True):
+        memory.copy_out(piece, 0, array)
+    assert got[2].tolist() == [3.0] * 32 + [-2.0] * 10 + [3.0] * 22
+    assert got[1].tolist() == [2.0] * 4 + [-4.0] * 10 + [2.0] * 22 + [2.0] * 10 + [2.0] * 18
+    assert got[0][:10].tolist() == [4.0] * 10
+    assert got[0][32:48].tolist() == [-2.0] * 10 + [3.0] * 6
+    times = queue.seconds(recorded, parts)
+    assert len(times) == 3
+    assert times[2] == 0.0
+    assert all(0 < s < 1 for s in times[:2])
+    for piece in pieces:
+        memory.free(piece)
+
+
+def test_a_list_becomes_a_graph_that_takes_other_memory(device: Any) -> None:
+    memory, queue, function = device.memory, device.queue, loaded(device, built())
+    a, b, c = (memory.alloc(64) for _ in range(3))
+    memory.copy_in(a, 0, np.arange(16, dtype=np.float32))
+    memory.copy_in(c, 0, -np.arange(16, dtype=np.float32))
+    steps = [
+        Step(function, (2, 1, 1), (Slot(i % 2), Slot(1 - i % 2), 16, 1.0 + i)) for i in range(5)
+    ]
+    recorded = queue.record(steps, 2)
+    got = np.empty(16, np.float32)
+    for handles, start, graphs in (
+        ((a, b), 1, 0),
+        ((a, b), 24, 1),
+        ((c, b), -1, 2),
+        ((a, b), 24 * 24, 2),
+    ):
+        queue.run(recorded, handles)
+        memory.copy_out(b, 0, got)
+        assert got.tolist() == (np.arange(16) * 120 * start).tolist()
+        assert len(recorded.graphs) == graphs
+    for piece in (a, b, c):
+        memory.free(piece)
+
+
+def test_only_what_differs_is_set_anew(fake: Any, imitated: Any) -> None:
+    memory, queue, function = imitated.memory, imitated.queue, loaded(imitated, built())
+    pieces = [memory.alloc(64) for _ in range(6)]
+    steps = [Step(function, (1, 1, 1), (Slot(i), Slot(i + 1), 0, 1.0)) for i in (0, 1, 0, 1)]
+    recorded = queue.record(steps, 3)
+    for first in (0, 0, 3, 4):
+        queue.run(recorded, [pieces[first], *pieces[1:3]])
+    assert len(fake.graphs) == len(recorded.graphs) == 3
+    before = len(fake.calls)
+    queue.run(recorded, pieces[:3])
+    assert fake.calls[before:] == ["setDevice", "graphLaunch"]
+    made = fake.calls.count("cuGraphExecKernelNodeSetParams")
+    # Of the graph that was used longest ago, the first and third launch read another buffer now.
+    queue.run(recorded, [pieces[5], *pieces[1:3]])
+    assert fake.calls.count("cuGraphExecKernelNodeSetParams") == made + 2
+    assert len(recorded.graphs) == 3
+    queue.run(recorded, pieces[:3])
+    assert fake.calls.count("cuGraphExecKernelNodeSetParams") == made + 2
+
+
+@kernel
+def numbers(y: Any, *given: Any) -> None:
+    for place, number in enumerate(given):
+        y[place] = number.to(float32)
+
+
+def test_scalars_of_every_type_arrive(device: Any) -> None:
+    dtypes = [bool_, float16, bfloat16, *(calor.dtypes.as_dtype(t) for t in ("int8", "uint64"))]
+    kernel_ = numbers.build([Buffer(float32), *map(Scalar, dtypes)])
+    y = np.zeros(5, np.float32)
+    run(device, kernel_, (1, 1, 1), [y, True, 1.5, -2.5, -7, 2**40])
+    assert y.tolist() == [1.0, 1.5, -2.5, -7.0, 2.0**40]
+
+
+@kernel
+def reversed_in_shared(x: Any, *, size: int, units: int) -> None:
+    aside = shared(8, float32)
+    box = shared(size, float32, align=128)
+    unit = unit_position()
+    if unit < 8:
+        aside[unit] = 0.0
+    for i in range(unit, size, units):
+        box[i] = x[i]
+    barrier()
+    for i in range(unit, size, units):
+        x[i] = box[size - 1 - i]
+
+
+def test_shared_memory_beyond_what_is_static(device: Any) -> None:
+    size = 40_000
+    made = reversed_in_shared.build([Buffer(float32)], cube=(128, 1, 1), size=size, units=128)
+    assert "launched_memory + 128" in device.toolchain.source(made)
+    x = np.arange(size, dtype=np.float32)
+    run(device, made, (1, 1, 1), [x])
+    assert (x == np.arange(size)[::-1]).all()
+
+
+def test_a_toolchain_goes_to_other_processes(imitated: Any) -> None:
+    toolchain = pickle.loads(pickle.dumps(imitated.toolchain))
+    assert toolchain.target == imitated.toolchain.target
+    assert toolchain.architecture == "sm_90a"
+    assert toolchain.compile(toolchain.source(built()), "scaled")[1:4] == b"ELF"
+
+
+def test_errors_are_typed_and_leave_the_device_usable(device: Any) -> None:
+    with pytest.raises(
+        CompileError, match="(?s)refuses kernel 'k'.*nothing_known.*nothing_known = 1"
+    ):
+        device.toolchain.compile('extern "C" __global__ void k() { nothing_known = 1; }', "k")
+    with pytest.raises(OutOfMemoryError, match="out of memory: allocating .* in smaller parts"):
+        device.memory.alloc(1 << 50)
+    arguments: list[Any] = [np.ones(8, np.float32), np.zeros(8, np.float32), 8, 3.0]
+    run(device, built(), (1, 1, 1), arguments)
+    assert arguments[1].tolist() == [3.0] * 8
+
+
+def test_a_kernel_may_be_called_like_a_function_of_the_language(device: Any) -> None:
+    @kernel
+    def exp(x: Any) -> None:
+        x[absolute_position()] = 5.0
+
+    x = np.zeros(4, np.float32)
+    run(device, exp.build([Buffer(float32)], cube=(2, 1, 1)), (2, 1, 1), [x])
+    assert x.tolist() == [5.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "word"),
+    [
+        (2, OutOfMemoryError, "out of memory: waiting for kernels"),
+        (700, DeviceLostError, "where there is no memory: waiting for kernels"),
+        (719, DeviceLostError, "a kernel failed"),
+        (100, DeviceError, "finds no GPU"),
+        (1, DeviceError, "waiting for kernels: cudaError1"),
+    ],
+)
+def test_codes_of_the_driver_become_errors(
+    fake: Any, imitated: Any, code: int, error: type[Exception], word: str
+) -> None:
+    fake.fails = code
+    with pytest.raises(error, match=word) as caught:
+        imitated.queue.synchronize()
+    assert type(caught.value) is error
+    assert isinstance(caught.value.__cause__, CudaError)
+
+
+def test_a_launch_that_fails_says_so(fake: Any, imitated: Any) -> None:
+    function = loaded(imitated, built())
+    piece = imitated.memory.alloc(64)
+    recorded = imitated.queue.record([Step(function, (1, 1, 1), (Slot(0), Slot(0), 1, 1.0))], 1)
+    fake.driver.launchKernel = lambda *given: (_ for _ in ()).throw(CudaError(719))
+    with pytest.raises(DeviceLostError, match="a kernel failed: running kernels"):
+        imitated.queue.run(recorded, [piece])
+
+
+def test_there_are_no_devices_without_a_driver(fake: Any) -> None:
+    from calor_cuda.bindings import count
+    from calor_cuda.device import CudaDevice
+
+    assert count() == 1
+    with pytest.raises(DeviceError, match="1 CUDA devices, and none of number 1"):
+        CudaDevice(1)
+    fake.devices = []
+    assert count() == 0
+    with pytest.raises(DeviceError, match="no driver, or one that is older.*nvidia-smi"):
+        CudaDevice(0)
+
+
+def test_without_cupy_there_are_none_and_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from calor_cuda.bindings import count
+    from calor_cuda.device import CudaDevice
+
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.api", None)
+    assert count() == 0
+    with pytest.raises(DeviceError, match=r'not installed; pip install "calor-cuda\[cu13\]"'):
+        CudaDevice(0)
+
+
+def test_an_old_gpu_is_refused_and_a_new_one_gets_ptx(compiler: Any) -> None:
+    from calor_cuda.toolchain import architecture
+
+    assert architecture((8, 0)) == "sm_80"
+    assert architecture((9, 0)) == "sm_90a"
+    assert architecture((99, 9)).startswith("compute_1")
+    with pytest.raises(DeviceError, match="8.0 and newer, and this one has 7.5; calor-opencl"):
+        architecture((7, 5))
+
+
+def test_tensors_are_computed_on_it(device: Any) -> None:
+    backend = KernelBackend("cuda", lambda number: device)
+    host = np.linspace(-2, 2, 37, dtype=np.float32)
+    with calor.device(device_of(backend, 0)):
+        x = calor.asarray(host)
+        y = calor.jit(lambda x: calor.maximum(x * x - 1, 0) + x)(x)
+        assert y.device.backend is backend
+        np.testing.assert_allclose(y.numpy(), np.maximum(host * host - 1, 0) + host, rtol=1e-6)
+
+
+def test_several_gpus_compute_side_by_side() -> None:
+    from calor_cuda.bindings import count
+    from calor_cuda.device import CudaDevice
+
+    if count() < 2:
+        pytest.skip("there are not two NVIDIA GPUs")
+    backend = KernelBackend("cuda", CudaDevice, count)
+    host = np.arange(2**20, dtype=np.float32)
+    first, second = (calor.asarray(host, device=device_of(backend, i)) for i in (0, 1))
+    made = [x * 2.0 for x in (first, second, first, second)]
+    moved = made[1].to(made[0].device) + made[0]
+    for x in made:
+        assert (x.numpy() == host * 2).all()
+    assert (moved.numpy() == host * 4).all()
+    backend.close()
+
+
+def test_the_entry_module_loads_no_driver() -> None:
+    program = "import sys, calor_cuda.plugin; print('cupy_backends' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

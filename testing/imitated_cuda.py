@@ -1,0 +1,263 @@
+"""A driver without a GPU: memory of the host, and launches that run on lanes.
+
+Requirements: it takes the calls that calor-cuda makes of CuPy, with their argument types, and
+reads arguments from the same places that the driver reads them; a kernel is found by its function's
+number, since nothing here runs machine code. What it does not know it refuses, as an unknown
+attribute. ``Fake.limit`` is how much memory there is, and ``Fake.fails`` the code with which the
+next call fails.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from bisect import bisect_right
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from calor.dtypes import bfloat16, float16
+from calor_kernel.language.lanes import Program, run_on_lanes
+
+H200 = {
+    "name": b"NVIDIA H200, imitated",
+    "major": 9,
+    "minor": 0,
+    "maxThreadsDim": (1024, 1024, 64),
+    "maxThreadsPerBlock": 1024,
+    "warpSize": 32,
+    "sharedMemPerBlockOptin": 227 << 10,
+    "multiProcessorCount": 132,
+    "l2CacheSize": 60 << 20,
+    "maxGridSize": (2**31 - 1, 65535, 65535),
+    "totalGlobalMem": 8 << 30,
+}
+
+
+class CudaError(RuntimeError):
+    """An error as CuPy raises it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"cudaError{status}")
+        self.status = status
+
+
+class Fake:
+    """The state of the driver, and its two modules."""
+
+    def __init__(self) -> None:
+        self.devices = [H200]
+        self.limit = 8 << 30
+        self.fails = 0
+        self.calls: list[str] = []
+        self.starts: list[int] = []
+        self.pieces: dict[int, np.ndarray[Any, Any]] = {}
+        self.kernels: dict[int, Any] = {}
+        self.programs: dict[int, Program] = {}
+        self.graphs: list[list[Any]] = []
+        self.held: dict[Any, Any] = {}
+        self.runtime = self._module("runtime")
+        self.driver = self._module("driver")
+        for name, value in {
+            "streamNonBlocking": 1,
+            "cudaMemPoolAttrReleaseThreshold": 4,
+            "memcpyHostToDevice": 1,
+            "memcpyDeviceToHost": 2,
+            "memcpyDeviceToDevice": 3,
+        }.items():
+            setattr(self.runtime, name, value)
+        self.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # type: ignore[attr-defined]
+
+    def _module(self, kind: str) -> ModuleType:
+        made = ModuleType(f"cupy_backends.cuda.api.{kind}")
+        for name in dir(self):
+            if name.startswith(f"{kind}_"):
+                setattr(made, name.removeprefix(f"{kind}_"), self._call(getattr(self, name)))
+        return made
+
+    def _call(self, function: Any) -> Any:
+        name = function.__name__.partition("_")[2]
+
+        def call(*arguments: Any) -> Any:
+            self.calls.append(name)
+            if self.fails:
+                code, self.fails = self.fails, 0
+                raise CudaError(code)
+            return function(*arguments)
+
+        return call
+
+    def install(self, patch: Any) -> None:
+        """Put the modules in CuPy's place, and keep the kernels of images that are loaded."""
+        from calor_cuda import launches
+
+        api = ModuleType("cupy_backends.cuda.api")
+        api.runtime, api.driver = self.runtime, self.driver  # type: ignore[attr-defined]
+        names = {"cupy_backends": ModuleType("c"), "cupy_backends.cuda": ModuleType("c")}
+        for name, module in {**names, "cupy_backends.cuda.api": api}.items():
+            patch.setitem(sys.modules, name, module)
+        load = launches.load
+
+        def loaded(driver: Any, image: bytes, kernel: Any, name: str, most: int) -> Any:
+            assert name.encode() in image
+            function = load(driver, image, kernel, name, most)
+            self.kernels[function.function] = kernel
+            return function
+
+        patch.setattr("calor_cuda.device.load", loaded)
+        for name in (n for n in dir(self) if n.startswith("cuGraph")):
+            patch.setattr(f"cuda.bindings.driver.{name}", getattr(self, name))
+
+    # The runtime.
+    def runtime_getDeviceCount(self) -> int:
+        if not self.devices:
+            raise CudaError(35)
+        return len(self.devices)
+
+    def runtime_getDeviceProperties(self, number: int) -> Any:
+        return self.devices[number]
+
+    def runtime_driverGetVersion(self) -> int:
+        return 13000
+
+    runtime_runtimeGetVersion = runtime_driverGetVersion
+
+    def runtime_setDevice(self, number: int) -> None:
+        assert number < len(self.devices)
+
+    def runtime_streamCreateWithFlags(self, flags: int) -> int:
+        return 77
+
+    def runtime_streamSynchronize(self, stream: int) -> None:
+        assert stream == 77
+
+    def runtime_deviceGetDefaultMemPool(self, number: int) -> int:
+        return 5
+
+    def runtime_memPoolSetAttribute(self, pool: int, attribute: int, value: int) -> None:
+        assert (pool, attribute) == (5, 4)
+
+    def runtime_memPoolTrimTo(self, pool: int, size: int) -> None:
+        assert (pool, size) == (5, 0)
+
+    def runtime_mallocAsync(self, size: int, stream: int) -> int:
+        if size + sum(p.nbytes for p in self.pieces.values()) > self.limit:
+            raise CudaError(2)
+        raw = np.full(size + 256, 0xFF, np.uint8)
+        start = -raw.ctypes.data % 256
+        address = raw.ctypes.data + start
+        self.pieces[address] = raw[start : start + size]
+        self.starts = sorted(self.pieces)
+        return address
+
+    def runtime_freeAsync(self, address: int, stream: int) -> None:
+        del self.pieces[address]
+        self.starts = sorted(self.pieces)
+
+    def runtime_memcpyAsync(self, to: int, of: int, size: int, kind: int, stream: int) -> None:
+        # What the device holds is within a piece.
+        for address in [a for a, at in ((to, (1, 3)), (of, (2, 3))) if kind in at]:
+            assert self.memory(address).nbytes >= size
+        ctypes.memmove(to, of, size)
+
+    def runtime_eventCreate(self) -> int:
+        return 9
+
+    def runtime_eventRecord(self, event: int, stream: int) -> None:
+        assert (event, stream) == (9, 77)
+
+    def runtime_eventElapsedTime(self, a: int, b: int) -> float:
+        return 0.25
+
+    def runtime_eventDestroy(self, event: int) -> None:
+        assert event == 9
+
+    def runtime_graphLaunch(self, graph: int, stream: int) -> None:
+        for launch in self.graphs[graph]:
+            self.driver_launchKernel(*launch)
+
+    # Graphs, by cuda-bindings: lists of launches, whose arguments are read when they are told.
+    def cuGraphCreate(self, flags: int) -> Any:
+        self.graphs.append([])
+        return 0, len(self.graphs) - 1
+
+    def cuGraphAddKernelNode(self, graph: int, after: list[Any], count: int, said: Any) -> Any:
+        assert len(after) == count == min(len(self.graphs[graph]), 1)
+        self.graphs[graph].append(())
+        node = (graph, len(self.graphs[graph]) - 1)
+        self.cuGraphExecKernelNodeSetParams(graph, node, said)
+        return 0, node
+
+    def cuGraphInstantiate(self, graph: int, flags: int) -> Any:
+        return 0, graph
+
+    def cuGraphExecKernelNodeSetParams(self, graph: int, node: Any, said: Any) -> Any:
+        function = int(said.func)
+        count = len(self.kernels[function].parameters)
+        # The arguments are copied, as the driver copies them.
+        pointers = (ctypes.c_void_p * count).from_address(said.kernelParams)
+        cells = [ctypes.c_uint64.from_address(int(p or 0)).value for p in pointers]
+        held = (ctypes.c_uint64 * max(count, 1))(*cells)
+        first = ctypes.addressof(held)
+        places = (ctypes.c_void_p * max(count, 1))(*(first + 8 * i for i in range(count)))
+        self.held[node] = held, places
+        grid = said.gridDimX, said.gridDimY, said.gridDimZ
+        block = said.blockDimX, said.blockDimY, said.blockDimZ
+        rest = said.sharedMemBytes, 77, ctypes.addressof(places), 0
+        self.graphs[node[0]][node[1]] = (function, *grid, *block, *rest)
+        self.calls.append("cuGraphExecKernelNodeSetParams")
+        return (0,)
+
+    def cuGraphExecDestroy(self, graph: int) -> Any:
+        return (0,)
+
+    cuGraphDestroy = cuGraphExecDestroy
+
+    # The driver.
+    def driver_moduleLoadData(self, image: bytes) -> int:
+        assert image[1:4] == b"ELF"
+        return 1000 + len(self.kernels)
+
+    def driver_moduleGetFunction(self, module: int, name: str) -> int:
+        return module
+
+    def driver_funcSetAttribute(self, function: int, attribute: int, value: int) -> None:
+        assert attribute == 8
+        assert 48 << 10 < value <= H200["sharedMemPerBlockOptin"]  # type: ignore[operator]
+
+    def driver_launchKernel(self, function: int, *said: int) -> None:
+        *shape, shared, stream, parameters, extra = said
+        kernel = self.kernels[function]
+        assert (tuple(shape[3:]), stream, extra) == (kernel.cube, 77, 0)
+        assert shared == (kernel.shared_bytes if kernel.shared_bytes > 48 << 10 else 0)
+        pointers = (ctypes.c_void_p * len(kernel.parameters)).from_address(parameters)
+        given: list[Any] = []
+        for place, parameter in zip(pointers, kernel.parameters, strict=True):
+            dtype = parameter.declared.dtype
+            if parameter.memory is not None:
+                address = ctypes.c_uint64.from_address(int(place or 0)).value
+                start = self.start(address)
+                piece, first = self.pieces[start], (address - start) // dtype.itemsize
+                assert start + first * dtype.itemsize == address
+                whole = piece[: piece.nbytes // dtype.itemsize * dtype.itemsize]
+                given.append((whole.view(dtype.numpy), first))
+                continue
+            raw = (ctypes.c_uint8 * dtype.itemsize).from_address(int(place or 0))
+            held = np.frombuffer(bytes(raw), dtype.numpy)[0]
+            given.append(float(held) if dtype in (float16, bfloat16) else held.item())
+        if function not in self.programs:
+            self.programs[function] = Program(kernel)
+        x, y, z, *_ = shape
+        run_on_lanes(self.programs[function], (x, y, z), given)
+
+    def start(self, address: int) -> int:
+        """Return where the piece of memory begins that an address is in."""
+        return self.starts[bisect_right(self.starts, address) - 1]
+
+    def memory(self, address: int) -> np.ndarray[Any, Any]:
+        """Return the bytes from an address to the end of its piece."""
+        start = self.start(address)
+        piece = self.pieces[start][address - start :]
+        assert piece.nbytes, f"{address:x} is in no piece of memory"
+        return piece
