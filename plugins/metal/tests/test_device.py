@@ -144,9 +144,14 @@ def test_a_failed_command_buffer_is_a_typed_error_once(
     monkeypatch.setattr(Failure, "code", lambda self: code)
     queue = recorder.device.queue
     queue.run(launches, pieces)
+    # What failed is told to who waits, and not to who runs something else.
+    for _ in range(20):
+        queue.run(launches, pieces)
     with pytest.raises(error, match=f"{word}.*as asked") as caught:
         queue.synchronize()
     assert type(caught.value) is error
+    with pytest.raises(error, match=word):
+        queue.seconds(launches, pieces)
     recorder.program.fails = None
     queue.run(launches, pieces)
     queue.synchronize()

@@ -1,5 +1,6 @@
 """Kernels as text of Metal's language: golden files, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,11 @@ def test_what_metal_lacks_is_refused() -> None:
         "atomic_fetch_add_explicit((device atomic_uint *)&x[0], (uint)1u, memory_order_relaxed)"
         in text
     )
+
+    many = arithmetic.build([F, F], function=lambda x: x)
+    long = replace(many, parameters=many.parameters * 257)
+    with pytest.raises(CompileError, match="no kernels of 514 arguments"):
+        print_kernel(long, Metal())
 
     @kernel
     def told(x: Any) -> None:

@@ -52,10 +52,10 @@ def message(error: Any) -> str:
     return str(error.localizedDescription()) if error is not None else "Metal says no reason"
 
 
-def raise_for(metal: Any, buffer: Any) -> None:
-    """Raise what a finished command buffer failed of."""
+def failure_of(metal: Any, buffer: Any) -> DeviceError | None:
+    """Return what a finished command buffer failed of, None if it did not."""
     if buffer.status() != metal.MTLCommandBufferStatusError:
-        return
+        return None
     error = buffer.error()
     kind, why = _ERRORS.get(error.code() if error is not None else 0, (DeviceError, "it failed"))
-    raise kind(f"Metal: {why}: {message(error)}")
+    return kind(f"Metal: {why}: {message(error)}")

@@ -24,7 +24,7 @@ from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers import bits_of
 from calor_kernel.runtime.device import Device, DeviceInfo, Memory, Queue, Slot, Step
 
-from ._bindings import bindings, devices, raise_for
+from ._bindings import bindings, devices, failure_of
 from .dialect import PLANE
 from .matrices import MATRICES
 from .toolchain import MetalToolchain
@@ -162,6 +162,8 @@ class MetalQueue(Queue):
         self._lock = threading.Lock()
         # Command buffers that may still run, each with what it uses.
         self._running: deque[tuple[Any, Sequence[Piece]]] = deque()
+        # What failed since somebody waited.
+        self._failed: DeviceError | None = None
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return the function of an image."""
@@ -211,9 +213,12 @@ class MetalQueue(Queue):
             return not self._running
 
     def synchronize(self) -> None:
-        """Wait for all command buffers; a typed DeviceError if one failed."""
+        """Wait for all command buffers; a typed DeviceError, the first, if some failed."""
         with self._lock, self.toolchain.pool():
             self._settle(waiting=True)
+            failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
     def _settle(self, waiting: bool) -> None:
         """Let go of the command buffers that are done, or wait for all."""
@@ -224,7 +229,7 @@ class MetalQueue(Queue):
             elif commands.status() < self.metal.MTLCommandBufferStatusCompleted:
                 return
             self._running.popleft()
-            raise_for(self.metal, commands)
+            self._failed = self._failed or failure_of(self.metal, commands)
 
     def seconds(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> list[float]:
         """Run each launch as a command buffer of its own, and return the GPU's times."""
@@ -234,7 +239,9 @@ class MetalQueue(Queue):
             for launch in recorded:
                 commands = self._commit([launch], handles)
                 commands.waitUntilCompleted()
-                raise_for(self.metal, commands)
+                failed = failure_of(self.metal, commands)
+                if failed is not None:
+                    raise failed
                 found.append(commands.GPUEndTime() - commands.GPUStartTime())
         return found
 
@@ -262,7 +269,7 @@ def describe(device: Any) -> DeviceInfo:
 
 
 class MetalDevice(Device):
-    """The GPU of a number in the list of all; ``metal`` is PyObjC's module if not another."""
+    """The GPU of a number in the list of all; ``toolchain``: of another module than PyObjC's."""
 
     memory: MetalMemory
     toolchain: MetalToolchain

@@ -29,6 +29,7 @@ from . import atomics, matrices, tables
 PLANE: Final = 32
 SPACES: Final = MappingProxyType({"global": "device", "shared": "threadgroup", "private": "thread"})
 _WIDEST: Final = 16  # bytes of an access
+_MOST_ARGUMENTS: Final = 512  # of 8 bytes each, which a launch hands over in one call
 _REDUCED: Final = ("min", "max", "and", "or", "xor")
 
 
@@ -167,6 +168,8 @@ class Metal(Dialect):
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
         """Return header, helpers, the structure of arguments, and the kernel."""
+        if len(kernel.parameters) > _MOST_ARGUMENTS:
+            self.refuse(f"kernels of {len(kernel.parameters)} arguments")
         fields, lines = [], []
         for parameter in kernel.parameters:
             name, type = names[parameter.name], self.storage(parameter.declared.dtype)
