@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from calor_kernel.runtime.storage import cache_directory
+from calor_kernel.runtime.storage import Storage, cache_directory
 
 TEXTS: Final = Path(__file__).parent / "text"
 # Neither sums of products nor signed overflow are the compiler's to decide.
@@ -28,6 +28,7 @@ _OPTIONS: Final = (
     *("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-nostdlib", "-fno-exceptions", "-fno-rtti"),
     *("-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fsigned-char"),
 )
+_LIMIT: Final = 256 << 20  # bytes of what is kept
 SHARED: Final = "calor_shared"
 RUNTIME: tuple[str, ...] = ("-fno-stack-protector",)
 
@@ -61,37 +62,48 @@ def version() -> str:
     return f"{Path(found).name} {digest.hexdigest()[:16]}"
 
 
-def library(text: str, folder: str, name: str, *options: str) -> Path:
+@cache
+def _storage() -> Storage:
+    kept = os.environ.get("CALOR_CACHE", "1").strip().lower() not in ("0", "off", "false", "no")
+    return Storage(cache_directory() / "host_shim" if kept else None, limit=_LIMIT)
+
+
+def library(text: str, folder: str, name: str, *options: str) -> bytes:
     """Return the shared object of a text, which finds the headers of a folder; Refused."""
-    key = "\n".join((version(), " ".join((*_OPTIONS, *options)), text))
-    kept = cache_directory() / "host_shim"
-    path = kept / f"{hashlib.sha256(key.encode()).hexdigest()}.so"
-    if path.exists():
-        return path
+    described = "\n".join((version(), " ".join((*_OPTIONS, *options)), text))
+    key = hashlib.sha256(described.encode()).hexdigest()
+    image = _storage().read(key)
+    if image is not None:
+        return image
     found = compiler()
     if found is None:
         raise Refused("there is no C++ compiler for Linux; apt-get install g++ brings one")
-    kept.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept) as scratch:
-        made = Path(scratch, "image.so")
-        headers = ("-I", str(TEXTS), "-I", str(TEXTS / folder))
-        source = Path(scratch, f"{name}.cpp")
+    with tempfile.TemporaryDirectory() as scratch:
+        source, made = Path(scratch, f"{name}.cpp"), Path(scratch, f"{name}.so")
         source.write_text(text, "utf-8")
+        headers = ("-I", str(TEXTS), "-I", str(TEXTS / folder))
         command = [found, *_OPTIONS, *options, *headers, "-o", str(made), str(source), "-lgcc"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Refused(done.stderr)
-        # At once, for other processes compile the same.
-        made.replace(path)
-    return path
+        image = made.read_bytes()
+    _storage().write(key, image)
+    return image
+
+
+def _loaded(image: bytes, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    """Return a shared object in the process; its file is gone then."""
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(image)
+        file.flush()
+        return ctypes.CDLL(file.name, mode=mode)
 
 
 @cache
 def runtime() -> Any:
     """Return the library that runs cubes, whose names kernels find."""
     text = (TEXTS / "units.cpp").read_text("utf-8")
-    path = library(text, "", "units", *RUNTIME)
-    found = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    found = _loaded(library(text, "", "units", *RUNTIME), ctypes.RTLD_GLOBAL)
     found.calor_run.restype = ctypes.c_char_p
     return found
 
@@ -103,9 +115,9 @@ _LOCK = threading.Lock()
 class Program:
     """A compiled kernel. ``entry`` is the name of a function of a pointer to its arguments."""
 
-    def __init__(self, path: Path, entry: str) -> None:
+    def __init__(self, image: bytes, entry: str) -> None:
         self.run_cubes = runtime().calor_run
-        loaded = ctypes.CDLL(str(path))
+        loaded = _loaded(image)
         self.body = ctypes.cast(getattr(loaded, entry), ctypes.c_void_p)
         bounds = (ctypes.c_void_p * 2).in_dll(loaded, "calor_shared_bounds")
         self.shared = bounds[0] or 0

@@ -30,6 +30,8 @@ from .matrices import MATRICES
 from .toolchain import MetalToolchain
 
 _WORD: Final = 8
+# Bytes of what is written by a second buffer, so that nobody waits.
+_STAGED: Final = 1 << 20
 _FEATURES: Final = ("barrier", "planes", "atomics", "float_atomics", "fma", "matrix")
 # Metal does not say how many cores a GPU has; those of the first M1 have as many at least.
 _CORES: Final = 8
@@ -38,10 +40,11 @@ _CACHES: Final = (8 << 10, 8 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an MTLBuffer, from a byte on."""
+    """A part of an MTLBuffer, from a byte on, which is at an address of the GPU's."""
 
     buffer: Any
     start: int
+    address: int
 
     def bytes(self, offset: int, nbytes: int) -> np.ndarray[Any, Any]:
         """Return the host's view of some bytes."""
@@ -75,21 +78,22 @@ class MetalMemory(Memory):
                 f"Metal has no buffer of {nbytes} bytes; one has {most} at most; free tensors, or "
                 f"compute in parts"
             )
-        return Piece(buffer, 0)
+        return Piece(buffer, 0, buffer.gpuAddress())
 
     def free(self, handle: Piece) -> None:
         """Leave a buffer to whoever uses it still; the last reference gives it back."""
 
     def copy_in(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Write at once where the GPU does nothing, else by a buffer that it copies from."""
+        """Write at once where the GPU does nothing, little else by a buffer that it copies from."""
         data = array.reshape(-1).view(np.uint8)
-        if self.queue.idle() or not _in_words(handle.start + offset, array.nbytes):
-            self.queue.synchronize()
-            handle.bytes(offset, array.nbytes)[:] = data
-        elif array.nbytes:
+        small = 0 < array.nbytes <= _STAGED and _in_words(handle.start + offset, array.nbytes)
+        if small and not self.queue.idle():
             staged = self.alloc(array.nbytes)
             staged.bytes(0, array.nbytes)[:] = data
             self.queue.copy(handle, offset, staged, 0, array.nbytes)
+            return
+        self.queue.synchronize()
+        handle.bytes(offset, array.nbytes)[:] = data
 
     def copy_out(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Read what the GPU has written."""
@@ -107,7 +111,7 @@ class MetalMemory(Memory):
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece:
         """Return a part, which needs no object of Metal's."""
-        return Piece(handle.buffer, handle.start + offset)
+        return Piece(handle.buffer, handle.start + offset, handle.address + offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +148,7 @@ class Recorded:
             return
         arguments = bytearray(self.arguments)
         for place, slot in self.slots:
-            piece = handles[slot.number]
-            address = piece.buffer.gpuAddress() + piece.start + slot.offset
+            address = handles[slot.number].address + slot.offset
             struct.pack_into("<Q", arguments, place, address)
         encoder.setComputePipelineState_(self.pipeline)
         encoder.setBytes_length_atIndex_(bytes(arguments), len(arguments), 0)
