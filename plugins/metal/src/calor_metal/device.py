@@ -26,6 +26,7 @@ from calor_kernel.runtime.device import Device, DeviceInfo, Memory, Queue, Slot,
 
 from ._bindings import bindings, devices, failure_of
 from .dialect import PLANE
+from .matrices import MATRICES
 from .toolchain import MetalToolchain
 
 _WORD: Final = 8
@@ -265,6 +266,7 @@ def describe(device: Any) -> DeviceInfo:
         caches=_CACHES,
         memory_bytes=device.recommendedMaxWorkingSetSize(),
         max_buffer_bytes=device.maxBufferLength(),
+        matrices=MATRICES,
         native={"registry": device.registryID()},
     )
 

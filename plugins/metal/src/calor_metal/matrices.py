@@ -7,9 +7,9 @@ float32, so their factors become float matrices first, as in MLX.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from calor.dtypes import float32
+from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers import expressions as ex
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from calor_kernel.printers.c import Printer
 
 _PREFIX = "simdgroup_8x8x8_"
+MATRICES: Final = frozenset(_PREFIX + d.name for d in (float16, bfloat16, float32))
 
 
 def mma(printer: Printer, operation: Operation, block: Block) -> None:

@@ -57,6 +57,8 @@ class DeviceInfo:
     in a cube at most; 1 for a device whose units do not meet. ``planes``: the possible numbers of
     units in lock step. ``cores``: the cubes that run at the same time. ``caches``: bytes per level,
     the nearest first, as far as a core has them alone. ``max_cubes``: cubes of a launch per axis.
+    ``matrices``: matrix instructions by their names in :mod:`calor_kernel.language.matrices`, of
+    those that are chosen by name.
     """
 
     description: str
@@ -73,6 +75,7 @@ class DeviceInfo:
     memory_bytes: int = 0
     max_buffer_bytes: int = 2**63 - 1
     align: int = 64
+    matrices: frozenset[str] = frozenset()
     native: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, feature: str) -> bool:

@@ -16,6 +16,7 @@ from calor_kernel.library.matmul.fragments import ACCESS, Fragments, matmul_frag
 from calor_kernel.library.matmul.groups import Groups, matmul_groups
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.work import Argument, Build, Launch, Output
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -36,6 +37,9 @@ def ways(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list
     """Return the launches that could each do a product, the likeliest first."""
     if product.m < _LEAST or product.n < _LEAST:
         return []
+    found = squares(product, places, info)
+    if found:
+        return found
     types = {product.a.dtype, product.b.dtype}
     if types == {float32} and product.dtype is float32:
         return _by_patches(product, places, info)
