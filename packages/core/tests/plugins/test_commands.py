@@ -124,9 +124,9 @@ def test_features_of_a_device() -> None:
     done = run("devices", "--features", "numpy")
     assert done.returncode == 0
     assert cells(done.stdout, "host_views")[1] == "full"
-    done = run("devices", "--features", "wgpu")
+    done = run("devices", "--features", "hip")
     assert done.returncode == 1
-    message = r'no device "wgpu"; installed: numpy(, \w+)*\. pip install "calor\[wgpu\]"\n'
+    message = r'no device "hip"; installed: numpy(, \w+)*\. pip install "calor\[hip\]"\n'
     assert re.fullmatch(message, done.stderr)
 
 
@@ -162,15 +162,15 @@ def test_doctor_says_what_fails_and_why(tmp_path: Path, working: Path, failing: 
 
 
 def test_doctor_tries_the_default_device() -> None:
-    done = run("doctor", CALOR_DEVICE="cuda")
+    done = run("doctor", CALOR_DEVICE="hip")
     assert done.returncode == 1
-    assert 'CALOR_DEVICE=cuda fails: no device "cuda"' in done.stdout
+    assert 'CALOR_DEVICE=hip fails: no device "hip"' in done.stdout
 
 
 PREFERRED = {
     "nothing": (None, 'the default device is numpy:0, the reference; pip install "calor[cpu]"'),
     "the cpu": ("null", "the default device is null:0, as it is installed"),
-    "a cpu that fails": ("cuda:7", 'cpu, the default, fails: no device "cuda"'),
+    "a cpu that fails": ("hip:7", 'cpu, the default, fails: no device "hip"'),
 }
 
 

@@ -8,6 +8,7 @@ need, and each of its devices has a better name.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -49,6 +50,21 @@ def typed(what: str) -> Iterator[None]:
         raise kind(f"wgpu: {what}: {error}") from error
 
 
+@contextmanager
+def _runtime_directory() -> Iterator[None]:
+    """Name a folder where XDG_RUNTIME_DIR is not set: Mesa's drivers look for a screen there, and
+    a library of theirs complains on standard error where they cannot.
+    """
+    if os.environ.get("XDG_RUNTIME_DIR"):
+        yield
+        return
+    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        del os.environ["XDG_RUNTIME_DIR"]
+
+
 @cache
 def adapters() -> tuple[Any, ...]:
     """Return the adapters that compute, in the drivers' order.
@@ -58,7 +74,8 @@ def adapters() -> tuple[Any, ...]:
     set_instance_extras(backends=_BACKENDS)
     wanted = os.environ.get("CALOR_WGPU_ADAPTER", "").lower()
     try:
-        found = wgpu.gpu.enumerate_adapters_sync()
+        with _runtime_directory():
+            found = wgpu.gpu.enumerate_adapters_sync()
     except RuntimeError:
         # The loader says that there is no driver by an error.
         return ()
@@ -78,7 +95,7 @@ def device(number: int) -> Any:
     adapter = adapters()[number]
     without = os.environ.get("CALOR_WGPU_WITHOUT", "").split(",")
     features = sorted((_WANTED & adapter.features) - {w.strip() for w in without})
-    with typed(f"opening device {number}"):
+    with typed(f"opening device {number}"), _runtime_directory():
         return adapter.request_device_sync(
             required_features=features, required_limits=dict(adapter.limits)
         )

@@ -230,7 +230,7 @@ class Backend(ABC):
     def from_dlpack(self, index: int, array: Any, copy: bool) -> tuple[Buffer, Spec]:
         """Return another library's array on this device as a buffer, its own where ``copy``.
 
-        Needs the feature dlpack and a DLPack device that is not the host. ExchangeError where the
+        It needs the feature dlpack, and a DLPack device other than the host's. ExchangeError where
         memory cannot be shared as it lies, and ``copy`` is False.
         """
         raise UnsupportedError(f"backend {self.name!r} takes no memory through DLPack; it copies")
