@@ -115,6 +115,41 @@ def test_each_size_gives_what_a_plan_made_anew_gives(backend, name):
     assert replanning.used
 
 
+@pytest.mark.parametrize(
+    ("info", "name", "variant"),
+    [
+        ("one unit", "product", "lower tiles"),
+        ("one unit", "product", "b packed"),
+        ("one unit", "linear", "vectors 1"),
+        ("one unit", "few rows", "dots 2x4"),
+        ("one unit", "streams", "streams 4x2"),
+        ("many units", "product", "tiled 2x2 by 8x8"),
+    ],
+)
+def test_what_was_tuned_is_planned_at_other_sizes(info, name, variant, monkeypatch):
+    function, arguments = CASES[name]
+    engine = (backend := backend_of(INFOS[info])).engine(0)
+    taken = []
+
+    def stored(task):
+        taken.append(next((w for w in task.works if w.variant == variant), task.works[0]))
+        return taken[-1]
+
+    monkeypatch.setattr(engine.tuner, "choose", stored)
+    monkeypatch.setattr(engine.lowerings, "wants", lambda op: op == "dot_general")
+    monkeypatch.setattr(engine.tuner, "wants", lambda op: op == "dot_general")
+    for n, m in SIZES:
+        arrays = arguments(n, m)
+        graph = graph_of(function, arrays)
+        assert not backend.claim(0, graph).reasons
+        (found,) = run(backend, graph, arrays)
+        with calor.device("numpy"):
+            wanted = np.asarray(function(*map(calor.asarray, arrays)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert sum(work.variant == variant for work in taken) >= 2
+    assert engine.replanning.used
+
+
 # How many kernels the second size may bring: a product's has tiles of another height.
 SECOND = {"chain": 0, "softmax": 0, "product": 1, "attention": 0}
 

@@ -10,6 +10,7 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.dtypes import float32, int64
+from calor.errors import CompileError
 from calor.specs import spec
 from calor_kernel.errors import KernelCheckError
 from calor_kernel.ir.types import Buffer, Scalar
@@ -18,6 +19,8 @@ from calor_kernel.library.work import (
     DENSE,
     LOWERINGS,
     Build,
+    Candidates,
+    Dropped,
     Input,
     Launch,
     Output,
@@ -27,6 +30,7 @@ from calor_kernel.library.work import (
 from calor_kernel.planning.cost import Ceilings
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.planning.values import Piece, Task, Value
+from calor_kernel.runtime import autotune
 from calor_kernel.runtime.autotune import task_key
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
@@ -44,17 +48,19 @@ def candidates(request):
     (x,) = request.inputs
     signature = (Buffer(float32), Buffer(float32), Scalar(int64, nonnegative=True))
     made = []
-    for turns, wrong in BLUEPRINTS:
+    for number, (turns, wrong) in enumerate(BLUEPRINTS):
         build = Build(negate, signature, (("turns", turns), ("wrong", wrong)))
         launch = Launch(
             build, (1, 1, 1), (Input(0, x.offset), Output(), x.size), label=f"negate.{turns}"
         )
-        made.append(Work((launch,)))
-    return made
+        made.append(Work((launch,), group=GROUPS[number], variant=VARIANTS[number]))
+    return Candidates.of(made, [Dropped("wide", "it does not fit")])
 
 
 INFO = replace(ONE_UNIT, native={"ceilings": Ceilings(1e12, 1e12)})
 BLUEPRINTS = [(6, False), (1, False), (4, False)]
+GROUPS = [0, 0, 0]
+VARIANTS = ["", "", ""]
 
 
 @pytest.fixture
@@ -115,6 +121,73 @@ def test_a_dry_run_says_what_it_would_time(tuned, monkeypatch, capsys):
     assert negated(backend) == "negate.6"
     assert engine.tuner.timed == 0
     assert "would time 3 candidates of neg: neg(float32[16])" in capsys.readouterr().err
+
+
+def test_a_dry_run_lists_groups_and_what_drops_out(tuned, monkeypatch, capsys):
+    monkeypatch.setattr(sys.modules[__name__], "GROUPS", [0, 2, 1])
+    monkeypatch.setattr(sys.modules[__name__], "VARIANTS", ["", "single", ""])
+    monkeypatch.setenv("CALOR_TUNE", "dry")
+    backend, _ = tuned()
+    negated(backend)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  group 0: negate.6",
+        "  group 1, beyond 1.2 times the roofline: negate.4",
+        "  group 2, beyond 1.5 times the roofline: single",
+        "  drops out: wide: it does not fit",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("share", "label", "timed"), [(1.15, "negate.6", 1), (1.3, "negate.4", 2), (2, "negate.1", 3)]
+)
+def test_a_later_group_is_timed_where_something_is_left_to_gain(
+    tuned, monkeypatch, share, label, timed
+):
+    """Every candidate takes ``share`` of the roofline's time or less, and none is near it."""
+    monkeypatch.setattr(sys.modules[__name__], "GROUPS", [0, 2, 1])
+    monkeypatch.setattr(autotune.Trial, "time", lambda trial, work, best: times[work.group])
+    monkeypatch.setattr(autotune, "work_seconds", lambda work, ceilings: 1.0)
+    times = {0: share, 1: share - 0.01, 2: share - 0.02}
+    backend, engine = tuned()
+    assert negated(backend) == label
+    assert engine.tuner.timed == timed
+
+
+def test_what_does_not_compile_drops_out_with_its_reason(tuned, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "VARIANTS", ["slow", "quick", "wide"])
+    time = autotune.Trial.time
+
+    def refusing(trial, work, best):
+        if work.variant == "quick":
+            raise CompileError("it has too few registers")
+        return time(trial, work, best)
+
+    monkeypatch.setattr(autotune.Trial, "time", refusing)
+    backend, engine = tuned()
+    assert negated(backend) == "negate.4"
+    (found,) = engine.tuner.dropped.values()
+    assert found == [
+        Dropped("wide", "it does not fit"),
+        Dropped("quick", "it has too few registers"),
+    ]
+
+
+def test_candidates_are_wanted_where_they_are_timed_or_were(tuned, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "VARIANTS", ["slow", "quick", "middle"])
+    backend, engine = tuned()
+    assert engine.tuner.wants("neg")
+    assert engine.tuner.wants("dot_general")
+    negated(backend)
+    for mode, wanted in (("stored", True), ("off", False), ("dry", True)):
+        monkeypatch.setenv("CALOR_TUNE", mode)
+        backend, engine = tuned()
+        assert engine.tuner.wants("neg") == wanted
+        assert engine.tuner.wants("dot_general") == (mode == "dry")
+    monkeypatch.setenv("CALOR_TUNE", "stored")
+    # A variant is found by its name, whatever its kernels are built from at another size.
+    monkeypatch.setattr(sys.modules[__name__], "BLUEPRINTS", [(6, False), (2, False), (4, False)])
+    backend, engine = tuned()
+    assert negated(backend) == "negate.2"
 
 
 def test_an_unknown_mode(tuned, monkeypatch):

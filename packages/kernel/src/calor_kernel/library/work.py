@@ -7,7 +7,7 @@ compiled once and found on disk without being built; sizes are run-time argument
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -158,12 +158,39 @@ class Work:
     be one memory, because each element of the operand is read before the result's element is
     written there, and by nobody else; it holds where the operand is dense. ``failures``: the errors
     that Status stands for, with what they say.
+
+    ``variant``: what tells it from the family's other candidates, the same at near sizes, so that a
+    stored result finds it again. ``group``: how likely it is to be the fastest; the tuner times
+    group 0, and a later group only where those before leave something to gain.
     """
 
     launches: tuple[Launch, ...]
     scratch: tuple[int, ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()
     failures: tuple[Failure, ...] = ()
+    variant: str = ""
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A candidate that a device or a problem cannot have, and why, in words for who tunes."""
+
+    variant: str
+    reason: str
+
+
+class Candidates(tuple[Work, ...]):
+    """The ways to do an op, and what dropped out of them."""
+
+    dropped: tuple[Dropped, ...] = ()
+
+    @staticmethod
+    def of(works: Iterable[Work], dropped: Iterable[Dropped] = ()) -> Candidates:
+        """Return candidates, the likeliest first."""
+        made = Candidates(works)
+        made.dropped = tuple(dropped)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +199,7 @@ class Request:
 
     ``deterministic``: whether the same input must give the same bits each time. ``kept``: the
     operands of which preparing launches cost nothing, since what they write is kept.
+    ``candidates``: whether ways beside the likeliest are wanted, since they are timed or were.
     """
 
     op: str
@@ -181,6 +209,7 @@ class Request:
     info: DeviceInfo
     deterministic: bool = False
     kept: frozenset[int] = frozenset()
+    candidates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

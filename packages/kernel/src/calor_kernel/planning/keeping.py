@@ -183,7 +183,11 @@ class Keeper:
         found = engine.lowerings.ask(task.op, task.attributes, views, task.results, kept=staying)
         if isinstance(found, Refusal) or list(found) == list(task.works):
             return usual
-        return found[0] if found[0].failures == usual.failures else usual
+        # What the tuner chose stays chosen, where that way has a form for operands that stay.
+        tuned = usual is not task.works[0] and usual.variant
+        alike = [w for w in found if w.variant == usual.variant] if tuned else []
+        work = (alike or found)[0]
+        return work if work.failures == usual.failures else usual
 
 
 def stays(piece: Piece, inputs: Collection[int]) -> bool:

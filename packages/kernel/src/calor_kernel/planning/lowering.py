@@ -7,7 +7,7 @@ node, so what a family answered is kept by op, attributes, views and results.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -21,6 +21,7 @@ from calor_kernel.ir.types import Buffer
 from calor_kernel.library.work import (
     DENSE,
     LOWERINGS,
+    Candidates,
     Input,
     Launch,
     Refusal,
@@ -39,10 +40,14 @@ def load_families() -> None:
 
 
 class Lowerings:
-    """What the families answered for one device."""
+    """What the families answered for one device.
 
-    def __init__(self, info: DeviceInfo) -> None:
+    ``wants``: says of an op whether its candidates are wanted, always the same.
+    """
+
+    def __init__(self, info: DeviceInfo, wants: Callable[[str], bool] = lambda op: False) -> None:
         self.info = info
+        self.wants = wants
         self._memo: dict[Any, Sequence[Work] | Refusal] = {}
 
     def __contains__(self, op: str) -> bool:
@@ -69,7 +74,10 @@ class Lowerings:
         key = (op, exact_items(attributes), inputs, outputs, deterministic, kept)
         found = self._memo.get(key)
         if found is None:
-            request = Request(op, attributes, inputs, outputs, self.info, deterministic, kept)
+            wanted = self.wants(op)
+            request = Request(
+                op, attributes, inputs, outputs, self.info, deterministic, kept, wanted
+            )
             found = remember(self._memo, key, self.answer(request))
         return found
 
@@ -77,7 +85,10 @@ class Lowerings:
     def answer(request: Request) -> Sequence[Work] | Refusal:
         """Return what the family of a request's op says to it now."""
         answer = LOWERINGS[request.op](request)
-        return answer if isinstance(answer, Refusal) else tuple(map(_declared, answer))
+        if isinstance(answer, Refusal):
+            return answer
+        dropped = answer.dropped if isinstance(answer, Candidates) else ()
+        return Candidates.of(map(_declared, answer), dropped)
 
 
 def _declared(work: Work) -> Work:

@@ -48,7 +48,10 @@ class SizedLowerings(Lowerings):
         key = _frozen((op, items, inputs, outputs, deterministic, kept))
         found = self._memo.get(key)
         if found is None:
-            request = Request(op, attributes, inputs, outputs, self.info, deterministic, kept)
+            wanted = self.wants(op)
+            request = Request(
+                op, attributes, inputs, outputs, self.info, deterministic, kept, wanted
+            )
             found = self._memo[key] = self.answer(request)
         return found
 
@@ -232,7 +235,7 @@ def plan_symbolic(
 
     ``loose``: values that are constants of which the bytes are known later, with a number for each.
     """
-    lowerings = SizedLowerings(engine.device.info)
+    lowerings = SizedLowerings(engine.device.info, engine.tuner.wants)
     planner = SizedPlanner(lowerings, graph, fusers, engine.deterministic, loose)
     with trace.tables():
         units = cover(graph, fusers, engine.device.info)

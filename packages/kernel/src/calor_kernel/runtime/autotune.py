@@ -1,13 +1,15 @@
 """Autotuning: candidates of a family are timed on the device, once for each kind of problem.
 
-Requirements: a key is anchored to powers of two, so that near sizes share a result; the cost
-model's order comes first and a time near the roofline ends the search; what is slow is dropped
-early; results outlive the process and can be shipped. A deterministic program is never tuned, for
-another blueprint gives other bits.
+Requirements: a key is anchored to powers of two, so that near sizes share a result; candidates come
+in groups by priority, of which a later one is timed only where those before left something to gain,
+and a time near the roofline ends the search; what is slow is dropped early; what does not fit drops
+out with a reason; results outlive the process and can be shipped. A deterministic program is never
+tuned, for another blueprint gives other bits.
 
 CALOR_TUNE: ``on`` times what is not known; ``off`` takes the cost model's first candidate; ``dry``
-says on standard error what would be timed; if it is not set, stored results are used and nothing
-is timed. CALOR_TUNE_CHECK=1 compares every timed candidate's results with the first one's.
+says on standard error what would be timed, by groups, and what drops out; if it is not set, stored
+results are used and nothing is timed. CALOR_TUNE_CHECK=1 compares every timed candidate's results
+with the first one's.
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from calor.dtypes import DType
-from calor.errors import CompileError
+from calor.errors import CompileError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.errors import KernelCheckError
-from calor_kernel.library.work import Input, Output, Scratch, View, Work
-from calor_kernel.planning.cost import Ceilings, work_seconds
+from calor_kernel.library.work import Candidates, Dropped, Input, Output, Scratch, View, Work
+from calor_kernel.planning.cost import work_seconds
 from calor_kernel.planning.values import Task
 from calor_kernel.runtime.description import describe
 from calor_kernel.runtime.device import Slot, Step
@@ -42,6 +45,10 @@ _FEWEST, _MOST = 3, 10  # samples of a candidate
 _HOPELESS: Final = 1.5  # A candidate this much slower than the best gets no more samples.
 _NEAR: Final = 1.1  # A time within this of the roofline is good enough.
 _CANDIDATES: Final = 48
+# A group is timed where the best time so far is more than this many times the roofline's; the last
+# number holds for all groups from there on. Most first candidates reach four fifths of the roofline
+# where they fit, so that a likely neighbour may gain, and an unlikely one only where none fits.
+_WORTH: Final = (0.0, 1.2, 1.5)
 
 
 def tuning_mode() -> str:
@@ -67,6 +74,8 @@ class Tuner:
         self.mode = "off" if engine.deterministic else tuning_mode()
         self.check = os.environ.get("CALOR_TUNE_CHECK", "0") not in ("", "0")
         self.timed = 0
+        # What dropped out of the tasks that were tuned, by their keys.
+        self.dropped: dict[str, list[Dropped]] = {}
         self._lines = lines
 
     @property
@@ -75,6 +84,15 @@ class Tuner:
         if self._lines is None:
             self._lines = tuning_lines(self.engine.device.toolchain.target)
         return self._lines
+
+    def wants(self, op: str) -> bool:
+        """Return whether an op's candidates are timed, listed, or were timed before."""
+        return self.mode in ("on", "dry") or (self.mode == "stored" and op in self._stored)
+
+    @cached_property
+    def _stored(self) -> frozenset[str]:
+        found = (key for key, value in self.lines.items() if _is_result(value))
+        return frozenset(key.partition("(")[0] for key in found)
 
     def choose(self, task: Task) -> Work:
         """Return the work to do a task with."""
@@ -87,42 +105,83 @@ class Tuner:
         if known is not None and known["work"] in names:
             return works[names.index(known["work"])]
         if self.mode == "dry":
-            print(f"would time {len(works)} candidates of {task.op}: {key}", file=sys.stderr)
+            print("\n".join(_listing(task, key)), file=sys.stderr)
         if self.mode != "on":
             return works[0]
-        best, seconds = self._best(task)
+        best, seconds = self._best(task, key)
         label = works[best].launches[0].label
         self.lines.put(key, {"work": names[best], "label": label, "seconds": seconds})
         return works[best]
 
-    def _best(self, task: Task) -> tuple[int, float]:
+    def _best(self, task: Task, key: str) -> tuple[int, float]:
         """Return the fastest candidate and its time."""
-        ceilings = self.engine.ceilings
+        floor = min(work_seconds(work, self.engine.ceilings) for work in task.works)
+        dropped = self.dropped.setdefault(key, list(_dropped(task)))
         best, seconds = 0, float("inf")
         trial = Trial(self.engine, task)
         try:
             expected: list[np.ndarray[Any, Any]] | None = None
-            for number, work in enumerate(task.works[:_CANDIDATES]):
-                try:
-                    found = trial.time(work, seconds)
-                except CompileError:
-                    continue  # A candidate that does not fit the device drops out.
-                self.timed += 1
-                if self.check:
-                    results = trial.results()
-                    expected = results if expected is None else expected
-                    _compare(task, work, results, expected)
-                if found < seconds:
-                    best, seconds = number, found
-                if _is_near(work, seconds, ceilings):
+            for group, members in groups_of(task.works):
+                if seconds <= worth(group) * floor:
                     break
+                for number in members:
+                    work = task.works[number]
+                    try:
+                        found = trial.time(work, seconds)
+                    except (CompileError, OutOfMemoryError) as error:
+                        dropped.append(Dropped(_title(work), str(error)))
+                        continue
+                    self.timed += 1
+                    if self.check:
+                        results = trial.results()
+                        expected = results if expected is None else expected
+                        _compare(task, work, results, expected)
+                    if found < seconds:
+                        best, seconds = number, found
+                    if seconds <= _NEAR * floor:
+                        return best, seconds
         finally:
             trial.close()
         return best, seconds
 
 
-def _is_near(work: Work, seconds: float, ceilings: Ceilings) -> bool:
-    return seconds <= _NEAR * work_seconds(work, ceilings)
+def worth(group: int) -> float:
+    """Return how many times the roofline's time leave something to gain for a group."""
+    return _WORTH[min(group, len(_WORTH) - 1)]
+
+
+def groups_of(works: Sequence[Work]) -> list[tuple[int, list[int]]]:
+    """Return the groups in their order, each with the numbers of its candidates in theirs."""
+    found: dict[int, list[int]] = {}
+    for number, work in enumerate(works[:_CANDIDATES]):
+        found.setdefault(work.group, []).append(number)
+    return sorted(found.items())
+
+
+def _listing(task: Task, key: str) -> list[str]:
+    """Return what a dry run says of a task."""
+    groups = groups_of(task.works)
+    count = sum(len(members) for _, members in groups)
+    lines = [f"would time {count} candidates of {task.op}: {key}"]
+    for group, members in groups:
+        when = f", beyond {worth(group):g} times the roofline" if group else ""
+        titles = "; ".join(_title(task.works[number]) for number in members)
+        lines.append(f"  group {group}{when}: {titles}")
+    lines += [f"  drops out: {one.variant}: {one.reason}" for one in _dropped(task)]
+    return lines
+
+
+def _dropped(task: Task) -> tuple[Dropped, ...]:
+    return task.works.dropped if isinstance(task.works, Candidates) else ()
+
+
+def _title(work: Work) -> str:
+    return work.variant or ", ".join(dict.fromkeys(la.label for la in work.launches))
+
+
+def _is_result(value: Any) -> bool:
+    """Return whether a stored value is a task's; those of the device's ceilings lie beside them."""
+    return isinstance(value, dict) and "work" in value
 
 
 class Trial:
@@ -148,8 +207,17 @@ class Trial:
 
     def time(self, work: Work, best: float) -> float:
         """Return the least of 3 to 10 samples in seconds; CompileError."""
+        held, self.held = self.held, []
+        try:
+            scratch = [self._take(nbytes) for nbytes in work.scratch]
+            return self._time(work, scratch, best)
+        finally:
+            # The next candidate takes the same memory, so that many need no more than one.
+            self.close()
+            self.held = held
+
+    def _time(self, work: Work, scratch: Sequence[Any], best: float) -> float:
         queue = self.engine.device.queue
-        scratch = [self._take(nbytes) for nbytes in work.scratch]
         handles = [*self.inputs, *self.outputs, self.status, *scratch]
         functions = self.engine.kernels.load(la.build for la in work.launches)
         steps = []
@@ -194,7 +262,8 @@ class Trial:
 
     def close(self) -> None:
         """Give the memory back."""
-        for handle, room in self.held:
+        while self.held:
+            handle, room = self.held.pop()
             self.engine.pool.give(handle, room, 0)
 
 
@@ -275,7 +344,9 @@ def _attribute(value: Any) -> str:
 
 
 def work_name(work: Work) -> str:
-    """Return a name for a candidate that lasts: what its kernels are built from."""
+    """Return a name for a candidate that lasts: its variant, or what its kernels are built from."""
+    if work.variant:
+        return work.variant
     text = "\n".join(
         f"{la.label} {la.build.function.name} {describe(la.build.keywords)} {la.build.cube}"
         for la in work.launches

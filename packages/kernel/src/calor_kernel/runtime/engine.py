@@ -44,8 +44,8 @@ class Engine:
         self.pool = Pool(device.memory)
         self.kernels = Kernels(device)
         self.deterministic = os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0")
-        self.lowerings = Lowerings(device.info)
         self.tuner = Tuner(self)
+        self.lowerings = Lowerings(device.info, self.tuner.wants)
         self.replanning = Replanning(self, plan_anew, lambda: fusers_of(self))
         # What takes the times of launches while a profile is taken.
         self.profiler: Profiler | None = None

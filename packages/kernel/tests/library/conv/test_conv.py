@@ -8,6 +8,7 @@ import pytest
 from calor.dtypes import ALL, float32
 from calor.specs import spec
 from calor_kernel.library.work import LOWERINGS, Input, Request, Scratch, View
+from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.device import Slot, Step
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
@@ -159,6 +160,7 @@ ACROSS = [
 
 @pytest.mark.parametrize("row", ACROSS, ids=str)
 def test_vectors_of_channels_compute_the_same(row):
+    load_families()
     x, w, stride, padding, dilation, groups = row
     rng = np.random.default_rng(5)
     arrays = [draw(rng, shape, float32) for shape in (x, w)]
@@ -173,3 +175,35 @@ def test_vectors_of_channels_compute_the_same(row):
     assert [launch.prepares for launch in works[0][1].launches[-2:]] == [True, False]
     found = [run_work(ONE_UNIT, work, arrays, np.empty(shape, np.float32)) for work in works[0]]
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+NARROW = ((8, 40, 6, 6), (48, 40, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "row", "usual", "named"),
+    [
+        ("conv", NARROW, ["narrow"], ["narrow", "shifted", "across"]),
+        ("conv", ACROSS[0], ["shifted", "across"], ["shifted", "across"]),
+        ("conv_input_gradient", NARROW, [""], ["", "parts"]),
+    ],
+)
+def test_candidates_compute_the_same(op, row, usual, named):
+    load_families()
+    x, w, stride, padding, dilation, groups = row
+    rng = np.random.default_rng(5)
+    known = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    shape = output_shape(x, w, stride, padding, dilation)
+    shapes = (x, w)
+    if op == "conv_input_gradient":
+        known["input_shape"] = x
+        shapes, shape = (shape, w), x
+    arrays = [draw(rng, one, float32) for one in shapes]
+    views = tuple(View.dense(spec(a.shape, float32)) for a in arrays)
+    request = Request(op, known, views, (spec(shape, float32),), ONE_UNIT)
+    assert [work.variant for work in LOWERINGS[op](request)] == usual
+    works = LOWERINGS[op](replace(request, candidates=True))
+    assert [work.variant for work in works] == named
+    found = [run_work(ONE_UNIT, work, arrays, np.empty(shape, np.float32)) for work in works]
+    for one in found[1:]:
+        np.testing.assert_allclose(one, found[0], rtol=1e-3, atol=1e-3)

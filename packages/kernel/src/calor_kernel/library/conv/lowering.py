@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from math import prod
 from typing import Any
 
@@ -58,31 +58,50 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     problem, info = forward(request), request.info
     if not _suits(problem):
         return [_direct(problem, info)]
-    steps, places = Steps(), (Input(0), Input(1))
+    places = Input(0), Input(1)
     if info.max_units > 1:
-        return [
-            steps.work() if tile_steps(problem, places, steps, info) else _direct(problem, info)
-        ]
-    to = Placement.dense(problem)
-    works = []
+        tiles = Steps()
+        suits = tile_steps(problem, places, tiles, info)
+        return [tiles.work() if suits else _direct(problem, info)]
     narrow = Steps()
     if narrow_steps(problem, places, narrow, info, _MANY):
-        return [narrow.work()]
+        first = replace(narrow.work(), variant="narrow")
+        return [first, *_vectors(request, problem, 1)] if request.candidates else [first]
+    works = _vectors(request, problem, 0)
+    if request.candidates and narrow_steps(problem, places, narrow, info):
+        works.append(replace(narrow.work(), variant="narrow", group=1))
+    return works or [_direct(problem, info)]
+
+
+def _vectors(request: Request, problem: Correlation, group: int) -> list[Work]:
+    """Return the ways whose vectors lie along lines of places, and across channels."""
+    to, places, info = Placement.dense(problem), (Input(0), Input(1)), request.info
+    works = []
+    steps, packed = Steps(), Steps()
     if shift_steps(problem, places, to, steps, info):
-        works.append(steps.work())
-    packed = Steps()
+        works.append(replace(steps.work(), variant="shifted", group=group))
     if across_steps(problem, places, to, packed, info):
-        works.append(packed.work())
+        works.append(replace(packed.work(), variant="across", group=group))
         small = prod(axis.count for axis in problem.axes) <= _SMALL
         if 1 in request.kept and (small or problem.axes[-1].result > 1):
             works.reverse()
-    return works or [_direct(problem, info)]
+    return works
 
 
 @lowering("conv_input_gradient", strided=True)
 def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the input, which is a transposed convolution."""
-    return _one(for_input(request), part_steps, request.info)
+    problem, info = for_input(request), request.info
+    works = _one(problem, part_steps, info)
+    if not request.candidates or info.max_units > 1 or not _suits(problem):
+        return works
+    steps = Steps()
+    # The same without tiles for narrow images; where those do not suit, it is the first.
+    if part_steps(problem, (Input(0), Input(1)), steps, info, narrow=False):
+        other = replace(steps.work(), variant="parts", group=1)
+        if _labels(other) != _labels(works[0]):
+            works.append(other)
+    return works
 
 
 @lowering("conv_weight_gradient", strided=True)
@@ -98,6 +117,10 @@ def _one(problem: Correlation, of_one_unit: Way, info: DeviceInfo) -> list[Work]
     if _suits(problem) and way(problem, places, steps, info):
         return [steps.work()]
     return [_direct(problem, info)]
+
+
+def _labels(work: Work) -> list[str]:
+    return [launch.label for launch in work.launches]
 
 
 def _suits(problem: Correlation) -> bool:

@@ -41,13 +41,17 @@ _MASKS = 1 << 14
 
 
 def part_steps(
-    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
+    problem: Correlation,
+    places: Sequence[Argument],
+    steps: Steps,
+    info: DeviceInfo,
+    narrow: bool = True,
 ) -> bool:
     """Add the launches of a problem whose axes may divide, a part for each phase of the result.
 
-    Return False where lines do not suit.
+    Return False where lines do not suit. ``narrow``: whether tiles for narrow images may do it.
     """
-    if narrow_steps(problem, places, steps, info):
+    if narrow and narrow_steps(problem, places, steps, info):
         return True
     parts = undivided(problem)
     if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):

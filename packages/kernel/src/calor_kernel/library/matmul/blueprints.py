@@ -27,7 +27,7 @@ from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile, by its vectors: what fits 32 and 16 vector registers with the
 # operands beside the accumulators.
-_TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
+TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 
 # The rows of a cube at most: with a part of the summed axis they fit the second cache.
 _BLOCK_ROWS = 168
@@ -89,7 +89,7 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     """Return the blueprint of register tiles that suits the sizes and strides."""
     accumulate, group = accumulator(product), grouped(product, info)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
-    tiles = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
+    tiles = TILES[registers_of(info)]
     vectors = min(max(tiles), -(-product.n // lanes))
     rows = tile_rows(product.m, tiles[vectors])
     groups = -(-product.k // group)
@@ -101,12 +101,7 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
     worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
     pack_b = not columns or worth
-    tiles_down = -(-product.m // rows)
-    blocks = -(-tiles_down * rows // _BLOCK_ROWS)
-    block_rows = -(-tiles_down // greatest(1, blocks)) * rows
-    panels = -(-product.n // (lanes * vectors))
-    tall = -(-product.m // block_rows) * product.batches
-    block_panels = greatest(1, least(panels, 8, panels * tall // (4 * info.cores)))
+    block_rows, block_panels = blocks_of(product, info, rows, lanes * vectors)
     return Packed(
         accumulate,
         lanes,
@@ -121,10 +116,26 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     )
 
 
+def blocks_of(product: Product, info: DeviceInfo, rows: int, width: int) -> tuple[int, int]:
+    """Return the rows and the panels of a cube's block, for tiles of ``rows`` by ``width``."""
+    tiles_down = -(-product.m // rows)
+    blocks = -(-tiles_down * rows // _BLOCK_ROWS)
+    block_rows = -(-tiles_down // greatest(1, blocks)) * rows
+    panels = -(-product.n // width)
+    tall = -(-product.m // block_rows) * product.batches
+    block_panels = greatest(1, least(panels, 8, panels * tall // (4 * info.cores)))
+    return block_rows, block_panels
+
+
+def registers_of(info: DeviceInfo) -> int:
+    """Return how many vector registers tiles are made for."""
+    return 32 if info.native.get("vector_registers", 16) >= 32 else 16
+
+
 # The heights of tiles: few, so that products of any number of rows share few kernels; and by the
 # most rows that a tile has, those for more rows than that, the highest first.
-_HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
-_HIGH = {m: tuple(r for r in _HEIGHTS[::-1] if m < 2 * r <= 2 * m) for m in range(1, 17)}
+HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+_HIGH = {m: tuple(r for r in HEIGHTS[::-1] if m < 2 * r <= 2 * m) for m in range(1, 17)}
 
 
 def _tile_cost(rows: int, m: int, most: int) -> float:
@@ -136,7 +147,7 @@ def _tile_cost(rows: int, m: int, most: int) -> float:
 def tile_rows(m: int, most: int) -> int:
     """Return the height of a tile that wastes least of ``m`` rows, the highest of equals."""
     if m <= most:
-        return _HEIGHTS[bisect_left(_HEIGHTS, m)]
+        return HEIGHTS[bisect_left(HEIGHTS, m)]
     found, least_cost = 0, inf
     for rows in _HIGH[most]:
         cost = -(-m // rows) * (rows + 0.35)
@@ -159,12 +170,12 @@ class Dots:
     block: int
 
 
-def dots(product: Product, info: DeviceInfo) -> Dots | None:
-    """Return the blueprint for few rows, or None where tiles are faster."""
+def dots(product: Product, info: DeviceInfo, most: int = 12) -> Dots | None:
+    """Return the blueprint for up to ``most`` rows, or None: of more, tiles are faster."""
     accumulate = accumulator(product)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     along = product.a.depth == 1 and product.b.depth == 1
-    if not along or product.m > 12 or product.k < lanes:
+    if not along or product.m > most or product.k < lanes:
         return None
     rows = min(product.m, 4)
     columns = {1: 8, 2: 6, 3: 6, 4: 5}[rows] if lanes > 1 else 1
@@ -189,9 +200,9 @@ class Streams:
     accumulate: DType
 
 
-def streams(product: Product, info: DeviceInfo) -> Streams | None:
-    """Return the blueprint for one or two rows over a b that is contiguous along its columns."""
-    if product.m > 2 or product.b.free != 1 or product.n == 1:
+def streams(product: Product, info: DeviceInfo, most: int = 2) -> Streams | None:
+    """Return the blueprint for up to ``most`` rows over a b that is dense along its columns."""
+    if product.m > most or product.b.free != 1 or product.n == 1:
         return None
     accumulate = accumulator(product)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
@@ -210,26 +221,3 @@ def _stream_block(n: int, rows: int, lanes: int, cores: int) -> int:
     while block > 8 * lanes and -(-n // block) * rows < cores:
         block = -(-block // 2 // lanes) * lanes
     return block
-
-
-@dataclass(frozen=True, slots=True)
-class Tiled:
-    """Cubes of ``across`` by ``down`` units with ``rows`` by ``columns`` sums each."""
-
-    across: int
-    down: int
-    rows: int
-    columns: int
-    depth: int
-    accumulate: DType
-    a_along: bool
-    b_along: bool
-
-
-def tiled(product: Product) -> Tiled:
-    """Return the blueprint for cubes of many units."""
-    accumulate = accumulator(product)
-    small = product.m * product.n * product.batches < 128 * 128
-    rows = columns = 2 if small else 4
-    along = product.a.depth == 1, product.b.depth == 1
-    return Tiled(16, 8, rows, columns, 8 if accumulate.itemsize == 8 else 16, accumulate, *along)

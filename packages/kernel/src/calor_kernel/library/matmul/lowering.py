@@ -14,22 +14,22 @@ from calor_kernel.library.matmul.blueprints import (
     Dots,
     Packed,
     Streams,
-    Tiled,
     dots,
     packed,
     streams,
-    tiled,
 )
 from calor_kernel.library.matmul.complexes import expand_complex
 from calor_kernel.library.matmul.dots import dot_rows, scaled_rows
 from calor_kernel.library.matmul.packed import packed_matmul
 from calor_kernel.library.matmul.packing import pack, pack_transposed
 from calor_kernel.library.matmul.problem import Operand, Product, copied, product_of
-from calor_kernel.library.matmul.tiled import tiled_matmul
 from calor_kernel.library.matmul.units import ways
+from calor_kernel.library.matmul.variants import Variant, few_row_variants, tile_variants
 from calor_kernel.library.work import (
     Argument,
     Build,
+    Candidates,
+    Dropped,
     Input,
     Launch,
     Output,
@@ -73,23 +73,48 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
         return [Work(())]
     if product.dtype.kind == "complex":
         product = _as_real(product, places, before, scratch, request.info)
+    wanted = request.candidates
     if request.info.max_units >= _UNITS:
-        able = [*ways(product, places, request.info), _tiled(product, places, request.info)]
-        return [Work((*before, launch), tuple(scratch)) for launch in able]
-    found: list[Work] = []
+        able, dropped = ways(product, places, request.info, wanted)
+        return Candidates.of(
+            (
+                Work((*before, way.launch), tuple(scratch), variant=way.name, group=way.group)
+                for way in able
+            ),
+            dropped,
+        )
+    made: list[Variant | Dropped] = []
     few = dots(product, request.info)
     if few is not None:
-        launch = _dots(product, few, places)
-        found.append(Work((*before, launch), tuple(scratch)))
+        made.append(Variant("dots", 0, few))
     rows = streams(product, request.info)
     if rows is not None:
-        launch = _streams(product, rows, places)
-        found.append(Work((*before, launch), tuple(scratch)))
+        made.append(Variant("streams", 0, rows))
     blueprint = packed(product, request.info)
     if 1 in request.kept:
         blueprint = replace(blueprint, pack_b=True)
-    found.append(_packed(product, blueprint, places, before, scratch))
-    return found
+    made.append(Variant("tiles", 0, blueprint))
+    if wanted:
+        made += few_row_variants(product, request.info)
+        made += tile_variants(product, blueprint, request.info)
+    works = (_work(product, v, places, before, scratch) for v in made if isinstance(v, Variant))
+    return Candidates.of(works, (v for v in made if isinstance(v, Dropped)))
+
+
+def _work(
+    product: Product,
+    variant: Variant,
+    places: Sequence[Argument],
+    before: Sequence[Launch],
+    scratch: Sequence[int],
+) -> Work:
+    blueprint = variant.blueprint
+    if isinstance(blueprint, Packed):
+        made = _packed(product, blueprint, places, before, scratch)
+        return replace(made, variant=variant.name, group=variant.group)
+    way = _dots if isinstance(blueprint, Dots) else _streams
+    launches = (*before, way(product, blueprint, places))  # type: ignore[arg-type]
+    return Work(launches, tuple(scratch), variant=variant.name, group=variant.group)
 
 
 def _prepared(view: View, source: Argument, scratch: int, info: DeviceInfo) -> list[Launch]:
@@ -149,40 +174,6 @@ def _as_real(
     left = Operand((2 * a.batch[0], 2 * a.batch[1]), 2 * a.free, 1, 2 * a.offset, part)
     right = Operand((whole * product.batch[1], whole), 1, 2 * product.n, 0, part)
     return Product(product.batch, product.m, 2 * product.n, 2 * product.k, left, right, part)
-
-
-def _tiled(product: Product, places: Sequence[Argument], info: DeviceInfo) -> Launch:
-    a, b = product.a, product.b
-    blueprint = tiled(product)
-    numbers = (
-        product.m,
-        product.n,
-        product.k,
-        a.free,
-        a.depth,
-        b.depth,
-        b.free,
-        product.batch[1],
-        *a.batch,
-        a.offset,
-        *b.batch,
-        b.offset,
-    )
-    build = Build(
-        tiled_matmul,
-        (_read(a), _read(b), Buffer(product.dtype), *_declared(numbers)),
-        _keywords(blueprint),
-        cube=(blueprint.across, blueprint.down, 1),
-        plane=info.planes[0],
-    )
-    cubes = (
-        -(-product.n // (blueprint.across * blueprint.columns)),
-        -(-product.m // (blueprint.down * blueprint.rows)),
-        product.batches,
-    )
-    label = f"matmul tiled {blueprint.down * blueprint.rows}x{blueprint.across * blueprint.columns}"
-    arguments = (*places, Output(0), *numbers)
-    return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
 
 
 def _dots(product: Product, blueprint: Dots, places: Sequence[Argument]) -> Launch:
@@ -395,6 +386,6 @@ def _declared(numbers: Sequence[int]) -> tuple[Scalar, ...]:
     return tuple(_SIZE if n >= 0 else _STRIDE for n in numbers)
 
 
-def _keywords(blueprint: Dots | Streams | Tiled) -> tuple[tuple[str, Any], ...]:
+def _keywords(blueprint: Dots | Streams) -> tuple[tuple[str, Any], ...]:
     names = sorted(f.name for f in fields(blueprint) if f.name != "block")
     return tuple((name, getattr(blueprint, name)) for name in names)

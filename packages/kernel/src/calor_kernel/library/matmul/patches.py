@@ -60,6 +60,11 @@ class Patches:
         """The units of a cube."""
         return self.down * self.across
 
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a cube."""
+        return 8 * self.depth * (self.rows + self.columns + 2 * FOUR)
+
 
 @kernel
 def matmul_patches(

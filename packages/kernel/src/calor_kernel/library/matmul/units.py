@@ -7,7 +7,9 @@ accesses; the tiles are as large as leaves each core one; what no way here does 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from calor.dtypes import bfloat16, float16, float32, int64
 from calor_kernel.ir.types import Buffer, Scalar
@@ -17,7 +19,8 @@ from calor_kernel.library.matmul.groups import Groups, matmul_groups
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.squares import squares
-from calor_kernel.library.work import Argument, Build, Launch, Output
+from calor_kernel.library.matmul.tiles import tiled, tiled_launch
+from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
 from calor_kernel.runtime.device import DeviceInfo
 
 # Smaller products leave most of a tile empty.
@@ -25,74 +28,153 @@ _LEAST = 64
 _NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
 _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 _HALVES = (float16, bfloat16)
+# Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
+_MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
 # Rows and columns of a tile, what it takes of the summed axis, stages.
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 _PATCHES = ((16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
+_MORE_PATCHES = ((8, 16, 2, 2, 8), (16, 8, 2, 2, 8), (16, 16, 1, 2, 8), (8, 8, 2, 2, 8))
+# Units across and down, sums of each down and across.
+_TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
+
+Plan = Patches | Fragments | Groups
+P = TypeVar("P", bound=Plan)
 
 
-def ways(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
-    """Return the launches that could each do a product, the likeliest first."""
-    if product.m < _LEAST or product.n < _LEAST:
-        return []
-    found = squares(product, places, info)
-    if found:
-        return found
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A launch that does a product, with its name among the candidates and its group."""
+
+    name: str
+    group: int
+    launch: Launch
+
+
+def ways(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+) -> tuple[list[Way], list[Dropped]]:
+    """Return the launches that could each do a product, the likeliest first, and what dropped out.
+
+    ``wanted``: whether others than the cost model's are.
+    """
+    found: list[Way | Dropped] = []
     types = {product.a.dtype, product.b.dtype}
-    if types == {float32} and product.dtype is float32:
-        return _by_patches(product, places, info)
-    if len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
-        found = _by_groups(product, places, info)
-        return [*found, *_by_fragments(product, places, info)]
-    return []
+    if product.m >= _LEAST and product.n >= _LEAST:
+        by_squares = squares(product, places, info)
+        if by_squares:
+            found += [Way("squares", 0, launch) for launch in by_squares]
+        elif types == {float32} and product.dtype is float32:
+            found += _by_patches(product, places, info, wanted)
+        elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
+            found += _by_groups(product, places, info, wanted)
+            found += _by_fragments(product, places, info, wanted)
+    better = any(isinstance(way, Way) for way in found)
+    found += _by_tiles(product, places, info, wanted, better)
+    able = [way for way in found if isinstance(way, Way)]
+    # The first of each way come first, as the cost model has them.
+    able.sort(key=lambda way: way.group)
+    return able, [one for one in found if isinstance(one, Dropped)]
 
 
-def _by_patches(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
+def _by_patches(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+) -> Iterator[Way | Dropped]:
     if not info.has("barrier") or not _in_accesses(product, FOUR):
-        return []
+        return
     along = _along(product)
-    for number, made in enumerate(_PATCHES):
-        plan = Patches(*made, *along)
-        shared = 8 * plan.depth * (plan.rows + plan.columns + 2 * FOUR)
-        if plan.units > info.max_units or shared > info.shared_bytes:
-            continue
-        if _cubes(product, plan.rows, plan.columns) >= info.cores or number:
-            return [_launch(matmul_patches, plan, product, places, info, FOUR)]
-    return []
+    usual = [Patches(*made, *along) for made in _PATCHES]
+    more = [Patches(*made, *along) for made in _MORE_PATCHES]
+    yield from _chosen(
+        usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
+        lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
+    )  # fmt: skip
 
 
-def _by_groups(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
+def _by_groups(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+) -> Iterator[Way | Dropped]:
     if not all(map(info.has, _GROUPED)) or info.planes[0] != 32:
-        return []
+        return
     if not _in_accesses(product, ACCESS):
-        return []
-    along = _along(product)
-    for number, made in enumerate(_GROUPS):
-        plan = Groups(product.a.dtype, *made, *along)
-        if plan.units > info.max_units or plan.shared_bytes > info.shared_bytes:
-            continue
-        # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
-        if 4 * _cubes(product, plan.rows, plan.columns) >= info.cores or number:
-            return [_launch(matmul_groups, plan, product, places, info, ACCESS)]
-    return []
+        return
+    usual = [Groups(product.a.dtype, *made, *_along(product)) for made in _GROUPS]
+    # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
+    yield from _chosen(
+        usual, (), wanted, info, lambda plan: 4 * _cubes(product, plan) >= info.cores,
+        lambda plan: _launch(matmul_groups, plan, product, places, info, ACCESS),
+    )  # fmt: skip
 
 
-def _by_fragments(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
+def _by_fragments(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+) -> Iterator[Way | Dropped]:
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
-        return []
+        return
     if not _in_accesses(product, ACCESS):
-        return []
+        return
     along = _along(product)
-    for number, made in enumerate(_FRAGMENTS):
-        plan = Fragments(product.a.dtype, *made, *along)
-        if plan.units > info.max_units or plan.shared_bytes > info.shared_bytes:
-            continue
-        last = number == len(_FRAGMENTS) - 1
-        if _cubes(product, plan.rows, plan.columns) >= info.cores or last:
-            return [_launch(matmul_fragments, plan, product, places, info, ACCESS)]
-    return []
+    usual = [Fragments(product.a.dtype, *made, *along) for made in _FRAGMENTS]
+    more = [Fragments(product.a.dtype, *made, *along) for made in _MORE_FRAGMENTS]
+    yield from _chosen(
+        usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
+        lambda plan: _launch(matmul_fragments, plan, product, places, info, ACCESS),
+    )  # fmt: skip
+
+
+def _chosen(
+    usual: Sequence[P],
+    more: Sequence[P],
+    wanted: bool,
+    info: DeviceInfo,
+    fills: Callable[[P], bool],
+    launch: Callable[[P], Launch],
+) -> Iterator[Way | Dropped]:
+    """Yield the first plan that fits and fills the device, else the last that fits.
+
+    Where candidates are ``wanted``, the other plans follow.
+    """
+    fitting = [plan for plan in usual if _lack(plan.units, plan.shared_bytes, info) is None]
+    first = next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
+    kind = type(usual[0]).__name__.lower()
+    if first is not None:
+        yield Way(kind, 0, launch(first))
+    for plan in (*usual, *more) if wanted else ():
+        name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+        reason = _lack(plan.units, plan.shared_bytes, info)
+        if reason is not None:
+            yield Dropped(name, reason)
+        elif plan is not first:
+            yield Way(name, 1 if plan in usual else 2, launch(plan))
+
+
+def _lack(units: int, shared: int, info: DeviceInfo) -> str | None:
+    """Return why cubes of so many units with so much shared memory do not fit."""
+    if units > info.max_units:
+        return f"cubes have {info.max_units} units at most, and not {units}"
+    if shared > info.shared_bytes:
+        return f"cubes have {info.shared_bytes} bytes of shared memory, and not {shared}"
+    return None
+
+
+def _by_tiles(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, better: bool
+) -> Iterator[Way | Dropped]:
+    """Yield tiles for any product; ``better``: whether another way has been found."""
+    base = tiled(product)
+    yield Way("tiled", 0, tiled_launch(product, base, places, info))
+    for across, down, rows, columns in _TILED if wanted else ():
+        plan = replace(base, across=across, down=down, rows=rows, columns=columns)
+        name = f"tiled {rows}x{columns} by {down}x{across}"
+        reason = _lack(across * down, plan.shared_bytes, info)
+        if across > info.max_cube[0] or down > info.max_cube[1]:
+            reason = f"cubes are {info.max_cube} units at most"
+        if reason is not None:
+            yield Dropped(name, reason)
+        elif plan != base:
+            yield Way(name, 2 if better else 1, tiled_launch(product, plan, places, info))
 
 
 def _along(product: Product) -> tuple[bool, bool]:
@@ -118,13 +200,13 @@ def _in_accesses(product: Product, count: int) -> bool:
     return fits(product.a, product.m) and fits(product.b, product.n)
 
 
-def _cubes(product: Product, rows: int, columns: int) -> int:
-    return -(-product.m // rows) * -(-product.n // columns) * product.batches
+def _cubes(product: Product, plan: Plan) -> int:
+    return -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
 
 
 def _launch(
     function: KernelFunction,
-    plan: Patches | Fragments | Groups,
+    plan: Plan,
     product: Product,
     places: Sequence[Argument],
     info: DeviceInfo,

@@ -1,0 +1,146 @@
+"""Other blueprints than the likeliest for products by cubes of one unit, for the tuner to time.
+
+Requirements: what may be changed is data, in groups by how likely it gains; a variant is named by
+what it changes, so that a result of one size finds it at near ones; what does not fit the device or
+the product drops out with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from calor_kernel.library.matmul.blueprints import (
+    HEIGHTS,
+    TILES,
+    Dots,
+    Packed,
+    Streams,
+    accumulator,
+    blocks_of,
+    dots,
+    registers_of,
+    streams,
+    tile_rows,
+)
+from calor_kernel.library.matmul.problem import Product
+from calor_kernel.library.work import Dropped
+from calor_kernel.runtime.device import DeviceInfo
+
+Blueprint = Packed | Dots | Streams
+
+# Groups of the summed axis in a pass, and steps of it in a turn of the loop.
+_DEPTHS = (128, 256, 512)
+_UNROLLS = (2, 8)
+# Rows and columns of sums along vectors.
+_DOTS = ((1, 8), (1, 4), (2, 6), (2, 4), (4, 5), (4, 4), (4, 2))
+# Rows of b that are read together, and vectors of each.
+_STREAMS = ((8, 2), (4, 2), (16, 1), (8, 1), (4, 4))
+# The rows of a product for which these ways are tried at most; the cost model's bounds are lower.
+_DOT_ROWS, _STREAM_ROWS = 48, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A blueprint with its name and its group of priority."""
+
+    name: str
+    group: int
+    blueprint: Blueprint
+
+
+def few_row_variants(product: Product, info: DeviceInfo) -> Iterator[Variant | Dropped]:
+    """Yield other ways that read b once, beside the ones that the cost model takes."""
+    registers = registers_of(info)
+    base = dots(product, info, _DOT_ROWS)
+    usual = dots(product, info) is not None
+    if base is not None and not usual:
+        yield Variant("dots", 1, base)
+    for rows, columns in _DOTS if base is not None else ():
+        assert base is not None
+        name = f"dots {rows}x{columns}"
+        if rows * columns + rows + 1 > registers:
+            yield Dropped(name, f"its sums do not fit {registers} vector registers")
+        elif rows > product.m or columns > product.n:
+            yield Dropped(name, "the product is smaller than a tile")
+        elif (rows, columns) != (base.rows, base.columns):
+            block = -(-base.block // columns) * columns
+            made = replace(base, rows=rows, columns=columns, block=block)
+            yield Variant(name, 1 if usual and rows == base.rows else 2, made)
+    wide = streams(product, info, _STREAM_ROWS)
+    usual = streams(product, info) is not None
+    if wide is not None and not usual:
+        yield Variant("streams", 1, wide)
+    for count, vectors in _STREAMS if wide is not None else ():
+        assert wide is not None
+        name = f"streams {count}x{vectors}"
+        if count + 3 > registers:
+            yield Dropped(name, f"its factors do not fit {registers} vector registers")
+        elif (count, vectors) != (wide.streams, wide.vectors):
+            yield Variant(name, 1 if usual else 2, replace(wide, streams=count, vectors=vectors))
+
+
+def tile_variants(product: Product, base: Packed, info: DeviceInfo) -> Iterator[Variant | Dropped]:
+    """Yield neighbours of a blueprint of register tiles: tiles, what is packed, passes, blocks."""
+    registers = registers_of(info)
+    tiles = TILES[registers]
+    for vectors, most in tiles.items():
+        name = f"vectors {vectors}"
+        if vectors * base.lanes >= product.n + base.lanes:
+            yield Dropped(name, "the product has fewer columns")
+        elif vectors != base.vectors:
+            rows = tile_rows(product.m, most)
+            made = _tiled(product, base, info, rows, vectors)
+            yield Variant(name, 1 if abs(vectors - base.vectors) == 1 else 2, made)
+    at = HEIGHTS.index(base.rows)
+    for name, place in (("lower tiles", at - 1), ("higher tiles", at + 1)):
+        if not 0 <= place < len(HEIGHTS):
+            continue
+        rows = HEIGHTS[place]
+        if rows * base.vectors + base.vectors + 1 > registers:
+            yield Dropped(name, f"{rows}x{base.vectors} sums do not fit {registers} registers")
+        elif rows > product.m:
+            yield Dropped(name, "the product has fewer rows")
+        else:
+            yield Variant(name, 1, _tiled(product, base, info, rows, base.vectors))
+    yield from _packings(product, base)
+    yield from _passes(product, base)
+    for steps in _UNROLLS:
+        yield Variant(f"unroll {steps}", 2, replace(base, unroll=steps))
+    panels = -(-product.n // base.width)
+    if base.block_panels * 2 <= panels:
+        made = replace(base, block_panels=base.block_panels * 2)
+        yield Variant("wider blocks", 2, made)
+    if base.block_panels > 1:
+        yield Variant("narrower blocks", 2, replace(base, block_panels=base.block_panels // 2))
+
+
+def _tiled(product: Product, base: Packed, info: DeviceInfo, rows: int, vectors: int) -> Packed:
+    high, wide = blocks_of(product, info, rows, base.lanes * vectors)
+    return replace(base, rows=rows, vectors=vectors, block_rows=high, block_panels=wide)
+
+
+def _packings(product: Product, base: Packed) -> Iterator[Variant | Dropped]:
+    """Yield what is packed the other way: b, which the tiles read most, and a."""
+    accumulate = accumulator(product)
+    if not base.pack_b:
+        yield Variant("b packed", 1, replace(base, pack_b=True))
+    elif product.b.free != 1 or base.group > 1 or product.b.dtype is not accumulate:
+        yield Dropped("b as it lies", "vectors of b do not lie as the tiles read them")
+    else:
+        yield Variant("b as it lies", 1, replace(base, pack_b=False))
+    if not base.pack_a:
+        yield Variant("a packed", 2, replace(base, pack_a=True))
+
+
+def _passes(product: Product, base: Packed) -> Iterator[Variant | Dropped]:
+    """Yield other parts of the summed axis as one pass."""
+    groups = -(-product.k // base.group)
+    if product.dtype is not accumulator(product):
+        yield Dropped("depths", f"sums of several passes would be rounded to {product.dtype.name}")
+        return
+    for depth in _DEPTHS:
+        if depth < groups and depth != base.depth:
+            yield Variant(f"depth {depth}", 2, replace(base, depth=depth))
+    if base.depth < groups:
+        yield Variant("whole depth", 2, replace(base, depth=groups))
