@@ -16,6 +16,15 @@ from calor_kernel.runtime.device import Slot
 
 from .kernels import ADD, SLOW, function, memory
 
+# Workers of other pools, such as the device's where earlier tests of the process have used it.
+OTHERS = set()
+
+
+@pytest.fixture(autouse=True)
+def others():
+    OTHERS.clear()
+    OTHERS.update(threading.enumerate())
+
 
 @pytest.fixture
 def pool():
@@ -28,8 +37,12 @@ def adding(pool, cubes=64):
     return Plan(pool, [Record(function(ADD), (Slot(0),), (cubes, 1, 1), 1)], 1)
 
 
+def started():
+    return [t for t in threading.enumerate() if t.name.startswith("calor-cpu") and t not in OTHERS]
+
+
 def workers():
-    return sorted(t.name for t in threading.enumerate() if t.name.startswith("calor-cpu"))
+    return sorted(t.name for t in started())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +99,7 @@ def test_workers_are_kept_off_the_callers_processor(threads):
             plan([address])
             os.sched_setaffinity(0, {home})
             plan([address])
-            found = [t.native_id for t in threading.enumerate() if t.name in names]
+            found = [t.native_id for t in started() if t.name in names]
             masks = [os.sched_getaffinity(number) for number in found]
             os.sched_setaffinity(0, allowed)
             expected = allowed - {home} or allowed
