@@ -291,7 +291,7 @@ class TestLiveness:
 
 
 def _exponentials(device: Any, known: Set[Any]) -> int:
-    """Count the exponentials in the plans made since; the table forgets old ones when it is full."""
+    """Count the exponentials in plans made since: a full table forgets old ones."""
     made = [plan for key, plan in device.plans.items() if key not in known]
     graphs = [getattr(plan, "graph", None) for plan in made]
     return sum(node.op.name == "exp" for g in graphs if g is not None for node in g.nodes)
