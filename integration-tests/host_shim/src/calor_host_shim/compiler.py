@@ -91,6 +91,23 @@ def library(text: str, folder: str, name: str, *options: str) -> bytes:
     return image
 
 
+_BOUNDS: Final = [f"__{end}_{SHARED}" for end in ("start", "stop")]
+_ENTRY: Final = "calor_entry"
+
+
+def with_entry(text: str, call: str) -> str:
+    """Return a text with a function of a pointer to arguments, and with its shared memory named."""
+    weak = "".join(
+        f'extern unsigned char {end}[] __attribute__((weak, visibility("hidden")));\n'
+        for end in _BOUNDS
+    )
+    return (
+        f'{text}\nextern "C" void {_ENTRY}(const void *arguments) {{\n  {call};\n}}\n'
+        f'{weak}extern "C" {{\nunsigned char *calor_shared_bounds[2] = '
+        f"{{{', '.join(_BOUNDS)}}};\n}}\n"
+    )
+
+
 def _loaded(image: bytes, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
     """Return a shared object in the process; its file is gone then."""
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
@@ -113,12 +130,12 @@ _LOCK = threading.Lock()
 
 
 class Program:
-    """A compiled kernel. ``entry`` is the name of a function of a pointer to its arguments."""
+    """A compiled kernel, of a text with an entry."""
 
-    def __init__(self, image: bytes, entry: str) -> None:
+    def __init__(self, image: bytes) -> None:
         self.run_cubes = runtime().calor_run
         loaded = _loaded(image)
-        self.body = ctypes.cast(getattr(loaded, entry), ctypes.c_void_p)
+        self.body = ctypes.cast(getattr(loaded, _ENTRY), ctypes.c_void_p)
         bounds = (ctypes.c_void_p * 2).in_dll(loaded, "calor_shared_bounds")
         self.shared = bounds[0] or 0
         self.shared_bytes = (bounds[1] or 0) - self.shared
@@ -127,15 +144,21 @@ class Program:
         self, arguments: bytes, cubes: tuple[int, ...], units: tuple[int, ...], plane: int
     ) -> str | None:
         """Run cubes of units; return why they cannot go on, or None."""
-        three = ctypes.c_uint32 * 3
         # The structure of arguments is aligned as its widest member.
         block = (ctypes.c_uint64 * max(len(arguments) // 8, 1)).from_buffer_copy(
             arguments or bytes(8)
         )
+        return self.run_at(ctypes.addressof(block), cubes, units, plane)
+
+    def run_at(
+        self, address: int, cubes: tuple[int, ...], units: tuple[int, ...], plane: int
+    ) -> str | None:
+        """Run cubes of units with the arguments that lie at an address."""
+        three = ctypes.c_uint32 * 3
         with _LOCK:
             why = self.run_cubes(
                 self.body,
-                block,
+                ctypes.c_void_p(address),
                 three(*cubes),
                 three(*units),
                 ctypes.c_uint32(plane),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
+from calor.errors import CompileError
+from calor_hip.description import architecture
+from calor_hip.device import HipDevice
+from calor_hip.toolchain import HipToolchain
 from calor_metal.device import MetalDevice
 from calor_metal.toolchain import MetalToolchain
 
-from .compiler import version
+from .compiler import Refused, version
+from .hip import ImitatedHip
+from .hip_text import host_image
 from .metal import METAL
 
 
@@ -27,3 +35,39 @@ class HostMetalToolchain(MetalToolchain):
 def metal_device(number: int = 0) -> MetalDevice:
     """Return calor-metal's device on the imitation of Metal."""
     return MetalDevice(number, HostMetalToolchain(f"metal on {version()}", number))
+
+
+class HostHipToolchain(HipToolchain):
+    """HIP C++ as images of the host."""
+
+    def __init__(self, processor: str, wave: int) -> None:
+        super().__init__(processor, wave, version=version())
+
+    def compile(self, source: str, name: str) -> bytes:
+        """Return the shared object; CompileError with the compiler's message and the text."""
+        try:
+            return host_image(source)
+        except Refused as error:
+            raise CompileError(
+                f"the compiler refuses kernel {name!r}: {error}\n{source}"
+            ) from error
+
+
+class HostHipDevice(HipDevice):
+    """calor-hip's device on an imitation of CuPy."""
+
+    def compiler_for(self, found: Mapping[str, Any]) -> HipToolchain:
+        """Return the host's."""
+        return HostHipToolchain(architecture(found), int(found["warpSize"]))
+
+
+@cache
+def imitated_hip() -> ImitatedHip:
+    """Return the imitation that the devices share."""
+    return ImitatedHip()
+
+
+def hip_device(number: int = 0) -> HipDevice:
+    """Return calor-hip's device on the imitation: 0 has waves of 64 units, and 1 of 32."""
+    hip = imitated_hip()
+    return HostHipDevice(number, (hip.runtime, hip.driver))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from calor_host_shim.compiler import SHARED, Program, Refused, library
+from calor_host_shim.compiler import SHARED, Program, Refused, library, with_entry
 
 _SIGNATURE: Final = re.compile(r"\bkernel void (\w+)\((.*?)\) \{", re.DOTALL)
 _ARGUMENT: Final = re.compile(r"(\w+) \[\[(\w+)(?:\(\d+\))?\]\]")
@@ -36,20 +36,10 @@ def host_text(source: str) -> tuple[str, str]:
     if _LEFT.search(body):
         raise Refused("memory of a threadgroup is declared in a form that is not known here")
     values = [_VALUES[attribute] for _, attribute in _ARGUMENT.findall(found[2])]
-    ends = [f"__{end}_{SHARED}" for end in ("start", "stop")]
-    weak = "".join(
-        f'extern unsigned char {e}[] __attribute__((weak, visibility("hidden")));\n' for e in ends
-    )
-    text = (
-        f"{body}\n"
-        f'extern "C" void calor_entry(const void *arguments) {{\n'
-        f"  {found[1]}({', '.join(values)});\n}}\n"
-        f'{weak}extern "C" {{ unsigned char *calor_shared_bounds[2] = {{{", ".join(ends)}}}; }}\n'
-    )
-    return text, found[1]
+    return with_entry(body, f"{found[1]}({', '.join(values)})"), found[1]
 
 
 def host_program(source: str) -> tuple[Program, str]:
     """Return what runs the kernel of a text, and its name."""
     text, name = host_text(source)
-    return Program(library(text, "metal", name), "calor_entry"), name
+    return Program(library(text, "metal", name)), name

@@ -1,4 +1,4 @@
-"""What the entry point names: a device for each language whose text runs on the processor."""
+"""What an entry point names: the device that runs Metal's text on the processor."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def _metal() -> Any:
 
 @hookimpl
 def calor_backends() -> dict[str, Any]:
-    """Register the devices."""
+    """Register the device."""
     return {"metal-shim": _metal}

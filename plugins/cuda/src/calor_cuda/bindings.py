@@ -7,11 +7,10 @@ not needed, only its modules of the driver's functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
-from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
+from calor.errors import DeviceError
+from calor_kernel.runtime.cupy_driver.codes import Codes
 
 INSTALL: Final = 'pip install "calor-cuda[cu13]" brings them (cu12 for drivers of CUDA 12)'
 # Codes of cuda.h, the same in the driver's and the runtime's functions.
@@ -36,6 +35,8 @@ _NO_DRIVER: Final = {
     803: "the driver's library and its module in the system are of different versions",
     804: "the driver is older than CuPy asks for",
 }
+CODES: Final = Codes("CUDA", _MEMORY, _LOST, _NO_DRIVER, "nvidia-smi")
+typed, failure = CODES.typed, CODES.failure
 
 
 def modules() -> tuple[Any, Any]:
@@ -67,30 +68,3 @@ def require(number: int) -> None:
             f"there are {found} CUDA devices, and none of number {number}; `nvidia-smi -L` lists "
             f"what the driver finds, and CUDA_VISIBLE_DEVICES chooses among them"
         )
-
-
-@contextmanager
-def typed(what: str) -> Iterator[None]:
-    """Turn errors of CUDA into those of calor; ``what`` says what was tried."""
-    try:
-        yield
-    except RuntimeError as error:
-        code = getattr(error, "status", None)
-        if code is None:
-            raise
-        raise failure(int(code), what, str(error)) from error
-
-
-def failure(code: int, what: str, said: str = "") -> DeviceError:
-    """Return the error that a code of CUDA stands for."""
-    if code in _MEMORY:
-        return OutOfMemoryError(
-            f"CUDA: out of memory: {what}; free tensors, or compute in smaller parts"
-        )
-    if code in _LOST:
-        return DeviceLostError(
-            f"CUDA: {_LOST[code]}: {what}; this process cannot use the GPU any more, a new one can"
-        )
-    if code in _NO_DRIVER:
-        return DeviceError(f"CUDA: {_NO_DRIVER[code]}: {what}; `nvidia-smi` says what there is")
-    return DeviceError(f"CUDA: {what}: {said or f'error {code}'}")

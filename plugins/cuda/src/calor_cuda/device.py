@@ -1,61 +1,32 @@
 """An NVIDIA GPU: memory, queue, and what it says of itself.
 
-Requirements: all work of a device is in the order of one stream, so that nothing needs events, and
-memory that is freed serves what was queued before; any thread may call, so that each call says
-which device it means; a handle of memory is its address, so that parts are sums.
+Requirements: memory comes from the driver's stream-ordered allocator, and stays with the process
+when it is freed; a recorded list that runs again is a graph.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-import numpy as np
-
-from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers.cuda_cpp.dialect import STATIC_BYTES
-from calor_kernel.runtime.device import Device, Memory, Queue, Step
+from calor_kernel.runtime.cupy_driver.device import Stream, StreamMemory, StreamQueue
+from calor_kernel.runtime.device import Device, Step
 
-from .bindings import modules, require, typed
+from .bindings import CODES, modules, require, typed
 from .description import describe
 from .exchange import CudaExchange
-from .launches import Function, Recorded, load
+from .launches import Repeated
 from .toolchain import CudaToolchain, architecture
 
 _FOREVER: Final = 2**63 - 1
 
 
-class Stream:
-    """A stream of a device, and the functions of the driver that use it."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.runtime, self.driver = modules()
-        with typed("opening the device"):
-            self.runtime.setDevice(number)
-            self.stream = self.runtime.streamCreateWithFlags(self.runtime.streamNonBlocking)
-        self.lock = threading.Lock()
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        """Return the stream to other libraries, by version 0 of their protocol."""
-        return 0, self.stream
-
-    def use(self) -> None:
-        """Make the device the one that this thread's calls mean."""
-        self.runtime.setDevice(self.number)
-
-    def wait(self) -> None:
-        """Wait for what was queued."""
-        self.runtime.streamSynchronize(self.stream)
-
-
-class CudaMemory(Memory):
-    """Memory of the driver's stream-ordered allocator. A handle is an address."""
+class CudaMemory(StreamMemory):
+    """Memory of the driver's stream-ordered allocator."""
 
     def __init__(self, stream: Stream) -> None:
-        self.on = stream
+        super().__init__(stream)
         runtime = stream.runtime
         with typed("opening the device"):
             # What is freed stays with the process: giving it back to the system would wait.
@@ -75,119 +46,13 @@ class CudaMemory(Memory):
             self.on.use()
             self.on.runtime.freeAsync(handle, self.on.stream)
 
-    def copy_in(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Write from the host, and wait for it: the array may lie in memory that is not staged."""
-        if self._copied(handle + offset, _address(array), array.nbytes, "HostToDevice"):
-            self.on.wait()
 
-    def write(self, handle: int, data: bytes) -> None:
-        """Write a few bytes, which the driver takes over before it returns."""
-        self._copied(handle, _address(np.frombuffer(data, np.uint8)), len(data), "HostToDevice")
-
-    def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Read to the host, and wait for it."""
-        if self._copied(_address(array), handle + offset, array.nbytes, "DeviceToHost"):
-            with typed("computing what was read"):
-                self.on.wait()
-
-    def copy(self, target: int, at: int, source: int, offset: int, nbytes: int) -> None:
-        """Copy between places of the device, in the order of the stream."""
-        self._copied(target + at, source + offset, nbytes, "DeviceToDevice")
-
-    def _copied(self, target: int, source: int, nbytes: int, way: str) -> bool:
-        if not nbytes:
-            return False
-        runtime = self.on.runtime
-        with typed(f"copying {nbytes} bytes"):
-            self.on.use()
-            kind = getattr(runtime, f"memcpy{way}")
-            runtime.memcpyAsync(target, source, nbytes, kind, self.on.stream)
-        return True
-
-    def part(self, handle: int, offset: int, nbytes: int) -> int:
-        """Return the address of a part."""
-        return handle + offset
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-class CudaQueue(Queue):
+class CudaQueue(StreamQueue):
     """One stream; recorded lists are launches, or a graph from their second run on."""
 
-    def __init__(self, stream: Stream, toolchain: CudaToolchain) -> None:
-        self.on = stream
-        self.toolchain = toolchain
-
-    def load(self, image: bytes, kernel: Kernel | Any) -> Function:
-        """Return the function of an image."""
-        name = self.toolchain.dialect.entry(kernel.name)
-        with typed(f"loading kernel {kernel.name!r}"):
-            self.on.use()
-            return load(self.on.driver, image, kernel, name, STATIC_BYTES)
-
-    def record(self, steps: Sequence[Step], slots: int) -> Recorded:
+    def record(self, steps: Sequence[Step], slots: int) -> Repeated:
         """Return the launches with all arguments set but buffers."""
-        return Recorded(steps, self.on.stream)
-
-    def run(self, recorded: Recorded, handles: Sequence[int]) -> None:
-        """Queue all launches and return."""
-        on = self.on
-        with on.lock:
-            on.runtime.setDevice(on.number)
-            try:
-                recorded.run(handles, on.driver.launchKernel, on.runtime.graphLaunch)
-            except RuntimeError:
-                with typed("running kernels"):
-                    raise
-
-    def direct(self, recorded: Recorded) -> Callable[..., None] | None:
-        """Return what runs a launch with a handle per slot; None for more launches."""
-        if len(recorded.launches) != 1:
-            return None
-        (launch,), on = recorded.launches, self.on
-        lock, use, launch_kernel = on.lock, on.runtime.setDevice, on.driver.launchKernel
-        number, place = on.number, recorded.put
-
-        def call(*handles: int) -> None:
-            with lock:
-                use(number)
-                if handles != recorded.handles:
-                    place(handles)
-                try:
-                    launch_kernel(*launch)
-                except RuntimeError:
-                    with typed("running kernels"):
-                        raise
-
-        return call
-
-    def synchronize(self) -> None:
-        """Wait for the stream."""
-        with typed("waiting for kernels"):
-            self.on.use()
-            self.on.wait()
-
-    def seconds(self, recorded: Recorded, handles: Sequence[int]) -> list[float]:
-        """Run once, launch by launch with events between, and return the device's times."""
-        runtime, stream = self.on.runtime, self.on.stream
-        with self.on.lock, typed("timing kernels"):
-            self.on.use()
-            recorded.put(handles)
-            events = [runtime.eventCreate() for _ in range(len(recorded.launches) + 1)]
-            try:
-                runtime.eventRecord(events[0], stream)
-                for launch, event in zip(recorded.launches, events[1:], strict=True):
-                    self.on.driver.launchKernel(*launch)
-                    runtime.eventRecord(event, stream)
-                self.on.wait()
-                times = [runtime.eventElapsedTime(*pair) * 1e-3 for pair in pairwise(events)]
-            finally:
-                for event in events:
-                    runtime.eventDestroy(event)
-        found = iter(times)
-        return [0.0 if empty else next(found) for empty in recorded.empty]
+        return Repeated(steps, self.on.stream, self.on.runtime.graphLaunch)
 
 
 class CudaDevice(Device):
@@ -209,9 +74,9 @@ class CudaDevice(Device):
         target = architecture((found["major"], found["minor"]))
         self.toolchain = CudaToolchain(target)
         self.info = describe(found, {**versions, "target": self.toolchain.target})
-        stream = Stream(number)
+        stream = Stream(number, *modules(), CODES)
         self.memory = CudaMemory(stream)
-        self.queue = CudaQueue(stream, self.toolchain)
+        self.queue = CudaQueue(stream, self.toolchain.dialect.entry, STATIC_BYTES)
         self.exchange = CudaExchange(number, stream)
 
     def close(self) -> None:

@@ -1,21 +1,17 @@
-"""A recorded list of launches: arguments in the host's memory, and a CUDA graph of them.
+"""A recorded list of launches as a CUDA graph.
 
-Requirements: a run sets no argument that is as it was; a list that runs again is one call of the
-driver, a graph whose nodes take new arguments by their addresses, so that buffers may change from
-run to run; a list that runs once costs no graph.
+Requirements: a list that runs again is one call of the driver, a graph whose nodes take new
+arguments by their addresses, so that buffers may change from run to run; a list that runs once
+costs no graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
-from calor.dtypes import DType, bfloat16, float16
-from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.device import Slot, Step
+from calor_kernel.runtime.cupy_driver.launches import Recorded
+from calor_kernel.runtime.device import Step
 
 from .bindings import failure
 
@@ -24,68 +20,25 @@ from .bindings import failure
 LEAST: Final = 4
 # The graphs of a list at most.
 GRAPHS: Final = 3
-_CELL: Final = 8
-_BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A loaded kernel, the module that it is of, and the shared memory that a launch brings."""
+class Repeated(Recorded):
+    """Launches that are a graph from their second run on."""
 
-    function: int
-    kernel: Kernel
-    module: Any
-    shared: int
-
-
-class Recorded:
-    """Launches with their scalars set; buffers are set where they differ from the last run's."""
-
-    def __init__(self, steps: Sequence[Step], stream: int) -> None:
-        self.stream = stream
-        self.empty = [0 in step.cubes for step in steps]
-        steps = [s for s, empty in zip(steps, self.empty, strict=True) if not empty]
-        total = sum(len(s.arguments) for s in steps)
-        cells = np.zeros(max(total, 1), np.uint64)
-        base = cells.ctypes.data
-        # Launches name their arguments by the addresses of these cells, which never move.
-        self.cells = cells
-        self.places = np.arange(max(total, 1), dtype=np.uint64) * _CELL + base
-        self.words = memoryview(cells.data).cast("B").cast("Q")
-        # For each slot: the cells that hold it, with their offsets and launches.
-        self.users: dict[int, list[tuple[int, int, int]]] = {}
-        self.launches: list[tuple[int, ...]] = []
-        place = 0
-        for number, step in enumerate(steps):
-            self._launch(number, step, place)
-            place += len(step.arguments)
-        self.handles: tuple[Any, ...] = ()
+    def __init__(self, steps: Sequence[Step], stream: int, graph_launch: Any) -> None:
+        super().__init__(steps, stream)
+        self.graph_launch = graph_launch
         self.runs = 0
         # Programs that hold results for a while go round a few sets of buffers: each has a graph.
         self.graphs: list[Graph] = []
 
-    def _launch(self, number: int, step: Step, place: int) -> None:
-        function: Function = step.function
-        parameters = self.places.ctypes.data + place * _CELL
-        cube = function.kernel.cube
-        shape = (*step.cubes, *cube, function.shared, self.stream, parameters, 0)
-        self.launches.append((function.function, *shape))
-        for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True):
-            if isinstance(given, Slot):
-                self.users.setdefault(given.number, []).append((place, given.offset, number))
-            else:
-                self.cells[place] = scalar_bits(given, parameter.declared.dtype)
-            place += 1
-
-    def run(self, handles: Sequence[int], launch: Any, graph_launch: Any) -> None:
+    def run(self, handles: Sequence[int], launch: Any) -> None:
         """Queue all launches: one by one, or as the graph that was made of them."""
         if self.runs and len(self.launches) >= LEAST:
-            graph_launch(self._graph(tuple(handles)).executable, self.stream)
+            self.graph_launch(self._graph(tuple(handles)).executable, self.stream)
             return
         self.runs += 1
-        self.put(handles)
-        for one in self.launches:
-            launch(*one)
+        super().run(handles, launch)
 
     def _graph(self, given: tuple[int, ...]) -> Graph:
         """Return the graph with these buffers: made of the one that was used longest ago."""
@@ -102,26 +55,6 @@ class Recorded:
             graph.update(self.changed(graph.handles, given), given)
         self.graphs.insert(0, graph)
         return graph
-
-    def put(self, handles: Sequence[int]) -> None:
-        """Write the addresses that differ from those that were written last."""
-        given = tuple(handles)
-        before = self.handles or (None,) * len(given)
-        for slot, users in self.users.items():
-            address = given[slot]
-            if address != before[slot]:
-                for place, offset, _ in users:
-                    self.words[place] = address + offset
-        self.handles = given
-
-    def changed(self, before: tuple[int, ...], given: tuple[int, ...]) -> set[int]:
-        """Return the numbers of the launches of which an argument is another one."""
-        return {
-            number
-            for slot, users in self.users.items()
-            if before[slot] != given[slot]
-            for _, _, number in users
-        }
 
 
 class Graph:
@@ -167,22 +100,3 @@ class Graph:
         if self.made is not None:
             self._destroy[0](self.made)
             self._destroy[1](self.graph)
-
-
-def scalar_bits(given: float, dtype: DType) -> int:
-    """Return a number's bits as a kernel takes it: bools as bytes, halves as their bits."""
-    held = np.asarray(given).astype(dtype.numpy)
-    if dtype in (float16, bfloat16):
-        return int(held.view(np.uint16))
-    return int(held.view(_BITS[dtype.itemsize]))
-
-
-def load(driver: Any, image: bytes, kernel: Kernel, name: str, most: int) -> Function:
-    """Return the function of an image; ``most``: the shared memory that needs no asking."""
-    module = driver.moduleLoadData(image)
-    function = driver.moduleGetFunction(module, name)
-    shared = kernel.shared_bytes if kernel.shared_bytes > most else 0
-    if shared:
-        limit = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        driver.funcSetAttribute(function, limit, shared)
-    return Function(function, kernel, module, shared)

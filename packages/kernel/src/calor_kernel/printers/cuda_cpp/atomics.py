@@ -21,16 +21,16 @@ from calor_kernel.printers.helpers import Helpers
 if TYPE_CHECKING:
     from calor_kernel.printers.cuda_cpp.dialect import CudaCpp
 
-_NAMES = MappingProxyType(
+NAMES = MappingProxyType(
     {
-        "add": "Add",
-        "min": "Min",
-        "max": "Max",
-        "and": "And",
-        "or": "Or",
-        "xor": "Xor",
-        "exchange": "Exch",
-        "compare": "CAS",
+        "add": "atomicAdd",
+        "min": "atomicMin",
+        "max": "atomicMax",
+        "and": "atomicAnd",
+        "or": "atomicOr",
+        "xor": "atomicXor",
+        "exchange": "atomicExch",
+        "compare": "atomicCAS",
     }
 )
 _SIGNED = ("min", "max")
@@ -49,7 +49,7 @@ def atomic(
     if memory.space == "private" or dtype.itemsize < 4:
         dialect.refuse(f"atomics on {dtype} in {memory.space} memory")
     kind = operation.attributes["kind"]
-    name = f"atomic{_NAMES[kind]}"
+    name = dialect.atomic_names[kind]
     if dtype.kind != "float" or kind == "add":
         if dtype is int64 and kind not in _SIGNED:
             pointer = ex.prefix("(uint64 *)", place)
@@ -80,17 +80,18 @@ def _by_bits(
     names = ("a", "b")[: len(values)]
     if kind in ("exchange", "compare"):
         given = ", ".join(map(as_bits, names))
-        call = f"atomic{_NAMES[kind]}(({whole} *)place, {given})"
+        call = f"{dialect.atomic_names[kind]}(({whole} *)place, {given})"
         body = f"  return {as_number(call)};\n"
     else:
         like = Type(dtype)
         seen = [Expression(as_number("seen")), Expression("a")]
         scalars = Scalars(dialect, helpers)
         changed = scalars.operation(kind, like, [like, like], seen, {}).text
+        exchange = dialect.atomic_names["compare"]
         body = (
             f"  {whole} seen, old = *(volatile {whole} *)place;\n"
             f"  do {{\n    seen = old;\n"
-            f"    old = atomicCAS(({whole} *)place, seen, {as_bits(changed)});\n"
+            f"    old = {exchange}(({whole} *)place, seen, {as_bits(changed)});\n"
             f"  }} while (old != seen);\n  return {as_number('old')};\n"
         )
     function = f"atomic_{kind}_{dtype.name}"

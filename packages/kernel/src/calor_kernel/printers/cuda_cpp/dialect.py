@@ -22,7 +22,6 @@ from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
 from calor_kernel.printers.helpers import Helpers
 
-# Shared memory beyond this is asked for at the launch.
 STATIC_BYTES: Final = 48 << 10
 _FENCES: Final = MappingProxyType(
     dict.fromkeys(("unit", "plane", "warpgroup", "cube"), "_block") | {"system": "_system"}
@@ -37,6 +36,10 @@ class CudaCpp(Dialect):
     name = "CUDA C++"
     inline_names = ("cuda", "c")
     function_prefix = "static __device__ __forceinline__"
+    # Shared memory beyond this is asked for at the launch.
+    static_bytes: int = STATIC_BYTES
+    atomic_names = atomics.NAMES
+    positions = tables.POSITIONS
     suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ull"})
     types = tables.TYPES
     templates = tables.TEMPLATES
@@ -127,7 +130,7 @@ class CudaCpp(Dialect):
     # Statements.
     def declare_memories(self, kernel: Kernel, names: Sequence[str]) -> Sequence[str]:
         """Return arrays; where shared ones are large they are parts of what the launch brings."""
-        large, at, lines = kernel.shared_bytes > STATIC_BYTES, 0, []
+        large, at, lines = kernel.shared_bytes > self.static_bytes, 0, []
         for memory, name in zip(kernel.memories, names, strict=True):
             type, align = self.storage(memory.type.dtype), max(memory.align, memory.type.nbytes)
             if memory.space == "shared" and large:
@@ -141,7 +144,7 @@ class CudaCpp(Dialect):
 
     def position(self, name: str, axis: int, dtype: DType) -> Expression:
         """Return where a unit is, converted from an unsigned number."""
-        return self.cast(dtype, Expression(tables.POSITIONS[name].format("xyz"[axis])))
+        return self.cast(dtype, Expression(self.positions[name].format("xyz"[axis])))
 
     def barrier(self, scope: str, name: int, count: int) -> str:
         """Return a barrier of a cube, of a plane, or one of the sixteen with names."""
@@ -204,6 +207,14 @@ class CudaCpp(Dialect):
         """Return a call of printf."""
         return printf(self, text, values)
 
+    def pieces(self, kernel: Kernel) -> Mapping[str, str]:
+        """Return the functions that may stand before a kernel, by how their use begins."""
+        return tables.PIECES
+
+    def bounds(self, kernel: Kernel) -> str:
+        """Return what says of how many units a cube is."""
+        return f"__launch_bounds__({kernel.units})"
+
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
         """Return what the text uses of the prelude, helpers and the kernel."""
         declared = []
@@ -216,10 +227,10 @@ class CudaCpp(Dialect):
             else:
                 # Nothing writes a memory that is only read, which is what restrict promises.
                 declared.append(f"const {type} *__restrict__ {name}")
-        if kernel.shared_bytes > STATIC_BYTES:
+        if kernel.shared_bytes > self.static_bytes:
             helpers = f"extern __shared__ __align__(1024) uint8 launched_memory[];\n\n{helpers}"
         return (
-            f"{tables.prelude(helpers + body)}{helpers}"
-            f'extern "C" __global__ void __launch_bounds__({kernel.units})\n'
+            f"{tables.prelude(helpers + body, self.pieces(kernel))}{helpers}"
+            f'extern "C" __global__ void {self.bounds(kernel)}\n'
             f"{self.entry(kernel.name)}({listed(declared)}) {{\n{body}}}\n"
         )

@@ -124,7 +124,8 @@ HELPERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(_helpers())
 
 _INLINE: Final = "__device__ __forceinline__"
 _LANES: Final = "sizeof(V) / sizeof(V::v[0])"
-_PIECES: Final = MappingProxyType(
+# Functions that stand before a kernel that uses them, by how their use begins.
+VECTOR_PIECES: Final = MappingProxyType(
     {
         "gather<": f"template <class V, class T> {_INLINE} V gather(const T *p) {{\n  V y;\n"
         f"#pragma unroll\n  for (int i = 0; i < {_LANES}; i++) y.v[i] = p[i];\n  return y;\n}}\n",
@@ -132,6 +133,11 @@ _PIECES: Final = MappingProxyType(
         f"#pragma unroll\n  for (int i = 0; i < {_LANES}; i++) p[i] = x.v[i];\n}}\n",
         "lanes<": f"template <class V, class W> {_INLINE} V lanes(W x) {{\n  V y;\n"
         f"#pragma unroll\n  for (int i = 0; i < {_LANES}; i++) y.v[i] = x.v[i];\n  return y;\n}}\n",
+    }
+)
+PIECES: Final = MappingProxyType(
+    {
+        **VECTOR_PIECES,
         "prefetch(": f"template <class T> {_INLINE} void prefetch(const T *p) {{\n"
         '  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));\n}\n',
         "lane_of_plane(": f"{_INLINE} unsigned int lane_of_plane() {{\n  unsigned int y;\n"
@@ -144,8 +150,16 @@ _PIECES: Final = MappingProxyType(
 _VECTORS: Final = MappingProxyType({d.name: (name, d.itemsize) for d, name in TYPES.items()})
 
 
-def prelude(used: str) -> str:
-    """Return the declarations of what a text uses: integers, vectors, and functions on them."""
+def prelude(used: str, pieces: Mapping[str, str]) -> str:
+    """Return the declarations of what a text uses: integers, vectors, and functions of pieces.
+
+    A piece may use those before it.
+    """
+    chosen = []
+    for key, piece in reversed(tuple(pieces.items())):
+        if key in used:
+            used += piece
+            chosen.append(piece)
     found = sorted({(t, int(n)) for t, n in re.findall(r"\b([a-z]+\d*)x(\d+)\b", used)})
     made = [f"typedef {text} {dtype.name};\n" for dtype, text in _INTEGERS.items()]
     for name, lanes in found:
@@ -154,8 +168,7 @@ def prelude(used: str) -> str:
             # Wider ones are of registers, and those of an odd number of parts are in no memory.
             align = min(size * lanes & -(size * lanes), 16)
             made.append(f"struct __align__({align}) {name}x{lanes} {{ {type} v[{lanes}]; }};\n")
-    made += [piece for key, piece in _PIECES.items() if key in used]
-    return f"{''.join(made)}\n"
+    return f"{''.join((*made, *reversed(chosen)))}\n"
 
 
 def arrive(printer: Printer, operation: Operation, block: Block) -> None:

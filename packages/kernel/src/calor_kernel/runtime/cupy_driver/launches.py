@@ -1,0 +1,112 @@
+"""A recorded list of launches, with arguments in the host's memory.
+
+Requirements: a run sets no argument that is as it was; launches name their arguments by addresses
+that never move, so that a plugin may hand the same list to the driver as a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import DType, bfloat16, float16
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.device import Slot, Step
+
+_CELL: Final = 8
+_BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A loaded kernel, the module that it is of, and the shared memory that a launch brings."""
+
+    function: int
+    kernel: Kernel
+    module: Any
+    shared: int
+
+
+class Recorded:
+    """Launches with their scalars set; buffers are set where they differ from the last run's."""
+
+    def __init__(self, steps: Sequence[Step], stream: int) -> None:
+        self.stream = stream
+        self.empty = [0 in step.cubes for step in steps]
+        steps = [s for s, empty in zip(steps, self.empty, strict=True) if not empty]
+        total = sum(len(s.arguments) for s in steps)
+        cells = np.zeros(max(total, 1), np.uint64)
+        base = cells.ctypes.data
+        # Launches name their arguments by the addresses of these cells, which never move.
+        self.cells = cells
+        self.places = np.arange(max(total, 1), dtype=np.uint64) * _CELL + base
+        self.words = memoryview(cells.data).cast("B").cast("Q")
+        # For each slot: the cells that hold it, with their offsets and launches.
+        self.users: dict[int, list[tuple[int, int, int]]] = {}
+        self.launches: list[tuple[int, ...]] = []
+        place = 0
+        for number, step in enumerate(steps):
+            self._launch(number, step, place)
+            place += len(step.arguments)
+        self.handles: tuple[Any, ...] = ()
+
+    def _launch(self, number: int, step: Step, place: int) -> None:
+        function: Function = step.function
+        parameters = self.places.ctypes.data + place * _CELL
+        cube = function.kernel.cube
+        shape = (*step.cubes, *cube, function.shared, self.stream, parameters, 0)
+        self.launches.append((function.function, *shape))
+        for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True):
+            if isinstance(given, Slot):
+                self.users.setdefault(given.number, []).append((place, given.offset, number))
+            else:
+                self.cells[place] = scalar_bits(given, parameter.declared.dtype)
+            place += 1
+
+    def run(self, handles: Sequence[int], launch: Any) -> None:
+        """Queue all launches, one by one."""
+        self.put(handles)
+        for one in self.launches:
+            launch(*one)
+
+    def put(self, handles: Sequence[int]) -> None:
+        """Write the addresses that differ from those that were written last."""
+        given = tuple(handles)
+        before = self.handles or (None,) * len(given)
+        for slot, users in self.users.items():
+            address = given[slot]
+            if address != before[slot]:
+                for place, offset, _ in users:
+                    self.words[place] = address + offset
+        self.handles = given
+
+    def changed(self, before: tuple[int, ...], given: tuple[int, ...]) -> set[int]:
+        """Return the numbers of the launches of which an argument is another one."""
+        return {
+            number
+            for slot, users in self.users.items()
+            if before[slot] != given[slot]
+            for _, _, number in users
+        }
+
+
+def scalar_bits(given: float, dtype: DType) -> int:
+    """Return a number's bits as a kernel takes it: bools as bytes, halves as their bits."""
+    held = np.asarray(given).astype(dtype.numpy)
+    if dtype in (float16, bfloat16):
+        return int(held.view(np.uint16))
+    return int(held.view(_BITS[dtype.itemsize]))
+
+
+def load(driver: Any, image: bytes, kernel: Kernel, name: str, most: int) -> Function:
+    """Return the function of an image; ``most``: the shared memory that needs no asking."""
+    module = driver.moduleLoadData(image)
+    function = driver.moduleGetFunction(module, name)
+    shared = kernel.shared_bytes if kernel.shared_bytes > most else 0
+    if shared:
+        limit = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        driver.funcSetAttribute(function, limit, shared)
+    return Function(function, kernel, module, shared)

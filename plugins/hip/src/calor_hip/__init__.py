@@ -1,0 +1,3 @@
+"""calor on AMD's GPUs, by HIP."""
+
+__all__: list[str] = []

@@ -1,0 +1,71 @@
+"""What an AMD GPU says of itself, as a DeviceInfo.
+
+Requirements: what varies is read from the driver, and what a processor has by its name is stated;
+a feature is stated when kernels of the library and of the tests run with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from calor.dtypes import ALL, bfloat16, float16
+from calor_kernel.printers.dialect import words
+from calor_kernel.runtime.device import DeviceInfo
+
+from .dialect import SHARED_BYTES
+from .matrices import MATRICES
+
+# Float16 and bfloat16 are stored; kernels compute in float32.
+_DTYPES: Final = frozenset(
+    t for t in ALL if t.kind in ("bool", "int", "uint", "float") and t not in (float16, bfloat16)
+)
+_FEATURES: Final = words(
+    "barrier planes atomics atomics_64 float_atomics fma forward_progress matrix"
+)
+# What an access of memory may be at most, and what memory is aligned to.
+_ACCESS: Final = 16
+_ALIGN: Final = 256
+_NEAR: Final = 16 << 10  # The first cache of the smallest core.
+# The units of a launch along an axis have 32 bits.
+_MOST_UNITS: Final = 2**32 - 1
+
+
+def architecture(found: Mapping[str, Any]) -> str:
+    """Return the processor's name for clang, such as ``gfx942``, of the device's properties.
+
+    What follows a colon are settings of the memory, which kernels do not depend on.
+    """
+    return _text(found["gcnArchName"]).partition(":")[0]
+
+
+def _text(given: Any) -> str:
+    return given.decode() if isinstance(given, bytes) else str(given)
+
+
+def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
+    """Return what kernels and their choice depend on, of the runtime's device properties."""
+    name, processor = _text(found["name"]), architecture(found)
+    x, y, z = found["maxThreadsDim"]
+    units = found["maxThreadsPerBlock"]
+    most = _MOST_UNITS // units
+    across, down, deep = (min(size, most) for size in found["maxGridSize"])
+    matrices = MATRICES.get(processor, frozenset())
+    return DeviceInfo(
+        description=f"{name or 'AMD GPU'} ({processor}, HIP {native['driver']})",
+        dtypes=_DTYPES,
+        features=_FEATURES if matrices else _FEATURES - {"matrix"},
+        vector_bytes=_ACCESS,
+        max_units=units,
+        max_cube=(min(x, units), min(y, units), min(z, units)),
+        planes=(found["warpSize"],),
+        shared_bytes=min(found["sharedMemPerBlock"], SHARED_BYTES),
+        cores=found["multiProcessorCount"],
+        caches=(_NEAR, found["l2CacheSize"]),
+        max_cubes=(across, down, deep),
+        memory_bytes=found["totalGlobalMem"],
+        max_buffer_bytes=found["totalGlobalMem"],
+        align=_ALIGN,
+        matrices=matrices,
+        native=native,
+    )

@@ -1,0 +1,112 @@
+"""The dialect of HIP C++, for AMD's CDNA and RDNA processors: CUDA C++ with clang's own functions.
+
+Requirements: what AMD's processors do as NVIDIA's is CUDA C++, and stands there; the number of
+units in lock step is the target's, 64 or 32; contraction is the printer's, never the compiler's
+(``-ffp-contract=off``); results are those of every other device, so that no function of the
+device's libraries is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from calor.dtypes import DType, bool_, float32, float64, uint32
+from calor_kernel.ir.nodes import Kernel, Memory, Operation
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.cuda_cpp import CudaCpp
+from calor_kernel.printers.dialect import Values
+from calor_kernel.printers.expressions import Expression
+
+from . import matrices, tables
+
+# The memory that the units of a cube share, of which none is asked for at the launch.
+SHARED_BYTES: Final = 64 << 10
+
+
+class HipCpp(CudaCpp):
+    """HIP C++ without headers; ``wave``: units in lock step; ``instructions``: of matrices."""
+
+    name = "HIP C++"
+    inline_names = ("hip", "c")
+    static_bytes = SHARED_BYTES
+    atomic_names = tables.ATOMICS
+    positions = tables.POSITIONS
+    templates = tables.TEMPLATES
+    statements = MappingProxyType({"mma": matrices.mma})
+    reserved = CudaCpp.reserved | tables.RESERVED
+
+    def __init__(self, wave: int = 64) -> None:
+        self.wave = wave
+
+    def special(self, number: float, dtype: DType) -> Expression:
+        """Return an infinity or NaN by the compiler's own functions."""
+        suffix, text = ("f", '""') if dtype is float32 else ("", '""')
+        name = f"__builtin_nan{suffix}({text})" if number != number else f"__builtin_inf{suffix}()"
+        made = Expression(name)
+        made = made if dtype in (float32, float64) else self.cast(dtype, made)
+        return ex.prefix("-", made) if number < 0 else made
+
+    def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
+        """Return a scalar's bits as another type of the same size."""
+        if dtype.kind != "float" and source.kind != "float":
+            return self.cast(dtype, value)
+        return ex.call("__builtin_bit_cast", Expression(self.types[dtype]), value)
+
+    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
+        """Return conversions of float16, which are instructions."""
+        return tables.HELPERS.get("_".join((name, *(d.name for d in dtypes))))
+
+    def barrier(self, scope: str, name: int, count: int) -> str:
+        """Return a barrier of a cube or of a wave."""
+        if name or count or scope not in ("cube", "plane"):
+            self.refuse(f"named barriers, nor one of a {scope}")
+        return f"meet_{scope}();"
+
+    def fence(self, scope: str, order: str) -> str:
+        """Return a fence of what a scope sees."""
+        return f'__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "{tables.SCOPES[scope]}");'
+
+    def prefetch(self, memory: Memory, place: Expression) -> str:
+        """Return nothing: the processors have no such instruction."""
+        return ""
+
+    def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
+        """Return a shuffle of a wave by ds_bpermute, which moves 32 bits."""
+        narrow = dtype.itemsize < 4
+        # A number's text has no type of its own.
+        held = self.cast(uint32 if narrow else dtype, value)
+        made = ex.call(f"shuffle_{kind}", held, lane)
+        if dtype is bool_:
+            return ex.infix("!=", ex.EQUAL, made, Expression("0"))
+        return self.cast(self.held(dtype), made) if narrow else made
+
+    def plane(
+        self, operation: Operation, operands: Sequence[Expression], plane: int
+    ) -> Expression | None:
+        """Return a ballot; all else is made of shuffles."""
+        if plane != self.wave:
+            self.refuse(f"planes of {plane} where waves are of {self.wave}")
+        if operation.name != "plane_ballot":
+            return None
+        made = ex.call(f"__builtin_amdgcn_ballot_w{self.wave}", *operands)
+        return self.cast(operation.result.type.dtype, made)
+
+    def printed(self, text: str, values: Sequence[Values]) -> str:
+        """Refuse: printing is a function of the device's libraries."""
+        self.refuse("prints")
+
+    def pieces(self, kernel: Kernel) -> Mapping[str, str]:
+        """Return the functions that may stand before a kernel."""
+        return tables.pieces(self.wave, kernel.cube)
+
+    def bounds(self, kernel: Kernel) -> str:
+        """Return of how many units a cube is."""
+        return f"__attribute__((amdgpu_flat_work_group_size({kernel.units}, {kernel.units})))"
+
+    def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
+        """Return what names the kinds of functions and memory, and what CUDA C++ has."""
+        if kernel.shared_bytes > SHARED_BYTES:
+            self.refuse(f"cubes with {kernel.shared_bytes} bytes of shared memory")
+        return f"{tables.HEADER}\n{super().kernel(kernel, names, body, helpers)}"
