@@ -45,7 +45,10 @@ def numbers(dtype: DType, *sizes: int, seed: int = 0) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("side", ["a", "b", "c"])
 def test_every_element_has_one_place(shape: MatrixShape, side: Any) -> None:
     layout = shape.layout(side)
-    assert sorted(layout(i) for i in range(layout.size)) == list(range(prod(shape.extent(side))))
+    places = sorted(layout(i) for i in range(layout.size))
+    # Both halves of a plane have the factors of wmma.
+    copies = 2 if shape.name.startswith("wmma") and side != "c" else 1
+    assert places == [place for place in range(prod(shape.extent(side))) for _ in range(copies)]
 
 
 @kernel

@@ -182,6 +182,21 @@ def _mfma(m: int, k: int, dtype: DType) -> MatrixShape:
     )
 
 
+def _wmma(dtype: DType) -> MatrixShape:
+    """AMD's wmma of a plane of 32: 16 × 16 × 16, both halves of the plane with the same factors."""
+    return MatrixShape(
+        f"wmma_16x16x16_{dtype.name}",
+        16,
+        16,
+        16,
+        dtype,
+        float32,
+        Layout(((16, 2), 16), ((1, 0), 16)),
+        Layout(((16, 2), 16), ((16, 0), 1)),
+        Layout(((16, 2), 8), ((16, 1), 2)),
+    )
+
+
 def _simdgroup(dtype: DType) -> MatrixShape:
     """Metal's simdgroup_matrix of a plane of 32: 8 × 8 × 8, where MLX found its elements to be."""
     lanes = Layout(((2, 4, 2, 2), 2), ((16, 1, 32, 4), 8))
@@ -220,6 +235,8 @@ _SHAPES = (
     MMA_8X8X4_FLOAT64,
     *(_mfma(32, 8, dtype) for dtype in (float16, bfloat16)),
     *(_mfma(16, 16, dtype) for dtype in (float16, bfloat16)),
+    *(_mfma(m, k, float32) for m, k in ((32, 2), (16, 4))),
+    *(_wmma(dtype) for dtype in (float16, bfloat16)),
     *(_simdgroup(dtype) for dtype in (float16, bfloat16, float32)),
 )
 SHAPES: Final[Mapping[str, MatrixShape]] = MappingProxyType({s.name: s for s in _SHAPES})

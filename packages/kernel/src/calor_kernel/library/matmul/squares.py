@@ -1,9 +1,10 @@
-"""Products by matrix instructions of small squares, whose factors lie in shared memory as float32.
+"""Products by matrix instructions of planes that load their own factors from shared memory.
 
-Requirements: any strides, sizes and float types, which become float32 on their way to shared
-memory, so that products are exact and sums are of float32; a plane has squares of sums in
-registers, and reads each factor once for a row or column of them; two tiles in turn, so that the
-next is loaded while this one is used.
+Requirements: any strides, sizes and float types; factors become what the instruction takes on their
+way to shared memory, where those of one lane lie side by side, so that a lane has its factors in
+one access; sums are of float32; a plane has squares of sums in registers, and reads each factor
+once for a row or column of them; two tiles in turn, so that the next is loaded while this one is
+used.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from calor.dtypes import bfloat16, float16, float32, int64
+from calor.dtypes import DType, bfloat16, float16, float32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     barrier,
+    constant,
     cube_position,
     fragment,
     helper,
@@ -23,19 +25,31 @@ from calor_kernel.language import (
     mma,
     plane_position,
     shared,
+    splat,
     unit_index,
 )
 from calor_kernel.language.matrices import SHAPES, MatrixShape
-from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.matmul.tiled import fill_tile
+from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.work import Argument, Build, Launch, Output
 from calor_kernel.runtime.device import DeviceInfo
 
-# The instruction, which is in DeviceInfo.matrices of devices that have it.
 SQUARE: Final = "simdgroup_8x8x8_float32"
 _FLOATS: Final = (float16, bfloat16, float32)
+# The instructions for factors of one half type, and those for any others, which become float32;
+# a device has those that are in DeviceInfo.matrices.
+_HALVES: Final = ("mfma_32x32x8_{}", "wmma_16x16x16_{}")
+_WHOLE: Final = ("mfma_32x32x2_float32", SQUARE)
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across.
-_PLANS: Final = ((64, 64, 16, 2, 2), (32, 32, 16, 2, 2))
+PLANS: Final = {
+    SQUARE: ((64, 64, 16, 2, 2), (32, 32, 16, 2, 2)),
+    "mfma_32x32x2_float32": ((128, 128, 16, 2, 2), (64, 64, 16, 2, 2)),
+    "mfma_32x32x8_float16": ((128, 128, 32, 2, 2), (64, 64, 32, 2, 2)),
+    "mfma_32x32x8_bfloat16": ((128, 128, 32, 2, 2), (64, 64, 32, 2, 2)),
+    "wmma_16x16x16_float16": ((128, 128, 32, 4, 2), (64, 64, 32, 2, 2)),
+    "wmma_16x16x16_bfloat16": ((128, 128, 32, 4, 2), (64, 64, 32, 2, 2)),
+}
+# Elements of an access of 16 bytes, of types of two.
+_ACCESS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +57,8 @@ class Squares:
     """How a product is computed: ``down`` by ``across`` planes share a tile.
 
     A tile has ``rows`` by ``columns`` sums, and takes ``depth`` of the summed axis at a time.
-    ``a_along``, ``b_along``: whether the operand is dense along that axis.
+    ``a_along``, ``b_along``: whether the operand is dense along that axis; ``a_access`` and
+    ``b_access``: elements that are one access of it. ``instruction``: its name among the shapes.
     """
 
     rows: int
@@ -53,11 +68,19 @@ class Squares:
     across: int
     a_along: bool
     b_along: bool
+    a_access: int = 1
+    b_access: int = 1
+    instruction: str = SQUARE
 
     @property
     def shape(self) -> MatrixShape:
         """The instruction."""
-        return SHAPES[SQUARE]
+        return SHAPES[self.instruction]
+
+    @property
+    def factor(self) -> DType:
+        """The type of its factors."""
+        return self.shape.a_dtype
 
     @property
     def units(self) -> int:
@@ -65,31 +88,79 @@ class Squares:
         return self.shape.lanes * self.down * self.across
 
     @property
+    def deep(self) -> bool:
+        """Whether a lane has neighbours along the summed axis, which then is the dense one."""
+        a, b = self.shape.a[1], self.shape.b[1]
+        return a.size > 1 and a(1) == self.shape.m and b(1) == 1
+
+    def steps(self, size: int) -> tuple[int, int]:
+        """Return how far the next row or column lies in a tile, and the next of the summed axis."""
+        # A line is padded by an access, so that those that are read together differ in banks.
+        return (self.depth + _ACCESS, 1) if self.deep else (1, size)
+
+    def elements(self, size: int) -> int:
+        """Return how many elements a tile takes."""
+        return size * (self.depth + _ACCESS if self.deep else self.depth)
+
+    @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
-        return 2 * int(float32.itemsize) * self.depth * (self.rows + self.columns)
+        count = self.elements(self.rows) + self.elements(self.columns)
+        return 2 * int(self.factor.itemsize) * count
+
+
+def instruction_for(product: Product, info: DeviceInfo) -> str | None:
+    """Return the instruction of a device that computes a product of floats, if it has one."""
+    types = {product.a.dtype, product.b.dtype}
+    if not info.matrices or {*types, product.dtype} - {*_FLOATS}:
+        return None
+    halves = types <= {float16, bfloat16} and len(types) == 1
+    names = [n.format(product.a.dtype.name) for n in _HALVES] if halves else []
+    return next((name for name in (*names, *_WHOLE) if name in info.matrices), None)
+
+
+def _access(operand: Operand, size: int, k: int) -> int:
+    """Return how many elements of an operand are one access: 16 bytes, or one element."""
+    count = 16 // int(operand.dtype.itemsize)
+    dense, other = (k, operand.free) if operand.depth == 1 else (size, operand.depth)
+    if 1 not in (operand.depth, operand.free):
+        return 1
+    numbers = (dense, other, operand.offset, *operand.batch)
+    return count if all(number % count == 0 for number in numbers) else 1
 
 
 def squares(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
-    """Return the launch that computes a product of floats by squares, where a device has them."""
+    """Return the launch that computes a product by squares, where a device has an instruction."""
     a, b = product.a, product.b
-    if SQUARE not in info.matrices or {a.dtype, b.dtype, product.dtype} - {*_FLOATS}:
+    instruction = instruction_for(product, info)
+    if instruction is None:
         return []
-    for number, made in enumerate(_PLANS):
-        plan = Squares(*made, a.depth == 1, b.depth == 1)
+    for number, made in enumerate(PLANS[instruction]):
+        plan = Squares(
+            *made,
+            a.depth == 1,
+            b.depth == 1,
+            _access(a, product.m, product.k),
+            _access(b, product.n, product.k),
+            instruction,
+        )
         cubes = (-(-product.n // plan.columns), -(-product.m // plan.rows), product.batches)
-        if cubes[0] * cubes[1] * cubes[2] >= info.cores or number == len(_PLANS) - 1:
+        if cubes[0] * cubes[1] * cubes[2] >= info.cores or number == len(PLANS[instruction]) - 1:
             break
-    size, stride = Scalar(int64, nonnegative=True), Scalar(int64)
+    size, one = Scalar(int64, nonnegative=True), Scalar(int64)
+    by_a, by_b = (Scalar(int64, divisible=access) for access in (plan.a_access, plan.b_access))
     build = Build(
         matmul_squares,
         (
-            *(Buffer(d, writable=False) for d in (a.dtype, b.dtype)),
+            Buffer(a.dtype, writable=False, align=plan.a_access * a.dtype.itemsize),
+            Buffer(b.dtype, writable=False, align=plan.b_access * b.dtype.itemsize),
             Buffer(product.dtype),
             *(size,) * 3,
-            *(stride,) * 4,
+            *((by_a, one) if a.depth == 1 else (one, by_a)),
+            *((one, by_b) if b.depth == 1 else (by_b, one)),
             size,
-            *(stride,) * 6,
+            *(by_a,) * 3,
+            *(by_b,) * 3,
         ),
         (("plan", plan),),
         cube=(plan.units, 1, 1),
@@ -129,26 +200,23 @@ def matmul_squares(
     a_start = a_base + outer * a_outer_stride + within * a_inner_stride
     b_start = b_base + outer * b_outer_stride + within * b_inner_stride
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    left = shared(2 * plan.rows * plan.depth, float32)
-    right = shared(2 * plan.columns * plan.depth, float32)
-    unit, plane = unit_index(), plane_position()
+    l_size, r_size = plan.elements(plan.rows), plan.elements(plan.columns)
+    left = shared(2 * l_size, plan.factor, align=16)
+    right = shared(2 * r_size, plan.factor, align=16)
+    plane = plane_position()
     high, wide = plan.rows // plan.down, plan.columns // plan.across
     row, column = plane // plan.across * high, plane % plan.across * wide
     shape = plan.shape
     sums = [[fragment(shape, "c") for _ in range(wide // shape.n)] for _ in range(high // shape.m)]
     side = 0
     for begin in range(0, k, plan.depth):
-        l_at, r_at = side * (plan.rows * plan.depth), side * (plan.columns * plan.depth)
-        fill_tile(
-            left, l_at, a, a_start, first_row, m, begin, k, a_row, a_depth,
-            unit, plan.units, plan.rows, plan.depth, plan.a_along, float32,
-        )  # fmt: skip
-        fill_tile(
-            right, r_at, b, b_start, first_column, n, begin, k, b_column, b_depth,
-            unit, plan.units, plan.columns, plan.depth, plan.b_along, float32,
-        )  # fmt: skip
+        l_at, r_at = side * l_size, side * r_size
+        fill_square(left, l_at, a, a_start, first_row, m, begin, k, a_row, a_depth, plan, True)
+        fill_square(
+            right, r_at, b, b_start, first_column, n, begin, k, b_column, b_depth, plan, False
+        )
         barrier()
-        multiply_squares(sums, left, right, l_at + row, r_at + column, plan)
+        multiply_squares(sums, left.at(l_at), right.at(r_at), row, column, plan)
         # The other tile is filled next; this one is not written before all have passed the barrier.
         side = 1 - side
     for i in range(high // shape.m):
@@ -160,23 +228,69 @@ def matmul_squares(
 
 @helper
 def multiply_squares(
-    sums: Any, left: Any, right: Any, left_at: Any, right_at: Any, plan: Any
+    sums: Any, left: Any, right: Any, row: Any, column: Any, plan: Squares
 ) -> None:
-    """Add the products of a plane's rows and columns of two tiles, of which ``depth`` is slow."""
+    """Add the products of a plane's rows and columns of two tiles."""
     shape = plan.shape
+    down, deep = plan.steps(plan.rows)
+    across, deep_b = plan.steps(plan.columns)
     for p in range(0, plan.depth, shape.k):
         lefts = [
-            fragment(shape, "a").load(
-                left.at(left_at + p * plan.rows + i * shape.m), (1, plan.rows)
-            )
+            fragment(shape, "a").load(left.at((row + i * shape.m) * down + p * deep), (down, deep))
             for i in range(len(sums))
         ]
         rights = [
             fragment(shape, "b").load(
-                right.at(right_at + p * plan.columns + j * shape.n), (plan.columns, 1)
+                right.at((column + j * shape.n) * across + p * deep_b), (deep_b, across)
             )
             for j in range(len(sums[0]))
         ]
         for i in range(len(sums)):
             for j in range(len(sums[0])):
                 mma(lefts[i], rights[j], sums[i][j])
+
+
+@helper
+def fill_square(
+    tile: Any,
+    at: Any,
+    source: Any,
+    start: Any,
+    first: Any,
+    count: Any,
+    begin: Any,
+    k: Any,
+    stride: Any,
+    depth_stride: Any,
+    plan: Squares,
+    left: bool,
+) -> None:
+    """Fill a tile from an operand in accesses along its dense axis, 0 beyond it."""
+    size, access, along = (
+        (plan.rows, plan.a_access, plan.a_along)
+        if left
+        else (plan.columns, plan.b_access, plan.b_along)
+    )
+    depth, factor, (step, deep) = plan.depth, plan.factor, plan.steps(size)
+    lines = (depth if along else size) // access
+    pieces = size * depth // access
+    for turn in range(-(-pieces // plan.units)):
+        i = unit_index() + turn * plan.units
+        if along:
+            place, p = i // lines, i % lines * access
+        else:
+            place, p = i % lines * access, i // lines
+        if (pieces % plan.units == 0) or (i < pieces):
+            inside = (first + place < count) & (begin + p < k)
+            index = start + (first + place) * stride + (begin + p) * depth_stride
+            read = splat(constant(0, source.dtype), access)
+            # A whole access is inside or outside: where there are many, sizes divide by them.
+            if inside:
+                read = source.load(index, access)
+            taken = read.to(factor)
+            target = at + place * step + p * deep
+            if access == 1 or (along and deep == 1) or (not along and step == 1):
+                tile.store(target, taken)
+            else:
+                for lane in range(access):
+                    tile.store(target + lane * (deep if along else step), taken[lane])

@@ -1,0 +1,55 @@
+"""The devices of the tests: what HIP's text does, on the processor, and clang for code objects."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+ABSENT = "there is no C++ compiler for Linux"
+NO_CLANG = "there is no clang for AMD's processors; apt-get install clang-22 lld-22 llvm-22"
+
+
+def opened(number: int) -> Any:
+    from calor_host_shim.compiler import compiler
+    from calor_host_shim.devices import hip_device
+
+    if compiler() is None:
+        pytest.skip(ABSENT)
+    made = hip_device(number)
+    # Contraction is tested by itself: here results have the same bits.
+    made.toolchain.dialect.fast_fma = False
+    return made
+
+
+@pytest.fixture(scope="session")
+def cdna() -> Iterator[Any]:
+    """A device with waves of 64 units, or a skip where nothing compiles its text."""
+    made = opened(0)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def rdna() -> Iterator[Any]:
+    """A device with waves of 32 units."""
+    made = opened(1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fake() -> Any:
+    """An imitated driver of its own, whose calls and failures nobody else sees."""
+    from calor_host_shim.hip import ImitatedHip
+
+    return ImitatedHip()
+
+
+@pytest.fixture(scope="session")
+def clang() -> str:
+    """A clang that compiles for AMD's processors, or a skip that says how to get it."""
+    found = shutil.which("clang-22")
+    if found is None or shutil.which("ld.lld-22") is None:
+        pytest.skip(NO_CLANG)
+    return found

@@ -1,0 +1,283 @@
+"""The device keeps the device contract on the imitated driver, and errors are typed."""
+
+import pickle
+import subprocess
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from calor.backends.device import device_of
+from calor.dtypes import bfloat16, bool_, float16, float32, int64
+from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
+from calor_hip import bindings
+from calor_hip.device import HipDevice
+from calor_hip.toolchain import HipToolchain
+from calor_host_shim.devices import HostHipDevice, hip_device
+from calor_host_shim.hip import DEVICES, HipError, ImitatedHip
+from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.device import Slot, Step
+from device_runs import run
+
+
+@kernel
+def scaled(x: Any, y: Any, n: Any, factor: Any) -> None:
+    i = absolute_position()
+    if i < n:
+        y[i] = x[i] * factor
+
+
+def built(units: int = 8) -> Any:
+    signature: list[Any] = [
+        Buffer(float32, writable=False),
+        Buffer(float32),
+        Scalar(int64),
+        Scalar(float32),
+    ]
+    return scaled.build(signature, cube=(units, 1, 1))
+
+
+def on(fake: ImitatedHip, number: int = 0) -> HipDevice:
+    return HostHipDevice(number, (fake.runtime, fake.driver))
+
+
+def loaded(device: Any, made: Any) -> Any:
+    image = device.toolchain.compile(device.toolchain.source(made), made.name)
+    return device.queue.load(image, made)
+
+
+def test_a_record_runs_again_with_other_memory(cdna: Any) -> None:
+    memory, queue, function = cdna.memory, cdna.queue, loaded(cdna, built())
+    pieces = [memory.alloc(256) for _ in range(3)]
+    parts = [memory.part(p, 128, 128) for p in pieces]
+    for number, piece in enumerate(pieces):
+        memory.copy_in(piece, 0, np.full(64, number + 1, np.float32))
+    # The second launch reads what the first one writes; the third has no cubes.
+    steps = [
+        Step(function, (2, 1, 1), (Slot(0), Slot(1, 16), 10, 2.0)),
+        Step(function, (2, 1, 1), (Slot(1, 16), Slot(2), 10, -1.0)),
+        Step(function, (0, 1, 1), (Slot(0), Slot(2), 10, 7.0)),
+    ]
+    recorded = queue.record(steps, 3)
+    queue.run(recorded, parts)
+    queue.run(recorded, [parts[2], pieces[1], pieces[0]])
+    queue.direct(queue.record(steps[:1], 2))(pieces[2], pieces[1])
+    assert queue.direct(recorded) is None
+    memory.copy(pieces[0], 128, pieces[2], 128, 64)
+    queue.synchronize()
+    got = [np.empty(64, np.float32) for _ in pieces]
+    for piece, array in zip(pieces, got, strict=True):
+        memory.copy_out(piece, 0, array)
+    assert got[2].tolist() == [3.0] * 32 + [-2.0] * 10 + [3.0] * 22
+    assert got[1].tolist() == [2.0] * 4 + [6.0] * 10 + [2.0] * 22 + [2.0] * 10 + [2.0] * 18
+    assert got[0].tolist() == [4.0] * 10 + [1.0] * 22 + [-2.0] * 10 + [3.0] * 6 + [1.0] * 16
+    times = queue.seconds(recorded, parts)
+    assert times[2] == 0.0
+    assert all(0 < s < 1 for s in times[:2])
+    for piece in pieces:
+        memory.free(piece)
+
+
+def test_calls_name_the_device_and_memory_is_freed_when_it_is_not_used(fake: ImitatedHip) -> None:
+    device = on(fake, 1)
+    assert fake.calls == [
+        *("getDeviceCount", "getDeviceProperties", "driverGetVersion"),
+        *("setDevice", "streamCreateWithFlags"),
+    ]
+    fake.calls.clear()
+    piece = device.memory.alloc(0)
+    device.memory.write(piece, b"1")
+    device.memory.free(piece)
+    assert fake.calls == [
+        *("setDevice", "malloc", "setDevice", "memcpyAsync"),
+        *("setDevice", "streamSynchronize", "free"),
+    ]
+    fake.calls.clear()
+    device.close()
+    assert fake.calls == ["setDevice", "streamSynchronize"]
+
+
+@kernel
+def numbers(y: Any, *given: Any) -> None:
+    for place, number in enumerate(given):
+        y[place] = number.to(float32)
+
+
+def test_scalars_of_every_type_arrive(cdna: Any) -> None:
+    dtypes = [bool_, float16, bfloat16, *(calor.dtypes.as_dtype(t) for t in ("int8", "uint64"))]
+    kernel_ = numbers.build([Buffer(float32), *map(Scalar, dtypes)])
+    y = np.zeros(5, np.float32)
+    run(cdna, kernel_, (1, 1, 1), [y, True, 1.5, -2.5, -7, 2**40])
+    assert y.tolist() == [1.0, 1.5, -2.5, -7.0, 2.0**40]
+
+
+def test_what_devices_say_of_themselves(fake: ImitatedHip) -> None:
+    first, second, third = (on(fake, number).info for number in range(3))
+    assert first.description == "imitated MI300X (gfx942, HIP 7.0)"
+    assert [info.planes for info in (first, second, third)] == [(64,), (32,), (64,)]
+    assert first.max_cubes == (2**22 - 1, 65536, 65536)
+    assert "mfma_32x32x8_float16" in first.matrices
+    assert "wmma_16x16x16_bfloat16" in second.matrices
+    # It takes numbers below the smallest normal one for zero.
+    assert "mfma_32x32x8_float16" not in third.matrices
+    fake.devices = ({**DEVICES[0], "gcnArchName": "gfx906:sramecc+", "name": b""},)
+    oldest = on(fake).info
+    assert oldest.description.startswith("AMD GPU (gfx906")
+    assert not oldest.has("matrix")
+    fake.devices = ({**DEVICES[0], "warpSize": 16},)
+    with pytest.raises(DeviceError, match="waves of 32 and 64 units, not 16"):
+        HipDevice(0, (fake.runtime, fake.driver))
+
+
+class Hiprtc(ModuleType):
+    """hipRTC as CuPy shows it."""
+
+    def __init__(self, fails: str = "") -> None:
+        super().__init__("nvrtc")
+        self.fails = fails
+        self.programs: dict[int, str] = {}
+        self.options: list[str] = []
+
+    def getVersion(self) -> tuple[int, int]:
+        return 7, 0
+
+    def createProgram(self, source: str, name: str, headers: Any, names: Any) -> int:
+        assert (name, headers, names) == ("scaled.hip", (), ())
+        self.programs[5] = source
+        return 5
+
+    def compileProgram(self, program: int, options: list[str]) -> None:
+        self.options = options
+        if self.fails:
+            raise RuntimeError("HIPRTC_ERROR_COMPILATION (6)")
+
+    def getProgramLog(self, program: int) -> str:
+        return self.fails
+
+    def getPTX(self, program: int) -> bytes:
+        return b"\x7fELF code"
+
+    def destroyProgram(self, program: int) -> None:
+        del self.programs[program]
+
+
+def install(patch: pytest.MonkeyPatch, fake: ImitatedHip, hiprtc: Hiprtc) -> None:
+    """Put modules in CuPy's place."""
+    api = SimpleNamespace(runtime=fake.runtime, driver=fake.driver)
+    for name, module in {
+        "cupy_backends": ModuleType("c"),
+        "cupy_backends.cuda": ModuleType("c"),
+        "cupy_backends.cuda.api": api,
+        "cupy_backends.cuda.libs": SimpleNamespace(nvrtc=hiprtc),
+    }.items():
+        patch.setitem(sys.modules, name, module)
+
+
+def test_hiprtc_compiles_for_the_device(fake: ImitatedHip, monkeypatch: pytest.MonkeyPatch) -> None:
+    hiprtc = Hiprtc()
+    install(monkeypatch, fake, hiprtc)
+    toolchain = HipDevice(1).toolchain
+    source = toolchain.source(built())
+    # The last byte, a zero, is one that CuPy leaves out.
+    assert toolchain.compile(source, "scaled") == b"\x7fELF code\0"
+    assert hiprtc.options[:2] == ["--offload-arch=gfx1100", "-mno-wavefrontsize64"]
+    assert "-ffp-contract=off" in hiprtc.options
+    assert toolchain.target.startswith("hiprtc 7.0 gfx1100 32 ")
+    assert hiprtc.programs == {}
+    hiprtc.fails = "error: no"
+    with pytest.raises(CompileError, match="(?s)hipRTC refuses kernel 'scaled'.*error: no.*global"):
+        toolchain.compile(source, "scaled")
+    assert hiprtc.programs == {}
+
+
+def test_a_toolchain_goes_to_other_processes(clang: str) -> None:
+    made = HipToolchain("gfx942", clang=clang)
+    toolchain = pickle.loads(pickle.dumps(made))
+    assert toolchain.target == made.target
+    assert toolchain.compile(toolchain.source(built()), "scaled")[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "word"),
+    [
+        (2, OutOfMemoryError, "HIP: out of memory: waiting for kernels"),
+        (700, DeviceLostError, "where there is no memory: waiting for kernels"),
+        (719, DeviceLostError, "a kernel failed"),
+        (100, DeviceError, "finds no GPU.*rocminfo"),
+        (1, DeviceError, "waiting for kernels: hipError1"),
+    ],
+)
+def test_codes_of_the_driver_become_errors(
+    fake: ImitatedHip, code: int, error: type[Exception], word: str
+) -> None:
+    device = on(fake)
+    fake.fails = code
+    with pytest.raises(error, match=word) as caught:
+        device.queue.synchronize()
+    assert type(caught.value) is error
+    assert isinstance(caught.value.__cause__, HipError)
+
+
+def test_memory_that_is_not_there(fake: ImitatedHip) -> None:
+    device = on(fake)
+    with pytest.raises(OutOfMemoryError, match="out of memory: allocating .* in smaller parts"):
+        device.memory.alloc(1 << 50)
+    device.memory.free(device.memory.alloc(64))
+    assert fake.pieces == {}
+
+
+def test_there_are_no_devices_without_a_driver(
+    fake: ImitatedHip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, fake, Hiprtc())
+    assert bindings.count() == 3
+    with pytest.raises(DeviceError, match="3 HIP devices, and none of number 3"):
+        HipDevice(3)
+    fake.devices = ()
+    assert bindings.count() == 0
+    with pytest.raises(DeviceError, match="finds no GPU.*groups render and video.*rocminfo"):
+        HipDevice(0)
+    monkeypatch.setattr(fake.runtime, "is_hip", False)
+    assert bindings.count() == 0
+    with pytest.raises(DeviceError, match="the one here is for CUDA.*an environment of its own"):
+        HipDevice(0)
+
+
+def test_without_cupy_there_are_none_and_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.api", None)
+    assert bindings.count() == 0
+    with pytest.raises(DeviceError, match=r'not installed.*pip install "calor-hip\[rocm7\]"'):
+        HipDevice(0)
+
+
+def test_tensors_are_computed_on_it(cdna: Any) -> None:
+    backend = KernelBackend("hip", lambda number: cdna)
+    host = np.linspace(-2, 2, 37, dtype=np.float32)
+    with calor.device(device_of(backend, 0)):
+        x = calor.asarray(host)
+        y = calor.jit(lambda x: calor.maximum(x * x - 1, 0) + x)(x)
+        assert y.device.backend is backend
+        np.testing.assert_allclose(y.numpy(), np.maximum(host * host - 1, 0) + host, rtol=1e-6)
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_large_products(cdna: Any, number: int, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-3, 4, size).astype(np.float32) for size in ((66, 72), (72, 80)))
+    backend = KernelBackend("hip", hip_device)
+    with calor.device(device_of(backend, number)):
+        left, right = (calor.asarray(x).astype(dtype) for x in (a, b))
+        assert ((left @ right).astype("float32").numpy() == a @ b).all()
+
+
+def test_the_entry_module_loads_no_driver() -> None:
+    program = "import sys, calor_hip.plugin; print('cupy_backends' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
