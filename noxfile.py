@@ -32,7 +32,8 @@ CORE = Path("packages/core")
 # What the conformance suite asks of the devices that run here. Where kernels are compiled for the
 # checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty;
 # drivers of OpenCL and Vulkan take a fraction of a second for one, so they are asked one of two
-# hundred, and so is the C++ compiler that stands for Metal's.
+# hundred, and so is the C++ compiler that stands for Metal's and HIP's; HIP has waves of 64 units,
+# and of 32.
 # strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way.
 EVERYTHING: Sequence[str] = ()
 SAMPLE = (("--tier", "basic"), ("--shard", "7/40"))
@@ -42,6 +43,8 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "cpu": SAMPLE,
     "opencl": (("--shard", "7/200"),),
     "wgpu": (("--shard", "7/200"),),
+    "hip-shim": (("--shard", "7/400"),),
+    "hip-shim:1": (("--shard", "207/400"),),
     "metal-shim": (("--shard", "7/200"),),
 }
 # Older processors of x86-64, which this one can be: AVX2, and SSE2 alone.
@@ -51,10 +54,11 @@ INTEL = (("--shard", "7/200"), ("--dtype", "float16", "--shard", "3/40"))
 ABSENT = {
     "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device",
     "wgpu": "no Vulkan driver; apt-get install mesa-vulkan-drivers makes the processor a device",
+    "hip-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
     "metal-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
 }
 # Extras that bring a driver's libraries. Those of one plugin share files, and never meet.
-DRIVERS = {"cu12", "cu13"}
+DRIVERS = {"cu12", "cu13", "rocm7"}
 # As many test processes as there are processors; the tests of one file stay together.
 PARALLEL = ["-n", "logical", "--dist", "loadfile"]
 # A run of all tests fails for a kernel of the library that no test ran on lanes, checked.
@@ -227,6 +231,13 @@ def cuda_kernels(session: nox.Session) -> None:
     """Does NVRTC take every kernel that the suite asks for, and is it right? `-- --shard 1/400`"""
     install_projects(session, "pytest>=9.0")
     session.run("python", "testing/cuda_kernels.py", *(session.posargs or ["--quiet"]))
+
+
+@nox.session
+def hip_kernels(session: nox.Session) -> None:
+    """Does clang take every kernel for AMD's processors, and is it right? `-- --shard 1/400`"""
+    install_projects(session, "-e", HOST_SHIM, "pytest>=9.0", extras=False)
+    session.run("python", "testing/hip_kernels.py", *(session.posargs or ["--quiet"]))
 
 
 @nox.session

@@ -85,6 +85,7 @@ REQUIRED = {
     "calor-conformance": "calor hypothesis pytest",
     "calor-cpu": "calor calor-kernel llvmlite",
     "calor-cuda": "calor calor-kernel numpy",
+    "calor-hip": "calor calor-kernel",
     "calor-opencl": "calor calor-kernel pyopencl",
     "calor-metal": "calor calor-kernel pyobjc-framework-metal",
     "calor-wgpu": "calor calor-kernel wgpu",
@@ -106,6 +107,7 @@ def test_requires_what_is_agreed(project: Path) -> None:
 ENTRIES = {
     "calor-cpu": "cpu",
     "calor-cuda": "cuda",
+    "calor-hip": "hip",
     "calor-opencl": "opencl",
     "calor-metal": "metal",
     "calor-wgpu": "wgpu",
@@ -127,7 +129,7 @@ def test_enters_by_the_names_that_are_agreed(project: Path) -> None:
 
 # Projects that an extra brings with one of theirs: the libraries of the driver that is likeliest.
 # What follows the driver is none of what "all" can bring.
-WITH_DRIVER = {"calor-cuda": "calor-cuda[cu13]"}
+WITH_DRIVER = {"calor-cuda": "calor-cuda[cu13]", "calor-hip": "calor-hip[rocm7]"}
 
 
 def test_extras_of_core_bring_the_other_projects() -> None:

@@ -271,7 +271,7 @@ def test_tensors_are_computed_on_it(cdna: Any) -> None:
 def test_large_products(cdna: Any, number: int, dtype: str) -> None:
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-3, 4, size).astype(np.float32) for size in ((66, 72), (72, 80)))
-    backend = KernelBackend("hip", hip_device)
+    backend = KernelBackend("hip", hip_device, lambda: len(DEVICES))
     with calor.device(device_of(backend, number)):
         left, right = (calor.asarray(x).astype(dtype) for x in (a, b))
         assert ((left @ right).astype("float32").numpy() == a @ b).all()

@@ -135,6 +135,7 @@ class Program:
     def __init__(self, image: bytes) -> None:
         self.run_cubes = runtime().calor_run
         loaded = _loaded(image)
+        self.loaded = loaded
         self.body = ctypes.cast(getattr(loaded, _ENTRY), ctypes.c_void_p)
         bounds = (ctypes.c_void_p * 2).in_dll(loaded, "calor_shared_bounds")
         self.shared = bounds[0] or 0
@@ -144,21 +145,15 @@ class Program:
         self, arguments: bytes, cubes: tuple[int, ...], units: tuple[int, ...], plane: int
     ) -> str | None:
         """Run cubes of units; return why they cannot go on, or None."""
+        three = ctypes.c_uint32 * 3
         # The structure of arguments is aligned as its widest member.
         block = (ctypes.c_uint64 * max(len(arguments) // 8, 1)).from_buffer_copy(
             arguments or bytes(8)
         )
-        return self.run_at(ctypes.addressof(block), cubes, units, plane)
-
-    def run_at(
-        self, address: int, cubes: tuple[int, ...], units: tuple[int, ...], plane: int
-    ) -> str | None:
-        """Run cubes of units with the arguments that lie at an address."""
-        three = ctypes.c_uint32 * 3
         with _LOCK:
             why = self.run_cubes(
                 self.body,
-                ctypes.c_void_p(address),
+                block,
                 three(*cubes),
                 three(*units),
                 ctypes.c_uint32(plane),

@@ -9,8 +9,11 @@ next one fails. (Names are CuPy's, numbers are those of AMD's data sheets.)
 from __future__ import annotations
 
 import ctypes
+import threading
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, Final
@@ -35,6 +38,7 @@ DEVICES: Final = (
     | {"name": b"imitated MI250X", "l2CacheSize": 8 << 20, "totalGlobalMem": 64 << 30, **_COMMON},
 )
 _ALIGN: Final = 256
+_LATE: Final = 16  # things to do that wait
 
 
 class HipError(RuntimeError):
@@ -57,6 +61,9 @@ class ImitatedHip:
         self.starts: list[int] = []
         self.programs: list[Program] = []
         self.times: dict[int, float] = {}
+        self.queued: deque[Callable[[], object]] = deque()
+        # Any thread may call, and what is queued runs in its order.
+        self.lock = threading.RLock()
         self.device = 0
         self.runtime = self._module("runtime")
         self.driver = self._module("driver")
@@ -83,6 +90,18 @@ class ImitatedHip:
 
         return call
 
+    def _later(self, task: Callable[[], object]) -> None:
+        """Keep something to do, so that a wait that was forgotten shows."""
+        with self.lock:
+            self.queued.append(task)
+            if len(self.queued) > _LATE:
+                self.queued.popleft()()
+
+    def _finish(self) -> None:
+        with self.lock:
+            while self.queued:
+                self.queued.popleft()()
+
     # The runtime.
     def runtime_getDeviceCount(self) -> int:
         if not self.devices:
@@ -105,6 +124,7 @@ class ImitatedHip:
 
     def runtime_streamSynchronize(self, stream: int) -> None:
         assert stream == 70 + self.device
+        self._finish()
 
     def runtime_malloc(self, size: int) -> int:
         assert size > 0
@@ -118,6 +138,7 @@ class ImitatedHip:
         return address
 
     def runtime_free(self, address: int) -> None:
+        self._finish()
         del self.pieces[address]
         self.starts = sorted(self.pieces)
 
@@ -126,7 +147,12 @@ class ImitatedHip:
         for address in [a for a, at in ((to, (1, 3)), (of, (2, 3))) if kind in at]:
             start = self.starts[bisect_right(self.starts, address) - 1]
             assert self.pieces[start].nbytes >= address - start + size
-        ctypes.memmove(to, of, size)
+        if kind == 1:
+            # What the host holds is taken over at once.
+            held = ctypes.string_at(of, size)
+            self._later(lambda: ctypes.memmove(to, held, size))
+        else:
+            self._later(lambda: ctypes.memmove(to, of, size))
 
     def runtime_eventCreate(self) -> int:
         self.times[len(self.times)] = 0.0
@@ -134,7 +160,7 @@ class ImitatedHip:
 
     def runtime_eventRecord(self, event: int, stream: int) -> None:
         assert stream == 70 + self.device
-        self.times[event] = perf_counter()
+        self._later(lambda: self.times.update({event: perf_counter()}))
 
     def runtime_eventElapsedTime(self, first: int, second: int) -> float:
         return (self.times[second] - self.times[first]) * 1e3
@@ -156,8 +182,14 @@ class ImitatedHip:
         limits = self.devices[self.device]
         assert (shared, stream, extra) == (0, 70 + self.device, 0)
         assert all(0 < n * size < 1 << 32 for n, size in zip(cubes, units, strict=True))
-        # Arguments lie in cells behind each other; the first pointer is to the first of them.
-        first = ctypes.c_uint64.from_address(parameters).value
-        why = self.programs[function - 1].run_at(first, cubes, units, limits["warpSize"])
+        program = self.programs[function - 1]
+        count = ctypes.c_uint32.in_dll(program.loaded, "calor_arguments").value
+        # The arguments are copied at once, from a cell each.
+        places = (ctypes.c_uint64 * count).from_address(parameters)
+        held = b"".join(ctypes.string_at(place, 8) for place in places)
+        self._later(partial(self._launched, program, held, cubes, units, limits["warpSize"]))
+
+    def _launched(self, program: Program, held: bytes, cubes: Any, units: Any, plane: int) -> None:
+        why = program.run(held, cubes, units, plane)
         if why is not None:
             raise RuntimeError(why)

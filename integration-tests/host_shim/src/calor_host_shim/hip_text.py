@@ -21,6 +21,7 @@ def host_text(source: str) -> tuple[str, str]:
         raise Refused("there is no kernel function in the text")
     name = found[1]
     text = f'#include "hip_words.h"\n{source}'
+    text += f'\nextern "C" {{ unsigned calor_arguments = calor_count({name}); }}\n'
     return with_entry(text, f"calor_call({name}, (const char *)arguments)"), name
 
 

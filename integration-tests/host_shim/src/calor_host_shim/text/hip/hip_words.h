@@ -141,6 +141,7 @@ inline S calor_wmma(const char *operation, V a, V b, S sums) {
 template <class... A> struct CalorCall {
   CalorCall(void (*kernel)(A...), A... a) { kernel(a...); }
 };
+template <class... A> constexpr unsigned calor_count(void (*)(A...)) { return sizeof...(A); }
 template <class... A> inline void calor_call(void (*kernel)(A...), const char *cells) {
   CalorCall<A...>{kernel, *(const A *)((cells += 8) - 8)...};
 }

@@ -1,0 +1,46 @@
+"""A covering sample of the library's kernels, run on the host and compiled for three processors."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from amd_code import WAVES, checked, missing
+from calor.backends.device import device_of
+from calor_host_shim.devices import HostHipToolchain, hip_device
+from calor_host_shim.hip import DEVICES
+from calor_kernel.runtime.backend import KernelBackend
+from library_cases import CASES, flat
+
+BACKEND = KernelBackend("hip", hip_device, lambda: len(DEVICES))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_family(cdna: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    if missing() is not None:
+        pytest.skip(missing())
+    monkeypatch.setenv("CALOR_CACHE", "0")
+    function, operands = CASES[name]
+    compiled = HostHipToolchain.compile
+    code: dict[str, list[str]] = {processor: [] for processor in WAVES}
+
+    def both(self: HostHipToolchain, source: str, name: str) -> bytes:
+        code[self.processor].append(checked(source, name, self.processor))
+        return compiled(self, source, name)
+
+    monkeypatch.setattr(HostHipToolchain, "compile", both)
+    found = {}
+    places = ["numpy", *(device_of(BACKEND, number) for number in range(len(DEVICES)))]
+    for place in places:
+        with calor.device(place):
+            found[place] = flat(function(*map(calor.asarray, operands)))
+    for place in places[1:]:
+        for a, b in zip(found[place], found["numpy"], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+            assert a.dtype == b.dtype
+    assert all(code.values())
+    if name == "fragments":
+        assert "v_mfma_f32_32x32x8_f16" in "".join(code["gfx942"])
+        assert "v_mfma_f32_32x32x2f32" in "".join(code["gfx90a"])
+        assert "v_wmma_f32_16x16x16_f16" in "".join(code["gfx1100"])
