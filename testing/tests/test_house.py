@@ -21,6 +21,7 @@ THIRD_PARTY_NAMES = {
     "cuda-bindings": "cuda",
     "cupy-cuda12x": "cupy",
     "cupy-cuda13x": "cupy",
+    "cupy-rocm-7-0": "cupy",
 }
 # Packages that come with another one.
 BROUGHT = {"cupy": {"cupy_backends"}}

@@ -11,11 +11,13 @@ NO_CLANG = "there is no clang for AMD's processors; apt-get install clang-22 lld
 
 
 def opened(number: int) -> Any:
-    from calor_host_shim.compiler import compiler
+    from calor_host_shim.compiler import compiler, runtime
     from calor_host_shim.devices import hip_device
 
     if compiler() is None:
         pytest.skip(ABSENT)
+    # What it compiles is kept on disk by its own hash, also by tests without calor's cache.
+    runtime()
     made = hip_device(number)
     # Contraction is tested by itself: here results have the same bits.
     made.toolchain.dialect.fast_fma = False

@@ -18,6 +18,7 @@ from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.cuda_cpp import CudaCpp
 from calor_kernel.printers.dialect import Values
 from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.helpers import Helpers
 
 from . import matrices, tables
 
@@ -42,8 +43,8 @@ class HipCpp(CudaCpp):
 
     def special(self, number: float, dtype: DType) -> Expression:
         """Return an infinity or NaN by the compiler's own functions."""
-        suffix, text = ("f", '""') if dtype is float32 else ("", '""')
-        name = f"__builtin_nan{suffix}({text})" if number != number else f"__builtin_inf{suffix}()"
+        suffix = "f" if dtype is float32 else ""
+        name = f'__builtin_nan{suffix}("")' if number != number else f"__builtin_inf{suffix}()"
         made = Expression(name)
         made = made if dtype in (float32, float64) else self.cast(dtype, made)
         return ex.prefix("-", made) if number < 0 else made
@@ -57,6 +58,12 @@ class HipCpp(CudaCpp):
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
         """Return conversions of float16, which are instructions."""
         return tables.HELPERS.get("_".join((name, *(d.name for d in dtypes))))
+
+    def vector_operation(
+        self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
+    ) -> Expression | None:
+        """Return None: clang finds the instructions of two lanes itself."""
+        return None
 
     def barrier(self, scope: str, name: int, count: int) -> str:
         """Return a barrier of a cube or of a wave."""
