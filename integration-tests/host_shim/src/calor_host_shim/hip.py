@@ -64,13 +64,19 @@ class ImitatedHip:
         self.queued: deque[Callable[[], object]] = deque()
         # Any thread may call, and what is queued runs in its order.
         self.lock = threading.RLock()
-        self.device = 0
+        # Each thread has a device that its calls mean.
+        self.current = threading.local()
         self.runtime = self._module("runtime")
         self.driver = self._module("driver")
         numbers = {"streamNonBlocking": 1, "is_hip": True}
         ways = ("HostToHost", "HostToDevice", "DeviceToHost", "DeviceToDevice")
         numbers |= {f"memcpy{way}": number for number, way in enumerate(ways)}
         vars(self.runtime).update(numbers)
+
+    @property
+    def device(self) -> int:
+        """The number of the device that this thread's calls mean."""
+        return int(getattr(self.current, "device", 0))
 
     def _module(self, kind: str) -> SimpleNamespace:
         names = [n for n in dir(self) if n.startswith(f"{kind}_")]
@@ -116,7 +122,7 @@ class ImitatedHip:
 
     def runtime_setDevice(self, number: int) -> None:
         assert number < len(self.devices)
-        self.device = number
+        self.current.device = number
 
     def runtime_streamCreateWithFlags(self, flags: int) -> int:
         assert flags == 1
