@@ -32,7 +32,7 @@ from onnx.backend.base import Backend
 SECONDS = 120
 
 
-def tests_of(backend: type[Backend]) -> dict[str, Callable[[], None]]:
+def cases_of(backend: type[Backend]) -> dict[str, Callable[[], None]]:
     """Return every test by name, as something to call that raises where it fails.
 
     ONNX has each twice, for the devices that it calls CPU and CUDA; its CPU stands for any here.
@@ -117,7 +117,7 @@ def main() -> int:
         backends["onnxruntime"] = onnxruntime_backend()
     report: dict[str, Any] = {"onnx": onnx.__version__, "runs": {}}
     for title, backend in backends.items():
-        tests = {n: t for n, t in sorted(tests_of(backend).items()) if asked.part in n}
+        tests = {n: t for n, t in sorted(cases_of(backend).items()) if asked.part in n}
         tests = dict([*tests.items()][:: asked.every])
         failures, seconds = {}, {}
         with warnings.catch_warnings():

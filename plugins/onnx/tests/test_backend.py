@@ -1,11 +1,11 @@
 """A sample of ONNX's own tests; ``nox -s onnx_backend`` runs them all."""
 
 import pytest
-from onnx_tests import tests_of
 
 from calor_onnx.backend import backend_for
+from onnx_tests import cases_of
 
-TESTS = tests_of(backend_for("numpy"))
+TESTS = cases_of(backend_for("numpy"))
 
 
 def test_all_of_them_are_there() -> None:

@@ -304,6 +304,7 @@ class outside:
     traced, on any device.
 
     >>> import calor
+    >>> from calor.graph.tracing import outside
     >>> def twice(x):
     ...     with outside(), calor.device("numpy"):
     ...         n = (calor.asarray(1) + 1).item()
