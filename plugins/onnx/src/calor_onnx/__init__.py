@@ -1,5 +1,6 @@
 """ONNX models on calor: import any model at run time, and run it on any device."""
 
+from calor_onnx import capi as capi
 from calor_onnx.errors import (
     DataDependentError,
     InputError,
@@ -9,6 +10,9 @@ from calor_onnx.errors import (
 from calor_onnx.graph import Graph, Node, ValueInfo
 from calor_onnx.model import Model, load
 from calor_onnx.registry import operator
+from calor_onnx.session import *  # noqa: F403 - the names that programs use of onnxruntime
+from calor_onnx.session import __all__ as _session
+from calor_onnx.session import __version__ as __version__
 
 __all__ = [
     "DataDependentError",
@@ -22,3 +26,4 @@ __all__ = [
     "load",
     "operator",
 ]
+__all__ += _session
