@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import calor
 from calor import Tensor
 from calor.errors import TraceError
+from calor.graph.tracing import outside
 from calor_onnx.errors import DataDependentError
 from calor_onnx.graph import Graph, Node
-from calor_onnx.values import Narrow, dtype_of, is_host, to_host
+from calor_onnx.values import Narrow, brought, dtype_of, is_host, to_host, upload
 
 if TYPE_CHECKING:
     from calor_onnx.execution import Run, Scope
@@ -96,6 +98,11 @@ class Call:
         """Return a value as a tensor of the model's device, uploaded where it is on the host."""
         found: Tensor = self.run.tensor(value, self.device)
         return found
+
+    def on_host(self, function: Callable[..., Any], array: Array, *args: Any) -> Any:
+        """Return ``function(tensor, *args)`` for a host array, computed and again on the host."""
+        with outside(), calor.device("numpy") as device:
+            return brought(function(upload(array, device), *args))
 
     def apply(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         """Run a sub-graph of the node with values for its inputs; return those of its outputs."""

@@ -21,7 +21,7 @@ from calor_onnx.errors import ModelError
 from calor_onnx.graph import Graph, Node
 from calor_onnx.registry import Operator
 from calor_onnx.types import CARRIERS, STRING, calor_type, name_of
-from calor_onnx.values import Narrow, is_host, to_host, upload
+from calor_onnx.values import Narrow, brought, is_host, upload
 
 Array = np.ndarray[Any, Any]
 
@@ -202,13 +202,6 @@ def on_devices(value: Array | Constant) -> bool:
 def is_string(value: Any) -> bool:
     """Return whether a value is a host array of texts."""
     return isinstance(value, np.ndarray) and value.dtype == STRING
-
-
-def brought(made: Any) -> Any:
-    """Return results with their tensors as host arrays."""
-    if isinstance(made, list | tuple):
-        return type(made)(brought(x) for x in made)
-    return to_host(made) if isinstance(made, Tensor | Narrow) else made
 
 
 def rewrapped(made: Any, dtype: Any) -> Any:

@@ -65,11 +65,14 @@ class Expansion:
         graph = Graph(
             function.name,
             [ValueInfo(name, None, None) for name in function.input],
-            [ValueInfo(name, None, None) for name in function.output],
+            [],
             [],
             constants,
         )
         graph.nodes = in_order(nodes, {*constants}, graph.inputs)
+        # An optional output that the body makes no value for is none.
+        made = {*constants, *function.input, *(name for n in nodes for name in n.outputs)}
+        graph.outputs = [ValueInfo(n if n in made else "", None, None) for n in function.output]
         graph.link()
         if graph.captures:
             raise ModelError(f"the function {function.name!r} uses {graph.captures[0]!r}, which "

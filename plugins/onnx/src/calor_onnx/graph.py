@@ -94,7 +94,7 @@ class Graph:
         made = {info.name for info in self.inputs} | self.constants.keys()
         for node in self.nodes:
             made.update(node.outputs)
-        kept = {info.name for info in self.outputs}
+        kept = {info.name for info in self.outputs if info.name}
         outside: dict[str, None] = dict.fromkeys(n for n in kept if n not in made)
         later: set[str] = set(kept)
         for node in reversed(self.nodes):

@@ -82,3 +82,10 @@ def to_host(value: Any) -> Array:
         return value.tensor.numpy().astype(value.dtype)
     found: Array = value.numpy()
     return found
+
+
+def brought(made: Any) -> Any:
+    """Return results with their tensors as host arrays."""
+    if isinstance(made, list | tuple):
+        return type(made)(brought(x) for x in made)
+    return to_host(made) if isinstance(made, Tensor | Narrow) else made
