@@ -54,14 +54,19 @@ class Scope:
 class Run:
     """One walk on a device; ``traced`` says that it is being compiled.
 
+    With ``choices`` branches and loops that depend on data become part of what is compiled.
+
     ``small`` maps the identity of a small constant's host array to the constant, so that it is
     uploaded once.
     """
 
-    def __init__(self, device: Any, small: dict[int, Constant], *, traced: bool) -> None:
+    def __init__(
+        self, device: Any, small: dict[int, Constant], *, traced: bool, choices: bool = False
+    ) -> None:
         self.device = device
         self.small = small
         self.traced = traced
+        self.choices = choices
 
     def graph(self, graph: Graph, inputs: Sequence[Any], outer: Scope | None = None) -> list[Any]:
         """Return the outputs of a graph for the values of its inputs."""

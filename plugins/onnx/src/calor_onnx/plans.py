@@ -44,6 +44,9 @@ class Plans:
         self.limit = limit
         self.reason: str | None = None
         self.host_inputs: set[str] = set()
+        # Whether choices that depend on data are part of compiled graphs; tried when all else
+        # fails, and there is nothing to try without such nodes.
+        self.choices = not any(node.op in ("If", "Loop") for node in graph.walk())
         self._compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
         self._seen: dict[Any, int] = {}
         self._lock = threading.RLock()
@@ -63,7 +66,11 @@ class Plans:
                 return self._compiled_run([*values], inputs)
             except TraceError as error:
                 with self._lock:
-                    if not self._decided_by_inputs(error, values):
+                    if self._decided_by_inputs(error, values):
+                        continue
+                    if not self.choices:
+                        self.choices = True
+                    else:
                         self.reason = f"interpreted, not compiled: {_plain(error)}"
 
     def interpret(self, values: dict[str, Any], inputs: Sequence[Any]) -> list[Any]:
@@ -121,12 +128,13 @@ class Plans:
     def _program(self, names: list[str], inputs: list[Any]) -> Callable[..., list[Any]]:
         graph = self._with_inputs(names)
         layout: list[Any] = []
+        run = Run(self.device, self.small, traced=True, choices=self.choices)
 
         def compiled(tensors: list[Tensor]) -> list[Tensor]:
             left = iter(tensors)
             given = [_rebuilt(value, left) for value in inputs]
             with calor.no_grad():
-                outputs = Run(self.device, self.small, traced=True).graph(graph, given)
+                outputs = run.graph(graph, given)
             made: list[Tensor] = []
             layout[:] = [_taken(value, made) for value in outputs]
             return made
