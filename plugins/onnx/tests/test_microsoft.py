@@ -267,3 +267,60 @@ def test_quantized_attention() -> None:
     inputs = [u8(2, 3, 8), i8(8, 24), f(24), s(0.02), s(0.01), None, z(120), z(0, np.int8)]
     compare("QAttention", inputs, constant=(1, 2, 3, 4, 6, 7), num_heads=2, unidirectional=1,
             tolerance=1e-5)  # fmt: skip
+
+
+A8, B8 = u8(2, 3, 4), u8(2, 3, 4)
+QLINEAR = [
+    ("QLinearAdd", [A8, s(0.1), z(120), B8, s(0.2), z(110), s(0.3), z(128)], {}),
+    ("QLinearAdd", [i8(2, 4), s(0.1), z(1, np.int8), i8(4), s(0.2), z(2, np.int8), s(0.3),
+                    z(0, np.int8)], {}),
+    ("QLinearMul", [A8, s(0.1), z(120), B8, s(0.2), z(110), s(0.9), z(128)], {}),
+    ("QLinearSigmoid", [A8, s(0.05), z(120), s(1 / 256), z(0)], {}),
+    ("QLinearLeakyRelu", [A8, s(0.05), z(120), s(0.05), z(100)], {"alpha": 0.1}),
+    ("QLinearSoftmax", [A8, s(0.05), z(120), s(1 / 256), z(0)], {"axis": -1, "opset": 13}),
+    ("QLinearSoftmax", [A8, s(0.05), z(120), s(1 / 256), z(0)], {"axis": 1, "opset": 12}),
+    ("QLinearAveragePool", [u8(1, 2, 5, 5), s(0.1), z(100), s(0.1), z(90)],
+     {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    ("QLinearAveragePool", [u8(1, 5, 5, 2), s(0.1), z(100), s(0.1), z(90)],
+     {"kernel_shape": [2, 2], "channels_last": 1}),
+    ("QLinearGlobalAveragePool", [u8(1, 2, 5, 5), s(0.1), z(100), s(0.1), z(90)], {}),
+    ("QLinearGlobalAveragePool", [u8(1, 5, 5, 2), s(0.1), z(100), s(0.1), z(90)],
+     {"channels_last": 1}),
+    ("QLinearConcat", [s(0.2), z(128), u8(2, 3), s(0.1), z(120), u8(2, 2), s(0.3), z(110)],
+     {"axis": 1}),
+    ("QGemm", [u8(3, 4), s(0.1), z(120), u8(4, 5), s(0.2), z(110), i32(1, 2, 3, 4, 5), s(9.0),
+               z(128)], {}),
+    ("QGemm", [u8(3, 4), s(0.1), z(120), i8(5, 4), f(5) ** 2, i8(5) * 0], {"transB": 1}),
+    ("MatMulIntegerToFloat", [u8(3, 4), u8(4, 5), s(0.1), s(0.2), z(3), z(4), f(5)], {}),
+    ("MatMulIntegerToFloat", [u8(3, 4), i8(4, 5), s(0.1), f(5) ** 2, z(3), i8(5)], {}),
+    ("DynamicQuantizeMatMul", [f(3, 4), i8(4, 5), s(0.2), z(4, np.int8), f(5)], {}),
+    ("DynamicQuantizeMatMul", [f(3, 4), u8(4, 5), f(5) ** 2], {}),
+    ("QuantizeLinear", [f(2, 3), s(0.1), z(3, np.uint16)], {}),
+    ("DequantizeLinear", [u8(2, 3), f(3), u8(3)], {"axis": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "inputs", "attributes"), QLINEAR)
+def test_quantized(op: str, inputs: list[Any], attributes: dict[str, Any]) -> None:
+    weights = {"QLinearConcat": (0, 1, 3, 4, 6, 7)}.get(op, ())
+    compare(op, inputs, constant=weights, tolerance=1e-5, off=1, **attributes)
+
+
+# ONNX Runtime takes no zero points of floats for 8 bits.
+@pytest.mark.parametrize(
+    ("bits", "zeros"),
+    [(b, z) for b in (2, 4, 8) for z in (None, "packed", "floats") if (b, z) != (8, "floats")],
+)
+def test_matmul_of_few_bits(bits: int, zeros: str | None) -> None:
+    rows, width, block = 6, 40, 16
+    blocks = 3
+    packed = rng.integers(0, 256, (rows, blocks, block * bits // 8)).astype(np.uint8)
+    scales = f(rows, blocks) ** 2
+    offsets: Any = None
+    if zeros == "packed":
+        offsets = rng.integers(0, 256, (rows, -(-blocks * bits // 8))).astype(np.uint8)
+    elif zeros == "floats":
+        offsets = f(rows, blocks) + 2
+    compare("MatMulNBits", [f(2, 3, width), packed, scales, offsets, None, f(rows)],
+            constant=(1, 2, 3, 5), tolerance=2e-5, K=width, N=rows, bits=bits,
+            block_size=block)  # fmt: skip
