@@ -59,8 +59,8 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
     stacks = len(body.outputs) - 1 - len(carry)
     if stacks < 0:
         raise ModelError(f"Loop: the body gives {len(body.outputs)} values for {len(carry)} kept")
-    free = _unknown(trips) or _unknown(condition)
-    if call.run.choices and call.traced and free and not stacks:
+    free = call.run.choices and call.traced and not stacks
+    if free and (_unknown(trips) or _unknown(condition)):
         try:
             return _while(call, trips, condition, carry, body)
         except CalorError:
@@ -75,7 +75,7 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
     if call.traced and (count or 0) * len(body.nodes) > UNROLLED:
         raise call.cannot(f"{count} turns are too many for a compiled graph")
     collected: list[list[Any]] = [[] for _ in range(stacks)]
-    turn = 0
+    first, turn = carry, 0
     holds: Any = np.array(on)
     while (count is None or turn < count) and bool(call.host(holds).reshape(-1)[0]):
         made = call.apply(body, [np.array(turn, np.int64), holds, *carry])
@@ -83,6 +83,12 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
         for stack, value in zip(collected, made[1 + len(carry) :], strict=True):
             stack.append(value)
         turn += 1
+        if free and _unknown(holds):
+            # Its turns decide when it ends, so they are one after another on the device.
+            try:
+                return _while(call, trips, condition, first, body)
+            except CalorError as error:
+                raise call.cannot(f"what its turns give ends it, and {error}") from None
     infos = body.outputs[1 + len(carry) :]
     stacked = [stacked_values(call, s, i) for s, i in zip(collected, infos, strict=True)]
     return (*carry, *stacked)
