@@ -86,7 +86,8 @@ def samples(
     places = [wide(a) for a in at]
     if not taps:
         places = [calor.round(a) for a in places]
-    if outside == "border":
+    # A cubic sample keeps its place, and its neighbours are brought inside, as exporters mean it.
+    if outside == "border" and mode != "cubic":
         places = [calor.clip(a, 0, n - 1) for a, n in zip(places, sizes, strict=True)]
     elif outside == "reflection":
         places = [reflected(a, *border) for a, border in zip(places, borders, strict=True)]

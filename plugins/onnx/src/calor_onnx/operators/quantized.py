@@ -1,12 +1,11 @@
 """Quantization by a scale and a zero point: linear, blocked, dynamic; products of such numbers.
 
 Requirements: all types, also those of fewer than eight bits, which devices hold in a carrier; a
-product of integers is exact: in float32 where every partial sum is, else in int32.
+product of integers is exact, in int32.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -132,12 +131,6 @@ def dynamic_quantize_linear(call: Call, x: Any) -> Any:
     return calor.astype(made, calor.uint8), scale, calor.astype(zero, calor.uint8)
 
 
-def exact(terms: int, a: Any, b: Any) -> Any:
-    """Return the type in which sums of products of two types of 8 bits are exact."""
-    largest = 255 if a.kind == "uint" else 128
-    return calor.float32 if terms * 255 * largest < 2**24 else calor.int32
-
-
 def shifted(x: Any, zero: Any, dtype: Any) -> Any:
     """Return x − zero in a wider type."""
     return like(x, dtype) if zero is None else like(x, dtype) - like(zero, dtype)
@@ -153,9 +146,7 @@ def _row(zero: Any, x: Any) -> Any:
 @operator("MatMulInteger", since=10)
 def matmul_integer(call: Call, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """The product of matrices of integers, less their zero points, as int32."""
-    dtype = exact(a.shape[-1], a.dtype, b.dtype)
-    made = calor.matmul(shifted(a, _row(a_zero, a), dtype), shifted(b, b_zero, dtype))
-    return like(made, calor.int32)
+    return calor.matmul(shifted(a, _row(a_zero, a), calor.int32), shifted(b, b_zero, calor.int32))
 
 
 @operator("QLinearMatMul", since=10, raw=True)
@@ -183,13 +174,12 @@ def conv_of(
 ) -> Any:  # fmt: skip
     """Return the convolution of integers less their zero points, exactly."""
     lie = windows_of(x.shape[2:], w.shape[2:], strides, pads, dilations, auto_pad)
-    dtype = exact(prod(w.shape[1:]), x.dtype, w.dtype)
     if w_zero is not None and w_zero.ndim == 1:
         w_zero = calor.reshape(w_zero, (-1, *(1,) * (w.ndim - 1)))
     # Padding is of zeros after the zero point is taken off.
     return rows.conv(
-        shifted(x, x_zero if x_zero is None else calor.reshape(x_zero, ()), dtype),
-        shifted(w, w_zero, dtype),
+        shifted(x, x_zero if x_zero is None else calor.reshape(x_zero, ()), calor.int32),
+        shifted(w, w_zero, calor.int32),
         stride=lie.strides, padding=lie.pads, dilation=lie.dilations, groups=group,
     )  # fmt: skip
 
@@ -202,8 +192,7 @@ def conv_integer(
     strides: list[int] | None = None,
 ) -> Any:  # fmt: skip
     """The convolution of integers, less their zero points, as int32."""
-    made = conv_of(x, w, x_zero, w_zero, auto_pad, dilations, group, pads, strides)
-    return like(made, calor.int32)
+    return conv_of(x, w, x_zero, w_zero, auto_pad, dilations, group, pads, strides)
 
 
 @operator("QLinearConv", since=10)
@@ -219,7 +208,7 @@ def qlinear_conv(
     made = conv_of(x, w, x_zero, w_zero, auto_pad, dilations, group, pads, strides)
     one = (-1, *(1,) * (x.ndim - 2))
     if b is not None:
-        made = like(made, calor.int32) + calor.reshape(b, one)
+        made = made + calor.reshape(b, one)
     rate = calor.reshape(x_scale, ()) * w_scale / calor.reshape(y_scale, ())
     scaled = like(made, calor.float32) * calor.reshape(rate, one if rate.size > 1 else ())
     return quantized(call, scaled, calor.reshape(y_zero, ()), dtype_of(y_zero))

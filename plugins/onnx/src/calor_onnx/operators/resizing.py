@@ -26,13 +26,17 @@ _TAPS = 8
 def sources(
     mode: str, size: int, scale: float, made: int, roi: tuple[float, float] | None
 ) -> tuple[Array, Array | None]:
-    """Return where each new place lies in the old ones, and which lie outside of a crop."""
-    place = np.arange(made, dtype=np.float64)
+    """Return where each new place lies in the old ones, and which lie outside of a crop.
+
+    In float32, as frameworks compute it: where a source is next to a whole place, or between two,
+    the last bit decides what is nearest.
+    """
+    place = np.arange(made, dtype=np.float32)
     width = scale * size
     if mode == "align_corners":
         return place * ((size - 1) / (width - 1) if width != 1 else 0.0), None
     if mode == "asymmetric":
-        return place / scale, None
+        return place / np.float32(scale), None
     if mode == "tf_crop_and_resize":
         start, end = roi if roi is not None else (0.0, 1.0)
         if width == 1:
@@ -44,7 +48,7 @@ def sources(
         return np.full(made, -0.5), None
     if mode not in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"):
         raise ModelError(f"Resize: coordinate_transformation_mode {mode!r} is not known")
-    found = (place + 0.5) / scale - 0.5
+    found = (place + 0.5) / np.float32(scale) - 0.5
     if mode == "half_pixel_symmetric":
         found += size / 2 * (1 - made / width)
     return found, None
