@@ -59,6 +59,22 @@ def test_an_input_that_decides_a_shape_is_part_of_the_key() -> None:
     assert (model.plans, model.reason) == (3, None)
 
 
+def test_an_input_that_decides_a_shape_in_a_function_is_part_of_the_key() -> None:
+    model = calor_onnx.load(
+        onnx.parser.parse_model("""
+            <ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
+            f (float[N] x, int64[K] s) => (float[M,L] y) { y = mine.Shaped (x, s) }
+            <domain: "mine", opset_import: ["" : 17]>
+            Shaped (x, s) => (y) {
+                t = Identity (s)
+                y = Reshape (x, t)
+            }"""),
+        device="numpy",
+    )
+    assert model([1.0, 2.0], [2, 1]).tolist() == [[1.0], [2.0]]
+    assert (model.plans, model.reason) == (1, None)
+
+
 def test_an_input_that_always_differs_is_interpreted_in_the_end() -> None:
     model = loaded("f (float[N] x, int64[1] s) => (float[M] y) { y = Expand (x, s) }")
     for size in range(1, 30):
