@@ -23,12 +23,13 @@ class Device:
     def __init__(self, backend: Backend, index: int) -> None:
         self.backend = backend
         self.index: Final = index
-        self.name: Final = f"{backend.name}:{index}"
+        self.name: Final = backend.device_name(index)
         self.plans: OrderedDict[Any, Executable] = OrderedDict()
         self.plans_made = 0
         # Devices that take what this one refuses; the user's choice, made by a router.
         self.companions: tuple[Device, ...] = ()
-        # Over all calls: nodes that ran on a companion, values moved between devices, their bytes.
+        # Over all calls: nodes that ran on a companion or as copies between members, values moved
+        # between devices, and their bytes.
         self.fallbacks = 0
         self.transfers = 0
         self.transferred_bytes = 0
