@@ -18,50 +18,21 @@ MPI).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import Any, Final
 
 from calor.backends.device import Device
-from calor.backends.group import GroupBackend, GroupBuffer, group_of
+from calor.backends.group import GroupBackend, group_of
+from calor.backends.group_executable import GroupBuffer
 from calor.backends.selection import as_device, on_device
 from calor.errors import ArgumentError, DeviceError, ShapeError
 from calor.functions.creation import asarray, to_device
 from calor.functions.joining import concat
 from calor.functions.manipulation import moveaxis
-from calor.graph.trace import Handle, computed, local, materialize
+from calor.graph.trace import computed, local, materialize
 from calor.ops import collectives as rows
-from calor.transforms.journal import note
-
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Tensor
 
 KINDS: Final = (*rows.KINDS, "mean")
-
-
-class _Tokens:
-    """The token of each device: the state that puts the collectives of a group in one order."""
-
-    def __init__(self) -> None:
-        self._held: dict[Device, Any] = {}
-
-    def of(self, device: Device) -> Any:
-        """Return the token of a device, made outside of what is being traced."""
-        found = self._held.get(device)
-        if found is None:
-            traces, local.jit = local.jit, []
-            previous, local.trace = local.trace, local.traces.get(device, local.trace)
-            try:
-                made = asarray(np.zeros((), np.int32), device=device)
-            finally:
-                local.jit, local.trace = traces, previous
-            found = self._held.setdefault(device, made)
-        # Recomputing begins with the token that is met here.
-        note(found)
-        return found
-
-
-tokens: Final = _Tokens()
 
 
 class Group:
@@ -124,7 +95,7 @@ class Group:
         parts = [x[(*before, slice(i * step, (i + 1) * step))] for i in range(self.size)]
         return self.join(parts)
 
-    def join(self, parts: Sequence[Any]) -> Tensor:
+    def join(self, parts: Any) -> Tensor:
         """Return the tensor on the group of which each member has one of these, in order.
 
         Parts that are on another device than their member are moved there. Gradients flow back.
@@ -138,7 +109,7 @@ class Group:
         if len(parts) != self.size:
             raise ArgumentError(f"{len(parts)} tensors for a group of {self.size} members")
         placed = [
-            to_device(p, d) if isinstance(p, Handle) else asarray(p, device=d)
+            to_device(p, d) if isinstance(p, Tensor) else asarray(p, device=d)
             for p, d in zip(parts, self.devices, strict=True)
         ]
         first = placed[0]
@@ -148,7 +119,8 @@ class Group:
                     f"members of one value have arrays of one kind, not {first._value.spec} and "
                     f"{other._value.spec}"
                 )
-        return _joined(self, placed)
+        made: Tensor = _joined(self, placed)
+        return made
 
     def split(self, x: Tensor) -> list[Tensor]:
         """Return each member's array of a tensor on the group, as a tensor on that member.
@@ -363,9 +335,9 @@ def _reduced(row: Any, x: Any, op: str) -> Any:
 
 def _each(x: Any, run: Any) -> Any:
     """Call a function with a tensor on a group, made of a list of tensors where it is one."""
-    if isinstance(x, Handle):
+    if isinstance(x, Tensor):
         return run(x)
-    if not isinstance(x, list | tuple) or not all(isinstance(t, Handle) for t in x):
+    if not isinstance(x, list | tuple) or not all(isinstance(t, Tensor) for t in x):
         raise ArgumentError("a collective takes a tensor on a group, or a list of tensors")
     tensors: Sequence[Any] = x
     members = Group([t.device for t in tensors])

@@ -107,9 +107,7 @@ class Copies(Communicator):
     def _at_first(self, graph: Graph, call: Collective, given: Sequence[Any]) -> list[Any]:
         return self._on(0, graph, call, given)
 
-    def _on(
-        self, member: int, graph: Graph, call: Collective, given: Sequence[Any]
-    ) -> list[Any]:
+    def _on(self, member: int, graph: Graph, call: Collective, given: Sequence[Any]) -> list[Any]:
         """Run a graph of all members' arrays on one of them."""
         here = [self._brought(b, source, member, call.given) for source, b in enumerate(given)]
         device = self.members[member]
@@ -144,7 +142,7 @@ def _reduction(given: Spec, kind: str, world: int, parts: int) -> Graph:
     if parts == 1:
         return builder.build([total])
     count = given.shape[0] // parts
-    made = []
+    made: list[int] = []
     for part in range(parts):
         bounds = {
             "starts": (part * count, *(0 for _ in given.shape[1:])),

@@ -35,6 +35,8 @@ class Device:
         self.transferred_bytes = 0
         # What calls executables without asking here first: jitted programs.
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
+        # The tensor that puts the collectives of this device's group in one order, once it is used.
+        self.token: Any = None
         self._info: Info | None = None
 
     @property

@@ -32,6 +32,7 @@ from calor.backends.protocol import (
 )
 from calor.errors import DeviceError
 from calor.graph.graph import Graph
+from calor.ops.collectives import COLLECTIVES
 from calor.specs import Spec
 
 SCHEME: Final = "group:"
@@ -128,7 +129,7 @@ class GroupBackend(Backend):
         features = {name: _least(i.feature(name) for i in infos) for name in FEATURES}
         for name in ("host_views", "dlpack", "serialize", "memory_limit"):
             features[name] = impossible(unlike)
-        features["collectives"] = self._state()
+        features["collectives"] = impossible("a group is one device")
         dtypes = dict.fromkeys(t for i in infos for t in i.dtypes)
         absent = impossible("a member does not have it")
         ops = dict.fromkeys(key for i in infos for key in i.ops)
@@ -136,7 +137,11 @@ class GroupBackend(Backend):
             description=f"{self.world} members: {'; '.join(m.name for m in self.members)}",
             dtypes={t: _least(i.dtypes.get(t, absent) for i in infos) for t in dtypes},
             features=features,
-            ops={key: _least(i.ops.get(key, FULL) for i in infos) for key in ops},
+            ops={
+                **{key: _least(i.ops.get(key, FULL) for i in infos) for key in ops},
+                **{row.name: self._state() for row in COLLECTIVES},
+                "rank": FULL,
+            },
             limits={
                 name: min(i.limits[name] for i in infos if name in i.limits)
                 for name in dict.fromkeys(n for i in infos for n in i.limits)
@@ -146,7 +151,7 @@ class GroupBackend(Backend):
     def _state(self) -> State:
         if self.world == 1 or self._reach():
             return FULL
-        return partial("by copies between the members, which are counted")
+        return partial("by copies between the members, counted as fallbacks and transfers")
 
     # Memory.
     def upload(self, index: int, array: Array) -> GroupBuffer:
@@ -248,4 +253,3 @@ def _runs(
         else:
             found.append((chosen, slice(place, place + 1)))
     return found
-

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from calor.dtypes import int32
 from calor.errors import ArgumentError, ShapeError
+from calor.graph.trace import local
 from calor.ops import elementwise as e
 from calor.ops import movement, reductions, rules
-from calor.ops.base import Op, Scalar, op
+from calor.ops.base import Op, Rule, Saves, Scalar, op
 from calor.ops.sources import full, iota
 from calor.specs import Spec, spec
 
@@ -78,11 +81,23 @@ def _alone(x: Any, token: Any, *, world: int, **attributes: Any) -> tuple[Any, A
     return x, token
 
 
+def token_of(device: Any) -> Any:
+    """Return the token of a device, made outside of what is being traced."""
+    if device.token is None:
+        from calor.functions.creation import asarray
+
+        traces, local.jit = local.jit, []
+        previous, local.trace = local.trace, local.traces.get(device, local.trace)
+        try:
+            device.token = asarray(np.zeros((), np.int32), device=device)
+        finally:
+            local.jit, local.trace = traces, previous
+    return device.token
+
+
 def recorded(row: Op, x: Any, **attributes: Any) -> Any:
     """Record a collective after all others of the group that a tensor is on; return its result."""
-    from calor.distributed import tokens
-
-    token = tokens.of(x.device)
+    token = token_of(x.device)
     made, after = row(x, token, **attributes)
     token._rebind(after)
     return made
@@ -100,9 +115,7 @@ def _all_reduce_saves(x: Spec, token: Spec, *, kind: str, world: int) -> str:
     return {"sum": "", "prod": "0"}.get(kind, "0y")
 
 
-def _all_reduce_gradient(
-    g: Any, y: Any, x: Any, token: Any, *, kind: str, world: int
-) -> list[Any]:
+def _all_reduce_gradient(g: Any, y: Any, x: Any, token: Any, *, kind: str, world: int) -> list[Any]:
     if g[0] is None:
         return [None, None]
     total = recorded(all_reduce, g[0], kind="sum", world=world)
@@ -179,20 +192,18 @@ def _broadcast_gradient(g: Any, y: Any, x: Any, token: Any, *, root: int, world:
     return [e.where(own, total, total * 0), None]
 
 
-_ALONE: Final = {"reference": _alone, "decompose": _alone, "partial": True}
+def _collective(name: str, rule: Rule, vjp: Any, saves: Saves = "") -> Op:
+    return op(name, rule, _alone, vjp, saves=saves, decompose=_alone, partial=True)
 
-all_reduce: Op = op(
-    "all_reduce", _all_reduce_rule, vjp=_all_reduce_gradient, saves=_all_reduce_saves, **_ALONE
+
+all_reduce: Op = _collective(
+    "all_reduce", _all_reduce_rule, _all_reduce_gradient, _all_reduce_saves
 )
-all_gather: Op = op("all_gather", _all_gather_rule, vjp=_all_gather_gradient, **_ALONE)
-reduce_scatter: Op = op(
-    "reduce_scatter",
-    _reduce_scatter_rule,
-    vjp=_reduce_scatter_gradient,
-    saves=_reduce_scatter_saves,
-    **_ALONE,
+all_gather: Op = _collective("all_gather", _all_gather_rule, _all_gather_gradient)
+reduce_scatter: Op = _collective(
+    "reduce_scatter", _reduce_scatter_rule, _reduce_scatter_gradient, _reduce_scatter_saves
 )
-broadcast: Op = op("broadcast", _broadcast_rule, vjp=_broadcast_gradient, **_ALONE)
+broadcast: Op = _collective("broadcast", _broadcast_rule, _broadcast_gradient)
 
 COLLECTIVES: Final = frozenset((all_reduce, all_gather, reduce_scatter, broadcast))
 
@@ -203,8 +214,6 @@ def _rank_rule(*, world: int) -> Spec:
 
 
 def _first(*, world: int) -> Any:
-    import numpy as np
-
     _alone(None, None, world=world)
     return np.zeros((), np.int32)
 
