@@ -29,6 +29,13 @@ _LOST: Final = {
     719: "a kernel failed",
     999: "the driver does not say what happened",
 }
+# Images that were made for another GPU or by a newer compiler than the driver knows.
+_UNFIT: Final = {
+    200: "the image of a kernel is damaged, or of a format that the driver does not know",
+    209: "there is no image of a kernel for this architecture",
+    218: "the driver refuses the PTX of a kernel",
+    222: "the driver is older than the compiler that made a kernel's PTX",
+}
 _NO_DRIVER: Final = {
     3: "the driver could not start",
     35: "there is no driver, or one that is older than CuPy asks for",
@@ -70,27 +77,34 @@ def require(number: int) -> None:
 
 
 @contextmanager
-def typed(what: str) -> Iterator[None]:
-    """Turn errors of CUDA into those of calor; ``what`` says what was tried."""
+def typed(what: str, number: int | None = None) -> Iterator[None]:
+    """Turn errors of CUDA into those of calor; ``what`` was tried, on the GPU of a number."""
     try:
         yield
     except RuntimeError as error:
         code = getattr(error, "status", None)
         if code is None:
             raise
-        raise failure(int(code), what, str(error)) from error
+        raise failure(int(code), what, str(error), number) from error
 
 
-def failure(code: int, what: str, said: str = "") -> DeviceError:
-    """Return the error that a code of CUDA stands for."""
+def failure(code: int, what: str, said: str = "", number: int | None = None) -> DeviceError:
+    """Return the error that a code of CUDA stands for, on the GPU of a number if it is known."""
+    where = "CUDA" if number is None else f"cuda:{number}"
     if code in _MEMORY:
         return OutOfMemoryError(
-            f"CUDA: out of memory: {what}; free tensors, or compute in smaller parts"
+            f"{where}: out of memory: {what}; free tensors, or compute in smaller parts"
         )
     if code in _LOST:
         return DeviceLostError(
-            f"CUDA: {_LOST[code]}: {what}; this process cannot use the GPU any more, a new one can"
+            f"{where}: {_LOST[code]}: {what}; this process cannot use the GPU any more, a new one "
+            f"can, and other devices are as they were"
         )
+    if code in _UNFIT:
+        return DeviceError(f"{where}: {_UNFIT[code]}: {what}; python -m calor doctor says more")
     if code in _NO_DRIVER:
-        return DeviceError(f"CUDA: {_NO_DRIVER[code]}: {what}; `nvidia-smi` says what there is")
-    return DeviceError(f"CUDA: {what}: {said or f'error {code}'}")
+        return DeviceError(
+            f"{where}: {_NO_DRIVER[code]}: {what}; `nvidia-smi` says what there is, and "
+            f"python -m calor doctor what is missing"
+        )
+    return DeviceError(f"{where}: {what}: {said or f'error {code}'}")

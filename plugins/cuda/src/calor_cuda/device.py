@@ -8,12 +8,14 @@ which device it means; a handle of memory is its address, so that parts are sums
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
+from calor.errors import DeviceLostError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers.cuda_cpp.dialect import STATIC_BYTES
 from calor_kernel.runtime.device import Device, Memory, Queue, Step
@@ -22,6 +24,8 @@ from .bindings import modules, require, typed
 from .description import describe
 from .exchange import CudaExchange
 from .launches import Function, Recorded, load
+from .links import CudaLinks
+from .peers import Peers
 from .toolchain import CudaToolchain, architecture
 
 _FOREVER: Final = 2**63 - 1
@@ -33,17 +37,31 @@ class Stream:
     def __init__(self, number: int) -> None:
         self.number = number
         self.runtime, self.driver = modules()
-        with typed("opening the device"):
+        # Why the GPU is lost to this process, once it is: the driver fails every call from then on.
+        self.lost = ""
+        with self.told("opening the device"):
             self.runtime.setDevice(number)
             self.stream = self.runtime.streamCreateWithFlags(self.runtime.streamNonBlocking)
         self.lock = threading.Lock()
+
+    @contextmanager
+    def told(self, what: str) -> Iterator[None]:
+        """Turn errors of CUDA into those of calor, and remember that the GPU is lost."""
+        try:
+            with typed(what, self.number):
+                yield
+        except DeviceLostError as error:
+            self.lost = self.lost or str(error)
+            raise
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Return the stream to other libraries, by version 0 of their protocol."""
         return 0, self.stream
 
     def use(self) -> None:
-        """Make the device the one that this thread's calls mean."""
+        """Make the device the one that this thread's calls mean; DeviceLostError if it is lost."""
+        if self.lost:
+            raise DeviceLostError(self.lost)
         self.runtime.setDevice(self.number)
 
     def wait(self) -> None:
@@ -57,21 +75,22 @@ class CudaMemory(Memory):
     def __init__(self, stream: Stream) -> None:
         self.on = stream
         runtime = stream.runtime
-        with typed("opening the device"):
+        with stream.told("opening the device"):
             # What is freed stays with the process: giving it back to the system would wait.
             pool = runtime.deviceGetDefaultMemPool(stream.number)
             runtime.memPoolSetAttribute(pool, runtime.cudaMemPoolAttrReleaseThreshold, _FOREVER)
         self.pool = pool
+        self.peers = Peers(self)
 
     def alloc(self, nbytes: int) -> int:
         """Return memory that what is queued from now on may use."""
-        with typed(f"allocating {nbytes} bytes"):
+        with self.on.told(f"allocating {nbytes} bytes"):
             self.on.use()
             return int(self.on.runtime.mallocAsync(max(nbytes, 1), self.on.stream))
 
     def free(self, handle: int) -> None:
         """Give memory back in the order of the stream."""
-        with typed("freeing memory"):
+        with self.on.told("freeing memory"):
             self.on.use()
             self.on.runtime.freeAsync(handle, self.on.stream)
 
@@ -87,18 +106,27 @@ class CudaMemory(Memory):
     def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Read to the host, and wait for it."""
         if self._copied(_address(array), handle + offset, array.nbytes, "DeviceToHost"):
-            with typed("computing what was read"):
+            with self.on.told("computing what was read"):
                 self.on.wait()
 
     def copy(self, target: int, at: int, source: int, offset: int, nbytes: int) -> None:
         """Copy between places of the device, in the order of the stream."""
         self._copied(target + at, source + offset, nbytes, "DeviceToDevice")
 
+    def receive(
+        self, handle: int, at: int, sender: Memory, source: int, offset: int, nbytes: int
+    ) -> bool:
+        """Copy from another GPU, in the order of both streams."""
+        if not isinstance(sender, CudaMemory):
+            return False
+        self.peers.receive(handle + at, sender, source + offset, nbytes)
+        return True
+
     def _copied(self, target: int, source: int, nbytes: int, way: str) -> bool:
         if not nbytes:
             return False
         runtime = self.on.runtime
-        with typed(f"copying {nbytes} bytes"):
+        with self.on.told(f"copying {nbytes} bytes"):
             self.on.use()
             kind = getattr(runtime, f"memcpy{way}")
             runtime.memcpyAsync(target, source, nbytes, kind, self.on.stream)
@@ -123,7 +151,7 @@ class CudaQueue(Queue):
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return the function of an image."""
         name = self.toolchain.dialect.entry(kernel.name)
-        with typed(f"loading kernel {kernel.name!r}"):
+        with self.on.told(f"loading kernel {kernel.name!r}"):
             self.on.use()
             return load(self.on.driver, image, kernel, name, STATIC_BYTES)
 
@@ -139,7 +167,7 @@ class CudaQueue(Queue):
             try:
                 recorded.run(handles, on.driver.launchKernel, on.runtime.graphLaunch)
             except RuntimeError:
-                with typed("running kernels"):
+                with self.on.told("running kernels"):
                     raise
 
     def direct(self, recorded: Recorded) -> Callable[..., None] | None:
@@ -158,21 +186,21 @@ class CudaQueue(Queue):
                 try:
                     launch_kernel(*launch)
                 except RuntimeError:
-                    with typed("running kernels"):
+                    with on.told("running kernels"):
                         raise
 
         return call
 
     def synchronize(self) -> None:
         """Wait for the stream."""
-        with typed("waiting for kernels"):
+        with self.on.told("waiting for kernels"):
             self.on.use()
             self.on.wait()
 
     def seconds(self, recorded: Recorded, handles: Sequence[int]) -> list[float]:
         """Run once, launch by launch with events between, and return the device's times."""
         runtime, stream = self.on.runtime, self.on.stream
-        with self.on.lock, typed("timing kernels"):
+        with self.on.lock, self.on.told("timing kernels"):
             self.on.use()
             recorded.put(handles)
             events = [runtime.eventCreate() for _ in range(len(recorded.launches) + 1)]
@@ -213,6 +241,10 @@ class CudaDevice(Device):
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain)
         self.exchange = CudaExchange(number, stream)
+
+    def link(self, devices: Sequence[Device]) -> CudaLinks:
+        """Return NCCL's communicators of these GPUs."""
+        return CudaLinks([d for d in devices if isinstance(d, CudaDevice)])
 
     def close(self) -> None:
         """Wait for what was queued, and give idle memory back to the system."""

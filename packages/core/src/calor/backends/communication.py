@@ -52,7 +52,7 @@ class Communicator(ABC):
     @abstractmethod
     def run(
         self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
-    ) -> list[list[Buffer]]:
+    ) -> Sequence[Sequence[Buffer]]:
         """Carry out collectives that do not depend on each other.
 
         ``inputs[i][r]`` is the buffer that member r gives to call i. Returns new buffers in the
@@ -80,7 +80,7 @@ class Copies(Communicator):
 
     def run(
         self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
-    ) -> list[list[Buffer]]:
+    ) -> Sequence[Sequence[Buffer]]:
         """Carry out one after the other."""
         return [
             getattr(self, f"_{call.op}")(call, given)

@@ -156,7 +156,7 @@ class StrictCommunicator(Communicator):
 
     def run(
         self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
-    ) -> list[list[Buffer]]:
+    ) -> Sequence[Sequence[Buffer]]:
         """Run the inner one between checks."""
         backend = self.backend
         given = [

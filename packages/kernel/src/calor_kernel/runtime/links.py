@@ -1,0 +1,76 @@
+"""Collectives of devices that reach each other: what a device plugin makes, and buffers around it.
+
+Requirements: a device says by its feature "links" that it has means of its own; memory is taken
+before anything is queued, so that running out of it leaves every device as it was; a result depends
+on what any member's input depends on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from calor.backends.communication import Collective, Communicator
+from calor.errors import DeviceError
+from calor_kernel.planning.outcomes import inherit
+from calor_kernel.runtime.buffers import KernelBuffer
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.engine import Engine
+
+Handles = Sequence[Sequence[Any]]
+
+
+class Links(ABC):
+    """The means by which some devices exchange memory, in the order of each device's queue."""
+
+    @abstractmethod
+    def takes(self, call: Collective) -> bool:
+        """Return whether a collective has its meaning here, for its dtype too."""
+
+    @abstractmethod
+    def run(self, calls: Sequence[Collective], given: Handles, made: Handles) -> None:
+        """Queue collectives as one.
+
+        ``given[i][r]`` and ``made[i][r]`` are handles of what member r has before and after call i.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing that needs closing
+        """Free everything; it is not used afterwards."""
+
+
+class KernelCommunicator(Communicator):
+    """Links with the pools of their devices around them."""
+
+    def __init__(self, engines: Sequence[Engine], links: Links) -> None:
+        self.engines = tuple(engines)
+        self.links = links
+
+    def takes(self, call: Collective) -> bool:
+        """Return what the links say."""
+        return self.links.takes(call)
+
+    def run(
+        self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
+    ) -> list[list[KernelBuffer]]:
+        """Take memory for all results, and queue."""
+        made = [[e.pool.take(call.made.nbytes) for e in self.engines] for call in calls]
+        try:
+            self.links.run(
+                calls,
+                [[buffer.handle for buffer in row] for row in inputs],
+                [[buffer.handle for buffer in row] for row in made],
+            )
+        except DeviceError as error:
+            error.op = error.op or calls[0].op
+            raise
+        for row, results in zip(inputs, made, strict=True):
+            if any(buffer.outcomes for buffer in row):
+                for result in results:
+                    inherit(result, row)
+        return made
+
+    def close(self) -> None:
+        """Close the links."""
+        self.links.close()
