@@ -279,6 +279,13 @@ def environment_python(session: nox.Session, folder: Path) -> str:
 
 
 @nox.session
+def onnx_backend(session: nox.Session) -> None:
+    """How many of ONNX's own tests pass? `-- --device cpu --json FILE`"""
+    install_projects(session, *group("onnxruntime"), extras=False)
+    session.run("python", "testing/onnx_tests.py", "--onnxruntime", *session.posargs)
+
+
+@nox.session
 def wheels(session: nox.Session) -> None:
     """Do the built wheels work together, where nothing but they and their needs is installed?"""
     session.install(*group("wheels"))
