@@ -117,11 +117,12 @@ def device_of(backend: Backend, index: int) -> Device:
         count = backend.enumerate()
         if not 0 <= index < count:
             has = f"has {count} device{'s' if count != 1 else ''}"
+            says = "python -m calor devices lists what there is"
             if not count:
                 has = "finds none on this machine, which may lack a driver"
+                says += ", and python -m calor doctor what is missing"
             raise DeviceError(
-                f'no device "{backend.name}:{index}"; backend {backend.name!r} {has}: '
-                f"python -m calor devices lists what there is"
+                f'no device "{backend.name}:{index}"; backend {backend.name!r} {has}: {says}'
             )
         found = known_devices.setdefault(key, Device(backend, index))
     return found

@@ -191,6 +191,14 @@ class Backend(ABC):
     def enumerate(self) -> int:
         """Return how many devices are present; 0 when there is none. Cheap, and never raises."""
 
+    def diagnosis(self) -> Sequence[tuple[str, str]]:
+        """Return what the devices need, and what was found of it, for ``python -m calor doctor``.
+
+        Rows of two texts: a package, a driver or a device, and its version or what to do about it.
+        It raises nothing.
+        """
+        return ()
+
     @abstractmethod
     def info(self, index: int) -> Info:
         """Return what the device is and can do."""

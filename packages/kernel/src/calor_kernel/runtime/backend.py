@@ -44,6 +44,7 @@ class KernelBackend(Backend):
     """Devices of one name; ``open_device(index)`` opens one of them, the first time it is used.
 
     ``fusers``: what covers parts of graphs; None takes those of the installed plugins.
+    ``diagnose`` returns what ``python -m calor doctor`` says of the way to the devices.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class KernelBackend(Backend):
         open_device: Callable[[int], Device],
         count: Callable[[], int] = lambda: 1,
         fusers: Sequence[Fuser] | None = None,
+        diagnose: Callable[[], Sequence[tuple[str, str]]] = tuple,
     ) -> None:
         self.name = name
+        self._diagnose = diagnose
         self._open = open_device
         self._count = count
         self._fusers = fusers
@@ -70,6 +73,10 @@ class KernelBackend(Backend):
     def enumerate(self) -> int:
         """Return how many devices there are."""
         return self._count()
+
+    def diagnosis(self) -> Sequence[tuple[str, str]]:
+        """Return what the plugin found on the way to its devices."""
+        return self._diagnose()
 
     def info(self, index: int) -> Info:
         """Return what follows from the device's description and the kernel families."""
