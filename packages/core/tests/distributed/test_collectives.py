@@ -334,7 +334,7 @@ def test_copies_are_counted_by_who_asks() -> None:
     call = Collective("broadcast", known, known, root=0)
     buffer = members[0].backend.upload(0, np.ones(4, np.float32))
     other = members[1].backend.upload(0, np.ones(4, np.float32))
-    copies.run([call], [[buffer, other]])
+    copies.prepare([call])([[buffer, other]])
     assert moved == [16]
     assert copies.takes(call)
     assert as_dtype(float16) is float16

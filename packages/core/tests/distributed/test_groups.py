@@ -148,7 +148,7 @@ def test_a_failure_costs_only_what_depends_on_it(monkeypatch: pytest.MonkeyPatch
         raise DeviceError("the link is down", op="all_reduce")
 
     with monkeypatch.context() as changed:
-        changed.setattr(backend.copies, "run", fail)
+        changed.setattr(backend.copies, "_all_reduce", fail)
         lost, kept = all_reduce(x), y + 1
         assert kept.tolist() == [2.0]
         with pytest.raises(DeviceError, match="the link is down; in op 'all_reduce'"):
@@ -162,15 +162,15 @@ def test_a_lost_member_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: Any) -> Any:
         raise DeviceLostError("numpy:0 is gone")
 
-    x = BOTH.scatter(np.ones(2))
+    x = BOTH.scatter(np.ones(6))
     with monkeypatch.context() as changed:
-        changed.setattr(backend.copies, "run", fail)
+        changed.setattr(backend.copies, "_all_reduce", fail)
         made = all_reduce(x)
         with pytest.raises(DeviceLostError, match="gone"):
             made.numpy()
     # The token went with it; the group starts with another one when its members are there again.
     BOTH.device.token = None
-    assert all_reduce(x).tolist() == [2.0]
+    assert all_reduce(x + 0).tolist() == [2.0] * 3
 
 
 def test_a_step_on_two_members_is_the_step_on_the_whole_batch() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +38,12 @@ _TYPES: Final = {
     "float64": ("FLOAT64", 1),
     "complex64": ("FLOAT32", 2),
     "complex128": ("FLOAT64", 2),
+}
+_NAMES: Final = {
+    "all_reduce": "allReduce",
+    "all_gather": "allGather",
+    "reduce_scatter": "reduceScatter",
+    "broadcast": "broadcast",
 }
 _MOVES: Final = ("all_gather", "broadcast")
 # What NCCL's answers mean, with what helps.
@@ -103,29 +109,45 @@ class CudaLinks(Links):
             return dtype.is_integer and dtype.name in _TYPES
         return dtype.name in _TYPES and not (call.kind == "prod" and dtype.is_complex)
 
-    def run(self, calls: Sequence[Collective], given: Handles, made: Handles) -> None:
-        """Queue the collectives of all GPUs as one group of calls."""
+    def prepare(self, calls: Sequence[Collective]) -> Callable[[Handles, Handles], None]:
+        """Return what queues the collectives of all GPUs as one group of calls."""
         nccl = self.nccl
-        with self.lock, told(nccl, f"queueing {', '.join(c.op for c in calls)}"):
-            nccl.groupStart()
-            try:
-                for call, before, after in zip(calls, given, made, strict=True):
-                    self._queue(call, before, after)
-            finally:
-                nccl.groupEnd()
+        what = f"queueing {', '.join(c.op for c in calls)}"
+        # For each call and GPU: NCCL's function, what follows the buffers, and where these are.
+        parts = [
+            (queue, rest, call, member)
+            for call, said in enumerate(calls)
+            for member, (queue, rest) in enumerate(self._parts(said))
+        ]
+        lock, start, end, failed = self.lock, nccl.groupStart, nccl.groupEnd, nccl.NcclError
 
-    def _queue(self, call: Collective, given: Sequence[int], made: Sequence[int]) -> None:
+        def run(given: Handles, made: Handles) -> None:
+            with lock:
+                try:
+                    start()
+                    try:
+                        for queue, rest, call, member in parts:
+                            queue(given[call][member], made[call][member], *rest)
+                    finally:
+                        end()
+                except failed:
+                    with told(nccl, what):
+                        raise
+
+        return run
+
+    def _parts(self, call: Collective) -> Iterator[tuple[Any, tuple[int, ...]]]:
+        """Yield for each GPU NCCL's function, and its arguments after the buffers."""
         count, dtype = self._elements(call)
         if not count:
             return
         reduces = () if call.op in _MOVES else (getattr(self.nccl, f"NCCL_{call.kind.upper()}"),)
         root = (call.root,) if call.op == "broadcast" else ()
-        name = {"all_reduce": "allReduce", "reduce_scatter": "reduceScatter"}.get(
-            call.op, {"all_gather": "allGather"}.get(call.op, call.op)
-        )
-        for member, stream in enumerate(self.streams):
-            queue = getattr(self.communicators[member], name)
-            queue(given[member], made[member], count, dtype, *reduces, *root, stream.stream)
+        for communicator, stream in zip(self.communicators, self.streams, strict=True):
+            yield (
+                getattr(communicator, _NAMES[call.op]),
+                (count, dtype, *reduces, *root, stream.stream),
+            )
 
     def _elements(self, call: Collective) -> tuple[int, int]:
         """Return how many elements of which of NCCL's dtypes a member sends, or gets if scattered.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from calor.dtypes import bfloat16, float16, float32
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from calor.backends.device import Device
     from calor.backends.protocol import Buffer
 
+Exchange = Callable[[Sequence[Sequence[Any]]], "Sequence[Sequence[Buffer]]"]
 _JOINS: Final = {"sum": e.add, "prod": e.mul, "max": e.maximum, "min": e.minimum}
 
 
@@ -50,14 +52,13 @@ class Communicator(ABC):
         """Return whether it carries out a collective with the meaning that calor defines."""
 
     @abstractmethod
-    def run(
-        self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
-    ) -> Sequence[Sequence[Buffer]]:
-        """Carry out collectives that do not depend on each other.
+    def prepare(self, calls: Sequence[Collective]) -> Exchange:
+        """Return what carries out collectives that do not depend on each other.
 
-        ``inputs[i][r]`` is the buffer that member r gives to call i. Returns new buffers in the
-        same order. What the devices were given before comes first, and what they are given later
-        comes after; it may return before it is done. Raises a DeviceError that says what failed.
+        It is called with ``inputs``, where ``inputs[i][r]`` is the buffer that member r gives to
+        call i, and returns new buffers in the same order. What the devices were given before comes
+        first, and what they are given later comes after; it may return before it is done. It raises
+        a DeviceError that says what failed.
         """
 
     def close(self) -> None:  # noqa: B027 - most hold nothing that needs closing
@@ -78,14 +79,15 @@ class Copies(Communicator):
         """Return True: every collective is one of copies and ops."""
         return True
 
-    def run(
-        self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
-    ) -> Sequence[Sequence[Buffer]]:
-        """Carry out one after the other."""
-        return [
-            getattr(self, f"_{call.op}")(call, given)
-            for call, given in zip(calls, inputs, strict=True)
-        ]
+    def prepare(self, calls: Sequence[Collective]) -> Exchange:
+        """Return what carries out one after the other."""
+        steps = [getattr(self, f"_{call.op}") for call in calls]
+
+        def run(inputs: Sequence[Sequence[Any]]) -> list[list[Buffer]]:
+            every = zip(steps, calls, inputs, strict=True)
+            return [step(call, given) for step, call, given in every]
+
+        return run
 
     def _all_reduce(self, call: Collective, given: Sequence[Any]) -> list[Buffer]:
         (made,) = self._at_first(_reduction(call.given, call.kind, len(given), 1), call, given)
@@ -127,6 +129,7 @@ class Copies(Communicator):
         return move(buffer, start, end, known)
 
 
+@lru_cache(256)
 def _reduction(given: Spec, kind: str, world: int, parts: int) -> Graph:
     """Return the graph that joins arrays in the order of the members, and cuts the result."""
     builder = Builder()
@@ -153,6 +156,7 @@ def _reduction(given: Spec, kind: str, world: int, parts: int) -> Graph:
     return builder.build(made)
 
 
+@lru_cache(256)
 def _joined(given: Spec, world: int) -> Graph:
     builder = Builder()
     inputs = [builder.input(spec(given.shape, given.dtype)) for _ in range(world)]

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import numpy as np
 
-from calor.backends.communication import Collective, Communicator, Copies
+from calor.backends.communication import Collective, Communicator, Copies, Exchange
 from calor.backends.device import Device, device_of, get_device
 from calor.backends.group_executable import GroupBuffer, GroupExecutable, refusals
 from calor.backends.protocol import (
@@ -217,23 +218,40 @@ class GroupBackend(Backend):
         if failed is not None:
             raise failed
 
-    def run(
-        self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
-    ) -> list[GroupBuffer]:
-        """Carry out collectives in their order: neighbours that one communicator takes together."""
-        made: list[GroupBuffer] = []
+    def prepare(self, calls: Sequence[Collective]) -> Exchange:
+        """Return what carries out collectives: neighbours that one communicator takes together.
+
+        Threads take turns, so that every member is given the same order.
+        """
         with self.lock:
-            for communicator, part in _runs(calls, self.communicator_for):
-                if communicator is self.copies and self.world > 1:
-                    self.device.fallbacks += part.stop - part.start
-                made += map(GroupBuffer, communicator.run(calls[part], inputs[part]))
-        return made
+            runs = _runs(calls, self.communicator_for)
+            work = [(c.prepare(calls[part]), part) for c, part in runs]
+        copied = sum(p.stop - p.start for c, p in runs if c is self.copies and self.world > 1)
+        if len(work) == 1:
+            ((only, _),) = work
+            if not copied:
+                return _in_turn(only, self.lock)
+
+        def run(inputs: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+            with self.lock:
+                self.device.fallbacks += copied
+                return [made for step, part in work for made in step(inputs[part])]
+
+        return run
 
     def close(self) -> None:
         """Free what the members exchange by; they stay open."""
         if self._own is not None:
             self._own.close()
             self._own, self._asked = None, False
+
+
+def _in_turn(step: Exchange, lock: AbstractContextManager[Any]) -> Exchange:
+    def run(inputs: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        with lock:
+            return step(inputs)
+
+    return run
 
 
 def _least(states: Iterable[State]) -> State:

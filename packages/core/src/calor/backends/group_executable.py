@@ -7,12 +7,12 @@ that one has succeeded, and before there is room on every member whose limit is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.backends.communication import Collective
+from calor.backends.communication import Collective, Exchange
 from calor.backends.protocol import Buffer, Executable
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Builder, Graph, Node, part
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from calor.backends.group import GroupBackend
 
 Into = Sequence[Buffer | None] | None
+Short = Callable[[Sequence[Any], Into], list[Any] | None]
 
 
 class GroupBuffer:
@@ -99,13 +100,21 @@ class GroupExecutable:
         outputs, inputs = self.body.outputs, set(self.body.inputs)
         self._passed = tuple(dict.fromkeys(v for v in outputs if v in inputs))
         self._tokens = {n.outputs[1] for n in self.body.nodes if not alone(n)}
+        self._written = [i for i, v in enumerate(outputs) if v not in self._tokens]
+        self._short: Short | None = None
+        if len(self.stages) == 1 and isinstance(self.stages[0], ExchangeStage):
+            self._short = self.stages[0].short(self.body)
         self._copying: dict[Spec, MemberStage] = {}
         self.required_bytes = self._bound()
 
     def __call__(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
         """Run the stages in order; what is in place is written by the last, or after it."""
+        if self._short is not None:
+            done = self._short(inputs, into)
+            if done is not None:
+                return done
         given = [*inputs, *self.constants]
-        if into is not None and any(target is not None for target in into):
+        if into is not None and any(into[place] is not None for place in self._written):
             self._reserve()
         if self.whole is not None:
             return self.whole.run(given, into)
@@ -236,9 +245,11 @@ class ExchangeStage:
     """Collectives in the order of their token: those that do not need each other go together."""
 
     def __init__(self, backend: GroupBackend, segment: Segment) -> None:
-        self.backend = backend
         self.segment = segment
         self.batches = _batches(segment.graph)
+        # Prepared when it first runs, for that may need what is not installed.
+        self._steps: list[tuple[list[Node], Exchange]] | None = None
+        self._prepare = backend.prepare
         specs = segment.graph.specs
         # Copies bring all arrays together on a device, once for each of them.
         moved = sum(specs[n.outputs[0]].nbytes for n in segment.graph.nodes)
@@ -246,17 +257,59 @@ class ExchangeStage:
         world = backend.world
         self.required_bytes = world * (3 * moved + (world + 2) * brought)
 
+    def steps(self) -> list[tuple[list[Node], Exchange]]:
+        """Return the collectives that go together, and what carries them out."""
+        if self._steps is None:
+            self._steps = [(nodes, self._prepare(calls)) for nodes, calls in self.batches]
+        return self._steps
+
     def run(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
         """Hand the collectives over; a token is passed on, for nobody looks at what it holds."""
         graph = self.segment.graph
         held: dict[int, Any] = dict(zip(graph.inputs, inputs, strict=True))
-        for nodes, calls in self.batches:
-            made = self.backend.run(calls, [held[n.inputs[0]].parts for n in nodes])
-            for node, buffer in zip(nodes, made, strict=True):
+        for nodes, exchange in self.steps():
+            made = exchange([held[n.inputs[0]].parts for n in nodes])
+            for node, parts in zip(nodes, made, strict=True):
                 result, token = node.outputs
-                held[result] = buffer
+                held[result] = GroupBuffer(parts)
                 held[token] = GroupBuffer(held[node.inputs[1]].parts)
         return [held[v] for v in graph.outputs]
+
+    def short(self, body: Graph) -> Short | None:
+        """Return what does all of a graph that is this stage, in few steps; None for others.
+
+        That is a graph of inputs that go to collectives, of which each result is one output.
+        """
+        graph = self.segment.graph
+        if len(self.batches) != 1 or len(body.nodes) != len(graph.nodes):
+            return None
+        place = {v: i for i, v in enumerate(body.inputs)}
+        results = {n.outputs[0]: i for i, n in enumerate(body.nodes)}
+        tokens = {n.outputs[1] for n in body.nodes}
+        outputs = body.outputs
+        if len(set(outputs)) < len(outputs) or not set(outputs) <= results.keys() | tokens:
+            return None
+        reads = [place[n.inputs[0]] for n in body.nodes]
+        first = place[body.nodes[0].inputs[1]]
+        sources = [results.get(v, -1) for v in outputs]
+        told = [i for i, source in enumerate(sources) if source >= 0]
+
+        def run(inputs: Sequence[Any], into: Into) -> list[Any] | None:
+            if into is not None and any(into[i] is not None for i in told):
+                return None
+            ((_, exchange),) = self._steps or self.steps()
+            made = exchange([inputs[i].parts for i in reads])
+            found: list[Any] = []
+            for number, source in enumerate(sources):
+                if source >= 0:
+                    found.append(GroupBuffer(made[source]))
+                elif into is not None and into[number] is not None:
+                    found.append(into[number])
+                else:
+                    found.append(GroupBuffer(inputs[first].parts))
+            return found
+
+        return run
 
 
 def _batches(graph: Graph) -> list[tuple[list[Node], list[Collective]]]:

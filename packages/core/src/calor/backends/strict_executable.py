@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.backends.communication import Collective, Communicator
+from calor.backends.communication import Collective, Communicator, Exchange
 from calor.backends.protocol import Buffer, Executable
 from calor.backends.strict_checks import StrictBuffer, digest, overlaps
 from calor.errors import OutOfMemoryError
@@ -154,21 +154,25 @@ class StrictCommunicator(Communicator):
         """Return what the inner one says."""
         return self.inner.takes(call)
 
-    def run(
-        self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
-    ) -> Sequence[Sequence[Buffer]]:
-        """Run the inner one between checks."""
-        backend = self.backend
-        given = [
-            [backend.open(i, b, c.given) for i, b in zip(self.indices, row, strict=True)]
-            for c, row in zip(calls, inputs, strict=True)
-        ]
-        made = self.inner.run(calls, given)
-        backend.require(len(made) == len(calls), "outputs", f"{len(made)} for {len(calls)} calls")
-        return [
-            [backend.wrap(i, b, c.made) for i, b in zip(self.indices, row, strict=True)]
-            for c, row in zip(calls, made, strict=True)
-        ]
+    def prepare(self, calls: Sequence[Collective]) -> Exchange:
+        """Return the inner one's work between checks."""
+        backend, indices = self.backend, self.indices
+        inner = self.inner.prepare(calls)
+
+        def run(inputs: Sequence[Sequence[Any]]) -> list[list[Buffer]]:
+            given = [
+                [backend.open(i, b, c.given) for i, b in zip(indices, row, strict=True)]
+                for c, row in zip(calls, inputs, strict=True)
+            ]
+            made = inner(given)
+            said = f"{len(made)} for {len(calls)} calls"
+            backend.require(len(made) == len(calls), "outputs", said)
+            return [
+                [backend.wrap(i, b, c.made) for i, b in zip(indices, row, strict=True)]
+                for c, row in zip(calls, made, strict=True)
+            ]
+
+        return run
 
     def close(self) -> None:
         """Close the inner one."""

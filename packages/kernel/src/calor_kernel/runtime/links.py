@@ -8,10 +8,10 @@ on what any member's input depends on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from calor.backends.communication import Collective, Communicator
+from calor.backends.communication import Collective, Communicator, Exchange
 from calor.errors import DeviceError
 from calor_kernel.planning.outcomes import inherit
 from calor_kernel.runtime.buffers import KernelBuffer
@@ -30,10 +30,11 @@ class Links(ABC):
         """Return whether a collective has its meaning here, for its dtype too."""
 
     @abstractmethod
-    def run(self, calls: Sequence[Collective], given: Handles, made: Handles) -> None:
-        """Queue collectives as one.
+    def prepare(self, calls: Sequence[Collective]) -> Callable[[Handles, Handles], None]:
+        """Return what queues collectives as one.
 
-        ``given[i][r]`` and ``made[i][r]`` are handles of what member r has before and after call i.
+        It is called with ``given`` and ``made``: ``given[i][r]`` and ``made[i][r]`` are handles of
+        what member r has before and after call i.
         """
 
     def close(self) -> None:  # noqa: B027 - most hold nothing that needs closing
@@ -51,25 +52,28 @@ class KernelCommunicator(Communicator):
         """Return what the links say."""
         return self.links.takes(call)
 
-    def run(
-        self, calls: Sequence[Collective], inputs: Sequence[Sequence[Any]]
-    ) -> list[list[KernelBuffer]]:
-        """Take memory for all results, and queue."""
-        made = [[e.pool.take(call.made.nbytes) for e in self.engines] for call in calls]
-        try:
-            self.links.run(
-                calls,
-                [[buffer.handle for buffer in row] for row in inputs],
-                [[buffer.handle for buffer in row] for row in made],
-            )
-        except DeviceError as error:
-            error.op = error.op or calls[0].op
-            raise
-        for row, results in zip(inputs, made, strict=True):
-            if any(buffer.outcomes for buffer in row):
-                for result in results:
-                    inherit(result, row)
-        return made
+    def prepare(self, calls: Sequence[Collective]) -> Exchange:
+        """Return what takes memory for all results, and queues."""
+        queue = self.links.prepare(calls)
+        sizes = [call.made.nbytes for call in calls]
+        pools = [engine.pool for engine in self.engines]
+
+        def run(inputs: Sequence[Sequence[Any]]) -> list[list[KernelBuffer]]:
+            made = [[pool.take(nbytes) for pool in pools] for nbytes in sizes]
+            given = [[buffer.handle for buffer in row] for row in inputs]
+            try:
+                queue(given, [[buffer.handle for buffer in row] for row in made])
+            except DeviceError as error:
+                error.op = error.op or calls[0].op
+                raise
+            for row, results in zip(inputs, made, strict=True):
+                for buffer in row:
+                    if buffer.outcomes:
+                        for result in results:
+                            inherit(result, row)
+            return made
+
+        return run
 
     def close(self) -> None:
         """Close the links."""
