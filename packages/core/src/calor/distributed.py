@@ -32,6 +32,17 @@ from calor.graph.trace import computed, local, materialize
 from calor.ops import collectives as rows
 from calor.tensor.tensor import Tensor
 
+__all__ = [
+    "Group",
+    "all_gather",
+    "all_reduce",
+    "average_gradients",
+    "broadcast",
+    "group",
+    "rank",
+    "reduce_scatter",
+]
+
 KINDS: Final = (*rows.KINDS, "mean")
 
 
