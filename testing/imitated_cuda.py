@@ -48,9 +48,15 @@ class Fake:
 
     def __init__(self) -> None:
         self.devices = [H200]
+        self.current = 0
+        # Pairs of GPUs that are not connected, and those whose memory was opened: (owner, other).
+        self.apart: set[tuple[int, int]] = set()
+        self.open: set[tuple[int, int]] = set()
         self.limit = 8 << 30
         self.fails = 0
         self.calls: list[str] = []
+        # Copies between GPUs, and what orders them.
+        self.log: list[str] = []
         self.sources: list[str] = []
         self.starts: list[int] = []
         self.pieces: dict[int, np.ndarray[Any, Any]] = {}
@@ -62,6 +68,7 @@ class Fake:
         self.driver = self._module("driver")
         for name, value in {
             "streamNonBlocking": 1,
+            "eventDisableTiming": 2,
             "cudaMemPoolAttrReleaseThreshold": 4,
             "memcpyHostToDevice": 1,
             "memcpyDeviceToHost": 2,
@@ -115,7 +122,7 @@ class Fake:
             return compiled(chain, source, name)
 
         patch.setattr(toolchain.CudaToolchain, "compile", kept)
-        for name in (n for n in dir(self) if n.startswith("cuGraph")):
+        for name in (n for n in dir(self) if n.startswith(("cuGraph", "cuMem"))):
             patch.setattr(f"cuda.bindings.driver.{name}", getattr(self, name))
 
     # The runtime.
@@ -134,21 +141,33 @@ class Fake:
 
     def runtime_setDevice(self, number: int) -> None:
         assert number < len(self.devices)
+        self.current = number
 
+    # A stream and a pool have the number of their device in them.
     def runtime_streamCreateWithFlags(self, flags: int) -> int:
-        return 77
+        return 77 + self.current
 
     def runtime_streamSynchronize(self, stream: int) -> None:
-        assert stream == 77
+        assert stream == 77 + self.current
 
     def runtime_deviceGetDefaultMemPool(self, number: int) -> int:
-        return 5
+        return 5 + number
 
     def runtime_memPoolSetAttribute(self, pool: int, attribute: int, value: int) -> None:
-        assert (pool, attribute) == (5, 4)
+        assert (pool, attribute) == (5 + self.current, 4)
 
     def runtime_memPoolTrimTo(self, pool: int, size: int) -> None:
-        assert (pool, size) == (5, 0)
+        assert size == 0
+        assert 5 <= pool < 5 + len(self.devices)
+
+    def runtime_deviceCanAccessPeer(self, number: int, other: int) -> int:
+        return int((other, number) not in self.apart)
+
+    def cuMemPoolSetAccess(self, pool: Any, said: list[Any], count: int) -> Any:
+        (one,) = said
+        assert count == 1
+        self.open.add((int(pool) - 5, int(one.location.id)))
+        return (0,)
 
     def runtime_mallocAsync(self, size: int, stream: int) -> int:
         if size + sum(p.nbytes for p in self.pieces.values()) > self.limit:
@@ -170,11 +189,31 @@ class Fake:
             assert self.memory(address).nbytes >= size
         ctypes.memmove(to, of, size)
 
+    def runtime_memcpyPeerAsync(
+        self, to: int, target: int, of: int, source: int, size: int, stream: int
+    ) -> None:
+        assert self.current == target != source
+        assert stream == 77 + target
+        assert min(self.memory(to).nbytes, self.memory(of).nbytes) >= size
+        ctypes.memmove(to, of, size)
+        self.log.append(f"copy {source} to {target}")
+
     def runtime_eventCreate(self) -> int:
         return 9
 
+    def runtime_eventCreateWithFlags(self, flags: int) -> int:
+        assert flags == 2
+        return 90 + self.current
+
     def runtime_eventRecord(self, event: int, stream: int) -> None:
-        assert (event, stream) == (9, 77)
+        assert stream == 77 + self.current
+        assert event in (9, 90 + self.current)
+        if event != 9:
+            self.log.append(f"record {self.current}")
+
+    def runtime_streamWaitEvent(self, stream: int, event: int) -> None:
+        assert stream == 77 + self.current
+        self.log.append(f"{self.current} waits for {event - 90}")
 
     def runtime_eventElapsedTime(self, a: int, b: int) -> float:
         return 0.25
@@ -213,7 +252,7 @@ class Fake:
         self.held[node] = held, places
         grid = said.gridDimX, said.gridDimY, said.gridDimZ
         block = said.blockDimX, said.blockDimY, said.blockDimZ
-        rest = said.sharedMemBytes, 77, ctypes.addressof(places), 0
+        rest = said.sharedMemBytes, 77 + self.current, ctypes.addressof(places), 0
         self.graphs[node[0]][node[1]] = (function, *grid, *block, *rest)
         self.calls.append("cuGraphExecKernelNodeSetParams")
         return (0,)
@@ -238,7 +277,7 @@ class Fake:
     def driver_launchKernel(self, function: int, *said: int) -> None:
         *shape, shared, stream, parameters, extra = said
         kernel = self.kernels[function]
-        assert (tuple(shape[3:]), stream, extra) == (kernel.cube, 77, 0)
+        assert (tuple(shape[3:]), stream, extra) == (kernel.cube, 77 + self.current, 0)
         assert shared == (kernel.shared_bytes if kernel.shared_bytes > 48 << 10 else 0)
         pointers = (ctypes.c_void_p * len(kernel.parameters)).from_address(parameters)
         given: list[Any] = []

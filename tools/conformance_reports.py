@@ -1,6 +1,7 @@
 """The collected conformance reports: `python tools/conformance_reports.py` writes their page.
 
 `python tools/conformance_reports.py add REPORT.json` verifies a report and adds its summary first.
+`python tools/conformance_reports.py check` says whether the page is what the reports make of it.
 A whole report says what came of each of twenty thousand checks and has megabytes; the summary keeps
 its verdicts, counts, reasons, identity and digest, so that the whole one can be recognised.
 """
@@ -17,9 +18,14 @@ from calor.errors import CalorError, FormatError
 from calor_conformance import verify
 from calor_conformance.checks.base import TIERS
 
+sys.path.insert(0, str(Path(__file__).parent))
+from dtype_table import by_dtype, dtype_table
+
 DOCS = Path(__file__).parents[1] / "docs"
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 # What the page holds between these two is written here.
 BEGIN, END = "<!-- begin: python tools/conformance_reports.py -->", "<!-- end -->"
+BEGIN_TYPES = "<!-- begin: python tools/conformance_reports.py, types -->"
 # What a summary takes over as it is.
 KEPT = (
     "format", "date", "command", "seed", "seconds", "suite", "protocol", "environment", "wheels",
@@ -46,6 +52,7 @@ def summary(report: Report, url: str = "") -> dict[str, Any]:
     system = str(report["environment"]["system"]).partition(" ")[0]
     made["environment"] = {**report["environment"], "system": system}
     made["url"] = url
+    made["by_dtype"] = by_dtype(rows)
     made["failed"] = [row["name"] for row in rows if row["outcome"] == "failed"]
     made["skipped"] = [
         {"state": state, "reason": reason, "checks": n}
@@ -73,6 +80,22 @@ def markdown(folder: Path) -> str:
     for name, report in found.items():
         lines += ["", *section(name, report)]
     return "\n".join(lines)
+
+
+def types(folder: Path, results: Path) -> str:
+    """The table of dtypes: of the summaries, and of the runs that are kept as results."""
+    paths = [*sorted(folder.glob("*.json")), *sorted(results.glob("conformance-*.json"))]
+    return "\n".join(dtype_table([json.loads(path.read_text("utf-8")) for path in paths]))
+
+
+def written(text: str) -> str:
+    """The page with its tables made anew."""
+    made = {BEGIN_TYPES: types(DOCS / "reports", RESULTS), BEGIN: markdown(DOCS / "reports")}
+    for begin, held in made.items():
+        before, found, rest = text.partition(begin)
+        if found:
+            text = f"{before}{begin}\n\n{held}\n\n{END}{rest.partition(END)[2]}"
+    return text
 
 
 def table(reports: Iterable[Report]) -> Iterator[str]:
@@ -142,6 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     adding = commands.add_parser("add", help="verify a report and add its summary")
     adding.add_argument("report", type=Path)
     adding.add_argument("--url", default="", help="where the whole report is published")
+    commands.add_parser("check", help="say whether the page is up to date; 1 if it is not")
     options = parser.parse_args(arguments)
     try:
         if options.command == "add":
@@ -151,9 +175,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     page = DOCS / "conformance-reports.md"
     text = page.read_text("utf-8")
-    before, _, rest = text.partition(BEGIN)
-    held = f"{BEGIN}\n\n{markdown(DOCS / 'reports')}\n\n{END}"
-    page.write_text(before + held + rest.partition(END)[2], "utf-8", newline="\n")
+    made = written(text)
+    if options.command == "check":
+        if made != text:
+            print(f"{page.name} is not what the reports say: python {sys.argv[0]}", file=sys.stderr)
+        return int(made != text)
+    page.write_text(made, "utf-8", newline="\n")
     return 0
 
 

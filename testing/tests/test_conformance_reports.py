@@ -56,6 +56,8 @@ def test_a_report_becomes_a_summary(
     assert "results" not in summary
     assert summary["digest"] == whole["digest"]
     assert summary["failed"] == ["values/add/int8"]
+    counts = summary["by_dtype"]["int8"]
+    assert (counts["failed"], counts["impossible"]) == (1, 2)
     assert summary["skipped"] == [
         {"state": "impossible", "reason": "the device has no int8", "checks": 2}
     ]
@@ -104,3 +106,56 @@ def test_the_page_holds_the_tables(tool: ModuleType) -> None:
     held = text.partition(tool.BEGIN)[2].partition(tool.END)[0].strip()
     assert held == tool.markdown(tool.DOCS / "reports"), "run python tools/conformance_reports.py"
     assert list((tool.DOCS / "reports").glob("numpy-*.json"))
+    assert tool.main(["check"]) == 0, "run python tools/conformance_reports.py"
+
+
+def test_a_page_that_is_old_is_found(
+    tool: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = tmp_path / "conformance-reports.md"
+    monkeypatch.setattr(tool, "DOCS", tmp_path)
+    page.write_text(f"{tool.BEGIN_TYPES}\nold\n{tool.END}\n{tool.BEGIN}\n{tool.END}\n", "utf-8")
+    assert tool.main(["check"]) == 1
+    assert "is not what the reports say" in capsys.readouterr().err
+    assert tool.main([]) == 0
+    assert tool.main(["check"]) == 0
+    assert "| f16 | bf16 | tf32 |" in page.read_text("utf-8")
+
+
+def one(kind: str, **counts: dict[str, int]) -> dict[str, Any]:
+    device = {"name": f"{kind}:0", "description": f"a {kind}"}
+    return {"device": device, "date": "2026-01-02T03:04:05Z", "by_dtype": counts}
+
+
+CELLS: list[tuple[dict[str, dict[str, int]], list[str]]] = [
+    ({}, ["not run"] * 7),
+    ({"float16": {"passed": 5}}, ["full", *["not run"] * 6]),
+    ({"float16": {"passed": 1234, "failed": 1}}, ["partial 1,234 of 1,235", *["not run"] * 6]),
+    ({"bfloat16": {"impossible": 3}}, ["not run", "no", *["not run"] * 5]),
+    ({"float64": {"not_yet": 2, "impossible": 1}}, [*["not run"] * 4, "no", *["not run"] * 2]),
+    ({"float32": {"failed": 2}}, [*["not run"] * 3, "partial 0 of 2", *["not run"] * 3]),
+    ({"int8": {"not_run": 2}}, ["not run"] * 7),
+    (
+        {"float8_e4m3fn": {"passed": 2}, "float8_e5m2": {"passed": 2}},
+        [*["not run"] * 5, "storage only", "not run"],
+    ),
+    (
+        {"float8_e4m3fn": {"passed": 2}, "float8_e5m2": {"impossible": 2}},
+        [*["not run"] * 5, "storage only, partial 2 of 4", "not run"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("counts", "cells"), CELLS)
+def test_a_cell_says_what_a_report_does(
+    tool: ModuleType, counts: dict[str, dict[str, int]], cells: list[str]
+) -> None:
+    lines = list(tool.dtype_table([one("acme", **counts)]))
+    assert lines[-1] == f"| `acme` | a acme | {' | '.join(cells)} | 2026-01-02 |"
+    # Devices without a report have a row all the same, and reports without counts say nothing.
+    assert sum("| not run | not run" in line for line in lines[:-1]) == 7
+    old = {k: v for k, v in one("cuda").items() if k != "by_dtype"}
+    assert list(tool.dtype_table([old]))[2] == "| CUDA | " + "| not run " * 8 + "|"

@@ -15,6 +15,7 @@ from calor.dtypes import bfloat16, bool_, float16, float32, int64
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_hip import bindings
 from calor_hip.device import HipDevice
+from calor_hip.diagnosis import diagnosis
 from calor_hip.toolchain import HipToolchain
 from calor_host_shim.devices import HostHipDevice, hip_device
 from calor_host_shim.hip import DEVICES, HipError, ImitatedHip
@@ -204,7 +205,7 @@ def test_a_toolchain_goes_to_other_processes(clang: str) -> None:
 @pytest.mark.parametrize(
     ("code", "error", "word"),
     [
-        (2, OutOfMemoryError, "HIP: out of memory: waiting for kernels"),
+        (2, OutOfMemoryError, "hip:0: out of memory: waiting for kernels"),
         (700, DeviceLostError, "where there is no memory: waiting for kernels"),
         (719, DeviceLostError, "a kernel failed"),
         (100, DeviceError, "finds no GPU.*rocminfo"),
@@ -254,6 +255,20 @@ def test_without_cupy_there_are_none_and_the_error_says_what_to_install(
     assert bindings.count() == 0
     with pytest.raises(DeviceError, match=r'not installed.*pip install "calor-hip\[rocm7\]"'):
         HipDevice(0)
+
+
+def test_the_doctor_is_told(fake: ImitatedHip, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, fake, Hiprtc())
+    assert diagnosis()[:4] == [
+        ("CuPy", "built for ROCm"),
+        ("hipRTC", "7.0"),
+        ("driver", "of HIP 7.0"),
+        ("hip:0", "gfx942, waves of 64 units, matrix units"),
+    ]
+    fake.devices = ()
+    assert "finds no GPU" in dict(diagnosis())["driver"]
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.api", None)
+    assert 'pip install "calor-hip[rocm7]"' in dict(diagnosis())["CuPy"]
 
 
 def test_tensors_are_computed_on_it(cdna: Any) -> None:

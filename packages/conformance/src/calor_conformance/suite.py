@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from .checks import (
+    collectives,
     composites,
     declarations,
     errors,
@@ -64,6 +65,7 @@ _CONTRACTS = (
     history,
     sizes,
     threads,
+    collectives,
 )
 
 

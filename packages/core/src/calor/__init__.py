@@ -55,6 +55,7 @@ __all__ = [
     "custom_vjp",
     "device",
     "devices",
+    "distributed",
     "dtypes",
     "e",
     "enable_grad",
@@ -104,7 +105,7 @@ __all__ += _arrays.__all__
 
 
 if TYPE_CHECKING:
-    from calor import fft, linalg
+    from calor import distributed, fft, linalg
     from calor.persistence import load, save
     from calor.safetensors_file import read_safetensors, write_safetensors
     from calor.timing import timeit
@@ -129,7 +130,7 @@ else:
                 return version("calor")
             except PackageNotFoundError:
                 return "0+source"
-        if name in ("fft", "linalg", "nn", "train"):
+        if name in ("distributed", "fft", "linalg", "nn", "train"):
             from importlib import import_module
 
             return import_module(f"calor.{name}")

@@ -28,6 +28,13 @@ _LOST: Final = {
     719: "a kernel failed",
     999: "the driver does not say what happened",
 }
+# Images that were made for another GPU or by a newer compiler than the driver knows.
+_UNFIT: Final = {
+    200: "the image of a kernel is damaged, or of a format that the driver does not know",
+    209: "there is no image of a kernel for this architecture",
+    218: "the driver refuses the PTX of a kernel",
+    222: "the driver is older than the compiler that made a kernel's PTX",
+}
 _NO_DRIVER: Final = {
     3: "the driver could not start",
     35: "there is no driver, or one that is older than CuPy asks for",
@@ -35,7 +42,7 @@ _NO_DRIVER: Final = {
     803: "the driver's library and its module in the system are of different versions",
     804: "the driver is older than CuPy asks for",
 }
-CODES: Final = Codes("CUDA", _MEMORY, _LOST, _NO_DRIVER, "nvidia-smi")
+CODES: Final = Codes("CUDA", _MEMORY, _LOST, _NO_DRIVER, _UNFIT, "nvidia-smi")
 typed, failure = CODES.typed, CODES.failure
 
 

@@ -19,7 +19,7 @@ _DTYPES: Final = frozenset(
 )
 _FEATURES: Final = words(
     "print barrier planes atomics atomics_64 float_atomics fma forward_progress async_copy matrix "
-    "load_matrix"
+    "load_matrix links"
 )
 # Products beside warp groups are of this capability alone.
 _HOPPER: Final = frozenset(("async_matrix",))

@@ -11,12 +11,14 @@ from typing import Final
 
 from calor_kernel.printers.cuda_cpp.dialect import STATIC_BYTES
 from calor_kernel.runtime.cupy_driver.device import Stream, StreamMemory, StreamQueue
-from calor_kernel.runtime.device import Device, Step
+from calor_kernel.runtime.device import Device, Memory, Step
 
 from .bindings import CODES, modules, require, typed
 from .description import describe
 from .exchange import CudaExchange
 from .launches import Repeated
+from .links import CudaLinks
+from .peers import Peers
 from .toolchain import CudaToolchain, architecture
 
 _FOREVER: Final = 2**63 - 1
@@ -28,23 +30,33 @@ class CudaMemory(StreamMemory):
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
         runtime = stream.runtime
-        with typed("opening the device"):
+        with stream.told("opening the device"):
             # What is freed stays with the process: giving it back to the system would wait.
             pool = runtime.deviceGetDefaultMemPool(stream.number)
             runtime.memPoolSetAttribute(pool, runtime.cudaMemPoolAttrReleaseThreshold, _FOREVER)
         self.pool = pool
+        self.peers = Peers(self)
 
     def alloc(self, nbytes: int) -> int:
         """Return memory that what is queued from now on may use."""
-        with typed(f"allocating {nbytes} bytes"):
+        with self.on.told(f"allocating {nbytes} bytes"):
             self.on.use()
             return int(self.on.runtime.mallocAsync(max(nbytes, 1), self.on.stream))
 
     def free(self, handle: int) -> None:
         """Give memory back in the order of the stream."""
-        with typed("freeing memory"):
+        with self.on.told("freeing memory"):
             self.on.use()
             self.on.runtime.freeAsync(handle, self.on.stream)
+
+    def receive(
+        self, handle: int, at: int, sender: Memory, source: int, offset: int, nbytes: int
+    ) -> bool:
+        """Copy from another GPU, in the order of both streams."""
+        if not isinstance(sender, CudaMemory):
+            return False
+        self.peers.receive(handle + at, sender, source + offset, nbytes)
+        return True
 
 
 class CudaQueue(StreamQueue):
@@ -78,6 +90,10 @@ class CudaDevice(Device):
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain.dialect.entry, STATIC_BYTES)
         self.exchange = CudaExchange(number, stream)
+
+    def link(self, devices: Sequence[Device]) -> CudaLinks:
+        """Return NCCL's communicators of these GPUs."""
+        return CudaLinks([d for d in devices if isinstance(d, CudaDevice)])
 
     def close(self) -> None:
         """Wait for what was queued, and give idle memory back to the system."""

@@ -20,7 +20,12 @@ def _backend() -> Any:
 
         return CudaDevice(number)
 
-    return KernelBackend("cuda", opened, count)
+    def found() -> Any:
+        from .diagnosis import diagnosis
+
+        return diagnosis()
+
+    return KernelBackend("cuda", opened, count, diagnose=found)
 
 
 @hookimpl

@@ -32,8 +32,7 @@ class CudaToolchain(Toolchain):
     def __init__(self, architecture: str) -> None:
         self.architecture = architecture
         self.dialect = CudaCpp()
-        version = ".".join(map(str, _nvrtc("nvrtcVersion")))
-        self.target = f"nvrtc {version} {architecture} {' '.join(OPTIONS)}"
+        self.target = f"nvrtc {compiler_version()} {architecture} {' '.join(OPTIONS)}"
 
     def source(self, kernel: Kernel) -> str:
         """Return CUDA C++; CompileError where the dialect has not what the kernel asks for."""
@@ -54,6 +53,11 @@ class CudaToolchain(Toolchain):
             return _text(f"nvrtcGet{kind}", program)
         finally:
             nvrtc.nvrtcDestroyProgram(program)
+
+
+def compiler_version() -> str:
+    """Return NVRTC's version; DeviceError where it is not installed."""
+    return ".".join(map(str, _nvrtc("nvrtcVersion")))
 
 
 def architecture(capability: tuple[int, int]) -> str:

@@ -31,6 +31,10 @@ CODES: Final = Codes(
         35: "there is no driver, or one that is older than CuPy asks for",
         100: "the driver finds no GPU; the user must be in the groups render and video",
     },
+    {
+        200: "the image of a kernel is damaged, or of a format that the driver does not know",
+        209: "there is no image of a kernel for this architecture",
+    },
     "rocminfo",
 )
 typed, failure = CODES.typed, CODES.failure

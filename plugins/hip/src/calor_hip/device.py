@@ -24,13 +24,13 @@ class HipMemory(StreamMemory):
 
     def alloc(self, nbytes: int) -> int:
         """Return memory."""
-        with typed(f"allocating {nbytes} bytes"):
+        with self.on.told(f"allocating {nbytes} bytes"):
             self.on.use()
             return int(self.on.runtime.malloc(max(nbytes, 1)))
 
     def free(self, handle: int) -> None:
         """Give memory back when everything that was queued is finished, for which this waits."""
-        with typed("freeing memory"):
+        with self.on.told("freeing memory"):
             self.on.use()
             self.on.wait()
             self.on.runtime.free(handle)

@@ -20,7 +20,12 @@ def _backend() -> Any:
 
         return HipDevice(number)
 
-    return KernelBackend("hip", opened, count)
+    def found() -> Any:
+        from .diagnosis import diagnosis
+
+        return diagnosis()
+
+    return KernelBackend("hip", opened, count, diagnose=found)
 
 
 @hookimpl

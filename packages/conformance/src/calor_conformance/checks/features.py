@@ -120,6 +120,16 @@ def dlpack(place: Place) -> None:
     holds(place, "dlpack", lambda: device.backend.dlpack(device.index, buffer, _known()))
 
 
+@contract("devices meet by their own means when that is declared", looks=False)
+def collectives(place: Place) -> None:
+    backend = place.plain.backend
+
+    def work() -> None:
+        backend.communicator(range(backend.enumerate())).close()
+
+    holds(place, "collectives", work)
+
+
 @contract("a memory limit can be set, read back and taken away when it is declared", looks=False)
 def memory_limit(place: Place) -> None:
     device = place.plain

@@ -23,17 +23,20 @@ class Device:
     def __init__(self, backend: Backend, index: int) -> None:
         self.backend = backend
         self.index: Final = index
-        self.name: Final = f"{backend.name}:{index}"
+        self.name: Final = backend.device_name(index)
         self.plans: OrderedDict[Any, Executable] = OrderedDict()
         self.plans_made = 0
         # Devices that take what this one refuses; the user's choice, made by a router.
         self.companions: tuple[Device, ...] = ()
-        # Over all calls: nodes that ran on a companion, values moved between devices, their bytes.
+        # Over all calls: nodes that ran on a companion or as copies between members, values moved
+        # between devices, and their bytes.
         self.fallbacks = 0
         self.transfers = 0
         self.transferred_bytes = 0
         # What calls executables without asking here first: jitted programs.
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
+        # The tensor that puts the collectives of this device's group in one order, once it is used.
+        self.token: Any = None
         self._info: Info | None = None
 
     @property
@@ -114,11 +117,12 @@ def device_of(backend: Backend, index: int) -> Device:
         count = backend.enumerate()
         if not 0 <= index < count:
             has = f"has {count} device{'s' if count != 1 else ''}"
+            says = "python -m calor devices lists what there is"
             if not count:
                 has = "finds none on this machine, which may lack a driver"
+                says += ", and python -m calor doctor what is missing"
             raise DeviceError(
-                f'no device "{backend.name}:{index}"; backend {backend.name!r} {has}: '
-                f"python -m calor devices lists what there is"
+                f'no device "{backend.name}:{index}"; backend {backend.name!r} {has}: {says}'
             )
         found = known_devices.setdefault(key, Device(backend, index))
     return found

@@ -34,7 +34,7 @@ class LostBackend(Backend):
         )
 
     upload = download = copy = claim = compile = synchronize = memory = refuse
-    from_dlpack = cuda_array_interface = refuse
+    from_dlpack = cuda_array_interface = communicator = refuse
     set_memory_limit = dlpack = dlpack_device = adopt = serialize = deserialize = refuse
 
 

@@ -135,6 +135,7 @@ class NumpyBackend(OpTable):
                 "serialize": FULL,
                 "memory_limit": FULL,
                 "fork": FULL,
+                "collectives": impossible("there is one host"),
                 "quantized_only": impossible("it runs graphs of every dtype"),
             },
         )

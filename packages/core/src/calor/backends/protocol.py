@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from calor.dtypes import ALL, DType
 from calor.errors import UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
+
+if TYPE_CHECKING:
+    from calor.backends.communication import Communicator
 
 Level = Literal["full", "partial", "not_yet", "impossible"]
 
@@ -65,6 +68,7 @@ FEATURES: Mapping[str, str] = MappingProxyType(
         "memory_limit": "the memory limit can be set",
         "fork": "works on in a forked child process",
         "quantized_only": "runs only quantised graphs",
+        "collectives": "its devices exchange what they have by means of their own",
     }
 )
 
@@ -179,9 +183,21 @@ class Backend(ABC):
 
     name: str
 
+    def device_name(self, index: int) -> str:
+        """Return the name by which users ask for a device: the backend's name and the index."""
+        return f"{self.name}:{index}"
+
     @abstractmethod
     def enumerate(self) -> int:
         """Return how many devices are present; 0 when there is none. Cheap, and never raises."""
+
+    def diagnosis(self) -> Sequence[tuple[str, str]]:
+        """Return what the devices need, and what was found of it, for ``python -m calor doctor``.
+
+        Rows of two texts: a package, a driver or a device, and its version or what to do about it.
+        It raises nothing.
+        """
+        return ()
 
     @abstractmethod
     def info(self, index: int) -> Info:
@@ -248,6 +264,14 @@ class Backend(ABC):
     ) -> Callable[..., Any] | None:
         """Return a compiled bound call of an executable; None: it is made in Python as ever."""
         return None
+
+    def communicator(self, indices: Sequence[int]) -> Communicator:
+        """Return what carries out collectives of devices of this backend, in this order.
+
+        It needs the feature collectives; core has copies for all others. DeviceError where the
+        means that it needs are missing or fail.
+        """
+        raise UnsupportedError(f"backend {self.name!r} has no collectives of its own; core copies")
 
     def serialize(self, index: int, executable: Executable) -> bytes:
         """Return the executable as bytes for ``deserialize``; needs the feature serialize."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -33,7 +33,7 @@ from calor.backends.strict_checks import (
     digest,
     require,
 )
-from calor.backends.strict_executable import StrictExecutable
+from calor.backends.strict_executable import StrictCommunicator, StrictExecutable
 from calor.dtypes import ALL, DType, as_dtype
 from calor.errors import CalorError, DTypeError, UnsupportedError
 from calor.graph.graph import Graph
@@ -215,6 +215,14 @@ class StrictBackend(Backend):
         """Return the DLPack device."""
         self._enter(index)
         return self.inner.dlpack_device(index)
+
+    def communicator(self, indices: Sequence[int]) -> StrictCommunicator:
+        """Return the inner backend's, which is given inner buffers and has to make new ones."""
+        for index in indices:
+            self._enter(index)
+        first = indices[0]
+        inner = self.featured(first, "collectives", lambda: self.inner.communicator(indices))
+        return StrictCommunicator(self, indices, inner)
 
     def serialize(self, index: int, executable: Any) -> bytes:
         """Return the graph's file form and the inner executable's bytes."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calor.backends.communication import Collective, Communicator, Exchange
 from calor.backends.protocol import Buffer, Executable
 from calor.backends.strict_checks import StrictBuffer, digest, overlaps
 from calor.errors import OutOfMemoryError
@@ -139,3 +140,40 @@ class StrictExecutable:
             shared = overlaps([self._array(b) for b in dict.fromkeys((*closed, *others))])
             backend.require(shared is None, "fresh", f"outputs and inputs {shared} share memory")
         return closed
+
+
+class StrictCommunicator(Communicator):
+    """Opens what members give to the inner communicator, and checks what it makes."""
+
+    def __init__(self, backend: StrictBackend, indices: Sequence[int], inner: Communicator) -> None:
+        self.backend = backend
+        self.indices = tuple(indices)
+        self.inner = inner
+
+    def takes(self, call: Collective) -> bool:
+        """Return what the inner one says."""
+        return self.inner.takes(call)
+
+    def prepare(self, calls: Sequence[Collective]) -> Exchange:
+        """Return the inner one's work between checks."""
+        backend, indices = self.backend, self.indices
+        inner = self.inner.prepare(calls)
+
+        def run(inputs: Sequence[Sequence[Any]]) -> list[list[Buffer]]:
+            given = [
+                [backend.open(i, b, c.given) for i, b in zip(indices, row, strict=True)]
+                for c, row in zip(calls, inputs, strict=True)
+            ]
+            made = inner(given)
+            said = f"{len(made)} for {len(calls)} calls"
+            backend.require(len(made) == len(calls), "outputs", said)
+            return [
+                [backend.wrap(i, b, c.made) for i, b in zip(indices, row, strict=True)]
+                for c, row in zip(calls, made, strict=True)
+            ]
+
+        return run
+
+    def close(self) -> None:
+        """Close the inner one."""
+        self.inner.close()

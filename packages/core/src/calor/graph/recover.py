@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from calor.config import config
 from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError, ProtocolError
 from calor.graph.codes import INPUT, decode, walk
@@ -26,6 +28,8 @@ def recover(trace: Trace, live: Sequence[Value], inputs: Sequence[Any], error: E
     alone = len(live) == 1 or isinstance(error, ProtocolError | DeviceLostError)
     settle(error)
     for value in live:
+        if _renewed(value, error):
+            continue
         failure = error
         if not alone:
             try:
@@ -40,6 +44,18 @@ def recover(trace: Trace, live: Sequence[Value], inputs: Sequence[Any], error: E
         if config.debug and isinstance(failure, DeviceError) and failure.line is None:
             failure.line = _line(trace, value.position, inputs, failure)
         value.trace = Poison(failure)
+
+
+def _renewed(value: Value, error: Exception) -> bool:
+    """Return whether a value is its device's token, which is made anew: it has no contents."""
+    device = value.device
+    if device.token is None or device.token._value is not value:
+        return False
+    if isinstance(error, DeviceLostError):
+        return False
+    value.buffer = device.backend.upload(device.index, np.zeros((), value.spec.dtype.numpy))
+    value.trace = None
+    return True
 
 
 class _Recorded:

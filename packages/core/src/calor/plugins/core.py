@@ -39,6 +39,12 @@ def _strict_over(text: str) -> Device:
     return open_strict(text)
 
 
+def _group(text: str) -> Device:
+    from calor.backends.group import open_group
+
+    return open_group(text)
+
+
 @hookimpl
 def calor_backends() -> Mapping[str, Callable[[], Backend]]:
     """The NumPy reference, and two tools: ``strict`` checks it, ``null`` computes nothing."""
@@ -47,5 +53,11 @@ def calor_backends() -> Mapping[str, Callable[[], Backend]]:
 
 @hookimpl
 def calor_device_schemes() -> Mapping[str, Callable[[str], Device]]:
-    """``strict:cuda:1`` checks every call to the device ``cuda:1``."""
-    return {"strict:": _strict_over}
+    """Checks of every call to a device, ``strict:cuda:1``; several as one, ``group:cpu,cpu``."""
+    return {"strict:": _strict_over, "group:": _group}
+
+
+def names() -> set[str]:
+    """Return the names that core has for backends and schemes."""
+    schemes = calor_device_schemes()
+    return {*calor_backends(), *(prefix.partition(":")[0] for prefix in schemes)}

@@ -96,6 +96,20 @@ def devices_text() -> tuple[str, int]:
     return "\n".join([text, *failures]), int(bool(failures))
 
 
+def _diagnoses() -> list[str]:
+    """Return a table for each backend that says what its devices need and what there is of it."""
+    found = []
+    for name in installed():
+        try:
+            rows = () if registry.is_scheme(name) else registry.backend(name).diagnosis()
+        except Exception:
+            # Why a backend fails is said beside its devices.
+            continue
+        if rows:
+            found.append(table(rows, (name, "found")))
+    return found
+
+
 def _versions() -> list[Row]:
     from importlib.metadata import distributions
 
@@ -161,6 +175,7 @@ def doctor_text() -> tuple[str, int]:
         table(_versions(), ("distribution", "version")),
         plugins,
         devices,
+        *_diagnoses(),
         table(variables, ("variable", "value", "meaning"))
         if variables
         else "no CALOR_ variables are set",

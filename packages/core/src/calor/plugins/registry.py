@@ -185,12 +185,12 @@ class Registry:
             self._manager = pluggy.PluginManager(hooks.PROJECT)
             self._manager.add_hookspecs(hooks)
             self._register(core, _CORE, _CORE)
-            self._loaded.update(core.calor_backends())
+            self._loaded.update(core.names())
         return self._manager
 
     def _only(self, name: str) -> None:
         claims = [e.source for e in self.entries.get(name, ())]
-        if name in core.calor_backends():
+        if name in core.names():
             claims.insert(0, _CORE)
         if len(claims) > 1:
             raise PluginError(

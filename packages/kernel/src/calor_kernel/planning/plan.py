@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Recordings for patterns of targets that a plan keeps.
 _PATTERNS: Final = 8
+# Ops that an error names when it may be any of a plan's.
+_NAMED: Final = 6
 _NO_TARGETS: Final[dict[int, int]] = {}
 
 
@@ -120,6 +122,14 @@ class Plan:
         return self
 
     @property
+    def named(self) -> str:
+        """The op that the plan computes, or the first of several."""
+        names = list(dict.fromkeys(task.op for task in self.draft.tasks))
+        if len(names) < 2:
+            return "".join(names)
+        return f"one of {', '.join(names[:_NAMED])}{' …' * (len(names) > _NAMED)}"
+
+    @property
     def is_short(self) -> bool:
         """Whether a call takes memory for one result, runs one list, and is done."""
         return self._short is not None
@@ -133,9 +143,16 @@ class Plan:
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
+        if self.engine.tells_late:
+            # What a kernel that breaks the device is looked for in, when that is seen.
+            self.engine.last = self
         if into is None:
             if self._short is not None:
-                made = self._short(inputs)
+                try:
+                    made = self._short(inputs)
+                except DeviceError as error:
+                    error.op = error.op or self.named
+                    raise
                 if made is not None:
                     return made
             variant = self.base if self.keeper is None else self.keeper.variant(inputs)
@@ -187,6 +204,9 @@ class Plan:
                 self._launch(variant, inputs, outputs, block, arena)
         except OutOfMemoryError as error:
             error.op = error.op or self.largest
+            raise
+        except DeviceError as error:
+            error.op = error.op or self.named
             raise
         finally:
             if arena is not None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from calor.backends.calls import BoundCall
+from calor.backends.communication import Communicator
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
@@ -34,6 +35,7 @@ from calor_kernel.runtime.buffers import (
 from calor_kernel.runtime.claims import refusals
 from calor_kernel.runtime.device import Device
 from calor_kernel.runtime.engine import Engine
+from calor_kernel.runtime.links import KernelCommunicator
 
 Array = np.ndarray[Any, Any]
 
@@ -42,6 +44,7 @@ class KernelBackend(Backend):
     """Devices of one name; ``open_device(index)`` opens one of them, the first time it is used.
 
     ``fusers``: what covers parts of graphs; None takes those of the installed plugins.
+    ``diagnose`` returns what ``python -m calor doctor`` says of the way to the devices.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class KernelBackend(Backend):
         open_device: Callable[[int], Device],
         count: Callable[[], int] = lambda: 1,
         fusers: Sequence[Fuser] | None = None,
+        diagnose: Callable[[], Sequence[tuple[str, str]]] = tuple,
     ) -> None:
         self.name = name
+        self._diagnose = diagnose
         self._open = open_device
         self._count = count
         self._fusers = fusers
@@ -68,6 +73,10 @@ class KernelBackend(Backend):
     def enumerate(self) -> int:
         """Return how many devices there are."""
         return self._count()
+
+    def diagnosis(self) -> Sequence[tuple[str, str]]:
+        """Return what the plugin found on the way to its devices."""
+        return self._diagnose()
 
     def info(self, index: int) -> Info:
         """Return what follows from the device's description and the kernel families."""
@@ -88,16 +97,23 @@ class KernelBackend(Backend):
             engine.device.queue.synchronize()
             view: Array = buffer.view(spec)
             return view
-        verify(buffer)
         array = np.empty(spec.shape, spec.dtype.numpy)
-        engine.pool.memory.copy_out(buffer.handle, 0, array)
+        with engine.naming():
+            verify(buffer)
+            engine.pool.memory.copy_out(buffer.handle, 0, array)
         return array
 
     def copy(self, index: int, buffer: Any, spec: Spec, target: int) -> KernelBuffer:
-        """Copy on the device, or over the host to another one."""
-        if target != index:
-            return self.upload(target, self.download(index, buffer, spec))
+        """Copy on the device, or to another one: directly where they reach each other."""
         pool = self.engine(index).pool
+        if target != index:
+            there = self.engine(target).pool
+            made = there.take(buffer.nbytes)
+            if there.memory.receive(made.handle, 0, pool.memory, buffer.handle, 0, buffer.nbytes):
+                inherit(made, [buffer])
+                return made
+            there.memory.copy_in(made.handle, 0, self.download(index, buffer, spec))
+            return made
         made = pool.take(buffer.nbytes)
         pool.memory.copy(made.handle, 0, buffer.handle, 0, buffer.nbytes)
         inherit(made, [buffer])
@@ -168,6 +184,14 @@ class KernelBackend(Backend):
     def set_memory_limit(self, index: int, limit: int | None) -> None:
         """Set the most bytes in use."""
         self.engine(index).pool.set_limit(limit)
+
+    def communicator(self, indices: Sequence[int]) -> Communicator:
+        """Return the devices' links where they have the feature."""
+        engines = [self.engine(i) for i in indices]
+        if not all(e.device.info.has("links") for e in engines):
+            return super().communicator(indices)
+        devices = [e.device for e in engines]
+        return KernelCommunicator(engines, devices[0].link(devices))
 
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:

@@ -65,6 +65,7 @@ def describe(engine: Engine) -> Info:
             "serialize": FULL,
             "memory_limit": FULL,
             "fork": FULL if info.has("fork") else impossible("its driver does not survive a fork"),
+            "collectives": FULL if info.has("links") else impossible("it has no links to others"),
             "quantized_only": impossible("it runs graphs of every dtype that it has"),
         },
         ops={name: NOT_YET for name in TABLE if not _known(name)},

@@ -12,14 +12,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from calor.dtypes import DType
+from calor.errors import UnsupportedError
 from calor.specs import Spec
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.calls import Giving, NativeCall
+
+if TYPE_CHECKING:
+    from calor_kernel.runtime.links import Links
 
 # What a device may have beside the minimum; kernels ask for these by name.
 FEATURES: Final[Mapping[str, str]] = MappingProxyType(
@@ -44,6 +48,7 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "forward_progress": "a cube that runs goes on while others spin",
         "print": "prints from kernels",
         "fork": "works on in a forked child process, once it was restarted",
+        "links": "exchanges memory with other devices of its kind by means of its own",
     }
 )
 
@@ -117,6 +122,15 @@ class Memory(ABC):
     @abstractmethod
     def copy(self, target: Any, at: int, source: Any, offset: int, nbytes: int) -> None:
         """Copy between pieces of this device, in the order of the queue."""
+
+    def receive(
+        self, handle: Any, at: int, sender: Memory, source: Any, offset: int, nbytes: int
+    ) -> bool:
+        """Copy from a piece of another device of this kind, in the order of both queues.
+
+        False where that is not possible; it is then copied over the host.
+        """
+        return False
 
     def address(self, handle: Any) -> int | None:
         """Return the host's address of a piece where the host can read it, else None.
@@ -292,6 +306,13 @@ class Device(ABC):
     memory: Memory
     toolchain: Toolchain
     queue: Queue
+
+    def link(self, devices: Sequence[Device]) -> Links:
+        """Return the means by which these devices exchange memory; it needs the feature links.
+
+        This device is one of them. DeviceError where what it needs is missing.
+        """
+        raise UnsupportedError("the device has no links to others")
 
     def caller(self, call: NativeCall, keep: object) -> Callable[..., Any] | None:
         """Return a compiled bound call, which owns ``keep`` too; None where that is not done."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from calor.backends.protocol import Info
-from calor.errors import DeviceError
+from calor.errors import DeviceError, DeviceLostError
 from calor.plugins.discovery import fusers as installed_fusers
 from calor_kernel.planning.compiling import fusers_of, plan_anew
 from calor_kernel.planning.cost import Ceilings
@@ -24,6 +25,9 @@ from calor_kernel.runtime.claims import describe
 from calor_kernel.runtime.device import Device
 from calor_kernel.runtime.kernels import Kernels
 from calor_kernel.runtime.pool import Pool
+
+if TYPE_CHECKING:
+    from calor_kernel.planning.plan import Plan
 
 Profiler = Callable[[Sequence[Launched], float, Sequence[float]], None]
 
@@ -55,6 +59,8 @@ class Engine:
         self.host_memory = device.memory.address(self.nothing.handle) is not None
         # Whether failed ops are told when somebody looks, so that calls wait for nothing.
         self.tells_late = not self.host_memory
+        # The plan that ran last, on a device where that is asked: its ops are named when it broke.
+        self.last: Plan | None = None
         self._outcomes: deque[Outcome] = deque()
         self._failed: DeviceError | None = None
 
@@ -62,6 +68,16 @@ class Engine:
     def fusers(self) -> tuple[Fuser, ...]:
         """The fusers that the backend was made with, else those that are installed."""
         return tuple(installed_fusers().values() if self.own_fusers is None else self.own_fusers)
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Name the ops that ran last in an error of the device that is only seen now."""
+        try:
+            yield
+        except DeviceLostError as error:
+            if error.op is None and self.last is not None:
+                error.op = self.last.named
+            raise
 
     def remember(self, outcome: Outcome) -> None:
         """Keep what a run may have failed at, until somebody waits or too much is kept."""
@@ -77,7 +93,8 @@ class Engine:
 
     def synchronize(self) -> None:
         """Wait for everything, and raise the first error since the last wait that nobody got."""
-        self.device.queue.synchronize()
+        with self.naming():
+            self.device.queue.synchronize()
         self._settle()
         failed, self._failed = self._failed, None
         if failed is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 # These register rows of the table that core imports when they are used.
 import calor.ops.attention
+import calor.ops.collectives
 import calor.ops.linalg_solutions  # noqa: F401
 
 from ..language import Case
 from . import (
     attention,
     casts,
+    collectives,
     composites,
     contraction,
     control,
@@ -49,4 +51,5 @@ CASES: list[Case] = [
     *products.CASES,
     *fourier_functions.CASES,
     *control.CASES,
+    *collectives.CASES,
 ]

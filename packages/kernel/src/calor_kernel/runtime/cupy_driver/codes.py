@@ -15,45 +15,54 @@ from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """The codes of a driver: out of memory, a lost device, and no device, with what each says.
+    """The codes of a driver, with what each says: out of memory, a lost device, none, a bad image.
 
     ``ask`` is what shows the system's devices.
 
-    >>> codes = Codes("CUDA", {2}, {}, {100: "the driver finds no GPU"}, "nvidia-smi")
-    >>> print(codes.failure(100, "looking for GPUs"))
-    CUDA: the driver finds no GPU: looking for GPUs; `nvidia-smi` says what there is
+    >>> codes = Codes("CUDA", {2}, {}, {100: "the driver finds no GPU"}, {}, "nvidia-smi")
+    >>> print(codes.failure(2, "allocating 8 bytes", number=1))
+    cuda:1: out of memory: allocating 8 bytes; free tensors, or compute in smaller parts
     """
 
     name: str
     memory: Collection[int]
     lost: Mapping[int, str]
     absent: Mapping[int, str]
+    unfit: Mapping[int, str]
     ask: str
 
     @contextmanager
-    def typed(self, what: str) -> Iterator[None]:
-        """Turn errors of the driver into those of calor; ``what`` says what was tried."""
+    def typed(self, what: str, number: int | None = None) -> Iterator[None]:
+        """Turn errors of the driver into calor's; ``what`` was tried, on the GPU of a number."""
         try:
             yield
         except RuntimeError as error:
             code = getattr(error, "status", None)
             if code is None:
                 raise
-            raise self.failure(int(code), what, str(error)) from error
+            raise self.failure(int(code), what, str(error), number) from error
 
-    def failure(self, code: int, what: str, said: str = "") -> DeviceError:
-        """Return the error that a code stands for."""
+    def failure(
+        self, code: int, what: str, said: str = "", number: int | None = None
+    ) -> DeviceError:
+        """Return the error that a code stands for, on the GPU of a number if it is known."""
+        where = self.name if number is None else f"{self.name.lower()}:{number}"
         if code in self.memory:
             return OutOfMemoryError(
-                f"{self.name}: out of memory: {what}; free tensors, or compute in smaller parts"
+                f"{where}: out of memory: {what}; free tensors, or compute in smaller parts"
             )
         if code in self.lost:
             return DeviceLostError(
-                f"{self.name}: {self.lost[code]}: {what}; this process cannot use the GPU any "
-                f"more, a new one can"
+                f"{where}: {self.lost[code]}: {what}; this process cannot use the GPU any more, a "
+                f"new one can, and other devices are as they were"
+            )
+        if code in self.unfit:
+            return DeviceError(
+                f"{where}: {self.unfit[code]}: {what}; python -m calor doctor says more"
             )
         if code in self.absent:
             return DeviceError(
-                f"{self.name}: {self.absent[code]}: {what}; `{self.ask}` says what there is"
+                f"{where}: {self.absent[code]}: {what}; `{self.ask}` says what there is, and "
+                f"python -m calor doctor what is missing"
             )
-        return DeviceError(f"{self.name}: {what}: {said or f'error {code}'}")
+        return DeviceError(f"{where}: {what}: {said or f'error {code}'}")

@@ -8,12 +8,14 @@ which device it means; a handle of memory is its address, so that parts are sums
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from calor.errors import DeviceLostError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.cupy_driver.codes import Codes
 from calor_kernel.runtime.cupy_driver.launches import Function, Recorded, load
@@ -26,18 +28,32 @@ class Stream:
     def __init__(self, number: int, runtime: Any, driver: Any, codes: Codes) -> None:
         self.number = number
         self.runtime, self.driver = runtime, driver
-        self.typed = codes.typed
-        with self.typed("opening the device"):
+        self.codes = codes
+        # Why the GPU is lost to this process, once it is: the driver fails every call from then on.
+        self.lost = ""
+        with self.told("opening the device"):
             self.runtime.setDevice(number)
             self.stream = self.runtime.streamCreateWithFlags(self.runtime.streamNonBlocking)
         self.lock = threading.Lock()
+
+    @contextmanager
+    def told(self, what: str) -> Iterator[None]:
+        """Turn errors of the driver into those of calor, and remember that the GPU is lost."""
+        try:
+            with self.codes.typed(what, self.number):
+                yield
+        except DeviceLostError as error:
+            self.lost = self.lost or str(error)
+            raise
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Return the stream to other libraries, by version 0 of their protocol."""
         return 0, self.stream
 
     def use(self) -> None:
-        """Make the device the one that this thread's calls mean."""
+        """Make the device the one that this thread's calls mean; DeviceLostError if it is lost."""
+        if self.lost:
+            raise DeviceLostError(self.lost)
         self.runtime.setDevice(self.number)
 
     def wait(self) -> None:
@@ -63,7 +79,7 @@ class StreamMemory(Memory):
     def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Read to the host, and wait for it."""
         if self._copied(_address(array), handle + offset, array.nbytes, "DeviceToHost"):
-            with self.on.typed("computing what was read"):
+            with self.on.told("computing what was read"):
                 self.on.wait()
 
     def copy(self, target: int, at: int, source: int, offset: int, nbytes: int) -> None:
@@ -74,7 +90,7 @@ class StreamMemory(Memory):
         if not nbytes:
             return False
         runtime = self.on.runtime
-        with self.on.typed(f"copying {nbytes} bytes"):
+        with self.on.told(f"copying {nbytes} bytes"):
             self.on.use()
             kind = getattr(runtime, f"memcpy{way}")
             runtime.memcpyAsync(target, source, nbytes, kind, self.on.stream)
@@ -100,7 +116,7 @@ class StreamQueue(Queue):
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return the function of an image."""
         name = self.entry(kernel.name)
-        with self.on.typed(f"loading kernel {kernel.name!r}"):
+        with self.on.told(f"loading kernel {kernel.name!r}"):
             self.on.use()
             return load(self.on.driver, image, kernel, name, self.static_bytes)
 
@@ -116,7 +132,7 @@ class StreamQueue(Queue):
             try:
                 recorded.run(handles, on.driver.launchKernel)
             except RuntimeError:
-                with on.typed("running kernels"):
+                with on.told("running kernels"):
                     raise
 
     def direct(self, recorded: Recorded) -> Callable[..., None] | None:
@@ -135,21 +151,21 @@ class StreamQueue(Queue):
                 try:
                     launch_kernel(*launch)
                 except RuntimeError:
-                    with on.typed("running kernels"):
+                    with on.told("running kernels"):
                         raise
 
         return call
 
     def synchronize(self) -> None:
         """Wait for the stream."""
-        with self.on.typed("waiting for kernels"):
+        with self.on.told("waiting for kernels"):
             self.on.use()
             self.on.wait()
 
     def seconds(self, recorded: Recorded, handles: Sequence[int]) -> list[float]:
         """Run once, launch by launch with events between, and return the device's times."""
         runtime, stream = self.on.runtime, self.on.stream
-        with self.on.lock, self.on.typed("timing kernels"):
+        with self.on.lock, self.on.told("timing kernels"):
             self.on.use()
             recorded.put(handles)
             events = [runtime.eventCreate() for _ in range(len(recorded.launches) + 1)]

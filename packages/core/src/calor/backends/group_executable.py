@@ -1,0 +1,329 @@
+"""The executable of a group: what lies between collectives runs on each member, one after another.
+
+Requirements: a graph without collectives is as many calls as there are members and nothing else;
+state is written in place where its last stage makes it; nothing is written before every stage but
+that one has succeeded, and before there is room on every member whose limit is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor.backends.communication import Collective, Exchange
+from calor.backends.protocol import Buffer, Executable
+from calor.errors import OutOfMemoryError
+from calor.graph.graph import Builder, Graph, Node, part
+from calor.graph.segments import Segment, cut
+from calor.ops.collectives import COLLECTIVES
+from calor.ops.collectives import rank as rank_row
+from calor.specs import Spec
+
+if TYPE_CHECKING:
+    from calor.backends.device import Device
+    from calor.backends.group import GroupBackend
+
+Into = Sequence[Buffer | None] | None
+Short = Callable[[Sequence[Any], Into], list[Any] | None]
+
+
+class GroupBuffer:
+    """A value of a group: a buffer on each member."""
+
+    __slots__ = ("__weakref__", "nbytes", "parts")
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = tuple(parts)
+        self.nbytes: int = self.parts[0].nbytes
+
+    @property
+    def exported(self) -> bool:
+        """True while something outside sees the memory of a member."""
+        return any(part.exported for part in self.parts)
+
+
+def alone(node: Node) -> bool:
+    """Return whether a node is of each member by itself: no exchange, or one of one member."""
+    several = node.op in COLLECTIVES or node.op is rank_row
+    return not several or node.attributes["world"] == 1
+
+
+def _exchanges(graph: Graph) -> bool:
+    """Return whether a graph or one of its sub-graphs has a node of several members."""
+    bodies = (v for n in graph.nodes for v in n.attributes.values() if isinstance(v, Graph))
+    return not all(map(alone, graph.nodes)) or any(map(_exchanges, bodies))
+
+
+def refusals(places: Sequence[Device], world: int, graph: Graph) -> dict[int, str]:
+    """Return the nodes that a group cannot run, with reasons."""
+    reasons: dict[int, str] = {}
+    for number, node in enumerate(graph.nodes):
+        bodies = [v for v in node.attributes.values() if isinstance(v, Graph)]
+        if any(map(_exchanges, bodies)):
+            reasons[number] = "a collective inside a loop or branch is not yet run by groups"
+        elif not alone(node) and node.attributes["world"] != world:
+            members = node.attributes["world"]
+            reasons[number] = f"it is of {members} members, and this group has {world}"
+    kept = [i for i, node in enumerate(graph.nodes) if alone(node) and i not in reasons]
+    colours = ["member" if i in set(kept) else "group" for i in range(len(graph.nodes))]
+    for segment in cut(graph, colours):
+        if segment.colour == "member":
+            for place in places:
+                claim = place.backend.claim(place.index, segment.graph)
+                for i, why in claim.reasons.items():
+                    reasons.setdefault(segment.nodes[i], f"member {place.name}: {why}")
+    return reasons
+
+
+class GroupExecutable:
+    """Stages that run one after another, each on all members."""
+
+    def __init__(self, backend: GroupBackend, graph: Graph) -> None:
+        self.backend = backend
+        self.graph = graph
+        self.body, self.constants = _without_ranks(backend, graph)
+        colours = ["member" if alone(n) else "group" for n in self.body.nodes]
+        self.stages = [
+            MemberStage(backend, s) if s.colour == "member" else ExchangeStage(backend, s)
+            for s in cut(self.body, colours)
+        ]
+        # A graph of one stage takes care of its outputs itself; without nodes it copies.
+        self.whole: MemberStage | None = None
+        if not any(isinstance(stage, ExchangeStage) for stage in self.stages):
+            nodes = tuple(range(len(self.body.nodes)))
+            segment = Segment("", nodes, self.body, self.body.inputs, self.body.outputs)
+            self.whole = MemberStage(backend, segment)
+            self.stages = [self.whole]
+        self._ends = self._last_stages()
+        outputs, inputs = self.body.outputs, set(self.body.inputs)
+        self._passed = tuple(dict.fromkeys(v for v in outputs if v in inputs))
+        self._tokens = {n.outputs[1] for n in self.body.nodes if not alone(n)}
+        self._written = [i for i, v in enumerate(outputs) if v not in self._tokens]
+        self._short: Short | None = None
+        if len(self.stages) == 1 and isinstance(self.stages[0], ExchangeStage):
+            self._short = self.stages[0].short(self.body)
+        self._copying: dict[Spec, MemberStage] = {}
+        self.required_bytes = self._bound()
+
+    def __call__(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
+        """Run the stages in order; what is in place is written by the last, or after it."""
+        if self._short is not None:
+            done = self._short(inputs, into)
+            if done is not None:
+                return done
+        given = [*inputs, *self.constants]
+        if into is not None and any(into[place] is not None for place in self._written):
+            self._reserve()
+        if self.whole is not None:
+            return self.whole.run(given, into)
+        body = self.body
+        held: dict[int, Any] = dict(zip(body.inputs, given, strict=True))
+        # Copied first: the memory of an input may be written in place.
+        passed = {v: self._copy(body.specs[v], held[v]) for v in self._passed}
+        targets = self._targets(into)
+        for stage, ends in zip(self.stages, self._ends, strict=True):
+            segment = stage.segment
+            last = stage is self.stages[-1]
+            direct = [targets.get(v) for v in segment.outputs] if last else None
+            made = stage.run([held[v] for v in segment.inputs], direct)
+            held.update(zip(segment.outputs, made, strict=True))
+            for v in ends:
+                del held[v]
+        held.update(passed)
+        return self._own(held, into)
+
+    def _targets(self, into: Into) -> dict[int, Any]:
+        """Return, by value, the buffers to write; of a value that is returned twice, the first."""
+        found: dict[int, Any] = {}
+        for v, target in zip(self.body.outputs, into or (), strict=False):
+            found.setdefault(v, target)
+        return found
+
+    def _own(self, held: dict[int, Any], into: Into) -> list[Any]:
+        """Return the results in memory of their own, or in the buffers given for them."""
+        taken: set[int] = set()
+        results: list[Any] = []
+        for place, v in enumerate(self.body.outputs):
+            made, target = held[v], None if into is None else into[place]
+            if v in self._tokens:
+                # Nobody writes to a token or reads what it holds.
+                made = made if target is None else target
+            elif made is not target and (target is not None or id(made) in taken):
+                made = self._copy(self.body.specs[v], made, target)
+            taken.add(id(made))
+            results.append(made)
+        return results
+
+    def _copy(self, known: Spec, source: Any, target: Any = None) -> Any:
+        stage = self._copying.get(known)
+        if stage is None:
+            builder = Builder()
+            number = builder.input(known, not isinstance(source, GroupBuffer))
+            graph = builder.build([number])
+            stage = MemberStage(self.backend, Segment("", (), graph, (number,), (number,)))
+            self._copying[known] = stage
+        return stage.run([source], [target])[0]
+
+    def _reserve(self) -> None:
+        """Raise OutOfMemoryError before anything is written when a member's limit is too low."""
+        for place in self.backend.places:
+            figures = place.memory
+            needed = self.required_bytes * self.backend.members.count(place) // self.backend.world
+            if figures.limit is not None and figures.in_use + needed > figures.limit:
+                raise OutOfMemoryError(
+                    f"{place.name}, a member of {self.backend.name}, needs up to {needed} bytes, "
+                    f"{figures.in_use} of its limit {figures.limit} are in use"
+                )
+
+    def _last_stages(self) -> list[tuple[int, ...]]:
+        """For each stage, the values that nothing reads after it."""
+        keep = {*self.body.outputs, *self.body.inputs}
+        ends: list[tuple[int, ...]] = []
+        for stage in reversed(self.stages):
+            segment = stage.segment
+            last = [v for v in (*segment.inputs, *segment.outputs) if v not in keep]
+            keep.update(last)
+            ends.append(tuple(last))
+        return ends[::-1]
+
+    def _bound(self) -> int:
+        """Return what a call allocates at most, on all members together."""
+        copied = sum(s.nbytes for s in self.body.output_specs) * self.backend.world
+        return copied + sum(stage.required_bytes for stage in self.stages)
+
+
+def _without_ranks(backend: GroupBackend, graph: Graph) -> tuple[Graph, list[GroupBuffer]]:
+    """Return the graph with each member's number as an input, and the buffers of these."""
+    ranks = [n.op is rank_row and not alone(n) for n in graph.nodes]
+    if not any(ranks):
+        return graph, []
+    made = [n.outputs[0] for n, is_rank in zip(graph.nodes, ranks, strict=True) if is_rank]
+    nodes = [n for n, is_rank in zip(graph.nodes, ranks, strict=True) if not is_rank]
+    body = part(graph, [*graph.inputs, *made], nodes, graph.outputs)
+    parts = [
+        m.backend.upload(m.index, np.array(number, np.int32))
+        for number, m in enumerate(backend.members)
+    ]
+    return body, [GroupBuffer(parts)] * len(made)
+
+
+class MemberStage:
+    """A graph that each member runs by itself."""
+
+    def __init__(self, backend: GroupBackend, segment: Segment) -> None:
+        self.segment = segment
+        graph = segment.graph
+        made: dict[Device, Executable] = {
+            place: place.plan(("member", graph.key), lambda: graph, jit=True)
+            for place in backend.places
+        }
+        self.executables = [made[member] for member in backend.members]
+        self.required_bytes = sum(e.required_bytes for e in self.executables)
+
+    def run(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
+        """Run it on every member; host numbers are the same for all."""
+        shared = [None if isinstance(b, GroupBuffer) else b for b in inputs]
+        results: list[list[Any]] = []
+        for member, executable in enumerate(self.executables):
+            given = [
+                b.parts[member] if isinstance(b, GroupBuffer) else n
+                for b, n in zip(inputs, shared, strict=True)
+            ]
+            targets: Any = None
+            if into is not None:
+                targets = [t if t is None else t.parts[member] for t in into]  # type: ignore[attr-defined]
+            results.append(executable(given, targets))
+        made = [GroupBuffer(parts) for parts in zip(*results, strict=True)]
+        if into is None:
+            return made
+        return [m if t is None else t for m, t in zip(made, into, strict=True)]
+
+
+class ExchangeStage:
+    """Collectives in the order of their token: those that do not need each other go together."""
+
+    def __init__(self, backend: GroupBackend, segment: Segment) -> None:
+        self.segment = segment
+        self.batches = _batches(segment.graph)
+        # Prepared when it first runs, for that may need what is not installed.
+        self._steps: list[tuple[list[Node], Exchange]] | None = None
+        self._prepare = backend.prepare
+        specs = segment.graph.specs
+        # Copies bring all arrays together on a device, once for each of them.
+        moved = sum(specs[n.outputs[0]].nbytes for n in segment.graph.nodes)
+        brought = sum(specs[n.inputs[0]].nbytes for n in segment.graph.nodes)
+        world = backend.world
+        self.required_bytes = world * (3 * moved + (world + 2) * brought)
+
+    def steps(self) -> list[tuple[list[Node], Exchange]]:
+        """Return the collectives that go together, and what carries them out."""
+        if self._steps is None:
+            self._steps = [(nodes, self._prepare(calls)) for nodes, calls in self.batches]
+        return self._steps
+
+    def run(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
+        """Hand the collectives over; a token is passed on, for nobody looks at what it holds."""
+        graph = self.segment.graph
+        held: dict[int, Any] = dict(zip(graph.inputs, inputs, strict=True))
+        for nodes, exchange in self.steps():
+            made = exchange([held[n.inputs[0]].parts for n in nodes])
+            for node, parts in zip(nodes, made, strict=True):
+                result, token = node.outputs
+                held[result] = GroupBuffer(parts)
+                held[token] = GroupBuffer(held[node.inputs[1]].parts)
+        return [held[v] for v in graph.outputs]
+
+    def short(self, body: Graph) -> Short | None:
+        """Return what does all of a graph that is this stage, in few steps; None for others.
+
+        That is a graph of inputs that go to collectives, of which each result is one output.
+        """
+        graph = self.segment.graph
+        if len(self.batches) != 1 or len(body.nodes) != len(graph.nodes):
+            return None
+        place = {v: i for i, v in enumerate(body.inputs)}
+        results = {n.outputs[0]: i for i, n in enumerate(body.nodes)}
+        tokens = {n.outputs[1] for n in body.nodes}
+        outputs = body.outputs
+        if len(set(outputs)) < len(outputs) or not set(outputs) <= results.keys() | tokens:
+            return None
+        reads = [place[n.inputs[0]] for n in body.nodes]
+        first = place[body.nodes[0].inputs[1]]
+        sources = [results.get(v, -1) for v in outputs]
+        told = [i for i, source in enumerate(sources) if source >= 0]
+
+        def run(inputs: Sequence[Any], into: Into) -> list[Any] | None:
+            if into is not None and any(into[i] is not None for i in told):
+                return None
+            ((_, exchange),) = self._steps or self.steps()
+            made = exchange([inputs[i].parts for i in reads])
+            found: list[Any] = []
+            for number, source in enumerate(sources):
+                if source >= 0:
+                    found.append(GroupBuffer(made[source]))
+                elif into is not None and into[number] is not None:
+                    found.append(into[number])
+                else:
+                    found.append(GroupBuffer(inputs[first].parts))
+            return found
+
+        return run
+
+
+def _batches(graph: Graph) -> list[tuple[list[Node], list[Collective]]]:
+    """Return the nodes in groups of neighbours of which none reads what another makes."""
+    batches: list[tuple[list[Node], list[Collective]]] = []
+    made: set[int] = set()
+    for node in graph.nodes:
+        if not batches or node.inputs[0] in made:
+            batches.append(([], []))
+            made = set()
+        nodes, calls = batches[-1]
+        nodes.append(node)
+        known = graph.specs[node.inputs[0]], graph.specs[node.outputs[0]]
+        kind, root = node.attributes.get("kind", ""), node.attributes.get("root", -1)
+        calls.append(Collective(node.op.name, *known, kind, root))
+        made.add(node.outputs[0])
+    return batches

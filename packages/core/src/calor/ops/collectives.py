@@ -1,0 +1,232 @@
+"""Rows of collectives: what the members of a group of devices compute together.
+
+Requirements: one graph runs on every member, each with an array of its own behind the same value;
+a collective is a node of that graph. It takes and returns the token of its group: a value without
+contents that puts all collectives of a group in one order. A token is state that is written, and so
+an output of every plan that has a collective: no pass removes one or changes its place.
+
+``world`` is the number of members. With one member each row returns what it is given, which is also
+how a device alone runs it. Gradients are those of the sum of what all members differentiate, as in
+PyTorch's ``torch.distributed.nn``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import int32
+from calor.errors import ArgumentError, ShapeError
+from calor.graph.trace import local
+from calor.ops import elementwise as e
+from calor.ops import movement, reductions, rules
+from calor.ops.base import Op, Rule, Saves, Scalar, op
+from calor.ops.sources import full, iota
+from calor.specs import Spec, spec
+
+# How arrays meet: on each member's element, in the order of the members.
+KINDS: Final = ("sum", "prod", "max", "min")
+TOKEN: Final = spec((), int32)
+
+
+def _member_rule(x: Spec, token: Spec, world: int) -> None:
+    if type(world) is not int or world < 1:
+        raise ArgumentError(f"a group has 1 member or more, not {world}")
+    if token.shape != () or token.dtype is not int32:
+        raise ArgumentError(f"the token of a group is {TOKEN}, not {token}")
+
+
+def _meet_rule(x: Spec, kind: str) -> None:
+    if kind not in KINDS:
+        raise ArgumentError(f"arrays are reduced by {', '.join(KINDS)}, not by {kind!r}")
+    rules.numbers(x) if kind in ("sum", "prod") else rules.ordered(x)
+
+
+def _all_reduce_rule(x: Spec, token: Spec, *, kind: str, world: int) -> tuple[Spec, Spec]:
+    _member_rule(x, token, world)
+    _meet_rule(x, kind)
+    return spec(x.shape, x.dtype), TOKEN
+
+
+def _all_gather_rule(x: Spec, token: Spec, *, world: int) -> tuple[Spec, Spec]:
+    _member_rule(x, token, world)
+    if not x.shape:
+        raise ShapeError(f"{x} has no axis along which arrays are joined; x.reshape(1)")
+    return spec((world * x.shape[0], *x.shape[1:]), x.dtype), TOKEN
+
+
+def _reduce_scatter_rule(x: Spec, token: Spec, *, kind: str, world: int) -> tuple[Spec, Spec]:
+    _member_rule(x, token, world)
+    _meet_rule(x, kind)
+    if not x.shape or x.shape[0] % world:
+        raise ShapeError(f"the first axis of {x} does not divide into {world} equal parts")
+    return spec((x.shape[0] // world, *x.shape[1:]), x.dtype), TOKEN
+
+
+def _broadcast_rule(x: Spec, token: Spec, *, root: int, world: int) -> tuple[Spec, Spec]:
+    _member_rule(x, token, world)
+    if type(root) is not int or not 0 <= root < world:
+        raise ArgumentError(f"member {root} is none of a group of {world}, which counts from 0")
+    return spec(x.shape, x.dtype), TOKEN
+
+
+def _alone(x: Any, token: Any, *, world: int, **attributes: Any) -> tuple[Any, Any]:
+    """Return what a device that is its own group has after a collective: what it had."""
+    if world != 1:
+        raise ArgumentError(
+            f"a collective of {world} members runs on a group of as many devices, and this is one "
+            f"device: calor.distributed.group(...)"
+        )
+    return x, token
+
+
+def token_of(device: Any) -> Any:
+    """Return the token of a device, made outside of what is being traced."""
+    if device.token is None:
+        from calor.functions.creation import asarray
+
+        traces, local.jit = local.jit, []
+        previous, local.trace = local.trace, local.traces.get(device, local.trace)
+        try:
+            device.token = asarray(np.zeros((), np.int32), device=device)
+        finally:
+            local.jit, local.trace = traces, previous
+    return device.token
+
+
+def recorded(row: Op, x: Any, **attributes: Any) -> Any:
+    """Record a collective after all others of the group that a tensor is on; return its result."""
+    token = token_of(x.device)
+    made, after = row(x, token, **attributes)
+    token._rebind(after)
+    return made
+
+
+def rank_on(device: Any, world: int) -> Any:
+    """Return the number of each member of the group that a device is, from 0: 0-d int32."""
+    from calor.backends.selection import on_device
+
+    with on_device(device):
+        return rank(world=world)
+
+
+def _all_reduce_saves(x: Spec, token: Spec, *, kind: str, world: int) -> str:
+    return {"sum": "", "prod": "0"}.get(kind, "0y")
+
+
+def _all_reduce_gradient(g: Any, y: Any, x: Any, token: Any, *, kind: str, world: int) -> list[Any]:
+    if g[0] is None:
+        return [None, None]
+    total = recorded(all_reduce, g[0], kind="sum", world=world)
+    if kind == "sum":
+        return [total, None]
+    if kind == "prod":
+        return [total * e.conjugate(_others(x, world)), None]
+    # Members with equal extremes share the gradient evenly, as the places of one array do.
+    hit = e.cast(e.bit_or(e.equal(x, y[0]), e.isnan(x)), dtype=total.dtype)
+    count = recorded(all_reduce, hit, kind="sum", world=world)
+    return [hit * (total / count), None]
+
+
+def _others(x: Any, world: int) -> Any:
+    """Return the product of what the other members have, of no division, so that zeros are fine."""
+    rows = movement.reshape(x, shape=(1, *x.shape))
+    all_rows = recorded(all_gather, rows, world=world)
+    ones = (1,) * x.ndim
+    own = e.equal(_members(x, world), movement.expand(rank_on(x.device, world), shape=(world,)))
+    own = movement.expand(movement.reshape(own, shape=(world, *ones)), shape=all_rows.shape)
+    one = movement.expand(_one(x), shape=all_rows.shape)
+    return reductions.prod(e.where(own, one, all_rows), axes=(0,), dtype=x.dtype)
+
+
+def _members(x: Any, world: int) -> Any:
+    from calor.backends.selection import on_device
+
+    with on_device(x.device):
+        return iota(length=world, dtype=int32)
+
+
+def _one(x: Any) -> Any:
+    from calor.backends.selection import on_device
+
+    with on_device(x.device):
+        return full(value=Scalar.of(1, x.dtype), shape=(), dtype=x.dtype)
+
+
+def _all_gather_gradient(g: Any, y: Any, x: Any, token: Any, *, world: int) -> list[Any]:
+    if g[0] is None:
+        return [None, None]
+    return [recorded(reduce_scatter, g[0], kind="sum", world=world), None]
+
+
+def _reduce_scatter_saves(x: Spec, token: Spec, *, kind: str, world: int) -> str:
+    return "" if kind == "sum" else "0"
+
+
+def _reduce_scatter_gradient(
+    g: Any, y: Any, x: Any, token: Any, *, kind: str, world: int
+) -> list[Any]:
+    if g[0] is None:
+        return [None, None]
+    spread = recorded(all_gather, g[0], world=world)
+    if kind == "sum":
+        return [spread, None]
+    if kind == "prod":
+        return [spread * e.conjugate(_others(x, world)), None]
+    extreme = recorded(all_reduce, x, kind=kind, world=world)
+    hit = e.cast(e.bit_or(e.equal(x, extreme), e.isnan(x)), dtype=spread.dtype)
+    count = recorded(all_reduce, hit, kind="sum", world=world)
+    return [hit * (spread / count), None]
+
+
+def _broadcast_gradient(g: Any, y: Any, x: Any, token: Any, *, root: int, world: int) -> list[Any]:
+    if g[0] is None:
+        return [None, None]
+    total = recorded(all_reduce, g[0], kind="sum", world=world)
+    from calor.backends.selection import on_device
+
+    with on_device(total.device):
+        here = full(value=Scalar.of(root, int32), shape=(), dtype=int32)
+    own = movement.expand(e.equal(rank_on(total.device, world), here), shape=total.shape)
+    return [e.where(own, total, total * 0), None]
+
+
+def _collective(name: str, rule: Rule, vjp: Any, saves: Saves = "") -> Op:
+    return op(name, rule, _alone, vjp, saves=saves, decompose=_alone, partial=True)
+
+
+all_reduce: Op = _collective(
+    "all_reduce", _all_reduce_rule, _all_reduce_gradient, _all_reduce_saves
+)
+all_gather: Op = _collective("all_gather", _all_gather_rule, _all_gather_gradient)
+reduce_scatter: Op = _collective(
+    "reduce_scatter", _reduce_scatter_rule, _reduce_scatter_gradient, _reduce_scatter_saves
+)
+broadcast: Op = _collective("broadcast", _broadcast_rule, _broadcast_gradient)
+
+COLLECTIVES: Final = frozenset((all_reduce, all_gather, reduce_scatter, broadcast))
+
+
+def _rank_rule(*, world: int) -> Spec:
+    _member_rule(TOKEN, TOKEN, world)
+    return TOKEN
+
+
+def _first(*, world: int) -> Any:
+    _alone(None, None, world=world)
+    return np.zeros((), np.int32)
+
+
+def _first_of_one(*, world: int) -> Any:
+    _alone(None, None, world=world)
+    return full(value=Scalar.of(0, int32), shape=(), dtype=int32)
+
+
+rank: Op = op(
+    "rank",
+    _rank_rule,
+    _first,
+    decompose=_first_of_one,
+    no_gradient="it has no operands",
+)

@@ -1,0 +1,167 @@
+"""Collectives of GPUs by NCCL, through CuPy.
+
+Requirements: one thread queues the part of every GPU as one group of calls, on the streams that
+their kernels run on, so that nothing else orders them; what NCCL computes otherwise than calor says
+(it drops a NaN from a maximum) or not at all it is not given. Sums of half types are rounded at
+each of NCCL's steps. NCCL's own order of a sum is the same from call to call on the same machine.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final
+
+from calor.backends.communication import Collective
+from calor.errors import DeviceError
+from calor_kernel.runtime.links import Handles, Links
+
+if TYPE_CHECKING:
+    from .device import CudaDevice
+
+INSTALL: Final = "pip install nvidia-nccl-cu13 brings it (nvidia-nccl-cu12 for CUDA 12)"
+# NCCL's names of dtypes, those of complex numbers as pairs.
+_TYPES: Final = {
+    "int8": ("INT8", 1),
+    "uint8": ("UINT8", 1),
+    "int32": ("INT32", 1),
+    "uint32": ("UINT32", 1),
+    "int64": ("INT64", 1),
+    "uint64": ("UINT64", 1),
+    "float16": ("FLOAT16", 1),
+    "bfloat16": ("BFLOAT16", 1),
+    "float32": ("FLOAT32", 1),
+    "float64": ("FLOAT64", 1),
+    "complex64": ("FLOAT32", 2),
+    "complex128": ("FLOAT64", 2),
+}
+_NAMES: Final = {
+    "all_reduce": "allReduce",
+    "all_gather": "allGather",
+    "reduce_scatter": "reduceScatter",
+    "broadcast": "broadcast",
+}
+_MOVES: Final = ("all_gather", "broadcast")
+# What NCCL's answers mean, with what helps.
+_MEANINGS: Final = {
+    1: "a call of CUDA failed within NCCL",
+    2: "a call of the system failed within NCCL (is /dev/shm large enough?)",
+    3: "NCCL broke",
+    4: "NCCL refuses an argument",
+    5: "NCCL refuses the call (GPUs of a group have to be different)",
+    6: "another GPU of the group failed",
+}
+
+
+def nccl_module() -> Any:
+    """Return CuPy's functions of NCCL; DeviceError where NCCL is not installed."""
+    try:
+        with warnings.catch_warnings():
+            # CuPy warns of what the error below says.
+            warnings.simplefilter("ignore")
+            from cupy.cuda import nccl
+    except ImportError as error:
+        raise DeviceError(f"collectives of GPUs need CuPy with NCCL: {error}; {INSTALL}") from error
+    if not getattr(nccl, "available", False):
+        raise DeviceError(f"collectives of GPUs need NCCL, which is not installed; {INSTALL}")
+    return nccl
+
+
+@contextmanager
+def told(nccl: Any, what: str) -> Iterator[None]:
+    """Turn errors of NCCL into those of calor; ``what`` says what was tried."""
+    try:
+        yield
+    except nccl.NcclError as error:
+        code = int(getattr(error, "status", 0))
+        meaning = _MEANINGS.get(code, f"NCCL answers {code}")
+        raise DeviceError(
+            f"{meaning}: {what}: {error}; NCCL_DEBUG=WARN in the environment says more"
+        ) from error
+
+
+class CudaLinks(Links):
+    """A communicator of NCCL for each GPU, and their streams."""
+
+    def __init__(self, devices: Sequence[CudaDevice]) -> None:
+        self.nccl = nccl_module()
+        self.streams = [d.memory.on for d in devices]
+        pairs = list(combinations([d.memory for d in devices], 2))
+        reached = [a.peers.open(b) for a, b in pairs]
+        if not all(reached):
+            # Buffers that a peer cannot read go through NCCL's own.
+            os.environ.setdefault("NCCL_P2P_DIRECT_DISABLE", "1")
+        numbers = [s.number for s in self.streams]
+        with told(self.nccl, f"connecting GPUs {', '.join(map(str, numbers))}"):
+            self.communicators = self.nccl.NcclCommunicator.initAll(numbers)
+        self.lock = threading.Lock()
+
+    def takes(self, call: Collective) -> bool:
+        """Return whether NCCL has the collective: arrays of any dtype move, not all are reduced."""
+        if call.op in _MOVES:
+            return True
+        dtype = call.given.dtype
+        if call.kind in ("max", "min"):
+            return dtype.is_integer and dtype.name in _TYPES
+        return dtype.name in _TYPES and not (call.kind == "prod" and dtype.is_complex)
+
+    def prepare(self, calls: Sequence[Collective]) -> Callable[[Handles, Handles], None]:
+        """Return what queues the collectives of all GPUs as one group of calls."""
+        nccl = self.nccl
+        what = f"queueing {', '.join(c.op for c in calls)}"
+        # For each call and GPU: NCCL's function, what follows the buffers, and where these are.
+        parts = [
+            (queue, rest, call, member)
+            for call, said in enumerate(calls)
+            for member, (queue, rest) in enumerate(self._parts(said))
+        ]
+        lock, start, end, failed = self.lock, nccl.groupStart, nccl.groupEnd, nccl.NcclError
+
+        def run(given: Handles, made: Handles) -> None:
+            with lock:
+                try:
+                    start()
+                    try:
+                        for queue, rest, call, member in parts:
+                            queue(given[call][member], made[call][member], *rest)
+                    finally:
+                        end()
+                except failed:
+                    with told(nccl, what):
+                        raise
+
+        return run
+
+    def _parts(self, call: Collective) -> Iterator[tuple[Any, tuple[int, ...]]]:
+        """Yield for each GPU NCCL's function, and its arguments after the buffers."""
+        count, dtype = self._elements(call)
+        if not count:
+            return
+        reduces = () if call.op in _MOVES else (getattr(self.nccl, f"NCCL_{call.kind.upper()}"),)
+        root = (call.root,) if call.op == "broadcast" else ()
+        for communicator, stream in zip(self.communicators, self.streams, strict=True):
+            yield (
+                getattr(communicator, _NAMES[call.op]),
+                (count, dtype, *reduces, *root, stream.stream),
+            )
+
+    def _elements(self, call: Collective) -> tuple[int, int]:
+        """Return how many elements of which of NCCL's dtypes a member sends, or gets if scattered.
+
+        What only moves is bytes.
+        """
+        if call.op in _MOVES:
+            return call.given.nbytes, self.nccl.NCCL_UINT8
+        name, each = _TYPES[call.given.dtype.name]
+        known = call.made if call.op == "reduce_scatter" else call.given
+        return known.size * each, getattr(self.nccl, f"NCCL_{name}")
+
+    def close(self) -> None:
+        """Give NCCL's memory back."""
+        for communicator in self.communicators:
+            communicator.destroy()
+        self.communicators = []
