@@ -14,6 +14,8 @@ from typing import TypeVar
 from calor.dtypes import bfloat16, float16, float32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.matmul.boxed import boxed
+from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.fragments import ACCESS, Fragments, matmul_fragments
 from calor_kernel.library.matmul.groups import Groups, matmul_groups
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
@@ -34,13 +36,16 @@ _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
 # Rows and columns of a tile, what it takes of the summed axis, stages.
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
+# Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
+_BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16))
+_MORE_BOXES = ((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16))
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 _PATCHES = ((16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
 _MORE_PATCHES = ((8, 16, 2, 2, 8), (16, 8, 2, 2, 8), (16, 16, 1, 2, 8), (8, 8, 2, 2, 8))
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
 
-Plan = Patches | Fragments | Groups
+Plan = Patches | Fragments | Groups | Boxes
 P = TypeVar("P", bound=Plan)
 
 
@@ -69,6 +74,7 @@ def ways(
         elif types == {float32} and product.dtype is float32:
             found += _by_patches(product, places, info, wanted)
         elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
+            found += _by_boxes(product, places, info, wanted)
             found += _by_groups(product, places, info, wanted)
             found += _by_fragments(product, places, info, wanted)
     better = any(isinstance(way, Way) for way in found)
@@ -91,6 +97,23 @@ def _by_patches(
         usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
         lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
     )  # fmt: skip
+
+
+def _by_boxes(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+) -> Iterator[Way | Dropped]:
+    made = boxed(product, places, info)
+    if isinstance(made, Dropped):
+        if wanted:
+            yield made
+        return
+    dtype, along = product.a.dtype, _along(product)
+    usual = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _BOXES]
+    more = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _MORE_BOXES]
+    # A few idle cores cost less than what smaller tiles read.
+    yield from _chosen(
+        usual, more, wanted, info, lambda plan: 5 * _cubes(product, plan) >= 4 * info.cores, made
+    )
 
 
 def _by_groups(
@@ -143,6 +166,8 @@ def _chosen(
         yield Way(kind, 0, launch(first))
     for plan in (*usual, *more) if wanted else ():
         name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+        if isinstance(plan, Boxes):
+            name = f"{name} in {plan.band}"
         reason = _lack(plan.units, plan.shared_bytes, info)
         if reason is not None:
             yield Dropped(name, reason)
