@@ -107,6 +107,25 @@ def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
     assert {type(plan) for plan in seen} == {Boxes}
 
 
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_products_of_tf32(engine, backend, monkeypatch, row):
+    """Where it is allowed, boxes of operands that lie along the summed axis, or of copies."""
+    made = []
+    monkeypatch.setattr(units, "_WORTH", 1)
+    monkeypatch.setattr(
+        units, "boxed", lambda *given, was=units.boxed: made.append(given[0]) or was(*given)
+    )
+    check(engine, row, "float32", "float32", 2e-3, precision="high")
+    assert made
+    assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {Fragments, Patches}
+
+
+def labels_of(backend, monkeypatch, row):
+    seen = labels(backend, monkeypatch)
+    check(backend, row, "float32", "float32", 2e-3, precision="high")
+    return seen
+
+
 @pytest.mark.parametrize(
     ("columns", "result", "pending"), [(64, bfloat16, 0), (128, bfloat16, 1), (96, float32, 0)]
 )

@@ -32,6 +32,8 @@ def boxed(
         return Dropped("boxes", "the device has no copy engine, or no products beside its units")
     a, b = product.a, product.b
     item = a.dtype.itemsize
+    if product.tf32 and not a.depth == b.depth == 1:
+        return Dropped("boxes", "factors of four bytes are read along the summed axis alone")
     if max(item, product.dtype.itemsize) > 4 or b.dtype is not a.dtype:
         return Dropped("boxes", f"lines of {a.dtype.name} and {b.dtype.name} are not alike")
     if product.n * product.dtype.itemsize % _NBYTES:
@@ -98,7 +100,7 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
     )
     tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
     cubes = (least(tiles, info.cores), 1, 1)
-    label = f"matmul boxes {plan.rows}x{plan.columns}"
+    label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
 
 

@@ -156,11 +156,11 @@ def matmul_boxes(
     left_at, right_at = plan.layout(True), plan.layout(False)
     a_map = operand_map(
         a, (a_outer, a_inner), (m, k) if plan.a_along else (k, m),
-        (a_outer_stride, a_inner_stride, a_stride), plan.box(True), plan.swizzle(plan.dtype),
+        (a_outer_stride, a_inner_stride, a_stride), plan.box(True), plan,
     )  # fmt: skip
     b_map = operand_map(
         b, (b_outer, b_inner), (n, k) if plan.b_along else (k, n),
-        (b_outer_stride, b_inner_stride, b_stride), plan.box(False), plan.swizzle(plan.dtype),
+        (b_outer_stride, b_inner_stride, b_stride), plan.box(False), plan,
     )  # fmt: skip
     box = (1, plan.rows, plan.part)
     c_at = Swizzled(plan.swizzle(plan.result), Layout(box, (0, plan.part, 1)))
@@ -256,13 +256,12 @@ def store_part(sums: Any, target: Any, start: int, top: Any, plan: Any) -> None:
 
 
 @helper
-def operand_map(
-    operand: Any, batches: Any, sizes: Any, strides: Any, box: Any, swizzle: Any
-) -> Any:
+def operand_map(operand: Any, batches: Any, sizes: Any, strides: Any, box: Any, plan: Any) -> Any:
     """Return the map of an operand: two axes of products, and two of which the last is dense."""
     whole = (1, 1, *box)
-    at = Swizzled(swizzle, Layout(whole, (0, 0, box[1], 1)))
-    return tensor_map(operand, (*batches, *sizes), (*strides, 1), whole, at)
+    at = Swizzled(plan.swizzle(plan.dtype), Layout(whole, (0, 0, box[1], 1)))
+    rounded = plan.shape.tf32
+    return tensor_map(operand, (*batches, *sizes), (*strides, 1), whole, at, rounded=rounded)
 
 
 @helper
