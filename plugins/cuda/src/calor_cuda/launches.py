@@ -14,6 +14,7 @@ from calor_kernel.runtime.cupy_driver.launches import Recorded
 from calor_kernel.runtime.device import Step
 
 from .bindings import failure
+from .maps import NBYTES, Tensor, encoded, tensors
 
 # Lists of fewer launches are quicker launch by launch, and no list is worth a graph at its first
 # run: making one costs as much as some runs.
@@ -23,7 +24,9 @@ GRAPHS: Final = 3
 
 
 class Repeated(Recorded):
-    """Launches that are a graph from their second run on."""
+    """Launches that are a graph from their second run on, with descriptors of tensors."""
+
+    block_bytes = NBYTES
 
     def __init__(self, steps: Sequence[Step], stream: int, graph_launch: Any) -> None:
         super().__init__(steps, stream)
@@ -31,6 +34,14 @@ class Repeated(Recorded):
         self.runs = 0
         # Programs that hold results for a while go round a few sets of buffers: each has a graph.
         self.graphs: list[Graph] = []
+
+    def blocks_of(self, step: Step) -> Sequence[tuple[int, Tensor]]:
+        """Return the descriptors that a launch takes behind its arguments."""
+        return tensors(step.function.kernel, step.arguments)
+
+    def block(self, address: int, said: Tensor) -> bytes:
+        """Return a descriptor of a tensor at an address."""
+        return encoded(address, said)
 
     def run(self, handles: Sequence[int], launch: Any) -> None:
         """Queue all launches: one by one, or as the graph that was made of them."""

@@ -33,29 +33,52 @@ class Function:
 class Recorded:
     """Launches with their scalars set; buffers are set where they differ from the last run's."""
 
+    # The size of what a plugin makes of addresses, which begins at multiples of its size.
+    block_bytes: int = 1
+
     def __init__(self, steps: Sequence[Step], stream: int) -> None:
         self.stream = stream
         self.empty = [0 in step.cubes for step in steps]
         steps = [s for s, empty in zip(steps, self.empty, strict=True) if not empty]
+        made = [self.blocks_of(s) for s in steps]
         total = sum(len(s.arguments) for s in steps)
         cells = np.zeros(max(total, 1), np.uint64)
-        base = cells.ctypes.data
-        # Launches name their arguments by the addresses of these cells, which never move.
         self.cells = cells
-        self.places = np.arange(max(total, 1), dtype=np.uint64) * _CELL + base
+        self.blocks = np.zeros((sum(map(len, made)) + 1) * self.block_bytes, np.uint8)
+        # Launches name their arguments by the addresses of these, which never move.
+        self.places = np.zeros(max(total + sum(map(len, made)), 1), np.uint64)
+        # For each cell that has them: blocks that are made of its address, by where they are.
+        self.made: dict[int, list[tuple[int, Any]]] = {}
         self.words = memoryview(cells.data).cast("B").cast("Q")
         # For each slot: the cells that hold it, with their offsets and launches.
         self.users: dict[int, list[tuple[int, int, int]]] = {}
         self.launches: list[tuple[int, ...]] = []
-        place = 0
-        for number, step in enumerate(steps):
-            self._launch(number, step, place)
+        place = first = 0
+        block = -self.blocks.ctypes.data % self.block_bytes
+        for number, (step, described) in enumerate(zip(steps, made, strict=True)):
+            self._launch(number, step, place, first)
+            first += len(step.arguments)
+            for at, said in described:
+                self.made.setdefault(place + at, []).append((block, said))
+                self.places[first] = self.blocks.ctypes.data + block
+                first, block = first + 1, block + self.block_bytes
             place += len(step.arguments)
         self.handles: tuple[Any, ...] = ()
 
-    def _launch(self, number: int, step: Step, place: int) -> None:
+    def blocks_of(self, step: Step) -> Sequence[tuple[int, Any]]:
+        """Return what a launch takes behind its arguments: the argument it is made of, and how."""
+        return ()
+
+    def block(self, address: int, said: Any) -> bytes:
+        """Return a block that is made of an address."""
+        raise NotImplementedError
+
+    def _launch(self, number: int, step: Step, place: int, first: int) -> None:
+        """Take a launch, whose arguments are from a cell on, and named from another one on."""
         function: Function = step.function
-        parameters = self.places.ctypes.data + place * _CELL
+        parameters = self.places.ctypes.data + first * _CELL
+        end, count = first + len(step.arguments), len(step.arguments)
+        self.places[first:end] = self.cells.ctypes.data + (place + np.arange(count)) * _CELL
         cube = function.kernel.cube
         shape = (*step.cubes, *cube, function.shared, self.stream, parameters, 0)
         self.launches.append((function.function, *shape))
@@ -81,6 +104,9 @@ class Recorded:
             if address != before[slot]:
                 for place, offset, _ in users:
                     self.words[place] = address + offset
+                    for block, said in self.made.get(place, ()) if self.made else ():
+                        held = np.frombuffer(self.block(address + offset, said), np.uint8)
+                        self.blocks[block : block + self.block_bytes] = held
         self.handles = given
 
     def changed(self, before: tuple[int, ...], given: tuple[int, ...]) -> set[int]:
