@@ -15,7 +15,9 @@ from typing import Final
 from calor.dtypes import int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import stored
+from calor_kernel.library.reduce.held import hold_rows
 from calor_kernel.library.reduce.layout import Layout, layout_of
+from calor_kernel.library.reduce.lower_held import held_team, holding
 from calor_kernel.library.reduce.placing import Job
 from calor_kernel.library.reduce.program import Program, Schedule
 from calor_kernel.library.reduce.row_state import RowPlan
@@ -62,6 +64,9 @@ def rows_launch(
     targets = [placed.view for placed in job.targets]
     rows = found.kept.count * parts
     plan = replace(_plan(program, found, along, rows, info), split=parts > 1)
+    team = held_team(program, found, along, plan.width, info) if parts == 1 else None
+    if team is not None:
+        plan = holding(plan, team, found, along, job)
     if not plan.keep:
         program = replace(program, kept=())
     if info.max_units == 1:
@@ -94,7 +99,8 @@ def rows_launch(
             signature += [STRIDE] * plan.axes
     plane = info.planes[0] if units > 1 else 1
     keywords = (("program", program), ("plan", plan))
-    build = Build(reduce_rows, tuple(signature), keywords, (units, 1, 1), plane)
+    function = hold_rows if plan.held else reduce_rows
+    build = Build(function, tuple(signature), keywords, (units, 1, 1), plane)
     flops = found.kept.count * found.along.count * len(program.steps)
     nbytes = sum(p.view.size * p.view.dtype.itemsize for p in job.sources)
     nbytes += sum(v.size * v.dtype.itemsize for v in targets)
@@ -184,7 +190,8 @@ def _keeping(program: Program, plan: RowPlan, terms: int, many: bool) -> RowPlan
     capacity = _KEPT // dtype.itemsize
     if not many and terms <= capacity:
         return replace(plan, keep="private", capacity=capacity)
-    if len(program.kept) > 1:
+    # A team computes again what it would write and read, which is less work than the memory's.
+    if many or len(program.kept) > 1:
         return plan
     # Only what the last walk writes is not written while a later one still reads what was kept.
     schedule, count = Schedule.of(program), len(program.memory)
