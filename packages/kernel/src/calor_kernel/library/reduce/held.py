@@ -115,7 +115,7 @@ class Held:
 @helper
 def whole_vector(source: Any, dtype: Any, at: Any, width: int, rest: Any) -> Any:
     """Return a vector that lies inside a row or outside of it, where it is zeros."""
-    value = constant(0, source.dtype, width)
+    value: Any = constant(0, source.dtype, width)
     if rest > 0:
         value = load(source, dtype, at, width, align=width * dtype.itemsize)
     return value

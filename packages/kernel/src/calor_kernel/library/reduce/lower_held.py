@@ -56,7 +56,7 @@ def holding(
     even = found.along.sizes[-1] % plan.width == 0
     for k, placed in enumerate((*job.sources, *job.targets)):
         if along[k] and plan.steps[k]:
-            places = (placed.argument.offset, *found.kept.strides[k])
+            places = (placed.memory.offset + placed.view.offset, *found.kept.strides[k])
             even = even and all(place % plan.width == 0 for place in places)
     units, held = team
     return RowPlan(plan.kept, plan.axes, plan.steps, plan.width, team=units, held=held, even=even)
