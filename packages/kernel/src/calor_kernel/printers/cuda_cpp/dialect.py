@@ -218,8 +218,10 @@ class CudaCpp(Dialect):
                 declared.append(f"const {type} *__restrict__ {name}")
         if kernel.shared_bytes > STATIC_BYTES:
             helpers = f"extern __shared__ __align__(1024) uint8 launched_memory[];\n\n{helpers}"
+        several = kernel.attributes.get("cubes_per_core")
+        bounds = f"{kernel.units}, {several}" if several else f"{kernel.units}"
         return (
             f"{tables.prelude(helpers + body)}{helpers}"
-            f'extern "C" __global__ void __launch_bounds__({kernel.units})\n'
+            f'extern "C" __global__ void __launch_bounds__({bounds})\n'
             f"{self.entry(kernel.name)}({listed(declared)}) {{\n{body}}}\n"
         )
