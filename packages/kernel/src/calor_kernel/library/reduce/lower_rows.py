@@ -33,6 +33,8 @@ STRIDE: Final = Scalar(int64)
 CHUNK: Final = 1 << 16
 # Bytes of a row that a unit keeps in memory of its own.
 _KEPT: Final = 1 << 14
+# Units that share a row at most, among others and alone.
+_TEAM, _ALONE = 256, 1024
 # Vectors that an accumulator adds up before the sum is put aside.
 _DEPTH: Final = 64
 
@@ -146,7 +148,8 @@ def _plan(
     simple = len(program.steps) <= 3
     plan = RowPlan(found.kept.rank, found.along.rank, steps, width)
     if many:
-        plan = replace(plan, team=_team(length, width, info))
+        team = _team(length, width, info, rows)
+        plan = replace(plan, team=team, unroll=4 if length >= 8 * team * width else 1)
     elif _transposes(program, found, width, rows):
         plan = replace(plan, together=width, transposed=True, short=length < width)
     elif length <= 32 * width:
@@ -212,11 +215,12 @@ def vector_width(program: Program, info: DeviceInfo) -> int:
     return max(info.vector_bytes // widest, 1)
 
 
-def _team(length: int, width: int, info: DeviceInfo) -> int:
+def _team(length: int, width: int, info: DeviceInfo, rows: int) -> int:
     """Return the units that share a row: a power of two, of at least two vectors each."""
     wanted = max(-(-length // (2 * width)), 1)
     team = 1 << (wanted - 1).bit_length()
-    most: int = min(info.max_units, 256)
+    # A row that is alone has all that runs on a core at a time.
+    most: int = min(info.max_units, _ALONE if rows == 1 else _TEAM)
     while team > most:
         team //= 2
     return team

@@ -25,6 +25,8 @@ _SIZE: Final = Scalar(int64, nonnegative=True)
 _UNITS, _VECTORS, _LANES = 256, 4, 8
 # Cubes for each that runs at a time, of rows that are divided.
 _CUBES: Final = 8
+# Units of a cube that has a row and the core for itself, and the elements of the row at most.
+_ALONE, _WALKED = 1024, 1 << 17
 # Units that clear words together.
 _CLEARING: Final = 256
 
@@ -70,7 +72,7 @@ class RowScan:
             return [self._scan(plan, units, -(-self.rows // each), source, target, shapes, n)]
         tile = units * lanes
         enough = _CUBES * self.info.cores
-        if n <= 2 * tile or self.rows * 4 >= enough:
+        if n <= 2 * tile or (units == _ALONE and self._walks(n)) or self.rows * 4 >= enough:
             return [self._scan(plan, units, self.rows, source, target, shapes, n)]
         if self.looks_back:
             return self._looking_back(plan, units, source, target, shapes, n)
@@ -89,10 +91,16 @@ class RowScan:
                 return replace(plan, vectors=vectors, wide=False), cube
             vectors *= 2
         plan = replace(plan, vectors=_VECTORS)
+        if self.rows == 1 and most == _UNITS and self._walks(n):
+            return plan, _ALONE
         units = 2 * self.plane
         while units < most and units * plan.width * _VECTORS < n:
             units *= 2
         return plan, min(units, most)
+
+    def _walks(self, n: int) -> bool:
+        """Return whether the largest cube scans a row sooner than several launches begin."""
+        return self.info.max_units >= _ALONE and n <= _WALKED
 
     def _scan(
         self,
