@@ -84,8 +84,11 @@ def tile_of(info: DeviceInfo, word: DType, n: int, rows: int) -> Tile:
     units = 64
     while 2 * units <= most and 8 * units < n:
         units *= 2
-    bits = min(8, units.bit_length() - 1) if plane > 1 else 4
-    room = min(info.shared_bytes, _SHARED)
+    room, bits = min(info.shared_bytes, _SHARED), _bits(units, plane)
+    # Small planes have many histograms, which leave less for elements.
+    while units > 64 and shared_bytes(units, _FEW, bits, plane, word) > room:
+        units //= 2
+        bits = _bits(units, plane)
     items = _ITEMS
     while items > 1 and shared_bytes(units, items, bits, plane, word) > room:
         items //= 2
@@ -96,6 +99,11 @@ def tile_of(info: DeviceInfo, word: DType, n: int, rows: int) -> Tile:
         while items > 1 and units * items >= 2 * n:
             items //= 2
     return Tile(units, items, bits)
+
+
+def _bits(units: int, plane: int) -> int:
+    """Return the bits of a digit: a cube has a unit for each digit at least."""
+    return min(8, units.bit_length() - 1) if plane > 1 else 4
 
 
 def shared_bytes(units: int, items: int, bits: int, plane: int, word: DType) -> int:
