@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from calor.dtypes import DType, int64, uint8, uint16, uint32, uint64
+from calor.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     KernelFunction,
@@ -21,10 +21,12 @@ from calor_kernel.language import (
     cube_size,
     kernel,
     loop_range,
+    offset_of,
     shared,
     shuffle,
     splat,
     unit_position,
+    unravel,
 )
 from calor_kernel.library.work import (
     Argument,
@@ -61,7 +63,8 @@ def copy_dense(source: Any, target: Any, count: Any, chunk: Any, *, width: int, 
     stop = min(start + chunk, count)
     one = source[0] if fill else None
     first = start + unit_position() * width
-    for i in loop_range(first, stop - (width - 1), cube_size() * width):
+    many = cube_size() > 1
+    for i in loop_range(first, stop - (width - 1), cube_size() * width, unroll=4 if many else 1):
         target.store(i, splat(one, width) if fill else source.load(i, width))
     for i in loop_range(stop - stop % width + unit_position(), stop, cube_size()):
         target[i] = one if fill else source[i]
@@ -161,12 +164,28 @@ def copy_tiles(source: Any, target: Any, rows: Any, columns: Any, *numbers: Any,
 
 
 @kernel
-def copy_elements(source: Any, target: Any, count: Any, *numbers: Any) -> None:
-    """Copy an element a unit, so that neighbours write one after another."""
+def copy_elements(source: Any, target: Any, count: Any, *numbers: Any, small: bool) -> None:
+    """Copy an element a unit, so that neighbours write one after another.
+
+    ``small``: whether 32 bits are enough for their number, which costs less to divide.
+    """
     rank = len(numbers) // 2
     i = absolute_position()
     if i < count:
-        target[i] = source[_place(i, numbers[:rank], numbers[rank:])]
+        sizes, strides = numbers[:rank], numbers[rank:]
+        if small:
+            narrowed = [n.to(int32) for n in sizes]
+            position = unravel(narrow(i), narrowed)
+            target[i] = source[offset_of([p.to(int64) for p in position], strides)]
+        else:
+            target[i] = source[_place(i, sizes, strides)]
+
+
+def narrow(index: Any) -> Any:
+    """Return a small index with 32 bits."""
+    made = index.to(int32)
+    made.nonnegative = True
+    return made
 
 
 def _place(row: Any, sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
@@ -254,6 +273,9 @@ def _work(
 def _dense(count: int, stride: int, width: int, info: DeviceInfo) -> Parts:
     units = min(info.max_units, 256)
     chunk = units * width * (_TURNS if units > 1 else max(_GRAIN // width, 1))
+    if units > 1 and width <= 4:
+        # Addresses need not be a vector's, and then neighbours' elements are one access.
+        width = 1
     keywords = (("width", width), ("fill", stride == 0))
     return copy_dense, keywords, (units, 1, 1), -(-count // chunk), (count, chunk), 2
 
@@ -263,7 +285,8 @@ def _rows(shape: tuple[int, ...], strides: tuple[int, ...], width: int, info: De
     if units > 1:
         count = prod(shape)
         numbers = (count, *shape, *strides)
-        return copy_elements, (), (units, 1, 1), -(-count // units), numbers, 1 + rank
+        small = (("small", count < 1 << 30),)
+        return copy_elements, small, (units, 1, 1), -(-count // units), numbers, 1 + rank
     rows = prod(shape[:-1])
     turns = max(_GRAIN // shape[-1], 1)
     keywords = (("width", width), ("step", strides[-1] if strides[-1] in (0, 1) else -1))

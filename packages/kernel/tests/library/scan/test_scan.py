@@ -1,10 +1,12 @@
 """Are running sums, products and extremes those of the reference?"""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
-from calor_kernel.library.scan import lowering
+from calor_kernel.library.scan import lower_rows, lowering
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
@@ -74,6 +76,41 @@ def test_lengths_over_many_levels(backend, monkeypatch, length, reverse):
     check(backend, x, "cumsum", 1, reverse)
     check(backend, x.astype(np.float32), "cummax", 1, reverse)
     check(backend, np.ascontiguousarray(x.T), "cumsum", 0, reverse)
+
+
+WAYS = {
+    "looking back": MANY_UNITS,
+    "in parts": replace(MANY_UNITS, features=MANY_UNITS.features - {"forward_progress"}),
+    "without planes": replace(
+        MANY_UNITS, features=MANY_UNITS.features - {"planes", "forward_progress"}, planes=(1,)
+    ),
+}
+
+
+@pytest.mark.parametrize("info", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rows_that_many_cubes_share(monkeypatch, info, reverse):
+    monkeypatch.setattr(lower_rows, "_UNITS", 32)
+    monkeypatch.setattr(lower_rows, "_VECTORS", 2)
+    monkeypatch.setattr(lower_rows, "_CUBES", 5)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    rng = np.random.default_rng(0)
+    for shape in ((2, 2100), (1, 4097)):
+        x = rng.integers(-9, 9, shape)
+        for dtype in (np.int64, np.float32, np.int16):
+            check(backend, x.astype(dtype), "cumsum", 1, reverse)
+        check(backend, x.astype(np.float64), "cummin", 1, reverse)
+    x = rng.uniform(0.9, 1.1, (1, 3001)).astype(np.float32)
+    check(backend, x, "cumprod", 1, reverse)
+    x[0, 1500] = np.nan
+    check(backend, x, "cummax", 1, reverse)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (70, 32), (9, 100), (3, 700), (1, 5000)])
+def test_rows_of_a_plane_and_of_a_cube(backend, shape):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    check(backend, x, "cumsum", 1, False)
+    check(backend, x, "cumsum", 1, True)
 
 
 def test_nan_and_nothing(backend):

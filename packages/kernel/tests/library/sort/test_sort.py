@@ -1,10 +1,12 @@
 """Are elements in the reference's order, and equal ones in their own?"""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
-from calor_kernel.library.sort import lowering
+from calor_kernel.library.sort import lower_radix, lowering
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
@@ -88,3 +90,31 @@ def test_lengths(backend, n):
 def test_nothing(backend):
     check(backend, np.zeros((3, 0), np.float32), 1, False)
     check(backend, np.zeros((0, 3), np.float32), 1, True)
+
+
+WAYS = {
+    "looking back": MANY_UNITS,
+    "in parts": replace(MANY_UNITS, features=MANY_UNITS.features - {"forward_progress"}),
+    "without planes": replace(
+        MANY_UNITS, features=MANY_UNITS.features - {"planes", "forward_progress"}, planes=(1,)
+    ),
+}
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("info", WAYS.values(), ids=WAYS)
+def test_rows_of_many_tiles(monkeypatch, info, descending):
+    monkeypatch.setattr(lower_radix, "_ITEMS", 2)
+    monkeypatch.setattr(lower_radix, "_UNITS", 64)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    for dtype in (np.float32, np.int16, np.bool_, np.uint8, ml_dtypes.bfloat16):
+        check(backend, elements((2, 401), dtype), 1, descending)
+    check(backend, elements((1, 600), np.float64), 1, descending)
+    check(backend, elements((300, 3), np.int32), 0, descending)
+
+
+@pytest.mark.parametrize("n", [33, 64, 65, 500, 1024, 1500])
+def test_rows_of_a_cube(n):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    check(backend, elements((3, n), np.float32), 1, False)
+    check(backend, np.zeros((2, n), np.int8), 1, True)

@@ -106,6 +106,7 @@ def gather_along(
     inner_step: Any,
     *,
     words: int,
+    small: bool,
 ) -> None:
     """Write element (o, p, i) of the target: the source at (o, index at (o, p, i), i).
 
@@ -113,11 +114,21 @@ def gather_along(
     """
     begin = absolute_position() * turns
     for n in loop_range(begin, min(begin + turns, count)):
-        outer, _, i = unravel(n, (1, picks, inner))
+        outer, _, i = quick_unravel(n, (1, picks, inner), small)
         index = checked(indices[n], size, status, 1)
         at = (outer * outer_step + index * step + i * inner_step) * words
         for word in range(words):
             target[n * words + word] = source[at + word]
+
+
+def quick_unravel(index: Any, sizes: Any, small: bool) -> Any:
+    """Return coordinates, computed with 32 bits where they are ``small``."""
+    if not small:
+        return unravel(index, sizes)
+    index = index.to(int32)
+    index.nonnegative = True
+    narrow = [n if isinstance(n, int) else n.to(int32) for n in sizes]
+    return tuple(c if isinstance(c, int) else c.to(int64) for c in unravel(index, narrow))
 
 
 @helper
@@ -199,6 +210,13 @@ def _rows(
     if rows * length == 0:
         # Nothing is read, but an index out of range is an error of its own; there is no index.
         return [Work(())]
+    if info.max_units > 1:
+        from calor_kernel.library.indexing.lower_at_once import gather_launch
+
+        steps = tuple(s * count for s in strides)
+        whole = prod(sizes) * length
+        made = gather_launch(request, bits, indices, rows, length, picks, whole, (sizes, steps))
+        return [Work((made,), failures=failures(request.op, sizes, axes))]
     width = max(1, info.vector_bytes // bits.dtype.itemsize)
     width = width if length >= width else 1
     vectors = length // width if width > 1 and length in [width * v for v in _ROWS] else 0
@@ -268,7 +286,7 @@ def lower_take_along(request: Request) -> Sequence[Work]:
             STATUS,
             *(SIZE,) * len(numbers),
         ),
-        (("words", count),),
+        (("small", info.max_units > 1 and indices.size < 1 << 30), ("words", count)),
         (units, 1, 1),
     )
     launch = Launch(

@@ -18,6 +18,7 @@ from calor_kernel.language import cube_position, helper, kernel, loop_range
 from calor_kernel.library.composing import redirected
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.indexing.gathering import SIZE, STATUS, checked, failures
+from calor_kernel.library.indexing.lower_at_once import Scatter, at_once, strides_of
 from calor_kernel.library.indexing.moving import dense_copy
 from calor_kernel.library.indexing.scatter_elements import scatter_elements
 from calor_kernel.library.indexing.updating import updated
@@ -202,6 +203,24 @@ class Target:
             self.dtype = self.update_dtype = uint8
         self.before = dense_copy(x, 0, result, info)
 
+    def at_once(
+        self,
+        request: Request,
+        picks: int,
+        rows: int,
+        length: int,
+        axes: tuple[int, ...],
+        parts: int,
+        wrong: Any,
+    ) -> list[Work]:
+        """Return the whole work of ``picks`` updates of rows by cubes of many units."""
+        updates = (self.update_offset, self.update_dtype)
+        taken = len(self.scratch)
+        given = (picks, rows, length, parts, axes, taken)
+        made = Scatter(request, self.place, self.dtype, updates, *given)
+        launches = (*self.before, *made.launches(), *self.after)
+        return [Work(launches, (*self.scratch, *made.scratch), self.in_place, wrong)]
+
     def work(self, launch: Launch | None, wrong: Any) -> list[Work]:
         """Return the whole work around the scatter's own launch."""
         own = [] if launch is None else [launch]
@@ -232,7 +251,9 @@ def lower_scatter_nd(request: Request) -> Sequence[Work]:
     wrong = failures(request.op, sizes, range(depth))
     if picks * length * rows == 0:
         return target.work(None, wrong)
-    strides = tuple(prod(sizes[i + 1 :]) for i in range(depth))
+    strides = strides_of(sizes)
+    if at_once(info) and not target.pair:
+        return target.at_once(request, picks, rows, length, (*sizes, *strides), depth, wrong)
     width = max(1, info.vector_bytes // max(target.dtype.itemsize, target.update_dtype.itemsize))
     width = width if length >= width else 1
     # Every cube reads all indices, so there are only as many as run at the same time.
@@ -284,6 +305,9 @@ def lower_scatter_along(request: Request) -> Sequence[Work]:
     wrong = failures(request.op, (size,), (axis,))
     if indices.size == 0:
         return target.work(None, wrong)
+    if at_once(info) and not target.pair:
+        rows, axes = outers * size * inner, (picks, size, inner)
+        return target.at_once(request, indices.size, rows, target.words, axes, -1, wrong)
     if info.max_units == 1 and inner * target.words == 1 and not target.pair:
         return target.work(_elements(request, target, outers, picks, size), wrong)
     across = least(outers, 4 * info.cores)

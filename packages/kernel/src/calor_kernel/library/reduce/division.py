@@ -12,7 +12,8 @@ from typing import Final
 from calor_kernel.planning.choices import greatest, least
 from calor_kernel.runtime.device import DeviceInfo
 
-# Bytes that are read before it pays to divide, and of a part.
+# Bytes that are read before it pays to divide, and of a part. On a GPU a launch costs the host as
+# much as a cube reads in that time.
 _WHOLE: Final = 1 << 19
 _LEAST, _MOST = 1 << 16, 1 << 20
 # Cubes that are enough, of one unit and of many.
@@ -27,7 +28,7 @@ def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) ->
     """
     many = info.max_units > 1
     enough, fewest = (_ENOUGH_TEAMS, _LEAST // 4) if many else (_ENOUGH, _LEAST)
-    if cubes >= enough or total <= (_LEAST if many else _WHOLE):
+    if cubes >= enough or total <= _WHOLE:
         return 1, 0
     nbytes = least(greatest(total // (2 * enough), fewest), _MOST)
     chunk = greatest(nbytes // greatest(each, 1), 1)

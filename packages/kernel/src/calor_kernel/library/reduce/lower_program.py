@@ -16,7 +16,8 @@ from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.division import divided
 from calor_kernel.library.reduce.layout import Layout
 from calor_kernel.library.reduce.lower_columns import columns_launch, span_of
-from calor_kernel.library.reduce.lower_rows import layout, rows_launch, vector_width
+from calor_kernel.library.reduce.lower_held import held_team
+from calor_kernel.library.reduce.lower_rows import along_of, layout, rows_launch, vector_width
 from calor_kernel.library.reduce.parts import joining, part_of
 from calor_kernel.library.reduce.placing import Job, Placed
 from calor_kernel.library.reduce.program import Program, Schedule
@@ -63,6 +64,9 @@ class Plan:
 
     def _is_long(self, program: Program, found: Layout) -> bool:
         """Return whether rows are so few and long that each is work for many cubes."""
+        width = vector_width(program, self.info)
+        if held_team(program, found, along_of(program), width, self.info) is not None:
+            return False
         size = sum(program.operands[i].dtype.itemsize for i in program.memory)
         rows, terms = found.kept.count, found.along.count
         return divided(self.info, rows, rows * terms * size, terms, size)[0] > 1

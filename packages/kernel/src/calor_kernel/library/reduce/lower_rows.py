@@ -15,7 +15,9 @@ from typing import Final
 from calor.dtypes import int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import stored
+from calor_kernel.library.reduce.held import hold_rows
 from calor_kernel.library.reduce.layout import Layout, layout_of
+from calor_kernel.library.reduce.lower_held import held_team, holding
 from calor_kernel.library.reduce.placing import Job
 from calor_kernel.library.reduce.program import Program, Schedule
 from calor_kernel.library.reduce.row_state import RowPlan
@@ -31,6 +33,8 @@ STRIDE: Final = Scalar(int64)
 CHUNK: Final = 1 << 16
 # Bytes of a row that a unit keeps in memory of its own.
 _KEPT: Final = 1 << 14
+# Units that share a row at most, among others and alone.
+_TEAM, _ALONE = 256, 1024
 # Vectors that an accumulator adds up before the sum is put aside.
 _DEPTH: Final = 64
 
@@ -62,6 +66,9 @@ def rows_launch(
     targets = [placed.view for placed in job.targets]
     rows = found.kept.count * parts
     plan = replace(_plan(program, found, along, rows, info), split=parts > 1)
+    team = held_team(program, found, along, plan.width, info) if parts == 1 else None
+    if team is not None:
+        plan = holding(plan, team, found, along, job)
     if not plan.keep:
         program = replace(program, kept=())
     if info.max_units == 1:
@@ -94,7 +101,8 @@ def rows_launch(
             signature += [STRIDE] * plan.axes
     plane = info.planes[0] if units > 1 else 1
     keywords = (("program", program), ("plan", plan))
-    build = Build(reduce_rows, tuple(signature), keywords, (units, 1, 1), plane)
+    function = hold_rows if plan.held else reduce_rows
+    build = Build(function, tuple(signature), keywords, (units, 1, 1), plane)
     flops = found.kept.count * found.along.count * len(program.steps)
     nbytes = sum(p.view.size * p.view.dtype.itemsize for p in job.sources)
     nbytes += sum(v.size * v.dtype.itemsize for v in targets)
@@ -140,7 +148,8 @@ def _plan(
     simple = len(program.steps) <= 3
     plan = RowPlan(found.kept.rank, found.along.rank, steps, width)
     if many:
-        plan = replace(plan, team=_team(length, width, info))
+        team = _team(length, width, info, rows)
+        plan = replace(plan, team=team, unroll=4 if length >= 8 * team * width else 1)
     elif _transposes(program, found, width, rows):
         plan = replace(plan, together=width, transposed=True, short=length < width)
     elif length <= 32 * width:
@@ -184,7 +193,8 @@ def _keeping(program: Program, plan: RowPlan, terms: int, many: bool) -> RowPlan
     capacity = _KEPT // dtype.itemsize
     if not many and terms <= capacity:
         return replace(plan, keep="private", capacity=capacity)
-    if len(program.kept) > 1:
+    # A team computes again what it would write and read, which is less work than the memory's.
+    if many or len(program.kept) > 1:
         return plan
     # Only what the last walk writes is not written while a later one still reads what was kept.
     schedule, count = Schedule.of(program), len(program.memory)
@@ -205,11 +215,12 @@ def vector_width(program: Program, info: DeviceInfo) -> int:
     return max(info.vector_bytes // widest, 1)
 
 
-def _team(length: int, width: int, info: DeviceInfo) -> int:
+def _team(length: int, width: int, info: DeviceInfo, rows: int) -> int:
     """Return the units that share a row: a power of two, of at least two vectors each."""
     wanted = max(-(-length // (2 * width)), 1)
     team = 1 << (wanted - 1).bit_length()
-    most: int = min(info.max_units, 256)
+    # A row that is alone has all that runs on a core at a time.
+    most: int = min(info.max_units, _ALONE if rows == 1 else _TEAM)
     while team > most:
         team //= 2
     return team

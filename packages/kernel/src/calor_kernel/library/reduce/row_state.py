@@ -44,7 +44,9 @@ class RowPlan:
     parts, each with results of its own; they lie one after another. ``ahead``: whether the second
     walk asks for the rows that come next. ``nontemporal``: whether results go past the caches.
     ``transposed``: whether what is one value a row is a vector of the rows on the way together, as
-    many as a vector has lanes. ``short``: whether rows are shorter than a vector.
+    many as a vector has lanes. ``short``: whether rows are shorter than a vector. ``held``: vectors
+    that each unit of a team has of a row that fits their registers, 0 for rows that are walked
+    along. ``even``: whether rows are whole vectors, which begin where a vector may.
     """
 
     kept: int
@@ -64,6 +66,8 @@ class RowPlan:
     nontemporal: bool = False
     transposed: bool = False
     short: bool = False
+    held: int = 0
+    even: bool = False
 
 
 class Run:

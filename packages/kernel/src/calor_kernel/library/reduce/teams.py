@@ -1,8 +1,8 @@
 """What the units of a team find together: one value of many, the same in each of them.
 
-Requirements: the order of joining depends on the number of units alone, so that results are the
-same on devices with planes and without; a team is a power of two of neighbouring units, and a cube
-holds whole teams; a unit alone is a team.
+Requirements: neighbours are joined first, so that the order depends on the number of units alone,
+and results are the same on devices with planes and without; a cube has few barriers; a team is a
+power of two of neighbouring units, and a cube holds whole teams; a unit alone is a team.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from calor_kernel.language import (
     barrier,
     cube_size,
     helper,
+    lane_position,
+    plane_position,
     plane_shuffle,
     plane_size,
     shared,
@@ -24,6 +26,7 @@ from calor_kernel.language import (
     vreduce,
 )
 from calor_kernel.library.reduce.kinds import joined
+from calor_kernel.library.reduce.totals import tree
 
 _LANES = {"sum": "add", "prod": "mul", "max": "max", "peak": "max", "min": "min"}
 _LANES |= {"any": "or", "all": "and"}
@@ -57,18 +60,35 @@ def over_each(kind: str, vectors: Sequence[Number]) -> Number:
 def over_team(kind: str, value: Any, team: int) -> Any:
     """Return the values of a team's units as one; every unit of the cube calls it."""
     plane = plane_size()
-    distance = team // 2
-    if team > plane:
-        place = unit_position() % team
-        room: Pointer = shared(cube_size(), value.dtype)
-        mine = room.at(unit_position() - place)
-        while distance >= plane:
-            mine[place] = value
-            barrier()
-            value = joined(kind, value, mine[place ^ distance])
-            barrier()
-            distance //= 2
-    while distance:
+    distance = 1
+    while distance < min(team, plane):
         value = joined(kind, value, plane_shuffle(value, distance, "xor"))
-        distance //= 2
+        distance *= 2
+    if distance < team:
+        if plane > 1:
+            value = over_planes(kind, value, team // plane)
+        else:
+            place = unit_position() % team
+            room: Pointer = shared(cube_size(), value.dtype)
+            mine = room.at(unit_position() - place)
+            while distance < team:
+                mine[place] = value
+                barrier()
+                value = joined(kind, value, mine[place ^ distance])
+                barrier()
+                distance *= 2
+    return value
+
+
+@helper
+def over_planes(kind: str, value: Any, planes: int) -> Any:
+    """Return what each of a team's planes has as one, neighbours first."""
+    room: Pointer = shared(cube_size() // plane_size(), value.dtype)
+    own = plane_position()
+    if lane_position() == 0:
+        room[own] = value
+    barrier()
+    first = own - own % planes
+    value = tree(kind, [room[first + p] for p in range(planes)])
+    barrier()
     return value

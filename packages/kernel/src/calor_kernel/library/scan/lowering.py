@@ -8,6 +8,7 @@ from math import inf, prod
 from calor.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, uint8
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.scan.kernels import chunk_totals, scan_chunks
+from calor_kernel.library.scan.lower_rows import RowScan
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -44,6 +45,19 @@ def lower_scan(request: Request) -> Sequence[Work]:
     inner = prod(x.shape[axis + 1 :]) * (2 if pair else 1)
     scan = _Scan(request, kind, dtype, outer, inner, pair and kind == "prod")
     source = Input(0, x.offset * (2 if pair else 1))
+    if inner == 1 and request.info.max_units > 1:
+        rows = RowScan(
+            request.info,
+            kind,
+            scan.accumulate,
+            scan.identity,
+            outer,
+            scan.scratch,
+            request.op,
+            request.deterministic,
+        )
+        made = rows.level(source, Output(0), dtype, dtype, n, request.attributes["reverse"])
+        return [Work(tuple(made), tuple(scan.scratch))]
     launches = scan.level(source, Output(0), dtype, dtype, n, request.attributes["reverse"])
     return [Work(tuple(launches), tuple(scan.scratch))]
 
@@ -113,14 +127,11 @@ class _Scan:
         columns = 1 if self.along else self.inner // self.width
         items = self.outer * chunks * columns
         units = min(self.info.max_units, 64)
-        identity: float = {"sum": 0, "prod": 1}.get(self.kind, 0)
-        if self.kind in ("max", "min"):
-            identity = self._extreme()
         keywords = {
             "accumulate": self.accumulate,
             "along": self.along,
             "chunk": self.chunk if chunks > 1 else _WHOLE,
-            "identity": identity,
+            "identity": self.identity,
             "kind": self.kind,
             "pair": self.pair,
             "reverse": reverse,
@@ -150,7 +161,11 @@ class _Scan:
         cubes = (-(-items // units), 1, 1)
         return Launch(build, cubes, arguments, 0, nbytes * (2 if whole else 1), self.name)
 
-    def _extreme(self) -> float:
+    @property
+    def identity(self) -> float:
+        """The number that changes nothing."""
+        if self.kind not in ("max", "min"):
+            return {"sum": 0, "prod": 1}[self.kind]
         dtype = self.accumulate
         if dtype.kind == "float":
             return -inf if self.kind == "max" else inf

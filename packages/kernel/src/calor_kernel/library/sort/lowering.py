@@ -20,6 +20,7 @@ from calor_kernel.library.sort.kernels import (
     take_sorted,
 )
 from calor_kernel.library.sort.keys import UNSIGNED, encode_keys
+from calor_kernel.library.sort.lower_radix import by_radix, radix_sort
 from calor_kernel.library.sort.parts import in_pairs, sorted_pairs
 from calor_kernel.library.work import (
     Argument,
@@ -54,6 +55,8 @@ def sort_whole(request: Request) -> Sequence[Work] | Refusal:
         return Refusal(f"an axis of {n} elements is too long to be sorted; at most 2**31 - 1 are")
     if in_pairs(x.dtype, n, request.info) and prod(x.shape[axis + 1 :]) == 1:
         return [sorted_pairs(request, x.size // n, n, (True, True))]
+    if by_radix(request):
+        return [radix_sort(request)]
     return [_Sort(request).work()]
 
 
