@@ -94,6 +94,7 @@ def test_nothing(backend):
 
 WAYS = {
     "looking back": MANY_UNITS,
+    "planes of 64": replace(MANY_UNITS, planes=(64,)),
     "in parts": replace(MANY_UNITS, features=MANY_UNITS.features - {"forward_progress"}),
     "without planes": replace(
         MANY_UNITS, features=MANY_UNITS.features - {"planes", "forward_progress"}, planes=(1,)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from calor.dtypes import DType, int32, uint32
+from calor.dtypes import DType, int32, uint32, uint64
 from calor_kernel.language import (
     Pointer,
     barrier,
@@ -110,8 +110,8 @@ def ranks_of(bins: Bins, digits: list[Any], bits: int) -> list[Any]:
             bins.counts[own + digit] = rank + 1
         else:
             alike = lanes_alike(digit, bits)
-            lane = lane_position().to(uint32)
-            lower = popcount(alike & ((constant(1, uint32) << lane) - 1))
+            lane = lane_position().to(alike.dtype)
+            lower = popcount(alike & ((constant(1, alike.dtype) << lane) - 1))
             leader = ctz(alike)
             before = constant(0, int32)
             if leader == lane:
@@ -125,11 +125,12 @@ def ranks_of(bins: Bins, digits: list[Any], bits: int) -> list[Any]:
 def lanes_alike(digit: Any, bits: int) -> Any:
     """Return the lanes of the plane that have the same digit, a bit each."""
     plane = plane_size()
-    alike = constant((1 << plane) - 1, uint32)
+    word, every = (uint64, (1 << 64) - 1) if plane > 32 else (uint32, (1 << 32) - 1)
+    alike = constant((1 << plane) - 1, word)
     for bit in range(bits):
         on = ((digit >> bit) & 1) != 0
-        voted = (plane_ballot(on) & 0xFFFFFFFF).to(uint32)
-        alike = alike & select(on, voted, voted ^ constant(0xFFFFFFFF, uint32))
+        voted = (plane_ballot(on) & every).to(word)
+        alike = alike & select(on, voted, voted ^ constant(every, word))
     return alike
 
 
