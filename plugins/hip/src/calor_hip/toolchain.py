@@ -59,16 +59,8 @@ class HipToolchain(Toolchain):
         with tempfile.TemporaryDirectory() as scratch:
             text, made = Path(scratch, f"{name}.hip"), Path(scratch, f"{name}.co")
             text.write_text(source, "utf-8")
-            command = [
-                str(self.clang),
-                "-x",
-                "hip",
-                *_BARE,
-                *self.options,
-                "-o",
-                str(made),
-                str(text),
-            ]
+            command = [str(self.clang), "-x", "hip", *_BARE, *self.options]
+            command += ["-o", str(made), str(text)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise CompileError(f"clang refuses kernel {name!r}: {done.stderr}\n{source}")
