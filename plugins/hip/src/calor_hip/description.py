@@ -24,8 +24,7 @@ _FEATURES: Final = words(
     "barrier planes atomics atomics_64 float_atomics fma forward_progress matrix"
 )
 # What an access of memory may be at most, and what memory is aligned to.
-_ACCESS: Final = 16
-_ALIGN: Final = 256
+_ACCESS, _ALIGN = 16, 256
 _NEAR: Final = 16 << 10  # The first cache of the smallest core.
 # The units of a launch along an axis have 32 bits.
 _MOST_UNITS: Final = 2**32 - 1

@@ -21,11 +21,9 @@ from .bindings import compiler
 from .dialect import HipCpp
 
 # Contraction is the printer's; division and square roots are correctly rounded and small numbers
-# stay as they are without being asked for. Vectors of floats are handed over as they are.
+# stay as they are without being asked for.
 OPTIONS: Final = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-strict-aliasing")
-_OFFLINE: Final = (
-    *("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-w"),
-)
+_BARE: Final = ("--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-w")
 
 
 class HipToolchain(Toolchain):
@@ -61,7 +59,8 @@ class HipToolchain(Toolchain):
         with tempfile.TemporaryDirectory() as scratch:
             text, made = Path(scratch, f"{name}.hip"), Path(scratch, f"{name}.co")
             text.write_text(source, "utf-8")
-            command = [str(self.clang), *_OFFLINE, *self.options, "-o", str(made), str(text)]
+            command = [str(self.clang), "-x", "hip", *_BARE, *self.options]
+            command += ["-o", str(made), str(text)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise CompileError(f"clang refuses kernel {name!r}: {done.stderr}\n{source}")
@@ -71,13 +70,12 @@ class HipToolchain(Toolchain):
         hiprtc: Any = compiler()
         program = hiprtc.createProgram(source, f"{name}.hip", (), ())
         try:
-            try:
-                hiprtc.compileProgram(program, self.options)
-            except RuntimeError as error:
-                log = hiprtc.getProgramLog(program)
-                message = f"hipRTC refuses kernel {name!r}: {error}: {log}\n{source}"
-                raise CompileError(message) from error
+            hiprtc.compileProgram(program, self.options)
             # CuPy takes the code for a text, and leaves out its last byte, a zero.
             return bytes(hiprtc.getPTX(program)) + b"\0"
+        except RuntimeError as error:
+            log = hiprtc.getProgramLog(program)
+            message = f"hipRTC refuses kernel {name!r}: {error}: {log}\n{source}"
+            raise CompileError(message) from error
         finally:
             hiprtc.destroyProgram(program)
