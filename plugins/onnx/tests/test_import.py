@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import calor
 import calor_onnx
+from calor.plugins.discovery import importer
 from calor_onnx import InputError, ModelError, UnsupportedOperatorsError
 from calor_onnx.wire import LARGE, Cut
 
@@ -212,6 +213,13 @@ def test_weights_are_parameters_that_the_model_reads() -> None:
     assert model(x).tolist() == [[1.0, 1.0]]
     model.parameters["w"] += 1
     assert model(x).tolist() == [[2.0, 2.0]]
+
+
+def test_calor_finds_the_importer_by_the_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(weighted(WEIGHT), path)
+    model = importer("onnx")(path, device="numpy")
+    assert isinstance(model, calor_onnx.Model)
 
 
 def test_importing_the_package_imports_no_operators() -> None:

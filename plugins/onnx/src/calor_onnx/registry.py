@@ -38,6 +38,11 @@ class Operator:
     attributes: frozenset[str] | None = None
     required: frozenset[str] = frozenset()
 
+    def redefines(self, other: Operator) -> bool:
+        """Return whether the function has the module and name of another's."""
+        names = [(f.__module__, f.__qualname__) for f in (self.function, other.function)]
+        return names[0] == names[1] and "<locals>" not in names[0][1]
+
 
 @dataclass(eq=False, slots=True)
 class Registry:
@@ -46,8 +51,12 @@ class Registry:
     table: dict[tuple[str, str], list[Operator]] = field(default_factory=dict)
 
     def add(self, made: Operator) -> None:
-        """Add an operator; ValueError where the same opset has it already."""
+        """Add an operator; ValueError where the same opset has it already.
+
+        A function that is defined again, as in a notebook, takes the place of what it was.
+        """
         versions = self.table.setdefault((made.domain, made.name), [])
+        versions[:] = [v for v in versions if v.since != made.since or not made.redefines(v)]
         if any(other.since == made.since for other in versions):
             raise ValueError(f"{made.domain}::{made.name} of opset {made.since} is defined twice")
         versions.append(made)
