@@ -23,7 +23,7 @@ class Operator:
 
     ``host`` are the positions of operands that always arrive as host arrays; ``raw`` operators get
     every operand as it is; ``moves`` operators only move elements, so they take any type through
-    its carrier; ``hosted`` does the same work on host arrays, quicker.
+    its carrier; one that is not ``pure`` gives something else at each call.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Operator:
     host: frozenset[int] = frozenset()
     raw: bool = False
     moves: bool = False
-    hosted: Function | None = None
+    pure: bool = True
     # The attributes that the function takes; None for any.
     attributes: frozenset[str] | None = None
     required: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ def operator(
     host: Sequence[int] = (),
     raw: bool = False,
     moves: bool = False,
-    hosted: Function | None = None,
+    pure: bool = True,
 ) -> Callable[[F], F]:
     """Register a function as an operator of ONNX from an opset of its domain on.
 
@@ -108,7 +108,7 @@ def operator(
                 host=frozenset(host),
                 raw=raw,
                 moves=moves,
-                hosted=hosted,
+                pure=pure,
                 attributes=None if free else frozenset(p.name for p in keywords),
                 required=frozenset(p.name for p in keywords if p.default is p.empty),
             )
