@@ -101,10 +101,8 @@ def to_python(model: Model, path: str | os.PathLike[str], given: Mapping[str, An
     ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }'''), device="numpy")
     >>> path = calor_onnx.to_python(
     ...     model, tempfile.mkdtemp() + "/double.py", {"x": np.ones(2, np.float32)})
-    >>> print(path.read_text()[-77:-19])
-        def forward(self, x):
-            # Add
-            y = x + x
+    >>> "y = x + x" in path.read_text()
+    True
     """
     source = Path(path)
     writer = _Writer(model, given)
