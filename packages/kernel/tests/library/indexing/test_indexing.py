@@ -176,3 +176,16 @@ def test_cubes_that_share_a_row_own_places_of_it(update):
     index[4321] = 300
     with pytest.raises(ElementIndexError, match="axis 0 of size 300"):
         check(backend, "scatter_along", [x, index, updates], {"axis": 0, "update": update})
+
+
+@pytest.mark.parametrize("length", [1, 5, 40])
+@pytest.mark.parametrize("deterministic", ["0", "1"])
+def test_rows_with_many_updates(monkeypatch, deterministic, length):
+    monkeypatch.setenv("CALOR_DETERMINISTIC", deterministic)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    x, updates = numbers((7, length)), numbers((150, length), seed=1)
+    index = np.random.default_rng(2).integers(-7, 7, (150, 1))
+    for update in ("assign", "add", "min"):
+        exact = update != "add" or deterministic == "1"
+        check(backend, "scatter_nd", [x, index, updates], {"update": update}, exact=exact)
+    check(backend, "gather", [x, index[:, 0]], {"axis": 0})

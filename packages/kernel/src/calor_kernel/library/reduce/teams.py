@@ -28,6 +28,8 @@ from calor_kernel.language import (
 from calor_kernel.library.reduce.kinds import joined
 from calor_kernel.library.reduce.totals import tree
 
+# Values of others that a unit without a plane reads between two barriers.
+_AT_ONCE = 8
 _LANES = {"sum": "add", "prod": "mul", "max": "max", "peak": "max", "min": "min"}
 _LANES |= {"any": "or", "all": "and"}
 
@@ -72,11 +74,13 @@ def over_team(kind: str, value: Any, team: int) -> Any:
             room: Pointer = shared(cube_size(), value.dtype)
             mine = room.at(unit_position() - place)
             while distance < team:
+                several = min(_AT_ONCE, team // distance)
                 mine[place] = value
                 barrier()
-                value = joined(kind, value, mine[place ^ distance])
+                first = place - place % (distance * several)
+                value = tree(kind, [mine[first + k * distance] for k in range(several)])
                 barrier()
-                distance *= 2
+                distance *= several
     return value
 
 

@@ -30,6 +30,9 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.scan.kernels import REDUCTIONS, inclusive, joined, start_of, turned
 
+# Planes whose totals each unit joins one by one.
+_FEW = 4
+
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
@@ -149,11 +152,20 @@ def between_planes(total: Any, plan: TilePlan) -> tuple[Any, Any]:
             if lane_position() == 0:
                 room[own] = total
             barrier()
-            whole = plan.nothing
-            for plane in range(planes):
-                whole = joined(kind, whole, room[plane])
-                if plane + 1 < planes:
-                    before = select(own > plane, whole, before)
+            if _FEW < planes <= plane_size():
+                lane = lane_position()
+                part = room[min(lane, planes - 1)]
+                part = select(lane < planes, part, plan.nothing)
+                upto = plane_scan(REDUCTIONS[kind], part)
+                whole = plane_shuffle(upto, planes - 1)
+                earlier = plane_shuffle(upto, select(own > 0, own - 1, own))
+                before = select(own > 0, earlier, before)
+            else:
+                whole = plan.nothing
+                for plane in range(planes):
+                    whole = joined(kind, whole, room[plane])
+                    if plane + 1 < planes:
+                        before = select(own > plane, whole, before)
         else:
             room[own] = total
             upto = total

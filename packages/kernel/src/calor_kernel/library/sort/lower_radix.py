@@ -113,12 +113,33 @@ def shared_bytes(units: int, items: int, bits: int, plane: int, word: DType) -> 
     return units * items * each + 4 * ((planes + 2) << bits) + 4 * planes
 
 
-def radix_sort(request: Request) -> Work:
-    """Return the work that sorts along an axis for values and indices."""
+def radix_sorts(request: Request) -> list[Work]:
+    """Return the works that sort along an axis for values and indices, the likeliest first."""
+    (x,) = request.inputs
+    n = x.shape[request.attributes["axis"]]
+    likeliest = tile_of(request.info, UNSIGNED[x.dtype.itemsize], n, x.size // n)
+    tiles = [likeliest]
+    if request.candidates and n > likeliest.elements:
+        tiles += _others(request, likeliest)
+    return [_sorted(request, tile) for tile in tiles]
+
+
+def _others(request: Request, tile: Tile) -> list[Tile]:
+    """Return tiles of fewer elements: of half as many a unit, and of half as many units."""
+    made = []
+    if tile.items > _FEW:
+        made.append(replace(tile, items=tile.items // 2))
+    units = tile.units // 2
+    if units >= 1 << tile.bits:
+        made.append(replace(tile, units=units))
+    return made
+
+
+def _sorted(request: Request, tile: Tile) -> Work:
     (x,) = request.inputs
     axis, info = request.attributes["axis"], request.info
     n, inner = x.shape[axis], prod(x.shape[axis + 1 :])
-    made = _Radix(request, n, x.size // n)
+    made = _Radix(request, n, x.size // n, tile)
     if inner == 1:
         made.sort(Input(0, x.offset), Output(0), Output(1))
         return made.work()
@@ -142,13 +163,13 @@ def radix_sort(request: Request) -> Work:
 
 
 class _Radix:
-    def __init__(self, request: Request, n: int, rows: int) -> None:
+    def __init__(self, request: Request, n: int, rows: int, tile: Tile) -> None:
         (x,) = request.inputs
         self.request, self.info = request, request.info
         self.dtype: DType = x.dtype
         self.word: DType = UNSIGNED[x.dtype.itemsize]
         self.n, self.rows, self.size = n, rows, n * rows
-        self.tile = tile_of(self.info, self.word, n, rows)
+        self.tile = tile
         self.tiles = -(-n // self.tile.elements)
         self.looks_back = self.info.has("forward_progress") and n < _COUNTED
         self.scratch: list[int] = []
@@ -161,7 +182,8 @@ class _Radix:
 
     def work(self) -> Work:
         """Return what was made."""
-        return Work(tuple(self.launches), tuple(self.scratch))
+        variant = f"{self.tile.units}x{self.tile.items}"
+        return Work(tuple(self.launches), tuple(self.scratch), variant=variant)
 
     @property
     def plan(self) -> RadixPlan:

@@ -20,7 +20,7 @@ from calor_kernel.library.sort.kernels import (
     take_sorted,
 )
 from calor_kernel.library.sort.keys import UNSIGNED, encode_keys
-from calor_kernel.library.sort.lower_radix import by_radix, radix_sort
+from calor_kernel.library.sort.lower_radix import by_radix, radix_sorts
 from calor_kernel.library.sort.parts import in_pairs, sorted_pairs
 from calor_kernel.library.work import (
     Argument,
@@ -56,7 +56,7 @@ def sort_whole(request: Request) -> Sequence[Work] | Refusal:
     if in_pairs(x.dtype, n, request.info) and prod(x.shape[axis + 1 :]) == 1:
         return [sorted_pairs(request, x.size // n, n, (True, True))]
     if by_radix(request):
-        return [radix_sort(request)]
+        return radix_sorts(request)
     return [_Sort(request).work()]
 
 
