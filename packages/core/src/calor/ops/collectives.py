@@ -18,7 +18,6 @@ import numpy as np
 
 from calor.dtypes import int32
 from calor.errors import ArgumentError, ShapeError
-from calor.graph.trace import local
 from calor.ops import elementwise as e
 from calor.ops import movement, reductions, rules
 from calor.ops.base import Op, Rule, Saves, Scalar, op
@@ -85,13 +84,10 @@ def token_of(device: Any) -> Any:
     """Return the token of a device, made outside of what is being traced."""
     if device.token is None:
         from calor.functions.creation import asarray
+        from calor.graph.tracing import outside
 
-        traces, local.jit = local.jit, []
-        previous, local.trace = local.trace, local.traces.get(device, local.trace)
-        try:
+        with outside():
             device.token = asarray(np.zeros((), np.int32), device=device)
-        finally:
-            local.jit, local.trace = traces, previous
     return device.token
 
 
