@@ -1,8 +1,6 @@
 """The interface of ``onnx.backend``, by which ONNX's own tests run a model.
 
->>> import onnx.backend.test
->>> from calor_onnx.backend import backend_for
->>> tests = onnx.backend.test.BackendTest(backend_for("numpy"))
+``onnx.backend.test.BackendTest(backend_for("cpu"), __name__).test_cases`` are those tests.
 """
 
 from __future__ import annotations
@@ -27,8 +25,11 @@ class Prepared(BackendRep):
         """Return the outputs for the inputs, in order, as host arrays."""
         if not isinstance(inputs, list | tuple):
             inputs = [inputs]
-        names = [info.name for info in self.model.graph.inputs]
-        given = dict(zip(names, map(_array, inputs), strict=False))
+        # An input with a default has a place in the order only where all inputs are given.
+        infos = self.model.inputs
+        if len(inputs) > len(infos):
+            infos = tuple(self.model.graph.inputs)
+        given = dict(zip((info.name for info in infos), map(_array, inputs), strict=False))
         return tuple(map(_host, self.model.run(given).values()))
 
 

@@ -86,7 +86,7 @@ class Call:
                 raise DataDependentError(
                     f"{self.node.label} ({self.node.op}) needs the elements of "
                     f"{'an operand' if name is None else repr(name)}",
-                    name,
+                    [name] if name else (),
                 ) from None
         return to_host(value)
 

@@ -39,9 +39,10 @@ class InputError(ArgumentError):
 class DataDependentError(TraceError):
     """While a graph was compiled an operator asked for elements that only running it gives.
 
-    ``operand`` is the name of the value that was asked for. The model is then interpreted.
+    ``operands`` are the names of the values that decide them, in the graph that the error leaves.
+    The model is then interpreted, where no inputs are found that the host can have.
     """
 
-    def __init__(self, message: str, operand: str | None = None) -> None:
+    def __init__(self, message: str, operands: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.operand = operand
+        self.operands = tuple(operands)

@@ -14,8 +14,8 @@ from onnx import AttributeProto, FunctionProto, NodeProto, defs
 
 from calor_onnx.call import Call
 from calor_onnx.constants import Constant
-from calor_onnx.errors import ModelError
-from calor_onnx.graph import Graph, Node, ValueInfo
+from calor_onnx.errors import DataDependentError, ModelError
+from calor_onnx.graph import Graph, Node, ValueInfo, deciding
 from calor_onnx.reading import Builder, in_order, opsets_of
 from calor_onnx.tensors import Weights
 from calor_onnx.types import element_type
@@ -47,7 +47,13 @@ class Expansion:
         if body is None:
             body = node.bodies[key] = self.body(node, inputs)
         # A body sees nothing of the graph that calls it.
-        return tuple(call.run.graph(body, inputs))
+        try:
+            return tuple(call.run.graph(body, inputs))
+        except DataDependentError as error:
+            inner = deciding(body, error.operands)
+            places = [i for i, info in enumerate(body.inputs) if info.name in inner]
+            error.operands = tuple(node.inputs[i] for i in places if i < len(node.inputs))
+            raise
 
     def body(self, node: Node, inputs: tuple[Any, ...]) -> Graph:
         """Return the function's body for a node's attributes."""

@@ -7,7 +7,7 @@ use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,8 @@ class Node:
     drop: tuple[str, ...] = ()
     # The bodies of a function that this node calls, by the types of its operands.
     bodies: dict[Any, Graph] = field(default_factory=dict)
+    # Results for operands that are a few numbers on the host.
+    known: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -118,3 +120,23 @@ class Graph:
 def used_by(node: Node) -> list[str]:
     """Return the names that a node reads, those that its sub-graphs capture included."""
     return [*node.inputs, *(name for inner in node.subgraphs() for name in inner.captures)]
+
+
+def deciding(graph: Graph, names: Iterable[str]) -> set[str]:
+    """Return the inputs of a graph on whose elements values depend, not on shapes alone."""
+    makers: dict[str, Node] = {out: node for node in graph.walk() for out in node.outputs if out}
+    inputs = {info.name for info in graph.inputs} - graph.constants.keys()
+    found: set[str] = set()
+    waiting = list(names)
+    seen = set(waiting)
+    while waiting:
+        current = waiting.pop()
+        if current in inputs:
+            found.add(current)
+        node = makers.get(current)
+        if node is None or node.op in ("Shape", "Size"):
+            continue
+        new = [n for n in used_by(node) if n and n not in seen]
+        seen.update(new)
+        waiting += new
+    return found

@@ -50,7 +50,8 @@ class Model:
         graphs = [self.graph, *(g for node in self.graph.walk() for g in node.subgraphs())]
         constants = [c for g in graphs for c in g.constants.values()]
         run = Run(self.device, {}, traced=False)
-        for constant in constants:
+        # The largest first: the pages of the file that one is copied from come on top of it.
+        for constant in sorted(constants, key=lambda c: -c.size):
             if not constant.small and on_devices(constant):
                 run.constant(constant)
         return {id(c.array()): c for c in constants if c.small}

@@ -21,7 +21,7 @@ from calor.errors import TraceError
 from calor_onnx.constants import Constant
 from calor_onnx.errors import DataDependentError
 from calor_onnx.execution import Run
-from calor_onnx.graph import Graph, Node, used_by
+from calor_onnx.graph import Graph, deciding
 from calor_onnx.values import Narrow
 
 # How many compiled graphs a model keeps.
@@ -44,6 +44,9 @@ class Plans:
         self.limit = limit
         self.reason: str | None = None
         self.host_inputs: set[str] = set()
+        # Whether choices that depend on data are part of compiled graphs; tried when all else
+        # fails, and there is nothing to try without such nodes.
+        self.choices = not any(node.op in ("If", "Loop") for node in graph.walk())
         self._compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
         self._seen: dict[Any, int] = {}
         self._lock = threading.RLock()
@@ -63,7 +66,11 @@ class Plans:
                 return self._compiled_run([*values], inputs)
             except TraceError as error:
                 with self._lock:
-                    if not self._decided_by_inputs(error, values):
+                    if self._decided_by_inputs(error, values):
+                        continue
+                    if not self.choices:
+                        self.choices = True
+                    else:
                         self.reason = f"interpreted, not compiled: {_plain(error)}"
 
     def interpret(self, values: dict[str, Any], inputs: Sequence[Any]) -> list[Any]:
@@ -121,12 +128,13 @@ class Plans:
     def _program(self, names: list[str], inputs: list[Any]) -> Callable[..., list[Any]]:
         graph = self._with_inputs(names)
         layout: list[Any] = []
+        run = Run(self.device, self.small, traced=True, choices=self.choices)
 
         def compiled(tensors: list[Tensor]) -> list[Tensor]:
             left = iter(tensors)
             given = [_rebuilt(value, left) for value in inputs]
             with calor.no_grad():
-                outputs = Run(self.device, self.small, traced=True).graph(graph, given)
+                outputs = run.graph(graph, given)
             made: list[Tensor] = []
             layout[:] = [_taken(value, made) for value in outputs]
             return made
@@ -144,10 +152,8 @@ class Plans:
 
     def _decided_by_inputs(self, error: TraceError, values: dict[str, Any]) -> bool:
         """Take the inputs that decide a shape to the host; False where there are none such."""
-        operand = error.operand if isinstance(error, DataDependentError) else None
-        if operand is None:
-            return False
-        found = deciding(self.graph, operand) - self.host_inputs
+        operands = error.operands if isinstance(error, DataDependentError) else ()
+        found = deciding(self.graph, operands) - self.host_inputs
         small = {
             name
             for name in found
@@ -159,26 +165,6 @@ class Plans:
             return False
         self.host_inputs |= small
         return True
-
-
-def deciding(graph: Graph, name: str) -> set[str]:
-    """Return the inputs of a graph on whose elements a value depends, not on shapes alone."""
-    makers: dict[str, Node] = {out: node for node in graph.walk() for out in node.outputs if out}
-    inputs = {info.name for info in graph.inputs} - graph.constants.keys()
-    found: set[str] = set()
-    seen = {name}
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
-        if current in inputs:
-            found.add(current)
-        node = makers.get(current)
-        if node is None or node.op in ("Shape", "Size"):
-            continue
-        new = [n for n in used_by(node) if n and n not in seen]
-        seen.update(new)
-        waiting += new
-    return found
 
 
 def _plain(error: Exception) -> str:

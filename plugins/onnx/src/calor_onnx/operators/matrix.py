@@ -6,6 +6,7 @@ from typing import Any
 
 import calor
 from calor_onnx.call import Call
+from calor_onnx.computing import like, wide
 from calor_onnx.registry import operator
 
 
@@ -21,11 +22,8 @@ def gemm(
     transA: int = 0, transB: int = 0,
 ) -> Any:  # fmt: skip
     """alpha · a · b + beta · c, with a and b transposed where they say so."""
-    if transA:
-        a = calor.matrix_transpose(a)
-    if transB:
-        b = calor.matrix_transpose(b)
-    made = calor.matmul(a, b)
+    # Named axes rather than a transposed view: a product with one row stays a walk over b.
+    made = calor.tensordot(a, b, axes=([0 if transA else 1], [1 if transB else 0]))
     if alpha != 1:
         made = calor.astype(made * alpha, made.dtype)
     if c is None or not beta:
@@ -51,4 +49,4 @@ def einsum(call: Call, *xs: Any, equation: str) -> Any:
 @operator("Det", since=11)
 def det(call: Call, x: Any) -> Any:
     """The determinants of square matrices."""
-    return calor.linalg.det(x)
+    return like(calor.linalg.det(wide(x)), x)

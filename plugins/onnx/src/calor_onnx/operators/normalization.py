@@ -10,6 +10,7 @@ from calor.ops.composites import rms_norm, standardize
 from calor_onnx.call import Call
 from calor_onnx.computing import like, wide
 from calor_onnx.registry import operator
+from calor_onnx.types import calor_type, numpy_type
 from calor_onnx.windows import Windows
 
 
@@ -77,7 +78,8 @@ def layer_normalization(
         return y
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     inverse = calor.reciprocal(calor.sqrt(variance + epsilon))
-    return y, calor.reshape(mean, shape), calor.reshape(inverse, shape)
+    kind = calor_type(numpy_type(stash_type)) or mean.dtype
+    return y, *(like(calor.reshape(moment, shape), kind) for moment in (mean, inverse))
 
 
 @operator("RMSNormalization", since=23)

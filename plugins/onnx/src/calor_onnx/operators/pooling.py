@@ -57,7 +57,7 @@ def max_pool(
 @operator("LpPool")
 def lp_pool(
     call: Call, x: Any, *, auto_pad: str = "NOTSET", ceil_mode: int = 0,
-    dilations: list[int] | None = None, kernel_shape: list[int], p: float = 2,
+    dilations: list[int] | None = None, kernel_shape: list[int] | None = None, p: float = 2,
     pads: list[int] | None = None, strides: list[int] | None = None,
 ) -> Any:  # fmt: skip
     """The p-norm of each window."""
