@@ -34,12 +34,14 @@ CORE = Path("packages/core")
 # drivers of OpenCL and Vulkan take a fraction of a second for one, so they are asked one of two
 # hundred, and so is the C++ compiler that stands for Metal's and HIP's; HIP has waves of 64 units,
 # and of 32.
-# strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way.
+# strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way. A
+# group of devices is a device too.
 EVERYTHING: Sequence[str] = ()
 SAMPLE = (("--tier", "basic"), ("--shard", "7/40"))
 DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "numpy": (EVERYTHING,),
     "strict:numpy": (("--shard", "3/10"),),
+    "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/20")),
     "cpu": SAMPLE,
     "opencl": (("--shard", "7/200"),),
     "wgpu": (("--shard", "7/200"),),
@@ -199,7 +201,7 @@ def present(session: nox.Session, devices: Iterable[str]) -> list[str]:
     ask += "print(r.backend(sys.argv[1]).enumerate())"
     there = []
     for device in devices:
-        name = device.partition(":")[0]
+        name = device.removeprefix("group:").partition(",")[0].partition(":")[0]
         count = session.run("python", "-c", ask, name, silent=True, log=False)
         if int(str(count)):
             there.append(device)
@@ -212,7 +214,7 @@ def present(session: nox.Session, devices: Iterable[str]) -> list[str]:
 
 def prove(session: nox.Session, device: str, options: Sequence[str]) -> None:
     """Ask the suite. The whole is judged by its verdicts, a shard by what failed in it."""
-    name = "-".join([device, *options]).replace(":", "-").replace("/", "-of-")
+    name = "-".join([device, *options]).replace(":", "-").replace(",", "-").replace("/", "-of-")
     path = Path(session.create_tmp()).resolve() / f"{name}.json"
     path.unlink(missing_ok=True)
     suite = ["--device", device, "--jobs", "2", "--json", str(path), *options]

@@ -111,6 +111,10 @@ class DeviceLostError(DeviceError):
     """The device stopped answering; its buffers are gone."""
 
 
+class MembersDifferError(DeviceError):
+    """The members of a group have different arrays for a value of which one was asked for."""
+
+
 class UnsupportedError(DeviceError, NotImplementedError):
     """The device declares that it cannot run this op or dtype, with its reason.
 

@@ -18,6 +18,7 @@ from calor.errors import (
     ArgumentError,
     DeviceError,
     DeviceLostError,
+    MembersDifferError,
     OutOfMemoryError,
     ShapeError,
     UnsupportedError,
@@ -46,8 +47,10 @@ def test_what_the_host_gives_all_members_have() -> None:
 
 def test_a_look_at_different_arrays_says_what_to_do() -> None:
     x = BOTH.scatter(np.arange(4))
-    with pytest.raises(DeviceError, match=r"members 0 and 1 .* group\.split\(x\)"):
+    with pytest.raises(MembersDifferError, match=r"members 0 and 1 .* group\.split\(x\)"):
         x.numpy()
+    # A look in a debugger is no error.
+    assert repr(x) == f"tensor(another int64[2] on each member, device='{BOTH.device.name}')"
     assert BOTH.gather(x).tolist() == [0, 1, 2, 3]
     nans = BOTH.join([np.array([np.nan, -0.0])] * 2)
     assert np.isnan(nans.numpy()[0])

@@ -6,14 +6,14 @@ import pytest
 
 import calor
 from calor.errors import ArgumentError
-from calor.graph.trace import _NOWHERE, local
+from calor.graph.trace import local, nowhere
 from calor.timing import Timing, timeit
 
 
 def test_execution_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     # Devices that other tests used in this thread are waited for too.
     monkeypatch.setattr(local, "traces", {})
-    monkeypatch.setattr(local, "trace", _NOWHERE)
+    monkeypatch.setattr(local, "trace", nowhere)
     x = calor.ones(3)
     backend = x.device.backend
     finished = []

@@ -31,7 +31,7 @@ from calor.backends.protocol import (
     impossible,
     partial,
 )
-from calor.errors import DeviceError
+from calor.errors import DeviceError, MembersDifferError
 from calor.graph.graph import Graph
 from calor.ops.collectives import COLLECTIVES
 from calor.specs import Spec
@@ -160,7 +160,7 @@ class GroupBackend(Backend):
         return GroupBuffer([m.backend.upload(m.index, array) for m in self.members])
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
-        """Return the array that all members have; DeviceError where they have different ones."""
+        """Return the array that all members have; MembersDifferError where it is not one."""
         arrays = [
             m.backend.download(m.index, part, spec)
             for m, part in zip(self.members, buffer.parts, strict=True)
@@ -169,7 +169,7 @@ class GroupBackend(Backend):
         bits = first.reshape(-1).view(np.uint8)
         for number, other in enumerate(arrays[1:], 1):
             if not np.array_equal(bits, np.ascontiguousarray(other).reshape(-1).view(np.uint8)):
-                raise DeviceError(
+                raise MembersDifferError(
                     f"members 0 and {number} of {self.name} have different arrays for this value; "
                     f"look at group.split(x), which has them all, or bring them together first "
                     f"with calor.distributed.all_reduce or all_gather"

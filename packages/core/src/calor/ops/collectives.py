@@ -18,7 +18,6 @@ import numpy as np
 
 from calor.dtypes import int32
 from calor.errors import ArgumentError, ShapeError
-from calor.graph.trace import local
 from calor.ops import elementwise as e
 from calor.ops import movement, reductions, rules
 from calor.ops.base import Op, Rule, Saves, Scalar, op
@@ -85,13 +84,10 @@ def token_of(device: Any) -> Any:
     """Return the token of a device, made outside of what is being traced."""
     if device.token is None:
         from calor.functions.creation import asarray
+        from calor.graph.tracing import outside
 
-        traces, local.jit = local.jit, []
-        previous, local.trace = local.trace, local.traces.get(device, local.trace)
-        try:
+        with outside():
             device.token = asarray(np.zeros((), np.int32), device=device)
-        finally:
-            local.jit, local.trace = traces, previous
     return device.token
 
 
@@ -112,12 +108,13 @@ def rank_on(device: Any, world: int) -> Any:
 
 
 def _all_reduce_saves(x: Spec, token: Spec, *, kind: str, world: int) -> str:
-    return {"sum": "", "prod": "0"}.get(kind, "0y")
+    # Alone, each member's gradient is what reaches it.
+    return "" if world == 1 else {"sum": "", "prod": "0"}.get(kind, "0y")
 
 
 def _all_reduce_gradient(g: Any, y: Any, x: Any, token: Any, *, kind: str, world: int) -> list[Any]:
-    if g[0] is None:
-        return [None, None]
+    if g[0] is None or world == 1:
+        return [g[0], None]
     total = recorded(all_reduce, g[0], kind="sum", world=world)
     if kind == "sum":
         return [total, None]
@@ -155,20 +152,20 @@ def _one(x: Any) -> Any:
 
 
 def _all_gather_gradient(g: Any, y: Any, x: Any, token: Any, *, world: int) -> list[Any]:
-    if g[0] is None:
-        return [None, None]
+    if g[0] is None or world == 1:
+        return [g[0], None]
     return [recorded(reduce_scatter, g[0], kind="sum", world=world), None]
 
 
 def _reduce_scatter_saves(x: Spec, token: Spec, *, kind: str, world: int) -> str:
-    return "" if kind == "sum" else "0"
+    return "" if kind == "sum" or world == 1 else "0"
 
 
 def _reduce_scatter_gradient(
     g: Any, y: Any, x: Any, token: Any, *, kind: str, world: int
 ) -> list[Any]:
-    if g[0] is None:
-        return [None, None]
+    if g[0] is None or world == 1:
+        return [g[0], None]
     spread = recorded(all_gather, g[0], world=world)
     if kind == "sum":
         return [spread, None]
@@ -181,8 +178,8 @@ def _reduce_scatter_gradient(
 
 
 def _broadcast_gradient(g: Any, y: Any, x: Any, token: Any, *, root: int, world: int) -> list[Any]:
-    if g[0] is None:
-        return [None, None]
+    if g[0] is None or world == 1:
+        return [g[0], None]
     total = recorded(all_reduce, g[0], kind="sum", world=world)
     from calor.backends.selection import on_device
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calor.dtypes import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INT, bool_
+from calor.errors import MembersDifferError
 from calor.graph.trace import Handle, Trace
 
 _PLAIN = frozenset((DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX, bool_))
@@ -29,7 +30,11 @@ class Printing(Handle):
     def __repr__(self) -> str:
         if _is_traced(self):
             return f"traced {self._value.spec}"
-        text, indent = _numbers(self), " " * len(_PREFIX)
+        try:
+            text = _numbers(self)
+        except MembersDifferError:
+            text = f"{_PREFIX}another {self._value.spec} on each member"
+        indent = " " * len(_PREFIX)
         width = np.get_printoptions()["linewidth"]
         for part in _suffixes(self):
             last = text.rpartition("\n")[2]
