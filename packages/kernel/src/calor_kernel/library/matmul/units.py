@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from calor.dtypes import bfloat16, float16, float32, int32, int64
+from calor.dtypes import bfloat16, float16, float32, int8, int32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.matmul.boxed import boxed
@@ -45,7 +45,9 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
 # Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
 _BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16))
-_MORE_BOXES = ((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16))
+_MORE_BOXES = (
+    *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (64, 64, 8, 16)),
+)
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 # A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
 _PATCHES = ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
@@ -98,6 +100,9 @@ def ways(
             found += _by_boxes(product, places, info, wanted)
             found += _by_groups(product, places, info, wanted)
             found += _by_fragments(product, places, info, wanted)
+        elif types == {int8} and product.dtype is int32:
+            found += _by_boxes(product, places, info, wanted)
+            found += _by_turned_boxes(product, places, info, wanted, held)
     better = any(isinstance(way, Way) for way in found)
     found += _by_tiles(product, places, info, wanted, better)
     able = [way for way in found if isinstance(way, Way)]
