@@ -44,9 +44,9 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 # Rows and columns of a tile, what it takes of the summed axis, stages.
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
 # Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
-_BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16))
+_BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16), (64, 64, 8, 16))
 _MORE_BOXES = (
-    *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (64, 64, 8, 16)),
+    *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (192, 192, 3, 8)),
 )
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 # A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
