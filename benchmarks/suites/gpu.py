@@ -2,7 +2,7 @@
 
 A call does the work several times and waits once, as programs do; times are of one piece of work.
 Operands are in the GPU's memory and are the same at each call. Float32 is computed as float32 by
-everybody. Torch computes on CUDA.
+everybody, and rows of tf32 as TF32 by everybody who has it. Torch computes on CUDA.
 """
 
 import os
@@ -18,7 +18,16 @@ os.environ["CALOR_KEEP"] = "0"
 
 Function = Callable[..., Any]
 Shapes = list[tuple[int, ...]]
-_NEAR = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+_NEAR = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2, "tf32": 3e-3}
+# Few rows, few columns, a short and a long summed axis, and several products.
+_OTHERS: list[Shapes] = [
+    [(128, 4096), (4096, 4096)],
+    [(4096, 4096), (4096, 128)],
+    [(8192, 512), (512, 8192)],
+    [(256, 16384), (16384, 4096)],
+    [(16, 1024, 1024), (16, 1024, 1024)],
+    [(64, 512, 64), (64, 64, 512)],
+]
 
 
 def cases(device: str) -> list[Case]:
@@ -27,20 +36,17 @@ def cases(device: str) -> list[Case]:
         ("float32", (1024, 4096)),
         ("bfloat16", (1024, 4096, 8192)),
         ("float16", (4096, 8192)),
+        ("tf32", (1024, 4096, 8192)),
     ):
         for n in sizes:
             shapes: Shapes = [(n, n), (n, n)]
             found.append(_case(device, f"matmul {dtype} {n}", shapes, _product, _product, dtype))
-    found.append(
-        _case(
-            device,
-            "matmul bfloat16 4096 by rows",
-            [(4096, 4096)] * 2,
-            lambda a, b: a @ b.T,
-            lambda a, b: a @ b.T,
-            "bfloat16",
-        )
-    )
+    for dtype in ("bfloat16", "tf32"):
+        name, square = f"matmul {dtype} 4096 by rows", [(4096, 4096)] * 2
+        found.append(_case(device, name, square, _by_rows, _by_rows, dtype))
+    for shapes in _OTHERS:
+        name = f"matmul bfloat16 {' by '.join('x'.join(map(str, s)) for s in shapes)}"
+        found.append(_case(device, name, shapes, _product, _product, "bfloat16"))
     for n in (10**5, 10**6, 10**7, 10**8):
         found.append(_case(device, f"add {n}", [(n,), (n,)], _sum, _sum))
         found.append(_case(device, f"sum {n}", [(n,)], lambda x: x.sum(), lambda x: x.sum()))
@@ -66,6 +72,10 @@ def _product(a: Any, b: Any) -> Any:
     return a @ b
 
 
+def _by_rows(a: Any, b: Any) -> Any:
+    return a @ b.T
+
+
 def _sum(a: Any, b: Any) -> Any:
     return a + b
 
@@ -87,7 +97,10 @@ def _case(
     dtype: str = "float32",
     near: float | None = None,
 ) -> Case:
-    work = float(np.prod(shapes[0])) * (shapes[0][0] if "matmul" in name else 1)
+    work = float(np.prod(shapes[0])) * (shapes[-1][-1] if "matmul" in name else 1)
+    near = near or _NEAR[dtype]
+    precision = "high" if dtype == "tf32" else "highest"
+    dtype = "float32" if dtype == "tf32" else dtype
     units = max(2, min(50, int(2e12 / work if "matmul" in name else 2e9 / work)))
 
     def arrays() -> list[Any]:
@@ -106,18 +119,28 @@ def _case(
 
     def mine() -> Callable[[], Any]:
         calor = library("calor")
-        with calor.device(device):
+        with calor.device(device), calor.matmul_precision(precision):
             tensors = [calor.asarray(a).astype(dtype) for a in arrays()]
             calor.eval(*tensors)
             jitted = calor.jit(ours)
             jitted(*tensors)
             bound = jitted.bind(*tensors)
-        return repeated(bound, lambda: calor.synchronize(device))
+
+        def call() -> Any:
+            with calor.matmul_precision(precision):
+                return bound()
+
+        plain = precision == "highest"
+        return repeated(bound if plain else call, lambda: calor.synchronize(device))
 
     def theirs() -> Callable[[], Any]:
         torch = library("torch")
-        torch.backends.cuda.matmul.allow_tf32 = False
         tensors = [torch.from_numpy(a).cuda().to(getattr(torch, dtype)) for a in arrays()]
-        return repeated(lambda: torchs(*tensors), torch.cuda.synchronize)
 
-    return Case(name, mine, {"torch": theirs}, nearly(near or _NEAR[dtype]), inner=1, units=units)
+        def call() -> Any:
+            torch.backends.cuda.matmul.allow_tf32 = precision == "high"
+            return torchs(*tensors)
+
+        return repeated(call, torch.cuda.synchronize)
+
+    return Case(name, mine, {"torch": theirs}, nearly(near), inner=1, units=units)

@@ -120,6 +120,25 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
     assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {Fragments, Patches}
 
 
+@pytest.mark.parametrize(
+    ("row", "boxes"),
+    [
+        (((72, 48), (48, 104), ONE, NONE, (None, None)), True),
+        (((72, 48), (48, 104), ONE, NONE, (None, (1, 0))), True),
+        (((72, 40), (40, 104), ONE, NONE, (None, (1, 0))), False),
+    ],
+    ids=str,
+)
+def test_products_of_bytes(engine, monkeypatch, row, boxes):
+    made = []
+    monkeypatch.setattr(units, "_WORTH", 1)
+    monkeypatch.setattr(
+        boxed, "_launch", lambda *given, was=boxed._launch: made.append(given[0]) or was(*given)
+    )
+    check(engine, row, "int8", "int32")
+    assert bool(made) == boxes
+
+
 def labels_of(backend, monkeypatch, row):
     seen = labels(backend, monkeypatch)
     check(backend, row, "float32", "float32", 2e-3, precision="high")

@@ -20,6 +20,8 @@ from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _NBYTES = 16
+# Of factors of so many bytes the instruction reads lines that lie along either axis.
+_BOTH_WAYS = 2
 # Places in a tensor are numbers of 32 bits.
 _MOST = 1 << 31
 
@@ -32,8 +34,8 @@ def boxed(
         return Dropped("boxes", "the device has no copy engine, or no products beside its units")
     a, b = product.a, product.b
     item = a.dtype.itemsize
-    if product.tf32 and not a.depth == b.depth == 1:
-        return Dropped("boxes", "factors of four bytes are read along the summed axis alone")
+    if item != _BOTH_WAYS and not a.depth == b.depth == 1:
+        return Dropped("boxes", f"factors of {a.dtype.name} are read along the summed axis alone")
     if max(item, product.dtype.itemsize) > 4 or b.dtype is not a.dtype:
         return Dropped("boxes", f"lines of {a.dtype.name} and {b.dtype.name} are not alike")
     if product.n * product.dtype.itemsize % _NBYTES:

@@ -115,21 +115,13 @@ def matmul_fragments(
     row, column = plane // plan.across * high, plane % plan.across * wide
     shape = plan.shape
     sums = [[fragment(shape, "c") for _ in range(wide // shape.n)] for _ in range(high // shape.m)]
-    for ahead in range(plan.stages - 1):
-        pipe.acquire()
-        take_tiles(
-            pipe, plan, a, b, a_start, b_start, a_stride, b_stride, first_row, first_column,
-            m, n, k, ahead * plan.depth,
-        )  # fmt: skip
-        pipe.commit()
+    operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
+    ahead = plan.stages - 1
+    for step in range(ahead):
+        take_tiles(pipe, plan, operands, k, step * plan.depth)
     for begin in range(0, k, plan.depth):
         pipe.wait()
-        pipe.acquire()
-        take_tiles(
-            pipe, plan, a, b, a_start, b_start, a_stride, b_stride, first_row, first_column,
-            m, n, k, begin + (plan.stages - 1) * plan.depth,
-        )  # fmt: skip
-        pipe.commit()
+        take_tiles(pipe, plan, operands, k, begin + ahead * plan.depth)
         multiply(sums, pipe.stage(0), pipe.stage(1), left, right, row, column, plan)
         pipe.release()
     whole = (first_row + plan.rows <= m) & (first_column + plan.columns <= n)
@@ -166,28 +158,16 @@ def multiply(
 
 
 @helper
-def take_tiles(
-    pipe: Any,
-    plan: Any,
-    a: Any,
-    b: Any,
-    a_start: Any,
-    b_start: Any,
-    a_stride: Any,
-    b_stride: Any,
-    first_row: Any,
-    first_column: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    begin: Any,
-) -> None:
-    """Start copying the tiles of a step; what is beyond the operands becomes 0."""
-    sides = (
-        (0, a, a_start, a_stride, first_row, m, plan.rows, plan.a_along),
-        (1, b, b_start, b_stride, first_column, n, plan.columns, plan.b_along),
-    )
-    for tile, source, start, stride, first, count, size, along in sides:
+def take_tiles(pipe: Any, plan: Any, operands: Any, k: Any, begin: Any) -> None:
+    """Start copying the tiles of a step, to the next stage; what is beyond operands becomes 0.
+
+    ``operands``: of each the buffer, where it begins, the stride of its axis that is not dense, and
+    the first and the number of its rows or columns.
+    """
+    pipe.acquire()
+    for tile in range(2):
+        source, start, stride, first, count = operands[tile]
+        size, along = (plan.rows, plan.a_along) if tile == 0 else (plan.columns, plan.b_along)
         at = plan.layout(tile == 0)
         pieces = size * plan.depth // plan.access
         lines = (plan.depth if along else size) // plan.access
@@ -207,6 +187,7 @@ def take_tiles(
             inside = (across < count) & (deep < k)
             if (pieces % plan.units == 0) or (piece < pieces):
                 pipe.copy(tile, to, source, of, plan.access, inside)
+    pipe.commit()
 
 
 def declared(dtype: DType, result: DType) -> tuple[Buffer, Buffer, Buffer]:

@@ -116,22 +116,13 @@ def matmul_groups(
     pipe = Pipeline(plan.stages, *tiles, how="async")
     row = group_of(shape) * shape.m
     sums = fragment(shape, "c")
+    operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
     ahead = plan.stages - 1
     for step in range(ahead):
-        pipe.acquire()
-        take_tiles(
-            pipe, plan, a, b, a_start, b_start, a_stride, b_stride, first_row, first_column,
-            m, n, k, step * plan.depth,
-        )  # fmt: skip
-        pipe.commit()
+        take_tiles(pipe, plan, operands, k, step * plan.depth)
     for begin in range(0, k, plan.depth):
         pipe.wait()
-        pipe.acquire()
-        take_tiles(
-            pipe, plan, a, b, a_start, b_start, a_stride, b_stride, first_row, first_column,
-            m, n, k, begin + ahead * plan.depth,
-        )  # fmt: skip
-        pipe.commit()
+        take_tiles(pipe, plan, operands, k, begin + ahead * plan.depth)
         left, right = SharedMatrix(pipe.stage(0), left_at), SharedMatrix(pipe.stage(1), right_at)
         issue_mma(
             sums,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from calor.dtypes import bfloat16, float16, float32, int64
+from calor.dtypes import bfloat16, float16, float32, int8, int32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.matmul.boxed import boxed
@@ -34,6 +34,8 @@ _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
 # Products of fewer rows or columns than this are done sooner than their operands are turned.
 _WORTH = 512
+# What a tile reaches over the end of an operand is not counted.
+_NARROW = (1 << 31) - (1 << 24)
 _HALVES = (float16, bfloat16)
 # Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
@@ -42,11 +44,18 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 # Rows and columns of a tile, what it takes of the summed axis, stages.
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
 # Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
-_BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16))
-_MORE_BOXES = ((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16))
+_BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16), (64, 64, 8, 16))
+_MORE_BOXES = (
+    *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (192, 192, 3, 8)),
+)
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
-_PATCHES = ((16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
-_MORE_PATCHES = ((8, 16, 2, 2, 8), (16, 8, 2, 2, 8), (16, 16, 1, 2, 8), (8, 8, 2, 2, 8))
+# A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
+_PATCHES = ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
+_SUMS, _WIDE = 8, 32  # Patches of a unit at most, and the units of a plane that is wide.
+_MORE_PATCHES = (
+    *((16, 16, 2, 4, 16), (8, 16, 2, 4, 8), (16, 8, 2, 4, 8), (8, 16, 2, 2, 8), (16, 8, 2, 2, 8)),
+    *((16, 16, 1, 2, 8), (8, 8, 2, 2, 8), (16, 8, 1, 2, 16)),
+)
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
 
@@ -91,6 +100,9 @@ def ways(
             found += _by_boxes(product, places, info, wanted)
             found += _by_groups(product, places, info, wanted)
             found += _by_fragments(product, places, info, wanted)
+        elif types == {int8} and product.dtype is int32:
+            found += _by_boxes(product, places, info, wanted)
+            found += _by_turned_boxes(product, places, info, wanted, held)
     better = any(isinstance(way, Way) for way in found)
     found += _by_tiles(product, places, info, wanted, better)
     able = [way for way in found if isinstance(way, Way)]
@@ -105,8 +117,10 @@ def _by_patches(
     if not info.has("barrier") or not _in_accesses(product, FOUR):
         return
     along = _along(product)
-    usual = [Patches(*made, *along) for made in _PATCHES]
-    more = [Patches(*made, *along) for made in _MORE_PATCHES]
+    # Units of wide planes have registers for twice the sums.
+    most = _SUMS if info.planes[0] >= _WIDE else _SUMS // 2
+    usual = [Patches(*made, *along) for made in _PATCHES if made[2] * made[3] <= most]
+    more = [Patches(*made, *along) for made in _MORE_PATCHES if made[2] * made[3] <= most]
     yield from _chosen(
         usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
         lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
@@ -262,6 +276,19 @@ def _in_accesses(product: Product, count: int) -> bool:
     return fits(product.a, product.m) and fits(product.b, product.n)
 
 
+def _narrow(product: Product) -> bool:
+    """Return whether every place in the operands and the result is a number of 32 bits."""
+    ends = [product.m * product.n * product.batches]
+    for operand, size in ((product.a, product.m), (product.b, product.n)):
+        sizes = (*product.batch, size, product.k)
+        steps = (*operand.batch, operand.free, operand.depth)
+        if any(step < 0 for step in steps):
+            return False
+        pairs = zip(sizes, steps, strict=True)
+        ends.append(operand.offset + sum(n * step for n, step in pairs))
+    return all(end < _NARROW for end in ends)
+
+
 def _cubes(product: Product, plan: Plan) -> int:
     return -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
 
@@ -275,9 +302,11 @@ def _launch(
     count: int,
 ) -> Launch:
     a, b = product.a, product.b
-    size = Scalar(int64, nonnegative=True)
-    wide = Scalar(int64, divisible=count, nonnegative=True)
-    stride = Scalar(int64, divisible=count)
+    # Addresses of 64 bits are twice the instructions between those that multiply.
+    index = int32 if function is matmul_patches and _narrow(product) else int64
+    size = Scalar(index, nonnegative=True)
+    wide = Scalar(index, divisible=count, nonnegative=True)
+    stride = Scalar(index, divisible=count)
     read = Buffer(a.dtype, writable=False, align=16)
     build = Build(
         function,
@@ -289,6 +318,7 @@ def _launch(
         (("plan", plan),),
         cube=(plan.units, 1, 1),
         plane=info.planes[0],
+        index=index,
     )
     arguments = (
         *(*places, Output(0)),
