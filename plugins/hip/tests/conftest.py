@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from amd_code import TOOLS, missing
+
 ABSENT = "there is no C++ compiler for Linux"
 NO_CLANG = "there is no clang for AMD's processors; apt-get install clang-22 lld-22 llvm-22"
 
@@ -51,7 +53,7 @@ def fake() -> Any:
 @pytest.fixture(scope="session")
 def clang() -> str:
     """A clang that compiles for AMD's processors, or a skip that says how to get it."""
-    found = shutil.which("clang-22")
-    if found is None or shutil.which("ld.lld-22") is None:
+    found = shutil.which(TOOLS[0])
+    if found is None or missing() is not None:
         pytest.skip(NO_CLANG)
     return found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calor
-from amd_code import WAVES, checked, missing
+from amd_code import WAVES, checked
 from calor.backends.device import device_of
 from calor_host_shim.devices import HostHipToolchain, hip_device
 from calor_host_shim.hip import DEVICES
@@ -17,9 +17,7 @@ BACKEND = KernelBackend("hip", hip_device, lambda: len(DEVICES))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_family(cdna: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    if missing() is not None:
-        pytest.skip(missing())
+def test_a_family(cdna: Any, clang: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("CALOR_CACHE", "0")
     function, operands = CASES[name]
     compiled = HostHipToolchain.compile
