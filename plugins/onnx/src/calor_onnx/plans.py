@@ -22,7 +22,7 @@ from calor_onnx.constants import Constant
 from calor_onnx.errors import DataDependentError
 from calor_onnx.execution import Run
 from calor_onnx.graph import Graph, deciding
-from calor_onnx.values import Narrow
+from calor_onnx.values import Later, Narrow
 
 # How many compiled graphs a model keeps.
 LIMIT = 32
@@ -189,12 +189,13 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
 
 
 class _Hole:
-    """Where a tensor goes; the type of a narrow one."""
+    """Where a tensor goes; the type of a narrow one, or what the host makes of it."""
 
-    __slots__ = ("dtype",)
+    __slots__ = ("dtype", "finish")
 
-    def __init__(self, dtype: Any = None) -> None:
+    def __init__(self, dtype: Any = None, finish: Any = None) -> None:
         self.dtype = dtype
+        self.finish = finish
 
 
 def _emptied(value: Any) -> Any:
@@ -202,6 +203,8 @@ def _emptied(value: Any) -> Any:
         return _Hole()
     if isinstance(value, Narrow):
         return _Hole(value.dtype)
+    if isinstance(value, Later):
+        return _Hole(finish=value.finish)
     return [_emptied(item) for item in value] if isinstance(value, list) else value
 
 
@@ -209,7 +212,7 @@ def _taken(value: Any, tensors: list[Tensor]) -> Any:
     """Return a value with holes for its tensors, which are appended."""
     if isinstance(value, Tensor):
         tensors.append(value)
-    elif isinstance(value, Narrow):
+    elif isinstance(value, Narrow | Later):
         tensors.append(value.tensor)
     elif isinstance(value, list):
         return [_taken(item, tensors) for item in value]
@@ -220,6 +223,8 @@ def _rebuilt(value: Any, tensors: Any) -> Any:
     """Return a value with tensors in its holes, or in the place of its tensors."""
     if isinstance(value, _Hole):
         made = next(tensors)
+        if value.finish is not None:
+            return Later(made, value.finish)
         return made if value.dtype is None else Narrow(made, value.dtype)
     if isinstance(value, Tensor):
         return next(tensors)
