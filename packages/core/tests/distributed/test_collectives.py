@@ -244,6 +244,21 @@ def test_state_is_written_in_place_and_swaps_are_whole() -> None:
     assert pair.a._value.buffer is held
 
 
+def test_numbers_and_inputs_that_are_results_have_memory_of_their_own() -> None:
+    @calor.jit
+    def run(x: Any, n: Any) -> Any:
+        return x, n * 1, all_reduce(x) * n, x, n
+
+    x = joined([1.0], [2.0])
+    for n in (3.0, 4.0):
+        same, first, total, again, second = run(x, n)
+        assert total.tolist() == [3 * n]
+        assert (float(first), float(second)) == (n, n)
+        assert each(same) == each(again) == [[1.0], [2.0]]
+    held = {id(b) for t in (same, again, x) for b in t._value.buffer.parts}
+    assert len(held) == 6
+
+
 def test_a_bound_call_gives_the_same() -> None:
     @calor.jit
     def run(x: Any) -> Any:

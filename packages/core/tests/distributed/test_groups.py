@@ -32,7 +32,10 @@ def test_a_group_has_one_device_by_its_name() -> None:
     assert device.name == "group:numpy:0,numpy:0"
     assert calor.device("group:numpy, numpy").device is device
     assert group([calor.device("numpy").device, "numpy:0"]).device is device
-    assert pickle.loads(pickle.dumps(device)) is device
+    strict = calor.device("strict:group:numpy,numpy").device
+    assert strict.name == "strict:group:numpy:0,numpy:0"
+    for found in (device, strict):
+        assert pickle.loads(pickle.dumps(found)) is found
     assert (BOTH.size, repr(BOTH)) == (2, "group('numpy:0', 'numpy:0')")
 
 

@@ -66,8 +66,10 @@ def refusals(places: Sequence[Device], world: int, graph: Graph) -> dict[int, st
         elif not alone(node) and node.attributes["world"] != world:
             members = node.attributes["world"]
             reasons[number] = f"it is of {members} members, and this group has {world}"
-    kept = [i for i, node in enumerate(graph.nodes) if alone(node) and i not in reasons]
-    colours = ["member" if i in set(kept) else "group" for i in range(len(graph.nodes))]
+    colours = [
+        "member" if alone(node) and number not in reasons else "group"
+        for number, node in enumerate(graph.nodes)
+    ]
     for segment in cut(graph, colours):
         if segment.colour == "member":
             for place in places:
@@ -104,7 +106,7 @@ class GroupExecutable:
         self._short: Short | None = None
         if len(self.stages) == 1 and isinstance(self.stages[0], ExchangeStage):
             self._short = self.stages[0].short(self.body)
-        self._copying: dict[Spec, MemberStage] = {}
+        self._copying: dict[tuple[Spec, bool], MemberStage] = {}
         self.required_bytes = self._bound()
 
     def __call__(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
@@ -157,13 +159,14 @@ class GroupExecutable:
         return results
 
     def _copy(self, known: Spec, source: Any, target: Any = None) -> Any:
-        stage = self._copying.get(known)
+        host = not isinstance(source, GroupBuffer)
+        stage = self._copying.get((known, host))
         if stage is None:
             builder = Builder()
-            number = builder.input(known, not isinstance(source, GroupBuffer))
+            number = builder.input(known, host)
             graph = builder.build([number])
             stage = MemberStage(self.backend, Segment("", (), graph, (number,), (number,)))
-            self._copying[known] = stage
+            self._copying[known, host] = stage
         return stage.run([source], [target])[0]
 
     def _reserve(self) -> None:

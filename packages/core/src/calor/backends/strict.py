@@ -66,6 +66,10 @@ class StrictBackend(Backend):
         # The inner buffers that are alive, by identity: none of them may come back as new.
         self.live: weakref.WeakValueDictionary[int, StrictBuffer] = weakref.WeakValueDictionary()
 
+    def device_name(self, index: int) -> str:
+        """Return the inner device's name behind the scheme."""
+        return SCHEME + self.inner.device_name(index)
+
     def enumerate(self) -> int:
         """Return the number of devices, which must be a number."""
         try:
