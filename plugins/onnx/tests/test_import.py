@@ -61,12 +61,15 @@ def test_large_weights_are_cut_out_of_what_is_parsed() -> None:
     assert length > LARGE
 
 
-def test_a_file_may_go_once_it_is_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    onnx.save(weighted(WEIGHT), path)
+@pytest.mark.parametrize("rows", [128, 10], ids=["large", "small"])
+@pytest.mark.parametrize("apart", [False, True], ids=["one file", "external"])
+def test_a_file_may_go_once_it_is_loaded(rows: int, apart: bool, tmp_path: Path) -> None:
+    path, weight = tmp_path / "model.onnx", WEIGHT[:rows]
+    onnx.save(weighted(weight), path, save_as_external_data=apart, location="weights.bin")
     model = calor_onnx.load(path, device="numpy")
-    path.write_bytes(b"")
-    np.testing.assert_array_equal(model(np.zeros((128, 128), np.float32)).numpy(), WEIGHT)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"")
+    np.testing.assert_array_equal(model(np.zeros_like(weight)).numpy(), weight)
 
 
 NARROW = {

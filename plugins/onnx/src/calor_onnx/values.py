@@ -18,6 +18,7 @@ values. So all shape computation runs on the host, at most once for a compiled g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,18 @@ class Narrow:
         return self.tensor.shape
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An output that the host makes of a tensor's elements: texts, dictionaries.
+
+    An operator returns it in a compiled graph for what no other node reads, so that the graph can
+    be compiled as a whole.
+    """
+
+    tensor: Tensor
+    finish: Callable[[Array], Any]
+
+
 def dtype_of(value: Any) -> HostType:
     """Return the element type of a tensor, a narrow tensor or a host array, as the host's type."""
     return value.dtype.numpy if isinstance(value, Tensor) else np.dtype(value.dtype)
@@ -62,7 +75,9 @@ def upload(array: Array, device: Any) -> Tensor | Narrow:
         raise DTypeError("strings stay on the host; this operator computes with numbers")
     carrier = CARRIERS.get(array.dtype)
     if carrier is not None:
-        return Narrow(calor.asarray(array.astype(carrier.numpy), device=device), array.dtype)
+        with np.errstate(invalid="ignore"):
+            carried = array.astype(carrier.numpy)
+        return Narrow(calor.asarray(carried, device=device), array.dtype)
     known = calor_type(array.dtype)
     if known is None:
         raise DTypeError(f"calor has no {name_of(array.dtype)}")
@@ -79,7 +94,9 @@ def to_host(value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, Narrow):
-        return value.tensor.numpy().astype(value.dtype)
+        # NumPy warns of NaN in a conversion to a type that it does not know well.
+        with np.errstate(invalid="ignore"):
+            return value.tensor.numpy().astype(value.dtype)
     found: Array = value.numpy()
     return found
 
