@@ -220,7 +220,7 @@ HIGHEST: Final = "highest"
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.trace: Any = _NOWHERE
+        self.trace: Any = nowhere
         self.traces: dict[Device, Trace] = {}
         # What interrupted flushes left, as long as somebody holds a value of it.
         self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -237,7 +237,7 @@ class _Nowhere:
     jit = False
 
 
-_NOWHERE = _Nowhere()
+nowhere: Final = _Nowhere()
 local = _Local()
 
 
