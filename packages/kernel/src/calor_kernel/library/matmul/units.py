@@ -138,10 +138,15 @@ def _by_boxes(
     dtype, along = product.a.dtype, _along(product)
     usual = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _BOXES]
     more = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _MORE_BOXES]
+
     # A few idle cores cost less than what smaller tiles read.
-    yield from _chosen(
-        usual, more, wanted, info, lambda plan: 5 * _cubes(product, plan) >= 4 * info.cores, made
-    )
+    def fills(plan: Plan) -> bool:
+        return 5 * _cubes(product, plan) >= 4 * info.cores
+
+    # Cubes that share a core begin sooner than those that have it alone, where each is short.
+    later = int(dtype in _HALVES and not fills(usual[0]))
+    for way in _chosen(usual, more, wanted, info, fills, made):
+        yield replace(way, group=way.group + later) if isinstance(way, Way) else way
 
 
 def _by_turned_boxes(
