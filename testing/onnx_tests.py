@@ -88,7 +88,7 @@ def described(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno}"
     text = " ".join([str(error), *getattr(error, "__notes__", [])]).split()
-    return f"{type(error).__name__}: {' '.join(text)[:600]} [{where}]"
+    return f"{type(error).__name__}: {' '.join(text)[:180]} [{where}]"
 
 
 def onnxruntime_backend() -> type[Backend]:

@@ -90,7 +90,7 @@ def test_python_source_gives_the_same_numbers(
     assert "F.conv2d(image, self.conv_w, self.conv_b, stride=2, padding=1)" in text
     assert "h = q * 0.5" in text
     assert ("def body(self, image)" in text) == (small == 5)
-    assert 'self.register_buffer("bn_m", w["bn_m"])  # [4]' in text
+    assert 'self.register_buffer("bn_m", stored["bn_m"])  # [4]' in text
     module = imported(source).Model()
     for ours, theirs in zip(module(calor.asarray(IMAGE)), model(IMAGE), strict=True):
         assert apart(ours.numpy(), theirs.numpy()) < 1e-6

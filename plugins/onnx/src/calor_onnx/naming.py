@@ -5,9 +5,10 @@ from __future__ import annotations
 import keyword
 import re
 
-# Names that the written source has for itself.
-_TAKEN = {"calor", "nn", "np", "F", "apply", "onnx", "self", "w", "partial", "Path", "device",
-          "weights", "forward", "training", "Model", "_"}  # fmt: skip
+from calor import nn
+
+# Names that the written source has for itself, and those of every module.
+_TAKEN = {"calor", "nn", "np", "F", "apply", "onnx", "self", "partial", "Path", "Model", "_"}
 _TAIL = re.compile(r"(_output)?_0$|:0$")
 
 
@@ -16,7 +17,7 @@ class Names:
 
     def __init__(self) -> None:
         self._made: dict[str, str] = {}
-        self._used: set[str] = set(_TAKEN)
+        self._used: set[str] = _TAKEN | set(dir(nn.Module))
 
     def of(self, name: str) -> str:
         """Return the name of Python for a name of the graph.

@@ -24,14 +24,13 @@ class Section:
     nodes: list[Node]
 
 
-def sections(graph: Graph) -> list[Section]:
-    """Return the nodes of a graph in sections, in order."""
+def sections(graph: Graph, names: Names) -> list[Section]:
+    """Return the nodes of a graph in sections, in order; ``names`` gives each its own."""
     nodes = graph.nodes
     if len(nodes) <= SMALL:
         return [Section("forward", nodes)]
     scopes = [[part for part in node.name.split("/")[:-1] if part] for node in nodes]
     depth = _depth(scopes)
-    names = Names()
     if depth is None:
         return [
             Section(names.fresh(f"part_{i // EACH + 1}"), nodes[i : i + EACH])

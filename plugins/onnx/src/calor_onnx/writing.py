@@ -60,7 +60,7 @@ class Model(nn.Module):
     """{inputs} -> {outputs}"""
 
     def __init__(self, weights=Path(__file__).with_suffix(".safetensors"), device=None):
-        w = calor.load(weights, device=device)
+        stored = calor.load(weights, device=device)
 '''
 
 
@@ -155,7 +155,8 @@ class _Writer:
         """Return the whole source."""
         inputs = [info.name for info in self.model.inputs]
         outputs = [info.name for info in self.model.outputs]
-        parts = sections(self.graph)
+        # Methods have their names first, so that no weight takes them.
+        parts = sections(self.graph, self.names)
         methods = [self._method(part, parts) for part in parts] if len(parts) > 1 else []
         arguments = [self.names.of(name) for name in inputs]
         body = [f"    def forward({', '.join(['self', *arguments])}):"]
@@ -173,14 +174,14 @@ class _Writer:
             inputs=", ".join(arguments),
             outputs=", ".join(map(self.names.of, outputs)),
         )
-        made = [head + "\n".join(self._declared() or ["        del w"]), "\n".join(body)]
+        made = [head + "\n".join(self._declared() or ["        del stored"]), "\n".join(body)]
         return "\n\n".join([*made, *("\n".join(lines) for lines in methods)]) + "\n"
 
     def _declared(self) -> list[str]:
         lines = []
         for name, attribute in self.attributes.items():
             shape = list(self.graph.constants[name].shape)
-            value = f'w["{attribute}"]'
+            value = f'stored["{attribute}"]'
             if name in self.trained and self.graph.constants[name].dtype.kind == "f":
                 lines.append(f"        self.{attribute} = nn.Parameter({value})  # {shape}")
             else:
@@ -209,7 +210,7 @@ class _Writer:
         lines: list[str] = []
         before = None
         for node in nodes:
-            title = node.name or node.op
+            title = (node.name or node.op).rpartition(";")[2]
             scope = title.rpartition("/")[0]
             if scope != before or not scope:
                 lines.append(f"        # {title if not scope else scope.strip('/')}")
