@@ -210,7 +210,7 @@ class _Writer:
         lines: list[str] = []
         before = None
         for node in nodes:
-            title = node.name or node.op
+            title = (node.name or node.op).rpartition(";")[2]
             scope = title.rpartition("/")[0]
             if scope != before or not scope:
                 lines.append(f"        # {title if not scope else scope.strip('/')}")
