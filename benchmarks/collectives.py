@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from statistics import geometric_mean, median
 from time import perf_counter
@@ -133,9 +134,7 @@ class Torch:
 
 def work(port: int, world: int, rank: int) -> None:
     """What a process of torch does: rows of all_reduce, as it is told."""
-    import torch
-    import torch.distributed as dist
-
+    torch, dist = import_module("torch"), import_module("torch.distributed")
     torch.cuda.set_device(rank)
     where = f"tcp://127.0.0.1:{port}"
     dist.init_process_group("nccl", init_method=where, rank=rank, world_size=world)
