@@ -1,0 +1,111 @@
+"""Copies whose channels lie dense, as matrix instructions read them.
+
+Requirements: an access is of channels that lie together, so channels are filled up to whole
+accesses with zeros; both sides of memory are touched along what is dense there, and the turn
+happens in shared memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.dtypes import DType
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import (
+    barrier,
+    cube_position,
+    index_dtype,
+    kernel,
+    pack,
+    shared,
+    unit_index,
+)
+from calor_kernel.library.work import Argument, Build, Launch
+from calor_kernel.runtime.device import DeviceInfo
+
+_UNITS = 256
+# Places of a tile; one more lies between channels, so that those of an access differ in banks.
+_PLACES = 64
+
+
+@kernel
+def channels_last(
+    x: Any,
+    y: Any,
+    channels: Any,
+    room: Any,
+    places: Any,
+    across: Any,
+    outer: Any,
+    channel: Any,
+    down_step: Any,
+    across_step: Any,
+    *,
+    deep: int,
+    access: int,
+) -> None:
+    """Copy a tile: places from x, ``deep`` channels from y, of the lead z.
+
+    Places are rows of ``across``; ``room``: channels of the copy, of which those beyond
+    ``channels`` are zeros.
+    """
+    lead = cube_position(2)
+    first, begin = cube_position(0) * _PLACES, cube_position(1) * deep
+    pitch = _PLACES + 1
+    tile = shared(deep * pitch, x.dtype)
+    unit = unit_index()
+    place = first + unit % _PLACES
+    at = lead * outer + place // across * down_step + place % across * across_step
+    for turn in range(deep * _PLACES // _UNITS):
+        c = unit // _PLACES + turn * (_UNITS // _PLACES)
+        there = (place < places) & (begin + c < channels)
+        tile[c * pitch + unit % _PLACES] = x.load(at + (begin + c) * channel, mask=there)
+    barrier()
+    lines = deep // access
+    for turn in range(-(-_PLACES * lines // _UNITS)):
+        piece = unit + turn * _UNITS
+        p, c = piece // lines, piece % lines * access
+        if (p < _PLACES) and (first + p < places) and (begin + c < room):
+            made = pack([tile[(c + e) * pitch + p] for e in range(access)])
+            y.store((lead * places + first + p) * room + begin + c, made)
+
+
+def last_launch(
+    source: Argument,
+    target: Argument,
+    dtype: DType,
+    sizes: tuple[int, int, tuple[int, int]],
+    strides: tuple[int, int, tuple[int, int]],
+    room: int,
+    info: DeviceInfo,
+    prepares: bool = False,
+) -> Launch:
+    """Return the launch that copies (leads, channels, places) to (leads, places, room)."""
+    access = 16 // dtype.itemsize
+    leads, channels, (down, across) = sizes
+    outer, channel, steps = strides
+    deep = 64 if room > 32 else 32 if room > 16 else 16
+    places = down * across
+    spans = (leads * places * room, leads * abs(outer), channels * abs(channel))
+    reach = down * abs(steps[0]) + across * abs(steps[1])
+    index = index_dtype(sum(spans[1:]) + reach, spans[0])
+    size, stride = Scalar(index, nonnegative=True), Scalar(index)
+    wide = Scalar(index, nonnegative=True, divisible=access)
+    build = Build(
+        channels_last,
+        (
+            Buffer(dtype, writable=False),
+            Buffer(dtype, align=16),
+            *(size, wide, size, size),
+            *(stride,) * 4,
+        ),
+        (("access", access), ("deep", deep)),
+        (_UNITS, 1, 1),
+        info.planes[0],
+        index,
+    )
+    cubes = (-(-places // _PLACES), -(-room // deep), leads)
+    numbers = (channels, room, places, max(across, 1), outer, channel, *steps)
+    nbytes = leads * places * (channels + room) * dtype.itemsize
+    arguments = (source, target, *numbers)
+    return Launch(build, cubes, arguments, 0, nbytes, "conv channels last", prepares=prepares)

@@ -1,0 +1,109 @@
+"""The gradient of a convolution's weights by matrix instructions of planes.
+
+Requirements: terms are places of all images, so long sums are split into parts that are added in
+one order; of both operands channels lie dense, so that a copy is a whole access of one place, and
+the instruction's loads turn them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor_kernel.language import Pipeline, cube_position, helper, kernel, unit_index
+from calor_kernel.library.conv.fragments import Fragments, multiply, sums_of, windows_of
+
+
+@kernel
+def conv_weight_fragments(
+    g: Any,
+    x: Any,
+    c: Any,
+    rows_total: Any,
+    columns_total: Any,
+    terms: Any,
+    splits: Any,
+    share: Any,
+    part_step: Any,
+    g_place: Any,
+    c_row: Any,
+    c_channel: Any,
+    channels: Any,
+    *numbers: Any,
+    plan: Fragments,
+) -> None:
+    """Compute a tile: g's channels from y, taps of x's channels from x, a part of places from z.
+
+    ``g_place``: from a place of g to the next, of all images. ``windows``: places of g are its
+    columns, and columns here are its terms.
+    """
+    windows = windows_of(numbers)
+    split = cube_position(2)
+    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    begin, end = split * share, min((split + 1) * share, terms)
+    pipe = Pipeline(plan.stages, *plan.tiles, how="async")
+    sums, row, column = sums_of(plan)
+    # A unit always copies the same row and column, of places that differ.
+    across = plan.columns // plan.access
+    mine = unit_index() % across * plan.access
+    far = windows.tap(first_column + mine)
+    source = (g, x, windows, far, rows_total, columns_total, g_place)
+    for ahead in range(plan.stages - 1):
+        pipe.acquire()
+        take_places(
+            pipe, source, plan, first_row, first_column, mine, begin + ahead * plan.depth, end
+        )
+        pipe.commit()
+    for at in range(begin, end, plan.depth):
+        pipe.wait()
+        pipe.acquire()
+        take_places(
+            pipe, source, plan, first_row, first_column, mine,
+            at + (plan.stages - 1) * plan.depth, end,
+        )  # fmt: skip
+        pipe.commit()
+        multiply(sums, pipe, row, column, plan)
+        pipe.release()
+    shape = plan.shape
+    for j in range(len(sums[0])):
+        down, right = sums[0][j].lane_place()
+        for e in range(2):
+            place = first_column + column + j * shape.n + right + e
+            tap, channel = windows.channels.divmod(place)
+            to = split * part_step + channel * c_channel + tap
+            seen = (place < columns_total) & (channel < channels)
+            for i in range(len(sums)):
+                for half in range(2):
+                    r = first_row + row + i * shape.m + down + 8 * half
+                    value = sums[i][j].parts[0][2 * half + e]
+                    c.store(to + r * c_row, value.to(c.dtype), mask=seen & (r < rows_total))
+
+
+@helper
+def take_places(
+    pipe: Any,
+    source: Any,
+    plan: Fragments,
+    first_row: Any,
+    first_column: Any,
+    mine: Any,
+    begin: Any,
+    end: Any,
+) -> None:
+    """Start copying both tiles of some places; padding, and what is beyond, becomes 0."""
+    g, x, windows, (far_y, far_x, far), rows_total, columns_total, g_place = source
+    left_at, right_at = plan.layout(True), plan.layout(False)
+    lines = plan.rows // plan.access
+    apart = plan.units // lines
+    row = unit_index() % lines * plan.access
+    for turn in range(plan.depth // apart):
+        deep = unit_index() // lines + turn * apart
+        inside = (begin + deep < end) & (first_row + row < rows_total)
+        of = (begin + deep) * g_place + first_row + row
+        pipe.copy(0, left_at(row, deep), g, of, plan.access, inside)
+    lines = plan.columns // plan.access
+    apart = plan.units // lines
+    for turn in range(plan.depth // apart):
+        deep = unit_index() // lines + turn * apart
+        at, y, place = windows.start(begin + deep, end)
+        inside = (first_column + mine < columns_total) & windows.inside(y + far_y, place + far_x)
+        pipe.copy(1, right_at(deep, mine), x, at + far, plan.access, inside)
