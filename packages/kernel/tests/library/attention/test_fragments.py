@@ -79,6 +79,29 @@ def test_small_tiles(row):
     check_backward(backend, row, "bfloat16", "attention_gradient")
 
 
+GROUPED = [
+    Row(1, 2, 1, 200, 140, 64, 64, causal=True),
+    Row(1, 1, 1, 70, 130, 72, 128, scale=0.1),
+    Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True),
+]
+
+
+@pytest.mark.parametrize(("row", "cores"), [*zip(GROUPED, (1, 1000, 1), strict=True)], ids=str)
+def test_groups_of_planes(row, cores):
+    info = replace(
+        INFO,
+        features=INFO.features | {"async_matrix"},
+        cores=cores,
+        max_units=1024,
+        max_cube=(1024, 1024, 64),
+    )
+    (work,) = attention(request_of(row, bfloat16, info=info))
+    assert work.variant.startswith("groups")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check_forward(backend, row, "bfloat16")
+    check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
 def test_float16(backend):
     row = Row(1, 2, 1, 40, 33, 32, 32)
     check_forward(backend, row, "float16")

@@ -13,10 +13,8 @@ from calor_kernel.language import (
     Pipeline,
     cube_count,
     cube_position,
-    fragment,
     kernel,
     loop_range,
-    plane_position,
     select,
 )
 from calor_kernel.library.attention.fragments import (
@@ -28,6 +26,7 @@ from calor_kernel.library.attention.fragments import (
     operands,
     power_of_two,
     scores_of,
+    settle,
     weigh,
 )
 from calor_kernel.library.attention.problem import finite, given
@@ -47,7 +46,6 @@ def attend_fragments(
 ) -> None:
     """Compute rows of the result: a cube's rows from x, the longest first, head y of batch z."""
     g = given(numbers)
-    shape = plan.shape
     n, head = cube_position(2), cube_position(1)
     number = cube_count(0) - 1 - cube_position(0) if causal else cube_position(0)
     first = number * plan.rows
@@ -68,16 +66,14 @@ def attend_fragments(
     key.take(pipe, 0, 0, plan.block, plan.features, plan)
     value.take(pipe, 1, 0, plan.block, plan.values, plan)
     pipe.commit()
-    row = plane_position() * (plan.high * shape.m)
-    at = plan.lines(plan.rows, plan.features)
+    row = plan.first_row()
     held = None
     if plan.held:
         own.wait(1)
-        held = operands(own.stage(0), at, row, plan.high, plan.features, plan)
-    across = plan.values // shape.n
-    sums = [[fragment(shape, "c") for _ in range(across)] for _ in range(plan.high)]
-    powers = [fragment(shape, "c") for _ in range(plan.high)]
+        held = operands(own.stage(0), row, plan.features, plan)
+    sums = plan.sums(plan.values)
     largest = [sums[i][0].band(1, -math.inf) for i in range(plan.high)]
+    powers = [sums[i][0].band(1) for i in range(plan.high)]
     hidden = Hidden(g, kinds, causal, adjusted, n, head, False)
     for begin in loop_range(0, stop, plan.block):
         pipe.wait()
@@ -85,41 +81,44 @@ def attend_fragments(
         key.take(pipe, 0, begin + plan.block, plan.block, plan.features, plan)
         value.take(pipe, 1, begin + plan.block, plan.block, plan.values, plan)
         pipe.commit()
-        scores = scores_of(
-            own.stage(0), at, row, held, pipe.stage(0), plan.block, plan.features, plan
-        )
+        scores = scores_of(own.stage(0), row, held, pipe.stage(0), plan.features, plan)
+        settle(plan, scores)
         reach = min(g.keys, first + row + 1) if causal else g.keys
         hidden.adjust_some(scores, first + row, begin, reach, plan)
         for i in range(plan.high):
             best = scores[i][0].copy()
-            for j in range(1, plan.block // shape.n):
-                best.map(lambda x, y: max(x, y), scores[i][j])
+            for other in scores[i][1:]:
+                best.map(lambda x, y: max(x, y), other)
             top = best.reduce("max").map(lambda x, y: max(x, y), largest[i])
             shift = top.copy().map(lambda x: finite(x) * -factor)
             fade = largest[i].copy().map(lambda x, s: power_of_two(x * factor + s), shift)
             largest[i].map(lambda _, x: x, top)
-            powers[i].map_band(lambda x, f: x * f, fade)
-            for j in range(plan.block // shape.n):
-                weigh(scores[i][j], factor, shift)
-                powers[i].map(lambda x, y: x + y, scores[i][j])
-            for j in range(across):
-                sums[i][j].map_band(lambda x, f: x * f, fade)
-        add_weighted(sums, scores, pipe.stage(1), plan.block, plan.values, plan)
+            for tile in scores[i]:
+                weigh(tile, factor, shift)
+            total_of = scores[i][0].copy()
+            for other in scores[i][1:]:
+                total_of.map(lambda x, y: x + y, other)
+            powers[i].map(lambda x, f, y: x * f + y, fade, total_of.reduce("add"))
+            for tile in sums[i]:
+                tile.map_band(lambda x, f: x * f, fade)
+        add_weighted(sums, scores, pipe.stage(1), plan.values, plan)
+        settle(plan, sums)
         pipe.release()
-    row_at = (n * g.heads + head) * g.queries + first + row
+    row_at = (n * g.heads + head) * g.queries
+    shape = plan.shape(plan.values)
     for i in range(plan.high):
-        under = powers[i].reduce("add")
+        under = powers[i]
         inverse = under.copy().map(lambda x: 1.0 / select(x > 0.0, x, 1.0))
-        limits = (g.queries - (first + row + i * shape.m), value_width)
-        for j in range(across):
-            sums[i][j].map_band(lambda x, f: x * f, inverse)
-            place = out.at((row_at + i * shape.m) * value_width + j * shape.n)
-            limit = (limits[0], limits[1] - j * shape.n)
-            sums[i][j].store(place, (value_width, 1), limits=limit)
+        begin = first + row + i * shape.m
+        for j, tile in enumerate(sums[i]):
+            tile.map_band(lambda x, f: x * f, inverse)
+            place = out.at((row_at + begin) * value_width + j * shape.n)
+            limits = (g.queries - begin, value_width - j * shape.n)
+            tile.store(place, (value_width, 1), limits=limits)
         down, right = sums[i][0].lane_place()
         for k in range(len(under.keys)):
-            place = down + under.keys[k]
-            if (right == 0) and (place < limits[0]):
+            place = begin + down + under.keys[k]
+            if (right == 0) and (place < g.queries):
                 scale = 1.0 if adjusted else g.scale
                 made = finite(largest[i].items[k]) * scale + log(under.items[k])
-                total[row_at + i * shape.m + place] = made
+                total[row_at + place] = made

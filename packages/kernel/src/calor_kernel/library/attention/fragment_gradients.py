@@ -17,11 +17,9 @@ from calor_kernel.language import (
     Tile,
     cube_count,
     cube_position,
-    fragment,
     helper,
     kernel,
     loop_range,
-    plane_position,
     unit_index,
 )
 from calor_kernel.library.attention.fragments import (
@@ -33,6 +31,7 @@ from calor_kernel.library.attention.fragments import (
     lines_of,
     operands,
     scores_of,
+    settle,
     weigh,
 )
 from calor_kernel.library.attention.problem import finite, given
@@ -53,7 +52,6 @@ def query_gradient_fragments(
 ) -> None:
     """Compute the gradient of a cube's queries: rows from x, the longest first, head y, batch z."""
     g = given(numbers)
-    shape = plan.shape
     n, head = cube_position(2), cube_position(1)
     number = cube_count(0) - 1 - cube_position(0) if causal else cube_position(0)
     first = number * plan.rows
@@ -75,18 +73,13 @@ def query_gradient_fragments(
     key.take(pipe, 0, 0, plan.block, plan.features, plan)
     value.take(pipe, 1, 0, plan.block, plan.values, plan)
     pipe.commit()
-    row = plane_position() * (plan.high * shape.m)
-    q_at, u_at = (plan.lines(plan.rows, room) for room in rooms)
+    row = plan.first_row()
     held: list[Any] = [None, None]
     if plan.held:
         own.wait(1)
-        held = [
-            operands(own.stage(i), at, row, plan.high, room, plan)
-            for i, (at, room) in enumerate(((q_at, plan.features), (u_at, plan.values)))
-        ]
-    sums = [
-        [fragment(shape, "c") for _ in range(plan.features // shape.n)] for _ in range(plan.high)
-    ]
+        held = [operands(own.stage(i), row, room, plan) for i, room in enumerate(rooms)]
+    sums = plan.sums(plan.features)
+    shape = plan.shape(plan.features)
     shifts = [sums[i][0].band(1) for i in range(plan.high)]
     alongs = [sums[i][0].band(1) for i in range(plan.high)]
     down, _ = sums[0][0].lane_place()
@@ -103,29 +96,27 @@ def query_gradient_fragments(
         key.take(pipe, 0, begin + plan.block, plan.block, plan.features, plan)
         value.take(pipe, 1, begin + plan.block, plan.block, plan.values, plan)
         pipe.commit()
-        scores = scores_of(
-            own.stage(0), q_at, row, held[0], pipe.stage(0), plan.block, plan.features, plan
-        )
+        scores = scores_of(own.stage(0), row, held[0], pipe.stage(0), plan.features, plan)
+        inner = scores_of(own.stage(1), row, held[1], pipe.stage(1), plan.values, plan)
+        settle(plan, scores, inner)
         # Keys beyond the last are hidden, for whose zeros the weight may be infinite.
         reach = min(g.keys, first + row + 1) if causal else g.keys
         hidden.adjust_some(scores, first + row, begin, reach, plan)
-        inner = scores_of(
-            own.stage(1), u_at, row, held[1], pipe.stage(1), plan.block, plan.values, plan
-        )
         for i in range(plan.high):
-            for j in range(plan.block // shape.n):
-                weigh(scores[i][j], factor, shifts[i])
-                inner[i][j].map_band(lambda x, d: x - d, alongs[i])
-                inner[i][j].map(lambda x, p: p * x, scores[i][j])
-        add_weighted(sums, inner, pipe.stage(0), plan.block, plan.features, plan)
+            for weights, slope in zip(scores[i], inner[i], strict=True):
+                weigh(weights, factor, shifts[i])
+                slope.map_band(lambda x, d: x - d, alongs[i])
+                slope.map(lambda x, p: p * x, weights)
+        add_weighted(sums, inner, pipe.stage(0), plan.features, plan)
+        settle(plan, sums)
         pipe.release()
     for i in range(plan.high):
         top = first + row + i * shape.m
-        for j in range(plan.features // shape.n):
-            sums[i][j].map(lambda x: x * g.scale)
+        for j, tile in enumerate(sums[i]):
+            tile.map(lambda x: x * g.scale)
             place = for_query.at((row_at + top) * g.features + j * shape.n)
             limits = (g.queries - top, g.features - j * shape.n)
-            sums[i][j].store(place, (g.features, 1), limits=limits)
+            tile.store(place, (g.features, 1), limits=limits)
 
 
 @kernel
@@ -144,7 +135,6 @@ def key_gradient_fragments(
 ) -> None:
     """Compute the gradients of a cube's keys and values: rows from x, key head y, batch z."""
     g = given(numbers)
-    shape = plan.shape
     n, key_head = cube_position(2), cube_position(1)
     first = cube_position(0) * plan.rows
     factor = LOG2_E if adjusted else g.scale * LOG2_E
@@ -167,19 +157,13 @@ def key_gradient_fragments(
     pipe.acquire()
     take_queries(pipe, source, g, n, key_head * g.group, start * plan.block, plan)
     pipe.commit()
-    row = plane_position() * (plan.high * shape.m)
-    k_at, v_at = (plan.lines(plan.rows, room) for room in rooms)
+    row = plan.first_row()
     held: list[Any] = [None, None]
     if plan.held:
         own.wait(1)
-        held = [
-            operands(own.stage(i), at, row, plan.high, room, plan)
-            for i, (at, room) in enumerate(((k_at, plan.features), (v_at, plan.values)))
-        ]
-    key_sums, value_sums = (
-        [[fragment(shape, "c") for _ in range(room // shape.n)] for _ in range(plan.high)]
-        for room in rooms
-    )
+        held = [operands(own.stage(i), row, room, plan) for i, room in enumerate(rooms)]
+    key_sums, value_sums = (plan.sums(room) for room in rooms)
+    shape = plan.shape(plan.block)
     head, block = key_head * g.group, start
     for step in loop_range(0, steps):
         base = block * plan.block
@@ -193,16 +177,13 @@ def key_gradient_fragments(
         if step + 1 < steps:
             take_queries(pipe, source, g, n, head, block * plan.block, plan)
         pipe.commit()
-        scores = scores_of(
-            own.stage(0), k_at, row, held[0], pipe.stage(0), plan.block, plan.features, plan
-        )
+        scores = scores_of(own.stage(0), row, held[0], pipe.stage(0), plan.features, plan)
+        inner = scores_of(own.stage(1), row, held[1], pipe.stage(1), plan.values, plan)
+        settle(plan, scores, inner)
         hidden = Hidden(g, kinds, causal, adjusted, n, here, True)
         # The last key of a plane that is seen by all queries of the block.
         clear = first + row + plan.high * shape.m <= base + 1
         hidden.adjust_turned(scores, first + row, base, clear, plan)
-        inner = scores_of(
-            own.stage(1), v_at, row, held[1], pipe.stage(1), plan.block, plan.values, plan
-        )
         for j in range(plan.block // shape.n):
             shift, along = scores[0][j].band(0), scores[0][j].band(0)
             _, right = scores[0][j].lane_place()
@@ -214,20 +195,22 @@ def key_gradient_fragments(
                 weigh(scores[i][j], factor, shift)
                 inner[i][j].map_band(lambda x, d: x - d, along)
                 inner[i][j].map(lambda x, p: p * x, scores[i][j])
-        add_weighted(value_sums, scores, pipe.stage(1), plan.block, plan.values, plan)
-        add_weighted(key_sums, inner, pipe.stage(0), plan.block, plan.features, plan)
+        add_weighted(value_sums, scores, pipe.stage(1), plan.values, plan)
+        add_weighted(key_sums, inner, pipe.stage(0), plan.features, plan)
+        settle(plan, value_sums, key_sums)
         pipe.release()
     key_at = (n * g.key_heads + key_head) * g.keys
     for i in range(plan.high):
         top = first + row + i * shape.m
         results = ((key_sums[i], for_key, g.features), (value_sums[i], for_value, value_width))
         for number, (tiles_of, target, width) in enumerate(results):
-            for j in range(len(tiles_of)):
+            across = plan.shape(rooms[number]).n
+            for j, tile in enumerate(tiles_of):
                 if number == 0:
-                    tiles_of[j].map(lambda x: x * g.scale)
-                place = target.at((key_at + top) * width + j * shape.n)
-                limits = (g.keys - top, width - j * shape.n)
-                tiles_of[j].store(place, (width, 1), limits=limits)
+                    tile.map(lambda x: x * g.scale)
+                place = target.at((key_at + top) * width + j * across)
+                limits = (g.keys - top, width - j * across)
+                tile.store(place, (width, 1), limits=limits)
 
 
 @helper

@@ -1,9 +1,10 @@
-"""What attention by matrix instructions of planes shares: tiles, their copies, products, scores.
+"""What attention by matrix instructions shares: tiles, their copies, products, scores.
 
-Requirements: a plane owns whole rows of scores, so that maxima, sums and weights stay in its
-registers and weights become the next product's operand where they are; copies run a step ahead;
-rows of a tile are padded by one access, so that the eight that are loaded together begin in
-different banks, and every place within a row is a number that the build knows. (Dao,
+Requirements: a plane, or a group of four, owns whole rows of scores, so that maxima, sums and
+weights stay in its registers and weights become the next product's operand where they are; copies
+run a step ahead; for planes, rows of a tile are padded by one access, so that the eight that are
+loaded together begin in different banks, and every place within a row is a number that the build
+knows; for groups they lie in the swizzled lines that their instruction reads. (Dao,
 "FlashAttention-2", 2023.)
 """
 
@@ -18,24 +19,35 @@ import numpy as np
 
 from calor.dtypes import DType
 from calor_kernel.language import (
+    Fragment,
     Layout,
+    SharedMatrix,
+    Swizzle,
+    Swizzled,
     Tile,
     fma,
     fragment,
+    group_of,
     helper,
     intrinsic,
+    issue_mma,
     mma,
     operand_of,
     pack,
+    plane_position,
     select,
     splat,
     unit_index,
+    wait_mma,
 )
-from calor_kernel.language.matrices import MatrixShape, mma_16x8
+from calor_kernel.language.matrices import MatrixShape, mma_16x8, wgmma_64
 from calor_kernel.library.attention.problem import Given
 
 # Elements of an access of 16 bytes, of types of two.
 ACCESS = 8
+# A line of shared memory as groups' products read it: elements, and how lines are swizzled.
+LINE = 64
+SWIZZLE = Swizzle(3, 3, 3)
 # The base-2 logarithm of e: powers of 2 are what devices compute quickly.
 LOG2_E = math.log2(math.e)
 
@@ -59,7 +71,8 @@ class Fragments:
 
     A step takes ``block`` of the other operand's rows. ``features`` and ``values`` are the room of
     a row in shared memory, powers of two. ``held``: whether the rows that a plane owns stay in
-    registers.
+    registers. ``grouped``: whether four planes compute together, beside the units; rooms are whole
+    lines then.
     """
 
     dtype: DType
@@ -69,6 +82,7 @@ class Fragments:
     features: int
     values: int
     held: bool = False
+    grouped: bool = False
 
     @property
     def units(self) -> int:
@@ -78,20 +92,41 @@ class Fragments:
     @property
     def rows(self) -> int:
         """The rows that a cube owns."""
-        return self.planes * self.high * self.shape.m
+        return self.planes * self.high * 16
 
-    @property
-    def shape(self) -> MatrixShape:
-        """The instruction."""
-        return mma_16x8(self.dtype)
+    def shape(self, columns: int) -> MatrixShape:
+        """Return the instruction for sums of so many columns."""
+        return wgmma_64(columns, self.dtype) if self.grouped else mma_16x8(self.dtype)
 
-    def lines(self, count: int, room: int) -> Layout:
+    @helper
+    def first_row(self) -> Any:
+        """Return the first row that this unit's plane or group owns, of the cube's."""
+        if self.grouped:
+            return group_of(self.shape(self.block)) * 64
+        return plane_position() * (self.high * 16)
+
+    def sums(self, columns: int) -> list[list[Fragment]]:
+        """Return the sums of the rows that a plane or group owns, in tiles down and across."""
+        shape = self.shape(columns)
+        return [[fragment(shape, "c") for _ in range(columns // shape.n)] for _ in range(self.high)]
+
+    def lines(self, count: int, room: int) -> Layout | Swizzled:
         """Return where (row, element) of a tile of rows lie."""
+        if self.grouped:
+            lines = Layout((count, (LINE, room // LINE)), (LINE, (1, count * LINE)))
+            return Swizzled(SWIZZLE, lines)
         return Layout((count, room), (room + ACCESS, 1))
+
+    def turned(self, count: int, room: int) -> Layout | Swizzled:
+        """Return where (element, row) of a tile of rows lie."""
+        if self.grouped:
+            lines = Layout(((LINE, room // LINE), count), ((1, count * LINE), LINE))
+            return Swizzled(SWIZZLE, lines)
+        return Layout((room, count), (1, room + ACCESS))
 
     def tile(self, count: int, room: int) -> Tile:
         """Return a tile of rows."""
-        return Tile(self.dtype, self.lines(count, room))
+        return Tile(self.dtype, self.lines(count, room), align=1024 if self.grouped else 128)
 
     def shared_bytes(self, gradient: bool) -> int:
         """Return the shared memory of a cube: rows of its own, and two steps of the other's."""
@@ -149,34 +184,40 @@ def weigh(scores: Any, factor: Any, shifts: Any) -> None:
 
 
 @helper
-def operands(left: Any, left_at: Any, row: Any, count: int, room: int, plan: Any) -> list[Any]:
-    """Return rows of a tile in shared memory as operands: of each step along a row, some."""
-    shape = plan.shape
+def operands(left: Any, row: Any, room: int, plan: Any) -> list[Any]:
+    """Return rows that a plane owns of a tile as operands: of each step along a row, some."""
+    shape, left_at = plan.shape(room), plan.lines(plan.rows, room)
     piece = left_at.compose((shape.m, shape.k))
     return [
         [
             fragment(shape, "a").load(left.at(left_at(row + i * shape.m, p)), piece)
-            for i in range(count)
+            for i in range(plan.high)
         ]
         for p in range(0, room, shape.k)
     ]
 
 
 @helper
-def scores_of(
-    left: Any, left_at: Any, row: Any, held: Any, right: Any, size: int, room: int, plan: Any
-) -> list[Any]:
-    """Return products of a plane's rows of a tile and all ``size`` rows of another.
+def scores_of(left: Any, row: Any, held: Any, right: Any, room: int, plan: Any) -> Any:
+    """Return products of rows that a plane or group owns and all rows of a step's tile.
 
-    ``held``: the plane's rows as operands, where they stay in registers.
+    ``held``: the rows as operands, where they stay in registers. Groups' are to be settled.
     """
-    shape = plan.shape
-    right_at = plan.lines(size, room)
+    shape = plan.shape(plan.block)
+    left_at, right_at = plan.lines(plan.rows, room), plan.turned(plan.block, room)
+    sums = plan.sums(plan.block)
+    if plan.grouped:
+        rows, others = SharedMatrix(left, left_at), SharedMatrix(right, right_at)
+        issue_mma(
+            sums[0][0],
+            [
+                (rows.tile((shape.m, shape.k), (row, p)), others.tile((shape.k, shape.n), (p, 0)))
+                for p in range(0, room, shape.k)
+            ],
+        )
+        return sums
     left_piece = left_at.compose((shape.m, shape.k))
-    # Rows of the tile are columns of the operand.
-    lying = Layout((room, size), (room + ACCESS, 1)[::-1])
-    piece = lying.compose((shape.k, shape.n))
-    sums = [[fragment(shape, "c") for _ in range(size // shape.n)] for _ in range(plan.high)]
+    piece = right_at.compose((shape.k, shape.n))
     for p in range(0, room, shape.k):
         if held is None:
             lefts = [
@@ -185,29 +226,43 @@ def scores_of(
             ]
         else:
             lefts = held[p // shape.k]
-        for j in range(size // shape.n):
-            b = fragment(shape, "b").load(right.at(right_at(j * shape.n, p)), piece)
+        for j in range(plan.block // shape.n):
+            b = fragment(shape, "b").load(right.at(right_at(p, j * shape.n)), piece)
             for i in range(plan.high):
                 mma(lefts[i], b, sums[i][j])
     return sums
 
 
 @helper
-def add_weighted(sums: Any, weights: Any, right: Any, size: int, room: int, plan: Any) -> None:
-    """Add to a plane's sums its weights of ``size`` rows of a tile times these rows."""
-    shape = plan.shape
-    right_at = plan.lines(size, room)
+def add_weighted(sums: Any, weights: Any, right: Any, room: int, plan: Any) -> None:
+    """Add to sums the weights of a step's rows times these rows; groups' are to be settled."""
+    shape, right_at = plan.shape(room), plan.lines(plan.block, room)
+    if plan.grouped:
+        others = SharedMatrix(right, right_at)
+        issue_mma(
+            sums[0][0],
+            [
+                (
+                    operand_of(weights[0], shape, "a", first=p),
+                    others.tile((shape.k, shape.n), (p, 0)),
+                )
+                for p in range(0, plan.block, shape.k)
+            ],
+        )
+        return
     piece = right_at.compose((shape.k, shape.n))
-    for p in range(0, size, shape.k):
-        first = p // shape.n
-        lefts = [
-            operand_of(weights[i][first : first + shape.k // shape.n], shape, "a")
-            for i in range(plan.high)
-        ]
+    for p in range(0, plan.block, shape.k):
+        lefts = [operand_of(weights[i], shape, "a", first=p) for i in range(plan.high)]
         for j in range(room // shape.n):
             b = fragment(shape, "b").load(right.at(right_at(p, j * shape.n)), piece)
             for i in range(plan.high):
                 mma(lefts[i], b, sums[i][j])
+
+
+def settle(plan: Fragments, *sums: list[list[Fragment]]) -> None:
+    """Wait for products that run beside the units, if they do."""
+    if plan.grouped:
+        wait_mma(*(made[0][0] for made in sums))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +311,7 @@ class Hidden:
     @helper
     def adjust_all(self, scores: Any, row: Any, column: Any, plan: Any) -> None:
         """Adjust all tiles of a plane."""
-        shape = plan.shape
+        shape = plan.shape(plan.block)
         for i in range(plan.high):
             for j in range(plan.block // shape.n):
                 self.adjust(scores[i][j], row + i * shape.m, column + j * shape.n)
