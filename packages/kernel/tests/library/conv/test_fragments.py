@@ -70,6 +70,15 @@ def test_shapes(backend, op, row):
 
 
 @pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", [ROWS[4]], ids=str)
+def test_groups_of_planes(op, row):
+    info = replace(INFO, features=INFO.features | {"async_matrix"})
+    assert "groups" in LOWERINGS[op](request_of(op, row, bfloat16, info))[0].variant
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, "bfloat16")
+
+
+@pytest.mark.parametrize("op", OPS)
 def test_float16_and_channels_that_lie_dense(backend, op):
     check(backend, op, ROWS[0], "float16")
     check(backend, op, ROWS[0], "float16", reordered=True)

@@ -29,13 +29,23 @@ _NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
 # Fewer rows, columns or terms leave most of a tile empty.
 _LEAST = 16
 # Rows and columns of a tile, what it takes of the terms, planes down and across, stages.
-_TILES = ((128, 128, 64, 2, 2, 3), (64, 128, 64, 2, 2, 3), (64, 64, 64, 2, 2, 3))
+_Tiles = tuple[tuple[int, int, int, int, int, int], ...]
+_TILES: _Tiles = ((128, 128, 64, 2, 2, 3), (64, 128, 64, 2, 2, 3), (64, 64, 64, 2, 2, 3))
 _MORE = (
     (128, 128, 32, 2, 2, 4),
     (64, 128, 32, 2, 2, 4),
     (128, 256, 32, 2, 4, 3),
     (128, 64, 64, 2, 2, 3),
     (64, 256, 32, 1, 4, 4),
+)
+# The same for groups of four planes, each of 64 rows and all columns of a tile.
+_GROUPED = (
+    (128, 128, 64, 8, 1, 3),
+    (64, 128, 64, 4, 1, 4),
+    (64, 64, 64, 4, 1, 4),
+    (128, 256, 64, 8, 1, 3),
+    (64, 256, 64, 4, 1, 3),
+    (128, 64, 64, 8, 1, 4),
 )
 # Types whose products are of matrix instructions; float32's would be of fewer digits (TF32).
 _TYPES = (float16, bfloat16)
@@ -74,23 +84,33 @@ def suits(problem: Correlation, info: DeviceInfo) -> bool:
 def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:
     """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
     make = _of_weights if problem.by_weight else _of_places
-    usual = [_plan(problem, made) for made in _TILES]
-    plans = [plan for plan in usual if plan.shared_bytes <= info.shared_bytes]
-    if not plans:
-        return
-    first = next((plan for plan in plans if _fills(problem, plan, info)), plans[-1])
-    more = [_plan(problem, made) for made in _MORE]
-    others = [plan for plan in (*plans, *more) if plan != first] if wanted else []
-    for plan in (first, *others):
-        if plan.shared_bytes <= info.shared_bytes and plan.units <= info.max_units:
+    sides: list[tuple[bool, _Tiles, _Tiles]] = [(False, _TILES, _MORE)]
+    if info.has("async_matrix") and problem.a.dtype.itemsize == 2:
+        sides.insert(0, (True, _GROUPED[:3], _GROUPED[3:]))
+    for grouped, usual, more in sides:
+        plans = [_plan(problem, made, grouped) for made in (*usual, *more)]
+        likely = [plan for plan in plans[: len(usual)] if _fits(plan, info)]
+        if not likely:
+            continue
+        first = next((plan for plan in likely if _fills(problem, plan, info)), likely[-1])
+        for plan in (first, *(plan for plan in plans if plan != first and _fits(plan, info))):
             steps = Steps()
             make(problem, plan, steps, info)
-            name = f"fragments {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
-            yield replace(steps.work(), variant=name, group=0 if plan in plans else 1)
+            kind = "groups" if grouped else "fragments"
+            name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+            yield replace(steps.work(), variant=name, group=0 if plan in likely else 1)
+            if not wanted:
+                return
 
 
-def _plan(problem: Correlation, made: tuple[int, int, int, int, int, int]) -> Fragments:
-    return Fragments(problem.a.dtype, *made, turned=problem.by_weight)
+def _plan(
+    problem: Correlation, made: tuple[int, int, int, int, int, int], grouped: bool
+) -> Fragments:
+    return Fragments(problem.a.dtype, *made, turned=problem.by_weight, grouped=grouped)
+
+
+def _fits(plan: Fragments, info: DeviceInfo) -> bool:
+    return plan.shared_bytes <= info.shared_bytes and plan.units <= info.max_units
 
 
 def _fills(problem: Correlation, plan: Fragments, info: DeviceInfo) -> bool:

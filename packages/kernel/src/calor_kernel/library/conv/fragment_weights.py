@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from calor_kernel.language import Pipeline, cube_position, helper, kernel, unit_index
-from calor_kernel.library.conv.fragments import Fragments, multiply, sums_of, windows_of
+from calor_kernel.library.conv.fragments import (
+    Fragments,
+    columns_of,
+    multiply,
+    rows_of,
+    sums_of,
+    windows_of,
+)
 
 
 @kernel
@@ -63,19 +70,17 @@ def conv_weight_fragments(
         pipe.commit()
         multiply(sums, pipe, row, column, plan)
         pipe.release()
-    shape = plan.shape
-    for j in range(len(sums[0])):
+    for j, far_in in columns_of(sums[0]):
         down, right = sums[0][j].lane_place()
         for e in range(2):
-            place = first_column + column + j * shape.n + right + e
+            place = first_column + column + j * plan.shape.n + right + far_in + e
             tap, channel = windows.channels.divmod(place)
             to = split * part_step + channel * c_channel + tap
             seen = (place < columns_total) & (channel < channels)
             for i in range(len(sums)):
-                for half in range(2):
-                    r = first_row + row + i * shape.m + down + 8 * half
-                    value = sums[i][j].parts[0][2 * half + e]
-                    c.store(to + r * c_row, value.to(c.dtype), mask=seen & (r < rows_total))
+                for r, *both in rows_of(sums[i][j], far_in):
+                    at = first_row + row + i * plan.shape.m + down + r
+                    c.store(to + at * c_row, both[e].to(c.dtype), mask=seen & (at < rows_total))
 
 
 @helper

@@ -17,19 +17,28 @@ from calor_kernel.language import (
     FastDivmod,
     Layout,
     Pipeline,
+    SharedMatrix,
+    Swizzle,
+    Swizzled,
     Tile,
     assume_multiple,
     cube_position,
     fragment,
+    group_of,
     helper,
+    issue_mma,
     kernel,
     mma,
     pack,
     plane_position,
     select,
     unit_index,
+    wait_mma,
 )
-from calor_kernel.language.matrices import MatrixShape, mma_16x8
+from calor_kernel.language.matrices import MatrixShape, mma_16x8, wgmma_64
+
+# Elements of a line of shared memory as groups' products read it.
+_LINE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class Fragments:
 
     A tile has ``rows`` by ``columns`` sums and takes ``depth`` terms at a time, of which ``stages``
     are in memory. ``turned``: whether operands are dense along rows and columns, not along terms.
+    ``grouped``: whether four planes down compute 64 rows together, beside the units.
     """
 
     dtype: DType
@@ -48,6 +58,7 @@ class Fragments:
     across: int
     stages: int
     turned: bool = False
+    grouped: bool = False
 
     @property
     def units(self) -> int:
@@ -62,11 +73,22 @@ class Fragments:
     @property
     def shape(self) -> MatrixShape:
         """The instruction."""
-        return mma_16x8(self.dtype)
+        return wgmma_64(self.columns, self.dtype) if self.grouped else mma_16x8(self.dtype)
 
-    def layout(self, first: bool) -> Layout:
-        """Return where (row, term) or (term, column) of a tile lie."""
+    def layout(self, first: bool) -> Layout | Swizzled:
+        """Return where (row, term) or (term, column) of a tile lie.
+
+        Lines of planes' tiles are padded, so that those loaded together differ in banks; those of
+        groups' tiles are 128 bytes, swizzled as the instruction reads them.
+        """
         size = self.rows if first else self.columns
+        if self.grouped:
+            place: tuple[Any, Any] = (size, _LINE)
+            term: tuple[Any, Any] = ((_LINE, self.depth // _LINE), (1, size * _LINE))
+            if self.turned:
+                place, term = ((_LINE, size // _LINE), (1, self.depth * _LINE)), (self.depth, _LINE)
+            sides = (place, term) if first else (term, place)
+            return Swizzled(Swizzle(3, 3, 3), Layout(*map(tuple, zip(*sides, strict=True))))
         if self.turned:
             strides = (1, size + self.access)
         else:
@@ -78,7 +100,9 @@ class Fragments:
     @property
     def tiles(self) -> tuple[Tile, Tile]:
         """The tiles of a stage."""
-        return Tile(self.dtype, self.layout(True)), Tile(self.dtype, self.layout(False))
+        align = 1024 if self.grouped else 128
+        first, second = (Tile(self.dtype, self.layout(side), align) for side in (True, False))
+        return first, second
 
     @property
     def shared_bytes(self) -> int:
@@ -88,8 +112,11 @@ class Fragments:
 
 @helper
 def sums_of(plan: Fragments) -> Any:
-    """Return a plane's sums, and the row and column of the tile at which they begin."""
-    shape, plane = plan.shape, plane_position()
+    """Return a plane's or group's sums, and the row and column at which they begin."""
+    shape = plan.shape
+    if plan.grouped:
+        return [[fragment(shape, "c")]], group_of(shape) * shape.m, 0
+    plane = plane_position()
     high, wide = plan.rows // plan.down, plan.columns // plan.across
     row, column = plane // plan.across * high, plane % plan.across * wide
     sums = [[fragment(shape, "c") for _ in range(wide // shape.n)] for _ in range(high // shape.m)]
@@ -98,9 +125,20 @@ def sums_of(plan: Fragments) -> Any:
 
 @helper
 def multiply(sums: Any, pipe: Any, row: Any, column: Any, plan: Fragments) -> None:
-    """Add the products of a plane's rows and columns of a stage."""
+    """Add the products of a plane's or group's rows and columns of a stage."""
     shape, left_at, right_at = plan.shape, plan.layout(True), plan.layout(False)
     left, right = pipe.stage(0), pipe.stage(1)
+    if plan.grouped:
+        rows, columns = SharedMatrix(left, left_at), SharedMatrix(right, right_at)
+        issue_mma(
+            sums[0][0],
+            [
+                (rows.tile((shape.m, shape.k), (row, p)), columns.tile((shape.k, shape.n), (p, 0)))
+                for p in range(0, plan.depth, shape.k)
+            ],
+        )
+        wait_mma(sums[0][0])
+        return
     a_piece = left_at.compose((shape.m, shape.k))
     b_piece = right_at.compose((shape.k, shape.n))
     for p in range(0, plan.depth, shape.k):
@@ -208,10 +246,9 @@ def conv_fragments(
         pipe.commit()
         multiply(sums, pipe, row, column, plan)
         pipe.release()
-    shape = plan.shape
-    for j in range(len(sums[0])):
+    for j, far in columns_of(sums[0]):
         down, right = sums[0][j].lane_place()
-        place = first_column + column + j * shape.n + right
+        place = first_column + column + j * plan.shape.n + right + far
         ats = []
         for e in range(1 if pairs else 2):
             lead, within = windows.counts[0].divmod(place + e)
@@ -219,17 +256,32 @@ def conv_fragments(
             at = assume_multiple(within, 2) if pairs else high * c_down + wide * c_across
             ats.append(split * part_step + lead * c_lead + at)
         for i in range(len(sums)):
-            value = sums[i][j].parts[0]
-            for half in range(2):
-                r = first_row + row + i * shape.m + down + 8 * half
-                a, b = value[2 * half], value[2 * half + 1]
+            for r, a, b in rows_of(sums[i][j], far):
+                to = first_row + row + i * plan.shape.m + down + r
                 if pairs:
-                    there = (r < rows_total) & (place < columns_total)
-                    c.store(ats[0] + r * c_row, pack([a, b]).to(c.dtype), mask=there)
+                    there = (to < rows_total) & (place < columns_total)
+                    c.store(ats[0] + to * c_row, pack([a, b]).to(c.dtype), mask=there)
                 else:
                     for e, one in enumerate((a, b)):
-                        there = (r < rows_total) & (place + e < columns_total)
-                        c.store(ats[e] + r * c_row, one.to(c.dtype), mask=there)
+                        there = (to < rows_total) & (place + e < columns_total)
+                        c.store(ats[e] + to * c_row, one.to(c.dtype), mask=there)
+
+
+def columns_of(tiles: Any) -> list[tuple[int, int]]:
+    """Return the tiles' pairs of columns that a unit has: the tile, and how far in it."""
+    places = [tiles[0].register_place(r) for r in range(0, tiles[0].count, 2)]
+    fars = dict.fromkeys(column for _, column in places)
+    return [(j, far) for j in range(len(tiles)) for far in fars]
+
+
+def rows_of(tile: Any, far: int) -> list[tuple[int, Any, Any]]:
+    """Return the rows of a unit's pair of columns, with both numbers."""
+    found = []
+    for r in range(0, tile.count, 2):
+        row, column = tile.register_place(r)
+        if column == far:
+            found.append((row, tile.parts[0][r], tile.parts[0][r + 1]))
+    return found
 
 
 @helper
