@@ -41,12 +41,11 @@ _MORE = (
 # The same for groups of four planes, each of 64 rows and all columns of a tile.
 _GROUPED = (
     (128, 128, 64, 8, 1, 3),
+    (64, 256, 64, 4, 1, 3),
     (64, 128, 64, 4, 1, 4),
     (64, 64, 64, 4, 1, 4),
-    (128, 256, 64, 8, 1, 3),
-    (64, 256, 64, 4, 1, 3),
-    (128, 64, 64, 8, 1, 4),
 )
+_MORE_GROUPED = ((128, 256, 64, 8, 1, 3), (128, 64, 64, 8, 1, 4), (256, 128, 64, 16, 1, 3))
 # Types whose products are of matrix instructions; float32's would be of fewer digits (TF32).
 _TYPES = (float16, bfloat16)
 # Terms that a part of a sum has at least.
@@ -86,7 +85,7 @@ def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterat
     make = _of_weights if problem.by_weight else _of_places
     sides: list[tuple[bool, _Tiles, _Tiles]] = [(False, _TILES, _MORE)]
     if info.has("async_matrix") and problem.a.dtype.itemsize == 2:
-        sides.insert(0, (True, _GROUPED[:3], _GROUPED[3:]))
+        sides.insert(0, (True, _GROUPED, _MORE_GROUPED))
     for grouped, usual, more in sides:
         plans = [_plan(problem, made, grouped) for made in (*usual, *more)]
         likely = [plan for plan in plans[: len(usual)] if _fits(plan, info)]
@@ -136,12 +135,13 @@ def _last(
     strides: tuple[int, int, tuple[int, int]],
     steps: Steps,
     info: DeviceInfo,
-    prepares: bool = False,
+    block: int = 0,
     whole: bool = False,
 ) -> Last:
     """Return (leads, channels, places) with dense channels, copied where they are not.
 
-    ``whole``: whether places have to follow each other without gaps.
+    ``block``: of weights, how many channels of each tap come before the next. ``whole``: whether
+    places have to follow each other without gaps.
     """
     access = 16 // dtype.itemsize
     leads, channels, (down, across) = sizes
@@ -149,13 +149,16 @@ def _last(
     assert isinstance(place, Input)
     numbers = (channels, place.offset, outer, high, wide)
     gaps = whole and (wide, high, outer) != (channels, across * wide, down * high)
-    if not prepares and not gaps and channel == 1 and all(n % access == 0 for n in numbers):
+    if not block and not gaps and channel == 1 and all(n % access == 0 for n in numbers):
         return Last(place, (outer, high, wide), channels)
     room = -(-channels // access) * access
     count = leads * down * across * room
     target = steps.memory(max(count, 1) * dtype.itemsize)
     if count:
-        launch = last_launch(place, target, dtype, sizes, strides, room, info, prepares)
+        size = block or room
+        launch = last_launch(
+            place, target, dtype, sizes, strides, size, room // size, info, block > 0
+        )
         steps.launches.append(launch)
     return Last(target, (down * across * room, across * room, room), room)
 
@@ -189,6 +192,11 @@ def _of_places(problem: Correlation, plan: Fragments, steps: Steps, info: Device
     _add(result, p, splits, steps, info)
 
 
+def _block(room: int, plan: Fragments) -> int:
+    """Return how many channels of each tap follow each other among the terms."""
+    return plan.depth if room % plan.depth == 0 else room
+
+
 def _terms(problem: Correlation, room: int) -> int:
     return room * prod(axis.terms for axis in problem.axes) if problem.depth.size else 0
 
@@ -217,7 +225,7 @@ def _part(
     weights = _last(
         Input(1, part.b.offset), part.b.dtype,
         (outputs.size, part.depth.size if terms else 0, (axes[0].terms, axes[1].terms)),
-        (outputs.b, part.depth.b, (axes[0].b, axes[1].b)), steps, info, True,
+        (outputs.b, part.depth.b, (axes[0].b, axes[1].b)), steps, info, _block(x.room, plan),
     )  # fmt: skip
     result, start, splits, to = placed
     places = axes[0].count * axes[1].count
@@ -226,7 +234,8 @@ def _part(
     spans = (images.size * x.strides[0], outputs.size * max(terms, 1), splits * whole.size, count)
     index = index_dtype(*spans)
     numbers = (outputs.size, count, terms, splits, max(share, plan.depth), whole.size, *to)
-    windows = _windows(x, axes, [(a.result, a.summed) for a in axes], index, plan)
+    block = _block(x.room, plan)
+    windows = _windows(x, axes, [(a.result, a.summed) for a in axes], block, index, plan)
     kind = float32 if splits > 1 else part.a.dtype
     target = Buffer(kind, align=16) if pairs else Buffer(kind)
     two = Scalar(index, nonnegative=True, divisible=2 if pairs else 1)
@@ -269,7 +278,7 @@ def _of_weights(problem: Correlation, plan: Fragments, steps: Steps, info: Devic
         result = steps.memory(splits * p.size * float32.itemsize)
     index = index_dtype(images.size * x.strides[0], terms * g.room, splits * p.size, columns)
     seen = tuple(replace(a, count=a.terms, terms=a.count) for a in axes)
-    windows = _windows(x, seen, [(a.summed, a.result) for a in axes], index, plan)
+    windows = _windows(x, seen, [(a.summed, a.result) for a in axes], x.room, index, plan)
     size, wide = Scalar(index, nonnegative=True), _wide(index, plan)
     sizes = (outputs.size, columns, terms, splits, share, p.size, g.room)
     numbers = (*sizes, channels.size * taps, taps, channels.size)
@@ -286,7 +295,12 @@ def _of_weights(problem: Correlation, plan: Fragments, steps: Steps, info: Devic
 
 
 def _windows(
-    x: Last, axes: Sequence[Axis], moves: Sequence[tuple[int, int]], index: DType, plan: Fragments
+    x: Last,
+    axes: Sequence[Axis],
+    moves: Sequence[tuple[int, int]],
+    block: int,
+    index: DType,
+    plan: Fragments,
 ) -> tuple[tuple[Scalar, ...], _Numbers]:
     """Return the parameters and the numbers of ``fragments.Windows``."""
     size, stride = Scalar(index, nonnegative=True), Scalar(index)
@@ -295,11 +309,12 @@ def _windows(
     for axis, (result, summed) in zip(axes, moves, strict=True):
         numbers += [result, summed, axis.start, axis.size]
     places = axes[0].count * axes[1].count
-    divisors = (places, axes[1].count, axes[1].terms, x.room)
+    taps = axes[0].terms * axes[1].terms
+    divisors = (places, axes[1].count, taps, axes[1].terms, block)
     for n in divisors:
         numbers += FastDivmod.arguments(max(n, 1), index)
     signature = (wide, wide, wide, *(stride, stride, stride, size) * 2)
-    return (*signature, *FastDivmod.declared(index) * 4), numbers
+    return (*signature, *FastDivmod.declared(index) * 5), numbers
 
 
 def _wide(index: DType, plan: Fragments) -> Scalar:

@@ -40,25 +40,32 @@ def channels_last(
     channel: Any,
     down_step: Any,
     across_step: Any,
+    blocks: Any,
     *,
     deep: int,
     access: int,
 ) -> None:
-    """Copy a tile: places from x, ``deep`` channels from y, of the lead z.
+    """Copy a tile: places from x, ``deep`` channels from y, of the lead and block of channels z.
 
-    Places are rows of ``across``; ``room``: channels of the copy, of which those beyond
-    ``channels`` are zeros.
+    Places are rows of ``across``; ``room``: channels of a block of the copy, of which those beyond
+    all ``channels`` are zeros.
     """
     lead = cube_position(2)
+    skipped = lead % blocks * room
     first, begin = cube_position(0) * _PLACES, cube_position(1) * deep
     pitch = _PLACES + 1
     tile = shared(deep * pitch, x.dtype)
     unit = unit_index()
     place = first + unit % _PLACES
-    at = lead * outer + place // across * down_step + place % across * across_step
+    at = (
+        lead // blocks * outer
+        + skipped * channel
+        + place // across * down_step
+        + place % across * across_step
+    )
     for turn in range(deep * _PLACES // _UNITS):
         c = unit // _PLACES + turn * (_UNITS // _PLACES)
-        there = (place < places) & (begin + c < channels)
+        there = (place < places) & (skipped + begin + c < channels)
         tile[c * pitch + unit % _PLACES] = x.load(at + (begin + c) * channel, mask=there)
     barrier()
     lines = deep // access
@@ -77,16 +84,17 @@ def last_launch(
     sizes: tuple[int, int, tuple[int, int]],
     strides: tuple[int, int, tuple[int, int]],
     room: int,
+    blocks: int,
     info: DeviceInfo,
     prepares: bool = False,
 ) -> Launch:
-    """Return the launch that copies (leads, channels, places) to (leads, places, room)."""
+    """Return the launch that copies (leads, channels, places) to (leads, blocks, places, room)."""
     access = 16 // dtype.itemsize
     leads, channels, (down, across) = sizes
     outer, channel, steps = strides
     deep = 64 if room > 32 else 32 if room > 16 else 16
     places = down * across
-    spans = (leads * places * room, leads * abs(outer), channels * abs(channel))
+    spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
     reach = down * abs(steps[0]) + across * abs(steps[1])
     index = index_dtype(sum(spans[1:]) + reach, spans[0])
     size, stride = Scalar(index, nonnegative=True), Scalar(index)
@@ -98,14 +106,15 @@ def last_launch(
             Buffer(dtype, align=16),
             *(size, wide, size, size),
             *(stride,) * 4,
+            size,
         ),
         (("access", access), ("deep", deep)),
         (_UNITS, 1, 1),
         info.planes[0],
         index,
     )
-    cubes = (-(-places // _PLACES), -(-room // deep), leads)
-    numbers = (channels, room, places, max(across, 1), outer, channel, *steps)
-    nbytes = leads * places * (channels + room) * dtype.itemsize
+    cubes = (-(-places // _PLACES), -(-room // deep), leads * blocks)
+    numbers = (channels, room, places, max(across, 1), outer, channel, *steps, blocks)
+    nbytes = leads * places * (channels + blocks * room) * dtype.itemsize
     arguments = (source, target, *numbers)
     return Launch(build, cubes, arguments, 0, nbytes, "conv channels last", prepares=prepares)

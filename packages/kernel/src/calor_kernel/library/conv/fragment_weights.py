@@ -40,8 +40,8 @@ def conv_weight_fragments(
 ) -> None:
     """Compute a tile: g's channels from y, taps of x's channels from x, a part of places from z.
 
-    ``g_place``: from a place of g to the next, of all images. ``windows``: places of g are its
-    columns, and columns here are its terms.
+    ``g_place``: from a place of g to the next, of all images. Of the windows, columns are places
+    of g, and terms are columns here.
     """
     windows = windows_of(numbers)
     split = cube_position(2)
@@ -111,4 +111,4 @@ def take_places(
         deep = unit_index() // lines + turn * apart
         at, y, place = windows.start(begin + deep, end)
         inside = (first_column + mine < columns_total) & windows.inside(y + far_y, place + far_x)
-        pipe.copy(1, right_at(deep, mine), x, at + far, plan.access, inside)
+        pipe.copy(1, right_at(deep, mine), x, at + far, plan.access, inside, near=True)

@@ -154,7 +154,11 @@ def multiply(sums: Any, pipe: Any, row: Any, column: Any, plan: Fragments) -> No
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where windows lie in an operand whose channels are dense, along two axes."""
+    """Where windows lie in an operand whose channels are dense, along two axes.
+
+    Terms are some channels of each tap, then the next channels, so that windows that overlap are
+    read while what they share is near.
+    """
 
     counts: Any
     taps: Any
@@ -176,9 +180,11 @@ class Windows:
     @helper
     def tap(self, term: Any) -> Any:
         """Return how far a term lies from a window's start, along the axes and in elements."""
-        tap, channel = self.channels.divmod(term)
-        down, across = self.taps.divmod(tap)
+        step, channel = self.channels.divmod(term)
+        some, tap = self.taps[0].divmod(step)
+        down, across = self.taps[1].divmod(tap)
         y, x = down * self.axes[0][1], across * self.axes[1][1]
+        channel = some * self.channels.divisor + channel
         return y, x, y * self.strides[1] + x * self.strides[2] + channel
 
     @helper
@@ -189,10 +195,10 @@ class Windows:
 
 
 def windows_of(numbers: Any) -> Windows:
-    """Return the windows that a kernel is given: three strides, two axes, four divisors."""
+    """Return the windows that a kernel is given: three strides, two axes, five divisors."""
     axes = (numbers[3:7], numbers[7:11])
     counts = FastDivmod.groups(numbers[11:17])
-    taps, channels = FastDivmod.groups(numbers[17:23])
+    *taps, channels = FastDivmod.groups(numbers[17:26])
     return Windows(counts, taps, channels, axes, numbers[:3])
 
 
@@ -217,7 +223,7 @@ def conv_fragments(
 ) -> None:
     """Compute a tile: channels of the result from y, its places from x, a part of the terms from z.
 
-    ``w``: a row of terms, tap by tap, for each channel of the result. ``pairs``: whether places
+    ``w``: a row of terms for each channel of the result. ``pairs``: whether places
     lie dense in the result and are even in number, so that two are one access.
     """
     windows = windows_of(numbers)
@@ -297,9 +303,10 @@ def take_step(
     for turn in range(plan.rows // apart):
         row = line + turn * apart
         inside = there & (first_row + row < rows_total)
-        pipe.copy(0, left_at(row, term), w, (first_row + row) * terms + k, plan.access, inside)
+        of = (first_row + row) * terms + k
+        pipe.copy(0, left_at(row, term), w, of, plan.access, inside, near=True)
     far_y, far_x, far = windows.tap(k)
     for turn, (at, y, across) in enumerate(starts):
         place = line + turn * apart
         inside = there & windows.inside(y + far_y, across + far_x)
-        pipe.copy(1, right_at(term, place), x, at + far, plan.access, inside)
+        pipe.copy(1, right_at(term, place), x, at + far, plan.access, inside, near=True)
