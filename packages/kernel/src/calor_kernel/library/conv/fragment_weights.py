@@ -19,6 +19,9 @@ from calor_kernel.library.conv.fragments import (
     windows_of,
 )
 
+# Units that copy what lies together of a place: with accesses of 16 bytes, a line of 128.
+_UNITS = 8
+
 
 @kernel
 def conv_weight_fragments(
@@ -49,11 +52,11 @@ def conv_weight_fragments(
     begin, end = split * share, min((split + 1) * share, terms)
     pipe = Pipeline(plan.stages, *plan.tiles, how="async")
     sums, row, column = sums_of(plan)
-    # A unit always copies the same row and column, of places that differ.
-    across = plan.columns // plan.access
-    mine = unit_index() % across * plan.access
-    far = windows.tap(first_column + mine)
-    source = (g, x, windows, far, rows_total, columns_total, g_place)
+    # A unit always copies the same columns, of places that differ: eight units a line of one place.
+    wide = _UNITS * plan.access
+    mine = unit_index() % _UNITS * plan.access
+    fars = [windows.tap(first_column + mine + c) for c in range(0, plan.columns, wide)]
+    source = (g, x, windows, fars, rows_total, columns_total, g_place)
     for ahead in range(plan.stages - 1):
         pipe.acquire()
         take_places(
@@ -95,20 +98,20 @@ def take_places(
     end: Any,
 ) -> None:
     """Start copying both tiles of some places; padding, and what is beyond, becomes 0."""
-    g, x, windows, (far_y, far_x, far), rows_total, columns_total, g_place = source
+    g, x, windows, fars, rows_total, columns_total, g_place = source
     left_at, right_at = plan.layout(True), plan.layout(False)
-    lines = plan.rows // plan.access
-    apart = plan.units // lines
-    row = unit_index() % lines * plan.access
+    wide, apart = _UNITS * plan.access, plan.units // _UNITS
     for turn in range(plan.depth // apart):
-        deep = unit_index() // lines + turn * apart
-        inside = (begin + deep < end) & (first_row + row < rows_total)
-        of = (begin + deep) * g_place + first_row + row
-        pipe.copy(0, left_at(row, deep), g, of, plan.access, inside)
-    lines = plan.columns // plan.access
-    apart = plan.units // lines
-    for turn in range(plan.depth // apart):
-        deep = unit_index() // lines + turn * apart
+        deep = unit_index() // _UNITS + turn * apart
+        there = begin + deep < end
+        for first in range(0, plan.rows, wide):
+            row = mine + first
+            of = (begin + deep) * g_place + first_row + row
+            inside = there & (first_row + row < rows_total)
+            pipe.copy(0, left_at(row, deep), g, of, plan.access, inside)
         at, y, place = windows.start(begin + deep, end)
-        inside = (first_column + mine < columns_total) & windows.inside(y + far_y, place + far_x)
-        pipe.copy(1, right_at(deep, mine), x, at + far, plan.access, inside, near=True)
+        for c, (far_y, far_x, far) in enumerate(fars):
+            column = mine + c * wide
+            inside = windows.inside(y + far_y, place + far_x)
+            inside = inside & (first_column + column < columns_total)
+            pipe.copy(1, right_at(deep, column), x, at + far, plan.access, inside, near=True)
