@@ -39,8 +39,9 @@ def gpu_case(
     units = max(2, min(_MOST, int(_WORK / flops)))
 
     def arrays() -> list[Any]:
-        generator = np.random.default_rng(0)
-        return [generator.standard_normal(shape, np.float32) for shape in shapes]
+        sizes = [int(np.prod(shape)) for shape in shapes]
+        drawn = np.split(_normal(sum(sizes)), np.cumsum(sizes)[:-1])
+        return [part.reshape(shape) for part, shape in zip(drawn, shapes, strict=True)]
 
     def repeated(call: Callable[[], Any], wait: Callable[[], Any]) -> Callable[[], Any]:
         def several() -> Any:
@@ -72,3 +73,13 @@ def gpu_case(
     return Case(
         name, mine, {"torch": torchs}, nearly(near), inner=1, units=units, floor=lambda: floor
     )
+
+
+_DRAWN: list[Any] = [np.empty(0, np.float32)]
+
+
+def _normal(count: int) -> Any:
+    """Return normally distributed numbers, which are drawn once for all cases."""
+    if _DRAWN[0].size < count:
+        _DRAWN[0] = np.random.default_rng(0).standard_normal(count, np.float32)
+    return _DRAWN[0][:count]
