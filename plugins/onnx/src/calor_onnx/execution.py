@@ -1,0 +1,217 @@
+"""Walking a graph: each node's operands are brought to where its operator wants them.
+
+Requirements: the same walk serves a graph that is being compiled, where tensors have no elements
+yet, and one that is interpreted; a value is dropped after its last use; an error names the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor import Tensor
+from calor.errors import CalorError, DTypeError
+from calor.graph.tracing import outside
+from calor_onnx.call import Call
+from calor_onnx.constants import HOST_LIMIT, Constant
+from calor_onnx.errors import ModelError
+from calor_onnx.graph import Graph, Node
+from calor_onnx.registry import Operator
+from calor_onnx.types import CARRIERS, STRING, calor_type, name_of
+from calor_onnx.values import Narrow, brought, is_host, upload
+
+Array = np.ndarray[Any, Any]
+
+
+class Scope:
+    """The values of a graph that runs, and the way to those of the graphs around it."""
+
+    __slots__ = ("graph", "outer", "values")
+
+    def __init__(self, graph: Graph, values: dict[str, Any], outer: Scope | None) -> None:
+        self.graph = graph
+        self.values = values
+        self.outer = outer
+
+    def find(self, name: str, run: Run) -> Any:
+        """Return a value by name, from here or from around; None for the empty name."""
+        if not name:
+            return None
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            constant = scope.graph.constants.get(name)
+            if constant is not None:
+                return run.constant(constant)
+            scope = scope.outer
+        raise ModelError(f"nothing defines the value {name!r}")
+
+
+class Run:
+    """One walk on a device; ``traced`` says that it is being compiled.
+
+    With ``choices`` branches and loops that depend on data become part of what is compiled.
+
+    ``small`` maps the identity of a small constant's host array to the constant, so that it is
+    uploaded once.
+    """
+
+    def __init__(
+        self, device: Any, small: dict[int, Constant], *, traced: bool, choices: bool = False
+    ) -> None:
+        self.device = device
+        self.small = small
+        self.traced = traced
+        self.choices = choices
+
+    def graph(self, graph: Graph, inputs: Sequence[Any], outer: Scope | None = None) -> list[Any]:
+        """Return the outputs of a graph for the values of its inputs."""
+        if len(inputs) > len(graph.inputs):
+            raise ModelError(
+                f"the graph {graph.name!r} has {len(graph.inputs)} inputs and is given "
+                f"{len(inputs)}"
+            )
+        names = [info.name for info in graph.inputs]
+        scope = Scope(graph, dict(zip(names, inputs, strict=False)), outer)
+        scope.values.update(dict.fromkeys(names[len(inputs) :]))
+        for node in graph.nodes:
+            try:
+                self.node(node, scope)
+            except (CalorError, ValueError, TypeError, IndexError) as error:
+                if not getattr(error, "__notes__", None):
+                    error.add_note(f"in {node.label} ({node.op}, opset {node.version})")
+                raise
+        return [scope.find(info.name, self) for info in graph.outputs]
+
+    def node(self, node: Node, scope: Scope) -> None:
+        """Compute a node's outputs, and drop what no later node needs."""
+        operator = node.operator
+        if operator is None:
+            raise ModelError(f"{node.label}: {node.op} was not looked up")
+        inputs = [scope.find(name, self) for name in node.inputs]
+        call = Call(node, self, scope, inputs, inputs)
+        found = self.call(operator, call)
+        results = found if isinstance(found, tuple) else (found,)
+        values = scope.values
+        for place, name in enumerate(node.outputs):
+            if name:
+                if place >= len(results):
+                    raise ModelError(f"{node.op} has no output {place}, which {node.label} names")
+                values[name] = self.placed(results[place])
+        for name in node.drop:
+            values.pop(name, None)
+
+    def call(self, operator: Operator, call: Call) -> Any:
+        """Call the operator's function with operands where it wants them."""
+        inputs, attributes = call.inputs, call.node.attributes
+        if operator.raw:
+            return operator.function(call, *inputs, **attributes)
+        if operator.moves and any(is_string(x) for x in inputs):
+            return self.moved_texts(operator, call)
+        on_host = bool(inputs) and all(is_host(x) for x in inputs)
+        if on_host and operator.hosted is not None:
+            return operator.hosted(call, *inputs, **attributes)
+        if on_host:
+            with outside(), calor.device("numpy") as device:
+                return brought(self.on(operator, call, device))
+        return self.on(operator, call, self.device)
+
+    def on(self, operator: Operator, call: Call, device: Any) -> Any:
+        """Call the function with tensors of a device."""
+        call.device = device
+        moved = None
+        operands: list[Any] = []
+        for place, value in enumerate(call.inputs):
+            if value is None or isinstance(value, list):
+                operands.append(value)
+            elif place in operator.host:
+                operands.append(call.host(value))
+            elif operator.moves:
+                made = self.carried(value, device)
+                if isinstance(made, Narrow):
+                    moved, made = made.dtype, made.tensor
+                operands.append(made)
+            else:
+                operands.append(self.tensor(value, device))
+        call.operands = operands
+        made = operator.function(call, *operands, **call.node.attributes)
+        return made if moved is None else rewrapped(made, moved)
+
+    def moved_texts(self, operator: Operator, call: Call) -> Any:
+        """Call an operator that moves elements on the numbers of texts in a table."""
+        table: list[Array] = [np.array([""], np.object_)]
+        count = 1
+        inputs = list(call.inputs)
+        for place, value in enumerate(inputs):
+            if is_string(value):
+                inputs[place] = np.arange(count, count + value.size).reshape(value.shape)
+                table.append(value.reshape(-1))
+                count += value.size
+            elif value is not None:
+                inputs[place] = call.host(value)
+        texts = np.concatenate(table)
+        call.inputs = inputs
+        with outside(), calor.device("numpy") as device:
+            made = brought(self.on(operator, call, device))
+        if isinstance(made, list | tuple):
+            return type(made)(texts[x] for x in made)
+        return texts[made]
+
+    def carried(self, value: Any, device: Any) -> Any:
+        """Return a value on a device; of a type that calor lacks as a narrow tensor."""
+        if isinstance(value, np.ndarray):
+            known = self.small.get(id(value))
+            if known is None or value.size == 1 or device is not self.device:
+                return upload(value, device)
+            if known.tensor is None:
+                with outside():
+                    known.held_by(upload(value, device))
+            return known.tensor
+        return value
+
+    def tensor(self, value: Any, device: Any) -> Tensor:
+        """Return a value as a tensor on a device; DTypeError for a type that calor lacks."""
+        made = self.carried(value, device)
+        if isinstance(made, Narrow):
+            raise DTypeError(f"this operator does not take {name_of(made.dtype)}; cast it first")
+        return made  # type: ignore[no-any-return]
+
+    def placed(self, value: Any) -> Any:
+        """Return a value where the rule wants it: large host arrays go to the device."""
+        if isinstance(value, np.generic):
+            value = np.asarray(value)
+        if isinstance(value, np.ndarray) and value.size > HOST_LIMIT and on_devices(value):
+            with outside():
+                return upload(value, self.device)
+        return value
+
+    def constant(self, constant: Constant) -> Any:
+        """Return a constant's value: a host array where it is small, else the device's tensor."""
+        if constant.small or not on_devices(constant):
+            return constant.array()
+        if constant.tensor is None:
+            with outside():
+                constant.held_by(upload(constant.array(), self.device))
+        return constant.tensor
+
+
+def on_devices(value: Array | Constant) -> bool:
+    """Return whether devices can hold elements of this type, in a carrier if need be."""
+    return calor_type(value.dtype) is not None or value.dtype in CARRIERS
+
+
+def is_string(value: Any) -> bool:
+    """Return whether a value is a host array of texts."""
+    return isinstance(value, np.ndarray) and value.dtype == STRING
+
+
+def rewrapped(made: Any, dtype: Any) -> Any:
+    """Return results that have the carrier's type as narrow tensors again."""
+    if isinstance(made, list | tuple):
+        return type(made)(rewrapped(x, dtype) for x in made)
+    carries = isinstance(made, Tensor) and made.dtype is CARRIERS[dtype]
+    return Narrow(made, dtype) if carries else made

@@ -1,0 +1,139 @@
+"""Functions: operators that a model, or ONNX itself, writes in terms of other operators.
+
+An operator of ONNX without a definition of ours is expanded by the body that its schema has; a body
+that depends on the operands' types is made when they are known. Bodies are made when they are first
+run, so a small file cannot blow up while it is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+from onnx import AttributeProto, FunctionProto, NodeProto, defs
+
+from calor_onnx.call import Call
+from calor_onnx.constants import Constant
+from calor_onnx.errors import DataDependentError, ModelError
+from calor_onnx.graph import Graph, Node, ValueInfo, deciding
+from calor_onnx.reading import Builder, in_order, opsets_of
+from calor_onnx.tensors import Weights
+from calor_onnx.types import element_type
+from calor_onnx.values import dtype_of
+
+
+def schema_of(node: Node) -> Any:
+    """Return ONNX's schema of a node's operator, or None."""
+    try:
+        return defs.get_schema(node.op, node.version, node.domain)
+    except defs.SchemaError:
+        return None
+
+
+class Expansion:
+    """An operator's function that runs the body of an ONNX function."""
+
+    def __init__(self, resolver: Any, function: FunctionProto | None, weights: Weights) -> None:
+        self.resolver = resolver
+        # None for a body that depends on the operands' types.
+        self.function = function
+        self.weights = weights
+
+    def __call__(self, call: Call, *inputs: Any, **attributes: Any) -> Any:
+        """Run the body with the operands as its inputs."""
+        node = call.node
+        key = None if self.function is not None else tuple(map(type_key, inputs))
+        body = node.bodies.get(key)
+        if body is None:
+            body = node.bodies[key] = self.body(node, inputs)
+        # A body sees nothing of the graph that calls it.
+        try:
+            return tuple(call.run.graph(body, inputs))
+        except DataDependentError as error:
+            inner = deciding(body, error.operands)
+            places = [i for i, info in enumerate(body.inputs) if info.name in inner]
+            error.operands = tuple(node.inputs[i] for i in places if i < len(node.inputs))
+            raise
+
+    def body(self, node: Node, inputs: tuple[Any, ...]) -> Graph:
+        """Return the function's body for a node's attributes."""
+        function = self.function or dependent(node, inputs)
+        attributes = {item.name: builder_value(item) for item in function.attribute_proto}
+        schema = schema_of(node)
+        if schema is not None:
+            defaults = [(n, a.default_value) for n, a in schema.attributes.items()]
+            attributes |= {n: builder_value(a) for n, a in defaults if a.type}
+        attributes |= node.attributes
+        opsets = opsets_of(function.opset_import, 10) or {node.domain: node.version}
+        builder = Builder(opsets, self.weights, attributes)
+        constants: dict[str, Constant] = {}
+        nodes = builder.nodes(function.node, constants)
+        graph = Graph(
+            function.name,
+            [ValueInfo(name, None, None) for name in function.input],
+            [],
+            [],
+            constants,
+        )
+        graph.nodes = in_order(nodes, {*constants}, graph.inputs)
+        # An optional output that the body makes no value for is none.
+        made = {*constants, *function.input, *(name for n in nodes for name in n.outputs)}
+        graph.outputs = [ValueInfo(n if n in made else "", None, None) for n in function.output]
+        graph.link()
+        if graph.captures:
+            raise ModelError(f"the function {function.name!r} uses {graph.captures[0]!r}, which "
+                             f"nothing in it defines")  # fmt: skip
+        self.resolver.resolve(graph)
+        return graph
+
+
+def builder_value(item: AttributeProto) -> Any:
+    """Return an attribute's default."""
+    return Builder({}, Weights(None)).value(item, 0)
+
+
+def type_key(value: Any) -> Any:
+    """Return what tells an operand's type: its element type, or what kind of value it is."""
+    if isinstance(value, list):
+        return ("sequence", *map(type_key, value[:1]))
+    return None if value is None else dtype_of(value).name
+
+
+def type_proto(value: Any) -> onnx.TypeProto:
+    """Return an operand's type as a message."""
+    made = onnx.TypeProto()
+    if isinstance(value, list):
+        made.sequence_type.elem_type.CopyFrom(type_proto(value[0]) if value else onnx.TypeProto())
+    elif value is not None:
+        made.tensor_type.elem_type = element_type(dtype_of(value))
+        for size in value.shape:
+            made.tensor_type.shape.dim.add().dim_value = size
+    return made
+
+
+def dependent(node: Node, inputs: tuple[Any, ...]) -> FunctionProto:
+    """Return the body that ONNX makes for a node's attributes and its operands' types."""
+    schema = schema_of(node)
+    message = node_proto(node)
+    types = [type_proto(x).SerializeToString() for x in inputs]
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version]
+    made = FunctionProto()
+    made.ParseFromString(
+        schema.get_context_dependent_function_with_opset_version(
+            max(versions, default=schema.since_version), message.SerializeToString(), types
+        )
+    )
+    if not made.node:
+        raise ModelError(f"{node.label}: ONNX has no body of {node.op} for these operands")
+    return made
+
+
+def node_proto(node: Node) -> NodeProto:
+    """Return a node as a message; sub-graphs and tensors are left out."""
+    made = onnx.helper.make_node(
+        node.op, node.inputs, node.outputs, name=node.name, domain=node.domain
+    )
+    for name, value in node.attributes.items():
+        if isinstance(value, int | float | str | list) and value != []:
+            made.attribute.append(onnx.helper.make_attribute(name, value))
+    return made

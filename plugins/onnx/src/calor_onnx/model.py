@@ -1,0 +1,211 @@
+"""A model that was imported: a callable that runs on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor import Tensor
+from calor.backends.selection import as_device, current_device
+from calor_onnx.constants import Constant
+from calor_onnx.errors import InputError
+from calor_onnx.execution import Run, on_devices
+from calor_onnx.graph import Graph, ValueInfo
+from calor_onnx.plans import Plans
+from calor_onnx.reading import Imported, Source, read
+from calor_onnx.resolving import Resolver
+from calor_onnx.types import STRING, calor_type, name_of
+from calor_onnx.values import Narrow, dtype_of, to_host, upload
+
+
+class Model:
+    """An ONNX model on a device; made by :func:`calor_onnx.load`.
+
+    ``inputs`` and ``outputs`` describe what it takes and gives; ``metadata`` is what the file says
+    of itself; ``graph`` is the imported graph.
+    """
+
+    def __init__(self, imported: Imported, device: Any = None) -> None:
+        import calor_onnx.operators  # noqa: F401 - it fills the registry
+
+        self.device = current_device() if device is None else as_device(device)
+        self.metadata = imported.metadata
+        self.opsets = imported.opsets
+        self.imported = imported
+        self.graph: Graph = imported.graph
+        Resolver(imported.functions, imported.weights).resolve(self.graph)
+        self.inputs: tuple[ValueInfo, ...] = tuple(
+            info for info in self.graph.inputs if info.name not in self.graph.constants
+        )
+        self.outputs: tuple[ValueInfo, ...] = tuple(self.graph.outputs)
+        self._infos = {info.name: info for info in self.graph.inputs}
+        self._plans = Plans(self.graph, self.device, self._settle())
+
+    def _settle(self) -> dict[int, Constant]:
+        """Bring the large constants to the device; return the small ones by identity."""
+        graphs = [self.graph, *(g for node in self.graph.walk() for g in node.subgraphs())]
+        constants = [c for g in graphs for c in g.constants.values()]
+        run = Run(self.device, {}, traced=False)
+        # The largest first: the pages of the file that one is copied from come on top of it.
+        for constant in sorted(constants, key=lambda c: -c.size):
+            if not constant.small and on_devices(constant):
+                run.constant(constant)
+        return {id(c.array()): c for c in constants if c.small}
+
+    def __call__(self, *args: Any, **inputs: Any) -> Any:
+        """Return the output for inputs by position or name; a tuple where there are several.
+
+        Inputs are tensors, host arrays, numbers or nested sequences; sequences of tensors are
+        lists, texts are arrays of objects. Raises InputError for what does not fit.
+        """
+        if len(args) > len(self.inputs):
+            raise InputError(f"the model has {self._described()}; {len(args)} inputs were given")
+        given = dict(zip((info.name for info in self.inputs), args, strict=False))
+        for name in inputs:
+            if name in given:
+                raise InputError(f"the input {name!r} is given by position and by name")
+        made = tuple(self.run({**given, **inputs}).values())
+        return made[0] if len(made) == 1 else made
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the outputs by name for inputs by name.
+
+        >>> import calor_onnx, onnx
+        >>> model = calor_onnx.load(onnx.parser.parse_model('''
+        ...     <ir_version: 8, opset_import: ["" : 17]>
+        ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }'''))
+        >>> model.run({"x": [1.0, 2.0]})["y"].tolist()
+        [2.0, 4.0]
+        """
+        values: dict[str, Any] = {}
+        for name in inputs:
+            if name not in self._infos:
+                raise InputError(f"the model has no input {name!r}; it has {self._described()}")
+        for info in self.graph.inputs:
+            if info.name in inputs:
+                values[info.name] = self._taken(info, inputs[info.name])
+            elif info.name not in self.graph.constants:
+                if not info.kind.startswith("optional"):
+                    raise InputError(
+                        f"the input {info.name!r} is missing; the model has {self._described()}"
+                    )
+                values[info.name] = None
+        outputs = self._plans.run(values)
+        names = [info.name for info in self.outputs]
+        return {n: self._given(v) for n, v in zip(names, outputs, strict=True)}
+
+    @property
+    def reason(self) -> str | None:
+        """Why the model is interpreted node by node; None while it is compiled.
+
+        Known after the first run, as it is compiling that tells.
+        """
+        return self._plans.reason
+
+    @property
+    def plans(self) -> int:
+        """How many compiled graphs are kept, one for each set of shapes."""
+        return self._plans.count
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The floating constants of the graph as tensors, which the model reads at each call."""
+        run = self._plans
+        made = {}
+        for name, constant in self.graph.constants.items():
+            known = calor_type(constant.dtype)
+            if known is not None and known.is_floating and constant.size > 1:
+                if constant.tensor is None:
+                    constant.held_by(upload(constant.array(), run.device))
+                made[name] = constant.tensor
+        return made
+
+    def _described(self) -> str:
+        return ", ".join(
+            f"{i.name}: {i.type_name}{'' if i.shape is None else list(i.shape)}"
+            for i in self.inputs
+        ) or "no inputs"  # fmt: skip
+
+    def _taken(self, info: ValueInfo, value: Any) -> Any:
+        """Return an input as a value of a run; InputError where it is not what is declared."""
+        if value is None:
+            return None
+        if "sequence" in info.kind and isinstance(value, list | tuple):
+            element = ValueInfo(info.name, info.dtype, info.shape)
+            return [self._taken(element, item) for item in value]
+        if isinstance(value, Narrow):
+            return value
+        if not isinstance(value, Tensor):
+            value = self._array(info, value)
+        known = dtype_of(value)
+        if info.dtype is not None and known != info.dtype:
+            raise InputError(
+                f"the input {info.name!r} is {name_of(known)}, the model takes {info.type_name}; "
+                f"convert it: x.astype({info.type_name!r})"
+            )
+        if info.kind == "tensor":
+            self._check_shape(info, tuple(value.shape))
+        if isinstance(value, Tensor):
+            return value if value.device is self.device else calor.to_device(value, self.device)
+        return value if known == STRING else upload(value, self.device)
+
+    def _array(self, info: ValueInfo, value: Any) -> Any:
+        plain = not isinstance(value, np.ndarray | np.generic)
+        array = np.asarray(value)
+        if array.dtype.kind in "SU":
+            return array.astype(np.object_)
+        if plain and info.dtype is not None and array.dtype != info.dtype:
+            return array.astype(info.dtype)
+        return array
+
+    def _check_shape(self, info: ValueInfo, shape: tuple[int, ...]) -> None:
+        declared = info.shape
+        if declared is None:
+            return
+        fits = len(declared) == len(shape) and all(
+            not isinstance(want, int) or want == size
+            for want, size in zip(declared, shape, strict=True)
+        )
+        # Files in the wild declare no axes where they mean any: a lone scalar says nothing.
+        if not fits and (declared or prod(shape) != 1):
+            raise InputError(
+                f"the input {info.name!r} has shape {list(shape)}, the model takes {list(declared)}"
+            )
+
+    def _given(self, value: Any) -> Any:
+        """Return an output as the caller gets it: numbers as tensors, what no device has as is."""
+        if isinstance(value, list):
+            return [self._given(item) for item in value]
+        if isinstance(value, Narrow):
+            return to_host(value)
+        if isinstance(value, np.ndarray) and calor_type(value.dtype) is not None:
+            return upload(value, self.device)
+        return value
+
+    def __repr__(self) -> str:
+        name = self.metadata["graph_name"] or "model"
+        return f"<{name} on {self.device.name}: {len(self.graph.nodes)} nodes, {self._described()}>"
+
+
+def load(source: Source, device: Any = None) -> Model:
+    """Return a model from a path, bytes or a ModelProto, ready to run on a device.
+
+    Raises ModelError for what is no ONNX model, and UnsupportedOperatorsError, with all of them,
+    where operators are missing.
+
+    >>> import calor, calor_onnx, onnx
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     scale (float[N] x) => (float[N] y) {
+    ...         two = Constant <value_float = 2.0> ()
+    ...         y = Mul (x, two)
+    ...     }''')
+    >>> model = calor_onnx.load(proto)
+    >>> model([1.0, 2.5]).tolist()
+    [2.0, 5.0]
+    """
+    return Model(read(source), device)

@@ -1,0 +1,253 @@
+"""Recurrent layers: RNN, GRU and LSTM, in each direction and layout.
+
+Requirements: the products with the input are one matrix product for all steps; what depends on the
+state is a scan. A sample's steps beyond its length leave its state and make zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import calor
+import calor_nn.functional as nn
+from calor_onnx.call import Call
+from calor_onnx.computing import constant
+from calor_onnx.errors import ModelError
+from calor_onnx.registry import operator
+
+Function = Callable[[Any], Any]
+
+# Activations: how many of (alpha, beta) they take, their defaults, and the function.
+ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
+    "relu": ((), calor.relu),
+    "tanh": ((), calor.tanh),
+    "sigmoid": ((), calor.sigmoid),
+    "softsign": ((), nn.softsign),
+    "softplus": ((), calor.softplus),
+    "affine": ((1.0, 0.0), lambda x, a, b: x * a + b),
+    "scaledtanh": ((1.0, 1.0), lambda x, a, b: calor.tanh(x * b) * a),
+    "hardsigmoid": ((0.2, 0.5), lambda x, a, b: calor.clip(x * a + b, 0, 1)),
+    "leakyrelu": ((0.01,), calor.leaky_relu),
+    "thresholdedrelu": ((1.0,), lambda x, a: calor.where(x > a, x, 0)),
+    "elu": ((1.0,), calor.elu),
+}
+
+
+def functions_of(
+    names: list[str] | None, default: list[str], alpha: Any, beta: Any, directions: int
+) -> list[Function]:
+    """Return the functions of all directions; alpha and beta go to those that take them."""
+    alphas, betas = iter(alpha or ()), iter(beta or ())
+    found = []
+    for name in names or default * directions:
+        if name.lower() not in ACTIVATIONS:
+            raise ModelError(f"the activation {name!r} is none of {', '.join(ACTIVATIONS)}")
+        numbers, function = ACTIVATIONS[name.lower()]
+        given = [next(source, n) for source, n in zip((alphas, betas), numbers, strict=False)]
+        found.append(_closed(function, given))
+    return found
+
+
+def _closed(function: Callable[..., Any], given: list[float]) -> Function:
+    return lambda x: function(x, *given)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer's operands, brought to layout 0, and its attributes."""
+
+    x: Any
+    lengths: Any
+    hidden: int
+    directions: list[bool]
+    clip: float | None
+
+    def limited(self, x: Any) -> Any:
+        """Return the operand of an activation within the clip."""
+        return x if not self.clip else calor.clip(x, -self.clip, self.clip)
+
+
+def layer_of(
+    x: Any, r: Any, lengths: Any, direction: str, layout: int, clip: float | None
+) -> Layer:
+    """Return a layer; ``directions`` tells for each whether it walks from the end."""
+    walks = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+    if direction not in walks:
+        raise ModelError(f"direction {direction!r} is none of {', '.join(walks)}")
+    if layout:
+        x = calor.swapaxes(x, 0, 1)
+    return Layer(x, lengths, r.shape[-1], walks[direction], clip)
+
+
+def biases(b: Any, number: int) -> tuple[Any, Any]:
+    """Return the biases of W and of R for a direction; None without any."""
+    if b is None:
+        return None, None
+    half = b.shape[1] // 2
+    return b[number, :half], b[number, half:]
+
+
+def run(
+    layer: Layer, cell: Callable[..., Any], w: Any, bias: Callable[[int], Any],
+    states: list[Any], layout: int,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Return (Y, last states) of all directions; ``cell(number)`` makes a direction's step."""
+    x, batch = layer.x, layer.x.shape[1]
+    outputs: list[Any] = []
+    ends: list[list[Any]] = []
+    for number, reverse in enumerate(layer.directions):
+        first = []
+        for state in states:
+            if state is None:
+                first.append(calor.zeros((batch, layer.hidden), dtype=x.dtype, device=x.device))
+            else:
+                first.append(state[:, number] if layout else state[number])
+        inputs = calor.matmul(x, calor.matrix_transpose(w[number]))
+        added = bias(number)
+        if added is not None:
+            inputs = inputs + added
+        made, last = walked(layer, cell(number), inputs, tuple(first), reverse)
+        outputs.append(made)
+        ends.append([*last])
+    y = calor.stack(outputs, axis=1)
+    if layout:
+        y = calor.permute_dims(y, (2, 0, 1, 3))
+    axis = 1 if layout else 0
+    return y, *(calor.stack([end[i] for end in ends], axis=axis) for i in range(len(states)))
+
+
+def walked(
+    layer: Layer, cell: Callable[..., Any], inputs: Any, first: tuple[Any, ...], reverse: bool
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return the outputs (T, N, H) of one direction and its last states."""
+    steps = inputs.shape[0]
+    rows: dict[str, Any] = {"x": inputs}
+    if layer.lengths is not None:
+        numbers = constant(np.arange(steps).reshape(-1, 1, 1), inputs.device)
+        rows["live"] = numbers < calor.reshape(layer.lengths, (1, -1, 1))
+
+    def step(states: Any, row: Any) -> tuple[Any, Any]:
+        new = cell(row["x"], states)
+        if "live" not in row:
+            return new, new[0]
+        live = row["live"]
+        kept = tuple(calor.where(live, a, b) for a, b in zip(new, states, strict=True))
+        return kept, calor.where(live, new[0], 0)
+
+    last, made = calor.scan(step, first, rows, reverse=reverse)
+    return made, last
+
+
+def _parts(x: Any, hidden: int) -> Iterator[Any]:
+    return (x[..., i : i + hidden] for i in range(0, x.shape[-1], hidden))
+
+
+def _summed(a: Any, b: Any) -> Any:
+    return a if b is None else b if a is None else a + b
+
+
+@operator("RNN")
+def rnn(
+    call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, *,
+    activation_alpha: Any = None, activation_beta: Any = None,
+    activations: list[str] | None = None, clip: float | None = None, direction: str = "forward",
+    hidden_size: int | None = None, layout: int = 0, output_sequence: int = 0,
+) -> Any:  # fmt: skip
+    """h = f(W · x + R · h + b) (Elman, 1990)."""
+    layer = layer_of(x, r, lengths, direction, layout, clip)
+    functions = functions_of(
+        activations, ["Tanh"], activation_alpha, activation_beta, len(layer.directions)
+    )
+
+    def cell(number: int) -> Callable[..., Any]:
+        turned = calor.matrix_transpose(r[number])
+        return lambda row, states: (
+            functions[number](layer.limited(row + calor.matmul(states[0], turned))),
+        )
+
+    return run(layer, cell, w, lambda n: _summed(*biases(b, n)), [h], layout)
+
+
+@operator("GRU")
+def gru(
+    call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, *,
+    activation_alpha: Any = None, activation_beta: Any = None,
+    activations: list[str] | None = None, clip: float | None = None, direction: str = "forward",
+    hidden_size: int | None = None, layout: int = 0, linear_before_reset: int = 0,
+    output_sequence: int = 0,
+) -> Any:  # fmt: skip
+    """Gates update, reset and a new state (Cho et al., 2014)."""
+    layer = layer_of(x, r, lengths, direction, layout, clip)
+    functions = functions_of(
+        activations, ["Sigmoid", "Tanh"], activation_alpha, activation_beta, len(layer.directions)
+    )
+    size, limited = layer.hidden, layer.limited
+
+    def cell(number: int) -> Callable[..., Any]:
+        f, g = functions[2 * number : 2 * number + 2]
+        turned = calor.matrix_transpose(r[number])
+        gates, last = turned[:, : 2 * size], turned[:, 2 * size :]
+        inner = biases(b, number)[1]
+
+        def step(row: Any, states: Any) -> Any:
+            (state,) = states
+            if linear_before_reset:
+                product = _summed(calor.matmul(state, turned), inner)
+                z, reset = _parts(f(limited(row[:, : 2 * size] + product[:, : 2 * size])), size)
+                new = g(limited(row[:, 2 * size :] + reset * product[:, 2 * size :]))
+            else:
+                product = calor.matmul(state, gates)
+                if inner is not None:
+                    product = product + inner[: 2 * size]
+                z, reset = _parts(f(limited(row[:, : 2 * size] + product)), size)
+                product = calor.matmul(reset * state, last)
+                if inner is not None:
+                    product = product + inner[2 * size :]
+                new = g(limited(row[:, 2 * size :] + product))
+            return ((1 - z) * new + z * state,)
+
+        return step
+
+    return run(layer, cell, w, lambda n: biases(b, n)[0], [h], layout)
+
+
+@operator("LSTM")
+def lstm(
+    call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None,
+    c: Any = None, p: Any = None, *, activation_alpha: Any = None, activation_beta: Any = None,
+    activations: list[str] | None = None, clip: float | None = None, direction: str = "forward",
+    hidden_size: int | None = None, input_forget: int = 0, layout: int = 0,
+    output_sequence: int = 0,
+) -> Any:  # fmt: skip
+    """Gates input, output, forget and cell, with peepholes (Gers and Schmidhuber, 2000)."""
+    layer = layer_of(x, r, lengths, direction, layout, clip)
+    functions = functions_of(
+        activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha, activation_beta,
+        len(layer.directions),
+    )  # fmt: skip
+    size, limited = layer.hidden, layer.limited
+
+    def cell(number: int) -> Callable[..., Any]:
+        f, g, out = functions[3 * number : 3 * number + 3]
+        turned = calor.matrix_transpose(r[number])
+        peep = None if p is None else [*_parts(p[number], size)]
+
+        def step(row: Any, states: Any) -> Any:
+            state, held = states
+            i, o, forget, new = _parts(row + calor.matmul(state, turned), size)
+            if peep is not None:
+                i, forget = i + peep[0] * held, forget + peep[2] * held
+            i = f(limited(i))
+            forget = 1 - i if input_forget else f(limited(forget))
+            held = forget * held + i * g(limited(new))
+            if peep is not None:
+                o = o + peep[1] * held
+            return f(limited(o)) * out(held), held
+
+        return step
+
+    return run(layer, cell, w, lambda n: _summed(*biases(b, n)), [h, c], layout)

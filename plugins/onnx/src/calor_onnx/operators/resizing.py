@@ -1,0 +1,223 @@
+"""Resize and Upsample: each axis by itself, as weighted sums of a few places.
+
+Requirements: places and weights depend on sizes and attributes alone, so they are constants of the
+graph; a nearest resize that repeats whole places is a view.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor_onnx.call import Call
+from calor_onnx.computing import constant, like, wide
+from calor_onnx.errors import ModelError
+from calor_onnx.registry import operator
+
+Array = np.ndarray[Any, Any]
+
+# Above so many taps the sums are a product with a matrix.
+_TAPS = 8
+
+
+def sources(
+    mode: str, size: int, scale: float, made: int, roi: tuple[float, float] | None
+) -> tuple[Array, Array | None]:
+    """Return where each new place lies in the old ones, and which lie outside of a crop.
+
+    In float32, as frameworks compute it: where a source is next to a whole place, or between two,
+    the last bit decides what is nearest.
+    """
+    place = np.arange(made, dtype=np.float32)
+    width = scale * size
+    if mode == "align_corners":
+        return place * ((size - 1) / (width - 1) if width != 1 else 0.0), None
+    if mode == "asymmetric":
+        return place / np.float32(scale), None
+    if mode == "tf_crop_and_resize":
+        start, end = roi if roi is not None else (0.0, 1.0)
+        if width == 1:
+            found = np.full(made, 0.5 * (start + end) * (size - 1))
+        else:
+            found = start * (size - 1) + place * (end - start) * (size - 1) / (width - 1)
+        return found, (found < 0) | (found > size - 1)
+    if mode == "pytorch_half_pixel" and width == 1:
+        return np.full(made, -0.5), None
+    if mode not in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"):
+        raise ModelError(f"Resize: coordinate_transformation_mode {mode!r} is not known")
+    found = (place + 0.5) / np.float32(scale) - 0.5
+    if mode == "half_pixel_symmetric":
+        found += size / 2 * (1 - made / width)
+    return found, None
+
+
+def nearest(source: Array, mode: str) -> Array:
+    """Return the place next to each source by a rounding mode."""
+    if mode == "floor":
+        return np.floor(source)
+    if mode == "ceil":
+        return np.ceil(source)
+    if mode == "round_prefer_floor":
+        return np.ceil(source - 0.5)
+    if mode == "round_prefer_ceil":
+        return np.floor(source + 0.5)
+    raise ModelError(f"Resize: nearest_mode {mode!r} is not known")
+
+
+def _triangle(distance: Array) -> Array:
+    return np.asarray(np.maximum(1 - np.abs(distance), 0))
+
+
+def _keys(distance: Array, a: float) -> Array:
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def taps(
+    source: Array, cubic: bool, a: float, stretch: float, size: int, exclude: bool
+) -> tuple[Array, Array]:
+    """Return places and weights (made, taps) of a kernel that is stretched over more places."""
+    reach = (2 if cubic else 1) / stretch
+    count = 2 * math.ceil(reach)
+    place = np.floor(source)[:, None] + np.arange(count) - count // 2 + 1
+    distance = (place - source[:, None]) * stretch
+    weight = _keys(distance, a) if cubic else _triangle(distance)
+    if exclude:
+        weight = np.where((place < 0) | (place >= size), 0, weight)
+    if exclude or stretch != 1:
+        total = weight.sum(1, keepdims=True)
+        weight = weight / np.where(total == 0, 1, total)
+    return np.clip(place, 0, size - 1).astype(np.int64), weight
+
+
+def picked(x: Any, axis: int, place: Array) -> Any:
+    """Return x at whole places along an axis; a view where each is repeated equally often."""
+    size, made = x.shape[axis], len(place)
+    if size and made % size == 0 and (place == np.repeat(np.arange(size), made // size)).all():
+        front, back = x.shape[:axis], x.shape[axis + 1 :]
+        wider = calor.broadcast_to(
+            calor.reshape(x, (*front, size, 1, *back)), (*front, size, made // size, *back)
+        )
+        return calor.reshape(wider, (*front, made, *back))
+    return calor.take(x, constant(place.astype(np.int64), x.device), axis=axis)
+
+
+def weighed(x: Any, axis: int, place: Array, weight: Array) -> Any:
+    """Return sums of x at places, weighed, along an axis."""
+    made, count = place.shape
+    if count > _TAPS:
+        matrix = np.zeros((made, x.shape[axis]))
+        np.add.at(matrix, (np.arange(made)[:, None], place), weight)
+        kernel = constant(matrix.astype(x.dtype.numpy), x.device)
+        return calor.moveaxis(calor.tensordot(x, kernel, axes=([axis], [1])), -1, axis)
+    shape = [1] * x.ndim
+    shape[axis] = made
+    total = None
+    for tap in range(count):
+        if not weight[:, tap].any():
+            continue
+        part = calor.take(x, constant(place[:, tap], x.device), axis=axis)
+        part = part * constant(weight[:, tap].reshape(shape).astype(x.dtype.numpy), x.device)
+        total = part if total is None else total + part
+    return calor.take(x, constant(place[:, 0], x.device), axis=axis) * 0 if total is None else total
+
+
+def targets(
+    x: Any, scales: list[float] | None, sizes: list[int] | None, axes: list[int], policy: str
+) -> tuple[list[float], list[int]]:
+    """Return the scale and the new size of each of the axes."""
+    old = [x.shape[axis] for axis in axes]
+    if (scales is None) == (sizes is None):
+        raise ModelError("Resize takes either scales or sizes")
+    given = scales if scales is not None else sizes
+    if given is None or len(given) != len(axes):
+        raise ModelError(f"Resize: {given} does not fit the axes {axes}")
+    if sizes is None:
+        return list(given), [int(n * s) for n, s in zip(old, given, strict=True)]
+    found = [m / n if n else 1.0 for m, n in zip(sizes, old, strict=True)]
+    if policy == "stretch":
+        return found, list(sizes)
+    if policy not in ("not_larger", "not_smaller"):
+        raise ModelError(f"Resize: keep_aspect_ratio_policy {policy!r} is not known")
+    one = min(found) if policy == "not_larger" else max(found)
+    return [one] * len(axes), [int(one * n + 0.5) for n in old]
+
+
+@operator("Resize", since=11, host=[1, 2, 3])
+def resize(
+    call: Call, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None, *,
+    antialias: int = 0, axes: list[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0, extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Any:  # fmt: skip
+    """x with other sizes of its axes."""
+    if mode not in ("nearest", "linear", "cubic"):
+        raise ModelError(f"Resize: mode {mode!r} is none of nearest, linear, cubic")
+    along = [axis % x.ndim for axis in (axes if axes is not None else range(x.ndim))]
+    by = None if scales is None or not scales.size else [float(s) for s in scales.reshape(-1)]
+    to = None if sizes is None or not sizes.size else call.integers(sizes)
+    factors, made = targets(x, by, to, along, keep_aspect_ratio_policy)
+    crop = None if roi is None or not roi.size else [float(n) for n in roi.reshape(-1)]
+    kind, y = x, x if mode == "nearest" else wide(x)
+    if mode != "nearest" and not y.dtype.is_floating:
+        y = calor.astype(y, calor.float32)
+    for number, (axis, scale, size) in enumerate(zip(along, factors, made, strict=True)):
+        part = None if crop is None else (crop[number], crop[number + len(along)])
+        same = size == x.shape[axis] and math.isclose(scale, 1.0)
+        if same and (coordinate_transformation_mode != "tf_crop_and_resize" or
+                     part in (None, (0.0, 1.0))):  # fmt: skip
+            continue
+        source, beyond = sources(coordinate_transformation_mode, x.shape[axis], scale, size, part)
+        if mode == "nearest":
+            place = np.clip(nearest(source, nearest_mode), 0, x.shape[axis] - 1)
+            y = picked(y, axis, place.astype(np.int64))
+        else:
+            stretch = min(scale, 1.0) if antialias else 1.0
+            y = weighed(y, axis, *taps(
+                source, mode == "cubic", cubic_coeff_a, stretch, x.shape[axis],
+                bool(exclude_outside),
+            ))  # fmt: skip
+        if beyond is not None and beyond.any():
+            shape = [1] * x.ndim
+            shape[axis] = size
+            y = calor.where(constant(beyond.reshape(shape), x.device), extrapolation_value, y)
+    if kind.dtype.is_integer and mode != "nearest":
+        limits = calor.iinfo(kind.dtype)
+        y = calor.clip(calor.trunc(y), limits.min, limits.max)
+    return like(y, kind)
+
+
+@operator("Resize", since=10, host=[1])
+def resize_10(call: Call, x: Any, scales: Any, *, mode: str = "nearest") -> Any:
+    """Resize before it had coordinates to choose from."""
+    return resize(
+        call, x, None, scales, mode="linear" if mode in ("bilinear", "linear") else mode,
+        coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+    )  # fmt: skip
+
+
+@operator("Upsample", since=9, host=[1])
+def upsample(call: Call, x: Any, scales: Any, *, mode: str = "nearest") -> Any:
+    """Resize with scales of 1 or more."""
+    return resize_10(call, x, scales, mode=mode)
+
+
+@operator("Upsample", since=7)
+def upsample_7(call: Call, x: Any, *, scales: list[float], mode: str = "nearest") -> Any:
+    """As of opset 9, with scales as an attribute."""
+    return resize_10(call, x, np.array(scales, np.float32), mode=mode)
+
+
+@operator("Upsample")
+def upsample_1(
+    call: Call, x: Any, *, height_scale: float, width_scale: float, mode: str = "nearest"
+) -> Any:
+    """As of opset 9, for images."""
+    return upsample_7(call, x, scales=[1.0, 1.0, height_scale, width_scale], mode=mode)

@@ -1,0 +1,70 @@
+"""Samples of images at places that are operands: grids, and the columns of a convolution."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+import calor
+from calor.ops.movement import number_like, pad
+from calor_onnx.call import Call
+from calor_onnx.computing import wide
+from calor_onnx.errors import ModelError
+from calor_onnx.registry import operator
+from calor_onnx.sampling import samples
+from calor_onnx.windows import cropped, ends, given
+
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+@operator("GridSample", since=16)
+def grid_sample(
+    call: Call, x: Any, grid: Any, *, align_corners: int = 0, mode: str = "linear",
+    padding_mode: str = "zeros",
+) -> Any:  # fmt: skip
+    """x at the places of a grid, from −1 to 1 along each axis (Jaderberg et al., 2015)."""
+    mode = _MODES.get(mode, mode)
+    if mode not in ("linear", "cubic", "nearest"):
+        raise ModelError(f"GridSample: mode {mode!r} is not known")
+    batch, shape = x.shape[0], grid.shape[1:-1]
+    at = []
+    for axis, size in enumerate(x.shape[2:]):
+        # The last coordinate is that of the last axis's opposite: x before y.
+        share = wide(calor.reshape(grid[..., x.ndim - 3 - axis], (batch, -1)))
+        span = size - 1 if align_corners else size
+        place = (share + 1) * (span / 2)
+        at.append(place if align_corners else place - 0.5)
+    made = samples(x, at, mode, padding_mode, bool(align_corners))
+    return calor.reshape(made, (batch, x.shape[1], *shape))
+
+
+@operator("Col2Im", since=18, host=[1, 2])
+def col2im(
+    call: Call, x: Any, image_shape: Any, block_shape: Any, *, dilations: list[int] | None = None,
+    pads: list[int] | None = None, strides: list[int] | None = None,
+) -> Any:  # fmt: skip
+    """The sum of blocks (N, C · block, blocks) where they overlap in an image."""
+    image, block = call.integers(image_shape), call.integers(block_shape)
+    rank = len(image)
+    step, apart = given(strides, rank, "strides"), given(dilations, rank, "dilations")
+    padding = ends(pads, rank)
+    whole = [n + sum(p) for n, p in zip(image, padding, strict=True)]
+    counts = [
+        (n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(whole, block, step, apart, strict=True)
+    ]
+    batch, channels = x.shape[0], x.shape[1] // prod(block)
+    parts = calor.reshape(x, (batch, channels, prod(block), *counts))
+    total = None
+    for number, tap in enumerate(product(*map(range, block))):
+        low = [t * d for t, d in zip(tap, apart, strict=True)]
+        high = [
+            n - a - (c - 1) * s - 1 for n, a, c, s in zip(whole, low, counts, step, strict=True)
+        ]
+        part = parts[:, :, number]
+        part = pad(
+            part, number_like(part, 0), low=(0, 0, *low), high=(0, 0, *high),
+            interior=(0, 0, *(s - 1 for s in step)),
+        )  # fmt: skip
+        total = part if total is None else total + part
+    return cropped(total, [low for low, _ in padding], image)

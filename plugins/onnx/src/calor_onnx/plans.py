@@ -1,0 +1,228 @@
+"""Compiled graphs of a model: one for each set of shapes and host values, in a bounded cache.
+
+A graph is compiled through ``calor.jit`` for the shapes and types of its inputs. Where an operator
+asks for elements while that is done, the small integer inputs that decide them become host values,
+which are part of the key; where other inputs decide them, the model is interpreted from then on:
+its nodes run one after another, each look computes what is pending, and ``reason`` says why.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor import Tensor
+from calor.errors import TraceError
+from calor_onnx.constants import Constant
+from calor_onnx.errors import DataDependentError
+from calor_onnx.execution import Run
+from calor_onnx.graph import Graph, deciding
+from calor_onnx.values import Narrow
+
+# How many compiled graphs a model keeps.
+LIMIT = 32
+# An input of more elements is data, not a shape.
+SHAPE_SIZE = 16
+# After so many values of host inputs for the same shapes they are taken for data as well.
+VARIETY = 16
+
+
+class Plans:
+    """Runs a graph on a device, compiled where that can be."""
+
+    def __init__(
+        self, graph: Graph, device: Any, small: dict[int, Constant], limit: int = LIMIT
+    ) -> None:
+        self.graph = graph
+        self.device = device
+        self.small = small
+        self.limit = limit
+        self.reason: str | None = None
+        self.host_inputs: set[str] = set()
+        # Whether choices that depend on data are part of compiled graphs; tried when all else
+        # fails, and there is nothing to try without such nodes.
+        self.choices = not any(node.op in ("If", "Loop") for node in graph.walk())
+        self._compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+        self._seen: dict[Any, int] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def count(self) -> int:
+        """How many compiled graphs are kept."""
+        return len(self._compiled)
+
+    def run(self, values: dict[str, Any]) -> list[Any]:
+        """Return the outputs for values of the inputs, by name."""
+        while True:
+            inputs = [self._host(name, value) for name, value in values.items()]
+            if self.reason is not None:
+                return self.interpret(values, inputs)
+            try:
+                return self._compiled_run([*values], inputs)
+            except TraceError as error:
+                with self._lock:
+                    if self._decided_by_inputs(error, values):
+                        continue
+                    if not self.choices:
+                        self.choices = True
+                    else:
+                        self.reason = f"interpreted, not compiled: {_plain(error)}"
+
+    def interpret(self, values: dict[str, Any], inputs: Sequence[Any]) -> list[Any]:
+        """Run the nodes one after another, without compiling the graph."""
+        with calor.device(self.device), calor.no_grad():
+            run = Run(self.device, self.small, traced=False)
+            return run.graph(self._with_inputs([*values]), inputs)
+
+    def _with_inputs(self, names: list[str]) -> Graph:
+        if names == [info.name for info in self.graph.inputs]:
+            return self.graph
+        known = {info.name: info for info in self.graph.inputs}
+        g = self.graph
+        constants = {k: v for k, v in g.constants.items() if k not in names}
+        return Graph(g.name, [known[n] for n in names], g.outputs, g.nodes, constants)
+
+    def _host(self, name: str, value: Any) -> Any:
+        if name not in self.host_inputs or not isinstance(value, Tensor):
+            return value
+        return value.numpy()
+
+    def _compiled_run(self, names: list[str], inputs: list[Any]) -> list[Any]:
+        tensors: list[Tensor] = []
+        key = (tuple(names), *(_key(value, tensors) for value in inputs))
+        with self._lock:
+            found = self._compiled.get(key)
+            if found is None:
+                self._note_variety(names, inputs)
+                found = self._compiled[key] = self._program(names, inputs)
+                while len(self._compiled) > self.limit:
+                    self._compiled.popitem(last=False)
+            else:
+                self._compiled.move_to_end(key)
+        try:
+            return found(tensors)
+        except TraceError:
+            with self._lock:
+                self._compiled.pop(key, None)
+            raise
+
+    def _note_variety(self, names: list[str], inputs: list[Any]) -> None:
+        if not self.host_inputs:
+            return
+        key = tuple(
+            (n, None if n in self.host_inputs else _key(v, []))
+            for n, v in zip(names, inputs, strict=True)
+        )
+        self._seen[key] = self._seen.get(key, 0) + 1
+        if self._seen[key] > VARIETY:
+            self.reason = (
+                f"interpreted, not compiled: {', '.join(sorted(self.host_inputs))} decide shapes "
+                f"and differ from call to call"
+            )
+
+    def _program(self, names: list[str], inputs: list[Any]) -> Callable[..., list[Any]]:
+        graph = self._with_inputs(names)
+        layout: list[Any] = []
+        run = Run(self.device, self.small, traced=True, choices=self.choices)
+
+        def compiled(tensors: list[Tensor]) -> list[Tensor]:
+            left = iter(tensors)
+            given = [_rebuilt(value, left) for value in inputs]
+            with calor.no_grad():
+                outputs = run.graph(graph, given)
+            made: list[Tensor] = []
+            layout[:] = [_taken(value, made) for value in outputs]
+            return made
+
+        jitted = calor.jit(compiled)
+        # The inputs that this keeps are wanted for what is on the host alone.
+        inputs = [_emptied(value) for value in inputs]
+
+        def program(tensors: list[Tensor]) -> list[Any]:
+            with calor.device(self.device):
+                left = iter(jitted(tensors))
+            return [_rebuilt(value, left) for value in layout]
+
+        return program
+
+    def _decided_by_inputs(self, error: TraceError, values: dict[str, Any]) -> bool:
+        """Take the inputs that decide a shape to the host; False where there are none such."""
+        operands = error.operands if isinstance(error, DataDependentError) else ()
+        found = deciding(self.graph, operands) - self.host_inputs
+        small = {
+            name
+            for name in found
+            if isinstance(value := values.get(name), Tensor)
+            and not value.dtype.is_floating
+            and value.size <= SHAPE_SIZE
+        }
+        if not found or small != found:
+            return False
+        self.host_inputs |= small
+        return True
+
+
+def _plain(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _key(value: Any, tensors: list[Tensor]) -> Any:
+    """Return what a compiled graph depends on in a value; its tensors are appended."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return value.shape, value.dtype.index
+    if isinstance(value, Narrow):
+        tensors.append(value.tensor)
+        return value.shape, value.dtype.name
+    if isinstance(value, list):
+        return ("sequence", *(_key(item, tensors) for item in value))
+    if isinstance(value, np.ndarray):
+        if value.dtype == np.object_:
+            return value.shape, "text", tuple(value.reshape(-1))
+        return value.shape, value.dtype.name, value.tobytes()
+    return None
+
+
+class _Hole:
+    """Where a tensor goes; the type of a narrow one."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: Any = None) -> None:
+        self.dtype = dtype
+
+
+def _emptied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return _Hole()
+    if isinstance(value, Narrow):
+        return _Hole(value.dtype)
+    return [_emptied(item) for item in value] if isinstance(value, list) else value
+
+
+def _taken(value: Any, tensors: list[Tensor]) -> Any:
+    """Return a value with holes for its tensors, which are appended."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+    elif isinstance(value, Narrow):
+        tensors.append(value.tensor)
+    elif isinstance(value, list):
+        return [_taken(item, tensors) for item in value]
+    return _emptied(value)
+
+
+def _rebuilt(value: Any, tensors: Any) -> Any:
+    """Return a value with tensors in its holes, or in the place of its tensors."""
+    if isinstance(value, _Hole):
+        made = next(tensors)
+        return made if value.dtype is None else Narrow(made, value.dtype)
+    if isinstance(value, Tensor):
+        return next(tensors)
+    if isinstance(value, Narrow):
+        return Narrow(next(tensors), value.dtype)
+    return [_rebuilt(item, tensors) for item in value] if isinstance(value, list) else value

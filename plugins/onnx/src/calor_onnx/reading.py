@@ -1,0 +1,300 @@
+"""From a path, bytes or a ModelProto to a graph.
+
+Requirements: the file is mapped and its weights stay there; nothing of the model runs; what breaks
+ONNX's rules is a ModelError that names the place.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto
+
+from calor_onnx.constants import Constant
+from calor_onnx.errors import ModelError
+from calor_onnx.graph import Graph, Node, ValueInfo
+from calor_onnx.tensors import Blob, Weights
+from calor_onnx.types import numpy_type
+from calor_onnx.wire import Cut
+
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto
+# How deep graphs may nest; deeper ones are made to exhaust the stack.
+DEPTH = 50
+
+
+@dataclass(eq=False, slots=True)
+class Imported:
+    """What a file holds: the graph, functions by (domain, name), opsets, and its metadata.
+
+    ``proto`` is the model without its large weights.
+    """
+
+    graph: Graph
+    functions: dict[tuple[str, str], FunctionProto]
+    opsets: dict[str, int]
+    weights: Weights
+    proto: ModelProto
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def read(source: Source) -> Imported:
+    """Read a model; ModelError where the bytes are none."""
+    if isinstance(source, ModelProto):
+        return _imported(source, Weights(None))
+    folder: Path | None = None
+    whole: Path | memoryview
+    if isinstance(source, bytes | bytearray | memoryview):
+        data = whole = memoryview(source).cast("B")
+    else:
+        path = whole = Path(source)
+        folder = path.parent
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                raise ModelError(f"{path} is empty")
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    token = secrets.token_bytes(16)
+    cut = Cut(data, token)
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(cut.rest)
+    except DecodeError as error:
+        what = "the bytes are" if isinstance(whole, memoryview) else f"{whole} is"
+        raise ModelError(f"{what} no ONNX model, or cut short ({error})") from None
+    blobs = [Blob(whole, offset, length) for offset, length in cut.spans]
+    return _imported(proto, Weights(folder, token, blobs))
+
+
+def opsets_of(imports: Any, ir_version: int) -> dict[str, int]:
+    """Return the opset of each domain that a model or function imports."""
+    found = {"" if item.domain == "ai.onnx" else item.domain: item.version for item in imports}
+    if ir_version < 3:
+        found.setdefault("", 1)
+    return found
+
+
+def _imported(proto: ModelProto, weights: Weights) -> Imported:
+    if not proto.HasField("graph"):
+        raise ModelError("the model has no graph; is it an ONNX file?")
+    opsets = opsets_of(proto.opset_import, proto.ir_version)
+    functions = {(_domain(f.domain), f.name): f for f in proto.functions}
+    graph = Builder(opsets, weights).graph(proto.graph)
+    graph.link()
+    if graph.captures:
+        raise ModelError(
+            f"the graph uses {', '.join(map(repr, graph.captures[:5]))}, which nothing defines"
+        )
+    metadata = {
+        "producer_name": proto.producer_name,
+        "producer_version": proto.producer_version,
+        "domain": proto.domain,
+        "description": proto.doc_string,
+        "version": proto.model_version,
+        "graph_name": proto.graph.name,
+        "graph_description": proto.graph.doc_string,
+        "ir_version": proto.ir_version,
+        "custom": {entry.key: entry.value for entry in proto.metadata_props},
+    }
+    return Imported(graph, functions, opsets, weights, proto, metadata)
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+class Builder:
+    """Makes graphs and nodes from their messages.
+
+    ``attributes`` are what references to a function's attributes stand for.
+    """
+
+    def __init__(
+        self,
+        opsets: dict[str, int],
+        weights: Weights,
+        attributes: dict[str, Any] | None = None,
+    ) -> None:
+        self.opsets = opsets
+        self.weights = weights
+        self.attributes = attributes
+
+    def graph(self, proto: GraphProto, depth: int = 0) -> Graph:
+        """Return a graph; its nodes in an order in which they can run."""
+        if depth > DEPTH:
+            raise ModelError(f"graphs are nested more than {DEPTH} deep")
+        constants = {t.name: self.weights.constant(t) for t in proto.initializer}
+        for sparse in proto.sparse_initializer:
+            constants[sparse.values.name] = self.sparse(sparse)
+        inputs = [value_info(v) for v in proto.input]
+        nodes = self.nodes(proto.node, constants, depth)
+        return Graph(
+            proto.name,
+            inputs,
+            [value_info(v) for v in proto.output],
+            in_order(nodes, {*constants}, inputs),
+            constants,
+            types={v.name: value_info(v) for v in proto.value_info},
+        )
+
+    def nodes(
+        self, protos: Iterable[NodeProto], constants: dict[str, Constant], depth: int = 0
+    ) -> list[Node]:
+        """Return the nodes, without those that are constants, which are added to the others."""
+        made = []
+        for item in protos:
+            node = self.node(item, depth)
+            if node.op == "Constant" and not node.domain and len(node.outputs) == 1:
+                constants[node.outputs[0]] = constant_of(node)
+            else:
+                made.append(node)
+        return made
+
+    def node(self, proto: NodeProto, depth: int = 0) -> Node:
+        """Return a node with its attributes as Python values."""
+        domain = _domain(proto.domain)
+        attributes = {}
+        for item in proto.attribute:
+            if item.ref_attr_name:
+                value = (self.attributes or {}).get(item.ref_attr_name)
+            else:
+                value = self.value(item, depth)
+            if isinstance(value, Constant) and proto.op_type != "Constant":
+                value = value.array()
+            if value is not None:
+                attributes[item.name] = value
+        version = self.opsets.get(domain)
+        if version is None:
+            # ONNX Runtime's own domain, which files forget to import, and functions of the model.
+            version = 1 if domain else max(self.opsets.values(), default=1)
+        return Node(
+            proto.op_type,
+            domain,
+            version,
+            proto.name,
+            list(proto.input),
+            list(proto.output),
+            attributes,
+        )
+
+    def value(self, item: AttributeProto, depth: int) -> Any:
+        """Return an attribute's value: number, text, list, host array, Constant or Graph."""
+        kind = item.type
+        if kind == AttributeProto.FLOAT:
+            return item.f
+        if kind == AttributeProto.INT:
+            return item.i
+        if kind == AttributeProto.STRING:
+            return item.s.decode("utf-8", "surrogateescape")
+        if kind == AttributeProto.TENSOR:
+            return self.weights.constant(item.t)
+        if kind == AttributeProto.GRAPH:
+            return self.graph(item.g, depth + 1)
+        if kind == AttributeProto.FLOATS:
+            return list(item.floats)
+        if kind == AttributeProto.INTS:
+            return list(item.ints)
+        if kind == AttributeProto.STRINGS:
+            return [s.decode("utf-8", "surrogateescape") for s in item.strings]
+        if kind == AttributeProto.TENSORS:
+            return [self.weights.constant(t).array() for t in item.tensors]
+        if kind == AttributeProto.GRAPHS:
+            return [self.graph(g, depth + 1) for g in item.graphs]
+        if kind == AttributeProto.SPARSE_TENSOR:
+            return self.sparse(item.sparse_tensor)
+        if kind == AttributeProto.TYPE_PROTO:
+            return item.tp
+        raise ModelError(f"the attribute {item.name!r} is of no kind that ONNX has ({kind})")
+
+    def sparse(self, proto: onnx.SparseTensorProto) -> Constant:
+        """Return a sparse tensor as a dense constant."""
+        values = self.weights.constant(proto.values).array()
+        places = self.weights.constant(proto.indices, "indices").array()
+        dense = np.zeros(tuple(proto.dims), values.dtype)
+        try:
+            if places.ndim == 1:
+                dense.reshape(-1)[places] = values
+            else:
+                dense[tuple(places.T)] = values
+        except (IndexError, ValueError) as error:
+            raise ModelError(f"the sparse tensor {proto.values.name!r}: {error}") from None
+        return Constant.of(dense)
+
+
+def constant_of(node: Node) -> Constant:
+    """Return what a Constant node holds, in whichever of its attributes."""
+    if len(node.attributes) != 1:
+        raise ModelError(f"{node.label} must have one attribute, not {[*node.attributes]}")
+    ((name, value),) = node.attributes.items()
+    if isinstance(value, Constant):
+        return value
+    kinds: dict[str, Any] = {"float": np.float32, "int": np.int64, "string": np.object_}
+    kind = kinds.get(name.removeprefix("value_").removesuffix("s"))
+    if kind is None:
+        raise ModelError(f"{node.label} has the attribute {name!r}, which Constant does not take")
+    return Constant.of(np.array(value, kind))
+
+
+def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
+    """Return name, type and shape of an input or output."""
+    dtype, shape, kind = described(proto.type, proto.name)
+    return ValueInfo(proto.name, dtype, shape, kind)
+
+
+def described(proto: TypeProto, name: str) -> tuple[Any, Any, str]:
+    """Return element type, shape and kind of a type; of a sequence those of its elements."""
+    which = proto.WhichOneof("value")
+    if which == "sequence_type":
+        dtype, shape, _ = described(proto.sequence_type.elem_type, name)
+        return dtype, shape, "sequence"
+    if which == "optional_type":
+        dtype, shape, inner = described(proto.optional_type.elem_type, name)
+        return dtype, shape, "optional" if inner == "tensor" else f"optional {inner}"
+    if which != "tensor_type":
+        return None, None, "map" if which == "map_type" else "tensor"
+    tensor = proto.tensor_type
+    dtype = numpy_type(tensor.elem_type, name) if tensor.elem_type else None
+    if not tensor.HasField("shape"):
+        return dtype, None, "tensor"
+    sizes = tuple(
+        d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim
+    )
+    return dtype, sizes, "tensor"
+
+
+def in_order(nodes: list[Node], known: set[str], inputs: list[ValueInfo]) -> list[Node]:
+    """Return the nodes so that each comes after what it reads; ModelError where they form a ring.
+
+    ONNX wants them in order; some exporters do not give them so.
+    """
+    made = known | {info.name for info in inputs} | {""}
+    own = {name for node in nodes for name in node.outputs if name}
+    if sum(1 for node in nodes for name in node.outputs if name) != len(own) or own & made:
+        raise ModelError("two nodes, or a node and an input, make a value of the same name")
+    ordered: list[Node] = []
+    waiting = nodes
+    while waiting:
+        late = []
+        for node in waiting:
+            if all(n in made or n not in own for n in _reads(node)):
+                made.update(node.outputs)
+                ordered.append(node)
+            else:
+                late.append(node)
+        if len(late) == len(waiting):
+            raise ModelError(f"nodes depend on each other in a ring: {late[0].label} is in it")
+        waiting = late
+    return ordered
+
+
+def _reads(node: Node) -> list[str]:
+    for inner in node.subgraphs():
+        inner.link()
+    return [*node.inputs, *(name for inner in node.subgraphs() for name in inner.captures)]

@@ -1,0 +1,115 @@
+"""Finding an operator for each node, before anything runs.
+
+Requirements: all operators that are missing are told at once, with the nodes that want them, those
+inside of functions and sub-graphs included; a function that calls itself is refused.
+"""
+
+from __future__ import annotations
+
+from onnx import FunctionProto
+
+from calor_onnx.errors import ModelError, UnsupportedOperatorsError
+from calor_onnx.functions import Expansion, schema_of
+from calor_onnx.graph import Graph, Node
+from calor_onnx.reading import Builder, opsets_of
+from calor_onnx.registry import REGISTRY, Operator
+from calor_onnx.tensors import Weights
+
+Missing = dict[tuple[str, str, str], list[str]]
+
+
+class Resolver:
+    """Finds operators: the model's own functions first, then ours, then ONNX's functions."""
+
+    def __init__(self, functions: dict[tuple[str, str], FunctionProto], weights: Weights) -> None:
+        self.functions = functions
+        self.weights = weights
+        self._expansions: dict[tuple[str, str], Operator] = {}
+        self._checked: set[tuple[str, str]] = set()
+
+    def resolve(self, graph: Graph) -> None:
+        """Give each node of a graph and its sub-graphs its operator; or say which are missing."""
+        missing: Missing = {}
+        for node in graph.walk():
+            node.operator = self.find(node, missing, ())
+        if missing:
+            raise UnsupportedOperatorsError(
+                [(domain, op, tuple(dict.fromkeys(nodes)), reason)
+                 for (domain, op, reason), nodes in sorted(missing.items())]
+            )  # fmt: skip
+
+    def find(
+        self, node: Node, missing: Missing, within: tuple[tuple[str, str], ...]
+    ) -> Operator | None:
+        """Return a node's operator, or note why there is none."""
+        key = node.domain, node.op
+        if key in self.functions:
+            self._check(key, missing, within)
+            return self._expansion(key, self.functions[key])
+        found = REGISTRY.find(*key, node.version)
+        if found is None:
+            found = self._standard(node, missing, within)
+        if found is None:
+            reason = f"opset {node.version}"
+            missing.setdefault((*key, reason), []).append(_place(node, within))
+            return None
+        if found.attributes is not None:
+            for name in node.attributes.keys() - found.attributes:
+                reason = f"its attribute {name!r}"
+                missing.setdefault((*key, reason), []).append(_place(node, within))
+            if not within:
+                for name in found.required - node.attributes.keys():
+                    raise ModelError(f"{node.label}: {node.op} needs the attribute {name!r}")
+        return found
+
+    def _standard(
+        self, node: Node, missing: Missing, within: tuple[tuple[str, str], ...]
+    ) -> Operator | None:
+        schema = schema_of(node)
+        if schema is None or schema.deprecated:
+            return None
+        key = node.domain, f"{node.op} {schema.since_version}"
+        if schema.has_function:
+            self._check_body(schema.function_body, key, missing, within)
+            return self._expansion(key, schema.function_body)
+        if schema.has_context_dependent_function:
+            return self._expansion(key, None)
+        return None
+
+    def _expansion(self, key: tuple[str, str], function: FunctionProto | None) -> Operator:
+        if key not in self._expansions:
+            expand = Expansion(self, function, self.weights)
+            self._expansions[key] = Operator(key[1], key[0], 1, expand, raw=True)
+        return self._expansions[key]
+
+    def _check(
+        self, key: tuple[str, str], missing: Missing, within: tuple[tuple[str, str], ...]
+    ) -> None:
+        if key in within:
+            raise ModelError(f"the function {key[1]!r} calls itself")
+        self._check_body(self.functions[key], key, missing, within)
+
+    def _check_body(
+        self,
+        function: FunctionProto,
+        key: tuple[str, str],
+        missing: Missing,
+        within: tuple[tuple[str, str], ...],
+    ) -> None:
+        if key in self._checked:
+            return
+        builder = Builder(opsets_of(function.opset_import, 10), self.weights)
+        for item in function.node:
+            if item.op_type == "Constant":
+                continue
+            node = builder.node(item)
+            self.find(node, missing, (*within, key))
+            for inner in node.subgraphs():
+                for deeper in inner.walk():
+                    self.find(deeper, missing, (*within, key))
+        self._checked.add(key)
+
+
+def _place(node: Node, within: tuple[tuple[str, str], ...]) -> str:
+    names = [*(op for _, op in within), node.label]
+    return " in ".join(reversed(names))

@@ -1,0 +1,124 @@
+"""Reading tensors between their places.
+
+Requirements: places are tensors (computed on the device, in a compiled graph too); rows of channels
+are gathered, so that a place is looked up once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import product
+from math import prod
+from operator import mul
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor_onnx.computing import constant, like, wide
+
+# A tap is how far it is from the place below, and its weight by the share of the way above it.
+Taps = list[tuple[int, Callable[[Any], Any]]]
+
+
+def cubic_taps(a: float = -0.75) -> Taps:
+    """Return the taps of Keys' cubic convolution (Keys, 1981)."""
+
+    def near(d: Any) -> Any:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Any) -> Any:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [
+        (-1, lambda t: far(t + 1)),
+        (0, near),
+        (1, lambda t: near(1 - t)),
+        (2, lambda t: far(2 - t)),
+    ]
+
+
+LINEAR: Taps = [(0, lambda t: 1 - t), (1, lambda t: t)]
+TAPS: dict[str, Taps] = {"linear": LINEAR, "cubic": cubic_taps(), "nearest": []}
+
+
+def read(x: Any, at: Sequence[Any], batch: Any = None) -> Any:
+    """Return x (N, C, *S) at whole places (M, P) of each axis, within it: (M, C, P).
+
+    ``batch`` (M,) says of which sample each row is; without it the rows are the samples.
+    """
+    samples, channels, *sizes = x.shape
+    flat = at[0]
+    for size, place in zip(sizes[1:], at[1:], strict=True):
+        flat = flat * size + place
+    if batch is None:
+        first = constant(np.arange(samples)[:, None] * prod(sizes), x.device)
+    else:
+        first = calor.reshape(calor.astype(batch, calor.int64), (-1, 1)) * prod(sizes)
+    rows = calor.reshape(
+        calor.permute_dims(x, (0, *range(2, x.ndim), 1)), (samples * prod(sizes), channels)
+    )
+    found = calor.take(rows, calor.reshape(flat + first, (-1,)), axis=0)
+    return calor.permute_dims(calor.reshape(found, (*flat.shape, channels)), (0, 2, 1))
+
+
+def reflected(place: Any, low: float, high: float) -> Any:
+    """Return places mirrored at both borders until they lie between them."""
+    span = high - low
+    if span <= 0:
+        return place * 0
+    turn = calor.remainder(place - low, 2 * span)
+    return calor.minimum(turn, 2 * span - turn) + low
+
+
+def samples(
+    x: Any, at: Sequence[Any], mode: str = "linear", outside: str = "zeros", align: bool = False
+) -> Any:
+    """Return x (N, C, *S) at fractional places (N, P) of each axis: (N, C, P).
+
+    ``outside`` says what is read there: "zeros", "border" or "reflection"; ``align`` mirrors at the
+    centres of the outer places instead of at their ends.
+    """
+    taps = TAPS[mode]
+    sizes = x.shape[2:]
+    borders = [(0.0, n - 1.0) if align else (-0.5, n - 0.5) for n in sizes]
+    places = [wide(a) for a in at]
+    if not taps:
+        places = [calor.round(a) for a in places]
+    # A cubic sample keeps its place, and its neighbours are brought inside, as exporters mean it.
+    if outside == "border" and mode != "cubic":
+        places = [calor.clip(a, 0, n - 1) for a, n in zip(places, sizes, strict=True)]
+    elif outside == "reflection":
+        places = [reflected(a, *border) for a, border in zip(places, borders, strict=True)]
+    lows = [calor.trunc(a) if not taps else calor.floor(a) for a in places]
+    shares = [a - low for a, low in zip(places, lows, strict=True)]
+    found = [
+        [_tap(low, share, tap, size, border, outside) for tap in taps or [(0, lambda t: t * 0 + 1)]]
+        for low, share, size, border in zip(lows, shares, sizes, borders, strict=True)
+    ]
+    total = None
+    for corner in product(*found):
+        values = read(wide(x), [place for place, _ in corner])
+        term = values * like(calor.expand_dims(reduce(mul, [w for _, w in corner]), 1), values)
+        total = term if total is None else total + term
+    return like(total, x)
+
+
+def _tap(
+    low: Any, share: Any, tap: tuple[int, Any], size: int, border: tuple[float, float], outside: str
+) -> tuple[Any, Any]:
+    """Return the whole places of a tap along an axis, within it, and its weights."""
+    step, weigh = tap
+    place, weight = low + step, weigh(share)
+    if outside == "reflection":
+        place = calor.trunc(reflected(place, *border))
+    elif outside == "zeros":
+        inside = calor.logical_and(calor.greater_equal(place, 0), calor.less_equal(place, size - 1))
+        weight = calor.where(inside, weight, 0)
+    return calor.astype(calor.clip(place, 0, size - 1), calor.int64), weight
+
+
+def linear_samples(x: Any, at: Sequence[Any]) -> Any:
+    """Return x (N, C, *S) at fractional places (N, P) by its neighbours, 0 outside."""
+    return samples(x, at)

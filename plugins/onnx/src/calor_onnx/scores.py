@@ -1,0 +1,74 @@
+"""What classifiers and regressors of ai.onnx.ml do with their scores, and how labels are chosen.
+
+The rules for two classes are ONNX Runtime's, as ONNX states them nowhere: a model that has one
+score for two classes gives the other as its complement, in the way its post-transform has it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor_onnx.call import Call
+from calor_onnx.computing import constant
+from calor_onnx.errors import ModelError
+from calor_onnx.values import Narrow
+
+Array = np.ndarray[Any, Any]
+
+
+def transformed(scores: Any, transform: str) -> Any:
+    """Return scores (N, C) after a post-transform of ai.onnx.ml, by its name."""
+    if transform in ("", "NONE"):
+        return scores
+    if transform == "LOGISTIC":
+        return calor.sigmoid(scores)
+    if transform == "SOFTMAX":
+        return calor.softmax(scores, axis=-1)
+    if transform == "SOFTMAX_ZERO":
+        shown = calor.not_equal(scores, 0)
+        powers = calor.where(
+            shown, calor.exp(scores - calor.max(scores, axis=-1, keepdims=True)), 0
+        )
+        return powers / calor.sum(powers, axis=-1, keepdims=True)
+    if transform == "PROBIT":
+        # The quantile of the normal distribution by the inverse of its error function.
+        return probit(scores)
+    raise ModelError(f"no operator has the post-transform {transform!r}")
+
+
+def probit(p: Any) -> Any:
+    """Return √2 · erfinv(2 · p − 1) by Winitzki's approximation, which ONNX Runtime uses."""
+    x = p * 2 - 1
+    sign = calor.where(calor.less(x, 0), -1.0, 1.0)
+    log = calor.log((1 - x) * (1 + x))
+    constant = 0.147
+    v = 2 / (math.pi * constant) + log * 0.5
+    return sign * calor.sqrt(calor.sqrt(v * v - log / constant) - v) * math.sqrt(2.0)
+
+
+def labelled(call: Call, places: Any, integers: Any, strings: Any) -> Any:
+    """Return the labels of classes by their places, on the host where they are texts."""
+    if strings:
+        return np.array(strings, np.object_)[call.host(places)]
+    if integers is None or list(integers) == list(range(len(integers))):
+        return calor.astype(places, calor.int64)
+    return calor.take(table(np.array(integers, np.int64), places), places, axis=0)
+
+
+def numbers(call: Call, x: Any) -> Any:
+    """Return an operand as a tensor of float32 or float64 of the model's device."""
+    if isinstance(x, np.ndarray | Narrow):
+        x = call.tensor(x)
+    return x if x.dtype.kind == "float" else calor.astype(x, calor.float32)
+
+
+def table(array: Any, like: Any) -> Any:
+    """Return a host array as a tensor beside another, in its dtype where both are floats."""
+    host = np.asarray(array)
+    if host.dtype.kind == "f" and like.dtype.is_floating:
+        host = host.astype(like.dtype.numpy)
+    return constant(host, like.device)

@@ -1,0 +1,87 @@
+"""How a session tells of its model: inputs, outputs and metadata, in ONNX Runtime's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnx import TensorProto, TypeProto, ValueInfoProto
+
+_NAMES = {
+    number: {"FLOAT": "float", "DOUBLE": "double"}.get(name, name.lower())
+    for name, number in TensorProto.DataType.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """An input or output: ``name``, ``type`` such as ``tensor(float)``, ``shape``.
+
+    A size of the shape is a number, the name of a symbol, or None.
+    """
+
+    name: str
+    type: str
+    shape: list[Any]
+
+    @classmethod
+    def of(cls, proto: ValueInfoProto) -> NodeArg:
+        """Return what a model declares."""
+        sizes: list[Any] = []
+        if proto.type.WhichOneof("value") == "tensor_type":
+            for size in proto.type.tensor_type.shape.dim:
+                known = size.WhichOneof("value")
+                sizes.append(None if known is None else getattr(size, known))
+        return cls(proto.name, type_text(proto.type), sizes)
+
+    def __str__(self) -> str:
+        return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"
+
+
+def type_text(proto: TypeProto) -> str:
+    """Return a type as ONNX Runtime writes it.
+
+    >>> import onnx
+    >>> from calor_onnx.session.described import type_text
+    >>> type_text(onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [1]))
+    'tensor(float)'
+    """
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        return f"tensor({_NAMES.get(proto.tensor_type.elem_type, 'undefined')})"
+    if kind == "sparse_tensor_type":
+        return f"sparse_tensor({_NAMES.get(proto.sparse_tensor_type.elem_type, 'undefined')})"
+    if kind == "sequence_type":
+        return f"seq({type_text(proto.sequence_type.elem_type)})"
+    if kind == "optional_type":
+        return f"optional({type_text(proto.optional_type.elem_type)})"
+    if kind == "map_type":
+        key = _NAMES[proto.map_type.key_type]
+        return f"map({key},{type_text(proto.map_type.value_type)})"
+    return "undefined"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """What a model's file says of itself."""
+
+    producer_name: str = ""
+    graph_name: str = ""
+    domain: str = ""
+    description: str = ""
+    graph_description: str = ""
+    version: int = 0
+    custom_metadata_map: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, metadata: dict[str, Any]) -> ModelMetadata:
+        """Return the metadata of a calor model in ONNX Runtime's form."""
+        return cls(
+            producer_name=metadata["producer_name"],
+            graph_name=metadata["graph_name"],
+            domain=metadata["domain"],
+            description=metadata["description"],
+            graph_description=metadata["graph_description"],
+            version=metadata["version"],
+            custom_metadata_map=dict(metadata["custom"]),
+        )

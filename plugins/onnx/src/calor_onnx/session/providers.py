@@ -1,0 +1,127 @@
+"""Execution providers are devices: which name stands for which.
+
+A provider that calor has no device for, or whose device is not here, is skipped with a warning,
+as ONNX Runtime does; where none is left the processor computes. CALOR_ONNXRUNTIME_DEVICE names a
+device that takes the place of all that a program asks for.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any, Final
+
+from calor.backends.device import Device
+from calor.backends.selection import as_device, current_device
+from calor.errors import CalorError
+from calor.plugins.discovery import installed, registry
+
+VARIABLE: Final = "CALOR_ONNXRUNTIME_DEVICE"
+CPU: Final = "CPUExecutionProvider"
+# Providers in the order in which a program that takes the first would want them: processors for
+# graphics, then the CPU, then what may be a driver that imitates one.
+DEVICES: Final = {
+    "CUDAExecutionProvider": "cuda",
+    "ROCMExecutionProvider": "hip",
+    "MetalExecutionProvider": "metal",
+    CPU: "cpu",
+    "WebGpuExecutionProvider": "wgpu",
+    "OpenCLExecutionProvider": "opencl",
+}
+# What names the same device as another provider.
+_ALIASES: Final = {
+    "TensorrtExecutionProvider": "CUDAExecutionProvider",
+    "NvTensorRTRTXExecutionProvider": "CUDAExecutionProvider",
+    "MIGraphXExecutionProvider": "ROCMExecutionProvider",
+    "CoreMLExecutionProvider": "MetalExecutionProvider",
+}
+
+
+def get_all_providers() -> list[str]:
+    """Return the providers that calor could have, the fastest first."""
+    return list(DEVICES)
+
+
+def get_available_providers() -> list[str]:
+    """Return the providers whose devices are here, the CPU always, the fastest first.
+
+    >>> import calor_onnx
+    >>> "CPUExecutionProvider" in calor_onnx.get_available_providers()
+    True
+    """
+    return [name for name, device in DEVICES.items() if name == CPU or _present(device)]
+
+
+def get_device() -> str:
+    """Return what ONNX Runtime calls the best device that is here: ``GPU`` or ``CPU``."""
+    return "CPU" if get_available_providers()[0] == CPU else "GPU"
+
+
+def set_default_logger_severity(severity: int) -> None:
+    """Do nothing: calor-onnx has no log; it raises, or warns through Python's warnings."""
+
+
+def set_default_logger_verbosity(verbosity: int) -> None:
+    """Do nothing: calor-onnx has no log; it raises, or warns through Python's warnings."""
+
+
+def chosen(providers: Sequence[Any] | None, options: Sequence[Any] | None) -> tuple[str, Device]:
+    """Return the provider and device for what a session is given.
+
+    Providers are names, or pairs of a name and options; a device of calor's by its own name is a
+    provider too. Without any it is the current device.
+    """
+    forced = os.environ.get(VARIABLE)
+    if forced:
+        device = as_device(forced)
+        return provider_of(device), device
+    if not providers:
+        device = current_device()
+        return provider_of(device), device
+    for place, item in enumerate(providers):
+        name, given = (item[0], item[1]) if isinstance(item, tuple | list) else (item, None)
+        if given is None and options is not None and place < len(options):
+            given = options[place]
+        found = _device(name, given or {})
+        if found is not None:
+            return name, found
+    return CPU, processor()
+
+
+def provider_of(device: Device) -> str:
+    """Return the provider's name for a device; for one that has none, the processor's."""
+    kind = device.name.partition(":")[0]
+    return next((name for name, known in DEVICES.items() if known == kind), CPU)
+
+
+def processor() -> Device:
+    """Return the device that stands for the CPU: ``cpu``, or the reference without that plugin."""
+    return as_device("cpu" if "cpu" in installed() else "numpy")
+
+
+def _device(name: Any, options: dict[str, Any]) -> Device | None:
+    if name == CPU:
+        return processor()
+    provider = _ALIASES.get(name, name)
+    kind = DEVICES.get(provider, provider)
+    if isinstance(kind, str) and kind.partition(":")[0] in installed() and _present(kind):
+        number = options.get("device_id")
+        return as_device(kind if number is None or ":" in kind else f"{kind}:{number}")
+    if name != "AzureExecutionProvider":
+        here = ", ".join(get_available_providers())
+        advice = f'; pip install "calor[{kind}]" brings it' if provider in DEVICES else ""
+        warnings.warn(
+            f"the provider {name!r} is skipped: calor has no device for it here. There are "
+            f"{here}{advice}",
+            stacklevel=4,
+        )
+    return None
+
+
+def _present(device: str) -> bool:
+    kind = device.partition(":")[0]
+    try:
+        return kind in installed() and registry.backend(kind).enumerate() > 0
+    except CalorError:
+        return False

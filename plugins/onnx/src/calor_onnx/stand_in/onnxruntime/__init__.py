@@ -1,0 +1,6 @@
+"""calor-onnx, where a program imports onnxruntime; see ``calor_onnx.session.replacing``."""
+
+from calor_onnx.session import *  # noqa: F403 - the names are those of the session package
+from calor_onnx.session import __version__ as __version__
+
+from . import capi as capi

@@ -1,0 +1,143 @@
+"""From TensorProto to constants: typed fields, raw bytes, and bytes in files beside the model.
+
+Requirements: bytes of weights are mapped, not read; a location outside of the model's folder, or
+one that does not hold as many bytes as the shape needs, is refused when the model is loaded.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from calor_onnx.constants import Constant
+from calor_onnx.errors import ModelError
+from calor_onnx.types import PACKED, STRING, HostType, numpy_type
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A span of bytes of a file, or of a buffer in memory."""
+
+    source: Path | memoryview
+    offset: int
+    length: int
+
+    def bytes(self) -> Array:
+        """Return the bytes, mapped where they are in a file."""
+        if not self.length:
+            return np.empty(0, np.uint8)
+        if isinstance(self.source, Path):
+            start = self.offset - self.offset % mmap.ALLOCATIONGRANULARITY
+            skip = self.offset - start
+            with self.source.open("rb") as file:
+                pages = mmap.mmap(
+                    file.fileno(), skip + self.length, access=mmap.ACCESS_READ, offset=start
+                )
+            return np.frombuffer(pages, np.uint8, self.length, skip)
+        return np.frombuffer(self.source, np.uint8, self.length, self.offset)
+
+
+class Weights:
+    """Where a model's bytes are: blobs cut out of its file, and the folder of external data."""
+
+    def __init__(self, folder: Path | None, token: bytes = b"", blobs: list[Blob] | None = None):
+        self.folder = folder
+        self.token = token
+        self.blobs = blobs or []
+
+    def constant(self, tensor: TensorProto, name: str = "") -> Constant:
+        """Return the constant of a TensorProto; ModelError where its bytes do not fit it."""
+        name = name or tensor.name or "a constant"
+        host = numpy_type(tensor.data_type, name)
+        shape = tuple(tensor.dims)
+        if any(n < 0 for n in shape):
+            raise ModelError(f"{name}: shape {shape} has a negative size")
+        if tensor.HasField("segment"):
+            raise ModelError(f"{name} is a segment of a tensor, which calor-onnx does not read")
+        if tensor.data_location == TensorProto.EXTERNAL:
+            return _raw(self._external(tensor, name), host, shape, name)
+        raw = tensor.raw_data
+        if self.token and raw.startswith(self.token):
+            return _raw(self.blobs[int.from_bytes(raw[16:], "little")], host, shape, name)
+        if tensor.HasField("raw_data"):
+            return _raw(Blob(memoryview(raw), 0, len(raw)), host, shape, name)
+        return _typed(tensor, host, shape, name)
+
+    def _external(self, tensor: TensorProto, name: str) -> Blob:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        if self.folder is None:
+            raise ModelError(
+                f"{name} is in the file {location!r} beside the model; load the model by its path"
+            )
+        folder = self.folder.resolve()
+        path = (folder / location).resolve()
+        if not location or not path.is_relative_to(folder) or not path.is_file():
+            raise ModelError(f"{name} is in {location!r}, which is no file in the model's folder")
+        try:
+            offset = int(entries.get("offset", 0))
+            length = int(entries.get("length", path.stat().st_size - offset))
+        except ValueError:
+            raise ModelError(f"{name}: the place in {location!r} is no number") from None
+        if offset < 0 or length < 0 or offset + length > path.stat().st_size:
+            raise ModelError(
+                f"{name}: {location!r} has {path.stat().st_size} bytes, not {length} at {offset}; "
+                f"it is cut short, or belongs to another model"
+            )
+        return Blob(path, offset, length)
+
+
+def _raw(blob: Blob, host: HostType, shape: tuple[int, ...], name: str) -> Constant:
+    if host == STRING:
+        raise ModelError(f"{name}: strings cannot be raw bytes")
+    count = prod(shape)
+    bits = _bits(host)
+    needed = -(-count * bits // 8)
+    if blob.length != needed:
+        raise ModelError(f"{name}: {host.name} of shape {shape} needs {needed} bytes, not "
+                         f"{blob.length}; the file is damaged")  # fmt: skip
+
+    def read() -> Array:
+        data = blob.bytes()
+        if bits % 8:
+            return unpack(data, bits, count).view(host).reshape(shape)
+        return data.view(host.newbyteorder("<")).astype(host, copy=False).reshape(shape)
+
+    return Constant(host, shape, read)
+
+
+def _bits(host: HostType) -> int:
+    return PACKED.get(host, host.itemsize * 8)
+
+
+def unpack(data: Array, bits: int, count: int) -> Array:
+    """Return elements of 2, 4 or 6 bits, packed from the lowest bit on, as one byte each."""
+    if bits == 6:
+        lowest = np.unpackbits(data, bitorder="little")[: count * 6].reshape(count, 6)
+        return np.packbits(lowest, axis=1, bitorder="little").reshape(count)
+    parts = [data >> shift & (2**bits - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(-1)[:count]
+
+
+def _typed(tensor: TensorProto, host: HostType, shape: tuple[int, ...], name: str) -> Constant:
+    read: Callable[[TensorProto], Any] = numpy_helper.to_array
+    try:
+        if host == STRING:
+            texts = [text.decode("utf-8") for text in tensor.string_data]
+            array = np.array(texts, dtype=np.object_).reshape(shape)
+        else:
+            array = np.asarray(read(tensor))
+    except (ValueError, TypeError, UnicodeDecodeError) as error:
+        raise ModelError(f"{name}: the elements do not fit {host.name} {shape} ({error})") from None
+    if array.shape != shape or array.dtype != host:
+        array = array.astype(host).reshape(shape)
+    return Constant.of(array)

@@ -1,0 +1,91 @@
+"""Values of a run, and where they are.
+
+A value is one of
+
+- a ``calor.Tensor`` on the model's device,
+- a host array (NumPy): small constants, shapes, and all that is computed from these alone; strings
+  (arrays of objects) and types that calor lacks, where no device is asked for them,
+- ``Narrow``: elements of a type that calor lacks, on the device in a carrier type,
+- a list: a sequence of values,
+- None: an optional without a value, or an input that is left out.
+
+**The rule**: a graph's inputs are on the device, strings and inputs whose elements decide shapes on
+the host. A constant of up to HOST_LIMIT elements is a host value that is uploaded when an operator
+needs it on the device; larger ones are on the device. What an operator makes is a host value where
+all its operands were and it has up to HOST_LIMIT elements; ``Shape`` and ``Size`` always make host
+values. So all shape computation runs on the host, at most once for a compiled graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor import Tensor
+from calor.errors import DTypeError
+from calor_onnx.types import CARRIERS, STRING, HostType, calor_type, name_of
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """Elements of a type that calor lacks: ``tensor`` holds them in a type that calor has."""
+
+    tensor: Tensor
+    dtype: HostType
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return self.tensor.shape
+
+
+def dtype_of(value: Any) -> HostType:
+    """Return the element type of a tensor, a narrow tensor or a host array, as the host's type."""
+    return value.dtype.numpy if isinstance(value, Tensor) else np.dtype(value.dtype)
+
+
+def is_host(value: Any) -> bool:
+    """Return whether a value is on the host; an optional without a value is anywhere."""
+    if isinstance(value, list):
+        return all(map(is_host, value))
+    return value is None or isinstance(value, np.ndarray)
+
+
+def upload(array: Array, device: Any) -> Tensor | Narrow:
+    """Return the device's tensor of a host array; DTypeError for strings, which no device has."""
+    if array.dtype == STRING or array.dtype.kind in "SU":
+        raise DTypeError("strings stay on the host; this operator computes with numbers")
+    carrier = CARRIERS.get(array.dtype)
+    if carrier is not None:
+        return Narrow(calor.asarray(array.astype(carrier.numpy), device=device), array.dtype)
+    known = calor_type(array.dtype)
+    if known is None:
+        raise DTypeError(f"calor has no {name_of(array.dtype)}")
+    if array.size == 1 and known.kind in ("float", "int", "uint", "bool"):
+        number = array.reshape(()).item()
+        # A number beyond 64 signed bits is no operand of a plan.
+        if not isinstance(number, int) or abs(number) < 2**63:
+            return calor.full(array.shape, number, dtype=known, device=device)
+    return calor.asarray(array, device=device)
+
+
+def to_host(value: Any) -> Array:
+    """Return the elements of a value as a host array; computes it where it is pending."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, Narrow):
+        return value.tensor.numpy().astype(value.dtype)
+    found: Array = value.numpy()
+    return found
+
+
+def brought(made: Any) -> Any:
+    """Return results with their tensors as host arrays."""
+    if isinstance(made, list | tuple):
+        return type(made)(brought(x) for x in made)
+    return to_host(made) if isinstance(made, Tensor | Narrow) else made
