@@ -21,11 +21,11 @@ from calor_kernel.library.attention.fragments import (
     LOG2_E,
     Fragments,
     Hidden,
+    add_scores,
     add_weighted,
     lines_of,
     operands,
     power_of_two,
-    scores_of,
     settle,
     weigh,
 )
@@ -81,7 +81,8 @@ def attend_fragments(
         key.take(pipe, 0, begin + plan.block, plan.block, plan.features, plan)
         value.take(pipe, 1, begin + plan.block, plan.block, plan.values, plan)
         pipe.commit()
-        scores = scores_of(own.stage(0), row, held, pipe.stage(0), plan.features, plan)
+        scores = plan.sums(plan.block)
+        add_scores(scores, own.stage(0), row, held, pipe.stage(0), plan.features, plan)
         settle(plan, scores)
         reach = min(g.keys, first + row + 1) if causal else g.keys
         hidden.adjust_some(scores, first + row, begin, reach, plan)

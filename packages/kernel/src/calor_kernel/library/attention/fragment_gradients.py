@@ -27,10 +27,10 @@ from calor_kernel.library.attention.fragments import (
     Fragments,
     Hidden,
     Lines,
+    add_scores,
     add_weighted,
     lines_of,
     operands,
-    scores_of,
     settle,
     weigh,
 )
@@ -96,8 +96,10 @@ def query_gradient_fragments(
         key.take(pipe, 0, begin + plan.block, plan.block, plan.features, plan)
         value.take(pipe, 1, begin + plan.block, plan.block, plan.values, plan)
         pipe.commit()
-        scores = scores_of(own.stage(0), row, held[0], pipe.stage(0), plan.features, plan)
-        inner = scores_of(own.stage(1), row, held[1], pipe.stage(1), plan.values, plan)
+        # Both begin before either is issued, so that they are computed one after another.
+        scores, inner = plan.sums(plan.block), plan.sums(plan.block)
+        add_scores(scores, own.stage(0), row, held[0], pipe.stage(0), plan.features, plan)
+        add_scores(inner, own.stage(1), row, held[1], pipe.stage(1), plan.values, plan)
         settle(plan, scores, inner)
         # Keys beyond the last are hidden, for whose zeros the weight may be infinite.
         reach = min(g.keys, first + row + 1) if causal else g.keys
@@ -177,8 +179,10 @@ def key_gradient_fragments(
         if step + 1 < steps:
             take_queries(pipe, source, g, n, head, block * plan.block, plan)
         pipe.commit()
-        scores = scores_of(own.stage(0), row, held[0], pipe.stage(0), plan.features, plan)
-        inner = scores_of(own.stage(1), row, held[1], pipe.stage(1), plan.values, plan)
+        # Both begin before either is issued, so that they are computed one after another.
+        scores, inner = plan.sums(plan.block), plan.sums(plan.block)
+        add_scores(scores, own.stage(0), row, held[0], pipe.stage(0), plan.features, plan)
+        add_scores(inner, own.stage(1), row, held[1], pipe.stage(1), plan.values, plan)
         settle(plan, scores, inner)
         hidden = Hidden(g, kinds, causal, adjusted, n, here, True)
         # The last key of a plane that is seen by all queries of the block.

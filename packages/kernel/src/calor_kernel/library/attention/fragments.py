@@ -198,14 +198,13 @@ def operands(left: Any, row: Any, room: int, plan: Any) -> list[Any]:
 
 
 @helper
-def scores_of(left: Any, row: Any, held: Any, right: Any, room: int, plan: Any) -> Any:
-    """Return products of rows that a plane or group owns and all rows of a step's tile.
+def add_scores(sums: Any, left: Any, row: Any, held: Any, right: Any, room: int, plan: Any) -> None:
+    """Add products of rows that a plane or group owns and all rows of a step's tile.
 
     ``held``: the rows as operands, where they stay in registers. Groups' are to be settled.
     """
     shape = plan.shape(plan.block)
     left_at, right_at = plan.lines(plan.rows, room), plan.turned(plan.block, room)
-    sums = plan.sums(plan.block)
     if plan.grouped:
         rows, others = SharedMatrix(left, left_at), SharedMatrix(right, right_at)
         issue_mma(
@@ -215,7 +214,7 @@ def scores_of(left: Any, row: Any, held: Any, right: Any, room: int, plan: Any) 
                 for p in range(0, room, shape.k)
             ],
         )
-        return sums
+        return
     left_piece = left_at.compose((shape.m, shape.k))
     piece = right_at.compose((shape.k, shape.n))
     for p in range(0, room, shape.k):
@@ -230,7 +229,6 @@ def scores_of(left: Any, row: Any, held: Any, right: Any, room: int, plan: Any) 
             b = fragment(shape, "b").load(right.at(right_at(p, j * shape.n)), piece)
             for i in range(plan.high):
                 mma(lefts[i], b, sums[i][j])
-    return sums
 
 
 @helper
