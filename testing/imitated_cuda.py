@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from bisect import bisect_right
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class Fake:
             return compiled(chain, source, name)
 
         patch.setattr(toolchain.CudaToolchain, "compile", kept)
-        for name in (n for n in dir(self) if n.startswith("cuGraph")):
+        for name in (n for n in dir(self) if n.startswith(("cuGraph", "cuTensor"))):
             patch.setattr(f"cuda.bindings.driver.{name}", getattr(self, name))
 
     # The runtime.
@@ -203,12 +203,15 @@ class Fake:
     def cuGraphExecKernelNodeSetParams(self, graph: int, node: Any, said: Any) -> Any:
         function = int(said.func)
         count = len(self.kernels[function].parameters)
-        # The arguments are copied, as the driver copies them.
-        pointers = (ctypes.c_void_p * count).from_address(said.kernelParams)
-        cells = [ctypes.c_uint64.from_address(int(p or 0)).value for p in pointers]
-        held = (ctypes.c_uint64 * max(count, 1))(*cells)
+        # The arguments are copied, as the driver copies them, and the descriptors after them.
+        maps = len(self.kernels[function].attributes.get("maps", ()))
+        pointers = (ctypes.c_void_p * (count + maps)).from_address(said.kernelParams)
+        cells = [ctypes.c_uint64.from_address(int(p or 0)).value for p in pointers[:count]]
+        words = [(ctypes.c_uint64 * 16).from_address(int(p or 0)) for p in pointers[count:]]
+        held = (ctypes.c_uint64 * max(count + 16 * maps, 1))(*cells, *(w for m in words for w in m))
         first = ctypes.addressof(held)
-        places = (ctypes.c_void_p * max(count, 1))(*(first + 8 * i for i in range(count)))
+        starts = [*range(count), *(count + 16 * i for i in range(maps))]
+        places = (ctypes.c_void_p * max(count + maps, 1))(*(first + 8 * i for i in starts))
         self.held[node] = held, places
         grid = said.gridDimX, said.gridDimY, said.gridDimZ
         block = said.blockDimX, said.blockDimY, said.blockDimZ
@@ -221,6 +224,47 @@ class Fake:
         return (0,)
 
     cuGraphDestroy = cuGraphExecDestroy
+
+    # Descriptors of tensors: lanes read the arguments that they are made of, which must agree.
+    def cuTensorMapEncodeTiled(
+        self, kind: Any, rank: int, address: int, sizes: list[Any], strides: list[Any],
+        box: list[Any], steps: list[Any], interleave: Any, swizzle: Any, promotion: Any, fill: Any,
+    ) -> Any:  # fmt: skip
+        nbytes = {"UINT8": 1, "FLOAT16": 2, "BFLOAT16": 2, "FLOAT32": 4, "TFLOAT32": 4}
+        item = nbytes[kind.name.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
+        row = {"NONE": 1 << 20, "128B": 128}[swizzle.name.removeprefix("CU_TENSOR_MAP_SWIZZLE_")]
+        assert address % 16 == 0
+        assert len(sizes) == len(box) == len(steps) == rank == len(strides) + 1
+        assert all(0 < int(n) < 2**32 for n in sizes)
+        assert all(0 < int(n) < 2**40 and int(n) % 16 == 0 for n in strides)
+        assert all(0 < int(n) <= 256 for n in box)
+        assert {int(n) for n in steps} == {1}
+        assert int(box[0]) * item % 16 == 0
+        assert int(box[0]) * item <= row
+        numbers = [address, *map(int, sizes), *map(int, strides)]
+        words = (ctypes.c_uint64 * 16)(*numbers)
+        self.calls.append("cuTensorMapEncodeTiled")
+        return 0, SimpleNamespace(getPtr=lambda: ctypes.addressof(words))
+
+    def check_maps(self, kernel: Any, parameters: int) -> None:
+        """Compare a launch's descriptors with the arguments that they are of."""
+        names = {p.name: i for i, p in enumerate(kernel.parameters)}
+        maps = kernel.attributes.get("maps", ())
+        pointers = (ctypes.c_void_p * (len(names) + len(maps))).from_address(parameters)
+
+        def cell(name: int | str) -> int:
+            if isinstance(name, int):
+                return name
+            width = kernel.parameters[names[name]].declared.dtype.itemsize
+            kind = ctypes.c_uint64 if width == 8 else ctypes.c_uint32
+            return int(kind.from_address(int(pointers[names[name]] or 0)).value)
+
+        for place, (name, sizes, strides, *_) in zip(pointers[len(names) :], maps, strict=True):
+            item = kernel.parameters[names[name]].declared.dtype.itemsize
+            address = ctypes.c_uint64.from_address(int(pointers[names[name]] or 0)).value
+            steps = [cell(s) * item for s in strides[-2::-1]]
+            wanted = [address, *map(cell, sizes[::-1]), *steps]
+            assert list((ctypes.c_uint64 * len(wanted)).from_address(int(place or 0))) == wanted
 
     # The driver.
     def driver_moduleLoadData(self, image: bytes) -> int:
@@ -254,6 +298,7 @@ class Fake:
             raw = (ctypes.c_uint8 * dtype.itemsize).from_address(int(place or 0))
             held = np.frombuffer(bytes(raw), dtype.numpy)[0]
             given.append(float(held) if dtype in (float16, bfloat16) else held.item())
+        self.check_maps(kernel, parameters)
         if function not in self.programs:
             self.programs[function] = Program(kernel)
         x, y, z, *_ = shape

@@ -163,7 +163,7 @@ LIES = [
 
 @pytest.mark.parametrize(("at", "extent", "wanted"), LIES, ids=[str(lie[0]) for lie in LIES])
 def test_how_a_factor_lies(at: Any, extent: tuple[int, int], wanted: Any) -> None:
-    assert placed_of(at, extent, along_k=1) == wanted
+    assert placed_of(at, extent, 1, bfloat16) == wanted
 
 
 @kernel

@@ -29,6 +29,7 @@ from calor.dtypes import (
 )
 from calor.dtypes import bool_ as bool
 from calor.keywords import explain as _explain
+from calor.precision import matmul_precision
 from calor.tensor.tensor import Tensor
 from calor.transforms.control import cond, fori_loop, scan, while_loop
 from calor.transforms.custom import checkpoint, custom_vjp
@@ -76,6 +77,7 @@ __all__ = [
     "jvp",
     "linalg",
     "load",
+    "matmul_precision",
     "memory",
     "nan",
     "newaxis",

@@ -21,12 +21,23 @@ def _number(name: str, default: int) -> int:
         raise ValueError(f"{name}={text!r} is not a whole number") from None
 
 
+def _named(name: str, values: dict[str, str]) -> str:
+    """Return what a variable's text stands for; the first is the default."""
+    text = os.environ.get(name)
+    if not text:
+        return next(iter(values.values()))
+    if text not in values:
+        raise ValueError(f"{name}={text!r} is none of {', '.join(values)}")
+    return values[text]
+
+
 @dataclass(slots=True)
 class Config:
     """The process's settings.
 
     ``jit``: CALOR_JIT=0 runs jitted functions as plain Python. ``eager``: CALOR_EAGER=1 computes
     each op when it is recorded. ``debug``: CALOR_DEBUG=1 keeps the user's line with each op.
+    ``matmul_precision``: CALOR_MATMUL_PRECISION=high lets products of float32 be of TF32.
     ``device``: CALOR_DEVICE names the default device. ``trace_nodes`` and ``trace_bytes`` bound the
     pending trace.
     """
@@ -35,6 +46,11 @@ class Config:
     eager: bool = field(default_factory=lambda: _flag("CALOR_EAGER", False))
     debug: bool = field(default_factory=lambda: _flag("CALOR_DEBUG", False))
     device: str | None = field(default_factory=lambda: os.environ.get("CALOR_DEVICE") or None)
+    matmul_precision: str = field(
+        default_factory=lambda: _named(
+            "CALOR_MATMUL_PRECISION", {"highest": "highest", "high": "high", "tf32": "high"}
+        )
+    )
     trace_nodes: int = field(default_factory=lambda: _number("CALOR_TRACE_NODES", 2048))
     trace_bytes: int = field(default_factory=lambda: _number("CALOR_TRACE_BYTES", 1 << 30))
 

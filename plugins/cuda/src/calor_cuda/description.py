@@ -21,8 +21,8 @@ _FEATURES: Final = words(
     "print barrier planes atomics atomics_64 float_atomics fma forward_progress async_copy matrix "
     "load_matrix"
 )
-# Products beside warp groups are of this capability alone.
-_HOPPER: Final = frozenset(("async_matrix",))
+# Products beside warp groups are of this capability alone; their copies are of newer ones too.
+_HOPPER: Final = words("async_matrix tensor_copy mbarrier")
 # What an access of memory may be at most, and what the allocator aligns to.
 _ACCESS: Final = 16
 _ALIGN: Final = 256

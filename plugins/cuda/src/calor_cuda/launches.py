@@ -18,6 +18,7 @@ from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.device import Slot, Step
 
 from .bindings import failure
+from .maps import NBYTES, Tensor, encoded, tensors
 
 # Lists of fewer launches are quicker launch by launch, and no list is worth a graph at its first
 # run: making one costs as much as some runs.
@@ -45,28 +46,41 @@ class Recorded:
         self.stream = stream
         self.empty = [0 in step.cubes for step in steps]
         steps = [s for s, empty in zip(steps, self.empty, strict=True) if not empty]
+        maps = [tensors(s.function.kernel, s.arguments) for s in steps]
         total = sum(len(s.arguments) for s in steps)
         cells = np.zeros(max(total, 1), np.uint64)
-        base = cells.ctypes.data
-        # Launches name their arguments by the addresses of these cells, which never move.
         self.cells = cells
-        self.places = np.arange(max(total, 1), dtype=np.uint64) * _CELL + base
+        # Descriptors of tensors are of so many bytes, and begin at multiples of half of them.
+        self.blocks = np.zeros((sum(map(len, maps)) + 1) * NBYTES, np.uint8)
+        # Launches name their arguments by the addresses of these, which never move.
+        self.places = np.zeros(max(total + sum(map(len, maps)), 1), np.uint64)
+        # For each cell that has them: descriptors that hold its address, by where they are.
+        self.maps: dict[int, list[tuple[int, Tensor]]] = {}
         self.words = memoryview(cells.data).cast("B").cast("Q")
         # For each slot: the cells that hold it, with their offsets and launches.
         self.users: dict[int, list[tuple[int, int, int]]] = {}
         self.launches: list[tuple[int, ...]] = []
-        place = 0
-        for number, step in enumerate(steps):
-            self._launch(number, step, place)
+        place = first = 0
+        block = -self.blocks.ctypes.data % NBYTES
+        for number, (step, described) in enumerate(zip(steps, maps, strict=True)):
+            self._launch(number, step, place, first)
+            first += len(step.arguments)
+            for at, tensor in described:
+                self.maps.setdefault(place + at, []).append((block, tensor))
+                self.places[first] = self.blocks.ctypes.data + block
+                first, block = first + 1, block + NBYTES
             place += len(step.arguments)
         self.handles: tuple[Any, ...] = ()
         self.runs = 0
         # Programs that hold results for a while go round a few sets of buffers: each has a graph.
         self.graphs: list[Graph] = []
 
-    def _launch(self, number: int, step: Step, place: int) -> None:
+    def _launch(self, number: int, step: Step, place: int, first: int) -> None:
+        """Take a launch, whose arguments are from a cell on, and named from another one on."""
         function: Function = step.function
-        parameters = self.places.ctypes.data + place * _CELL
+        parameters = self.places.ctypes.data + first * _CELL
+        end, count = first + len(step.arguments), len(step.arguments)
+        self.places[first:end] = self.cells.ctypes.data + (place + np.arange(count)) * _CELL
         cube = function.kernel.cube
         shape = (*step.cubes, *cube, function.shared, self.stream, parameters, 0)
         self.launches.append((function.function, *shape))
@@ -112,6 +126,9 @@ class Recorded:
             if address != before[slot]:
                 for place, offset, _ in users:
                     self.words[place] = address + offset
+                    for block, tensor in self.maps.get(place, ()) if self.maps else ():
+                        made = encoded(address + offset, tensor)
+                        self.blocks[block : block + NBYTES] = np.frombuffer(made, np.uint8)
         self.handles = given
 
     def changed(self, before: tuple[int, ...], given: tuple[int, ...]) -> set[int]:

@@ -9,7 +9,7 @@ from calor.errors import ShapeError
 from calor.functions.linear_algebra_contract import Product, plan
 from calor.functions.operands import as_tensor, integer, one_axis, pair
 from calor.graph.record import recorded
-from calor.graph.trace import Handle
+from calor.graph.trace import HIGHEST, Handle, local
 from calor.interning import remember
 from calor.ops import elementwise as e
 from calor.ops.movement import permute, reshape
@@ -54,7 +54,9 @@ def matmul(x1: Operand, x2: Operand, /) -> Tensor:
     product = _MATMULS.get(key)
     if product is None:
         product = remember(_MATMULS, key, _matmul_plan(*key))
-    made: Tensor = recorded(product.recipe, (a, b))
+    precision = local.precision
+    recipe = product.recipe if precision is HIGHEST else product.at(precision)
+    made: Tensor = recorded(recipe, (a, b))
     return made if product.axes is None else permute(made, axes=product.axes)
 
 

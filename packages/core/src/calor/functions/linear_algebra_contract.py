@@ -15,7 +15,7 @@ from calor import dtypes
 from calor.errors import DTypeError, ShapeError
 from calor.graph.recipes import Recipe
 from calor.graph.record import recorded
-from calor.graph.trace import Handle
+from calor.graph.trace import HIGHEST, Handle, local
 from calor.ops.base import Signature, signature
 from calor.ops.contraction import dot_general
 from calor.ops.elementwise import cast
@@ -28,15 +28,30 @@ Labels = tuple[Any, ...]
 class Product:
     """A planned product: casts and reshapes of the operands, the op, and the order of the axes."""
 
-    __slots__ = ("axes", "recipe")
+    __slots__ = ("_others", "axes", "recipe")
 
     def __init__(self, recipe: Recipe, axes: tuple[int, ...] | None) -> None:
         self.recipe = recipe
         self.axes = axes
+        self._others: dict[str, Recipe] = {}
+
+    def at(self, precision: str) -> Recipe:
+        """Return the recipe of another precision than the highest, which only float32 has."""
+        found = self._others.get(precision)
+        if found is None:
+            sig = self.recipe.signature
+            found = self.recipe
+            if {s.dtype for s in (*sig.inputs, *sig.outputs)} == {dtypes.float32}:
+                attributes = {**sig.attributes, "precision": precision}
+                found = Recipe(signature(dot_general, sig.inputs, attributes), found.prologues)
+            self._others[precision] = found
+        return found
 
     def __call__(self, a: Handle, b: Handle) -> Any:
         """Record the product of two tensors of the planned specs."""
-        made = recorded(self.recipe, (a, b))
+        precision = local.precision
+        recipe = self.recipe if precision is HIGHEST else self.at(precision)
+        made = recorded(recipe, (a, b))
         return made if self.axes is None else permute(made, axes=self.axes)
 
 

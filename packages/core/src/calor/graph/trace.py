@@ -215,6 +215,9 @@ class Trace:
             self.small = config.trace_nodes - config.trace_nodes // _EARLY
 
 
+HIGHEST: Final = "highest"
+
+
 class _Local(threading.local):
     def __init__(self) -> None:
         self.trace: Any = nowhere
@@ -223,6 +226,8 @@ class _Local(threading.local):
         self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
         self.jit: list[Any] = []
         self.grad_enabled = True
+        # How exactly products of float32 are computed; compared by identity.
+        self.precision = HIGHEST if config.matmul_precision == HIGHEST else "high"
 
 
 class _Nowhere:

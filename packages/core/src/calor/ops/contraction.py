@@ -20,7 +20,9 @@ Pair = tuple[Axes, Axes]
 Padding = tuple[tuple[int, int], ...]
 
 
-def _dot_rule(a: Spec, b: Spec, *, contract: Pair, batch: Pair, dtype: DType) -> Spec:
+def _dot_rule(
+    a: Spec, b: Spec, *, contract: Pair, batch: Pair, dtype: DType, precision: str = "highest"
+) -> Spec:
     if a.dtype is not b.dtype or a.dtype.kind == "storage":
         raise DTypeError(f"dot_general: operands {a} and {b} must share an arithmetic dtype")
     rules.check_axes(a, contract[0] + batch[0])
@@ -42,7 +44,9 @@ def _free(x: Any, used: Axes) -> Axes:
     return tuple(i for i in range(x.ndim) if i not in used)
 
 
-def _dot_left(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dtype: DType) -> Any:
+def _dot_left(
+    g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dtype: DType, **precision: str
+) -> Any:
     free_a, free_b = _free(a, contract[0] + batch[0]), _free(b, contract[1] + batch[1])
     nb, nf = len(batch[0]), len(free_a)
     lead = tuple(range(nb))
@@ -51,7 +55,12 @@ def _dot_left(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dt
         b = e.cast(b, dtype=g.dtype)
     # batch + free of a + contracted axes, the last in the order of b's axes.
     part = dot_general(
-        g, e.conjugate(b), contract=(g_free_b, free_b), batch=(lead, batch[1]), dtype=g.dtype
+        g,
+        e.conjugate(b),
+        contract=(g_free_b, free_b),
+        batch=(lead, batch[1]),
+        dtype=g.dtype,
+        **precision,
     )
     by_b = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
     order = list(batch[0]) + list(free_a) + [contract[0][i] for i in by_b]
@@ -59,7 +68,9 @@ def _dot_left(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dt
     return part if part.dtype is a.dtype else e.cast(part, dtype=a.dtype)
 
 
-def _dot_right(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dtype: DType) -> Any:
+def _dot_right(
+    g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dtype: DType, **precision: str
+) -> Any:
     free_a, free_b = _free(a, contract[0] + batch[0]), _free(b, contract[1] + batch[1])
     nb, nf = len(batch[0]), len(free_a)
     lead = tuple(range(nb))
@@ -68,7 +79,12 @@ def _dot_right(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, d
         a = e.cast(a, dtype=g.dtype)
     # batch + contracted axes in the order of a's axes + free of b.
     part = dot_general(
-        e.conjugate(a), g, contract=(free_a, g_free_a), batch=(batch[0], lead), dtype=g.dtype
+        e.conjugate(a),
+        g,
+        contract=(free_a, g_free_a),
+        batch=(batch[0], lead),
+        dtype=g.dtype,
+        **precision,
     )
     by_a = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
     order = list(batch[1]) + [contract[1][i] for i in by_a] + list(free_b)
@@ -79,7 +95,8 @@ def _dot_right(g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, d
 dot_general: Op = op(
     "dot_general",
     _dot_rule,
-    lambda a, b, *, contract, batch, dtype: reference.dot_general(
+    # The reference is exact, whatever is allowed.
+    lambda a, b, *, contract, batch, dtype, precision="highest": reference.dot_general(
         a, b, contract=contract, batch=batch, dtype=dtype.numpy
     ),
     (_dot_left, _dot_right),

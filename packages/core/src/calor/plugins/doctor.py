@@ -26,6 +26,7 @@ VARIABLES: Final = {
     "CALOR_EAGER": "1 computes each op when it is recorded",
     "CALOR_JIT": "0 runs jitted functions as plain Python",
     "CALOR_DEBUG": "1 keeps the user's line with each op",
+    "CALOR_MATMUL_PRECISION": "high lets products of float32 be computed as TF32",
     "CALOR_TRACE_NODES": "how many pending nodes are computed at the latest",
     "CALOR_TRACE_BYTES": "how many pending bytes are computed at the latest",
 }

@@ -173,6 +173,8 @@ def _changes(last: Program, program: Program) -> list[str]:
         changes.append(f"device {last.device.name} became {program.device.name}")
     if last.grad_mode is not program.grad_mode:
         changes.append("gradients were switched on or off")
+    if last.precision is not program.precision:
+        changes.append(f"matmul_precision was {last.precision} and is {program.precision}")
     if last.argument_kinds != program.argument_kinds:
         changes.append("which tensor arguments take gradients changed")
     if last.traced.grad_absent != program.traced.grad_absent:

@@ -54,6 +54,7 @@ class Program:
         self.arguments = arguments
         self.device = device
         self.grad_mode = local.grad_enabled
+        self.precision = local.precision
         self.backward: Any = None
         traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
@@ -114,7 +115,7 @@ class Program:
 
         The list of buffers becomes the program's.
         """
-        if local.grad_enabled is not self.grad_mode:
+        if local.grad_enabled is not self.grad_mode or local.precision is not self.precision:
             return MISS
         made = self.bindings.made
         binding: Any = made[0] if made else None

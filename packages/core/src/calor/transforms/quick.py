@@ -25,6 +25,8 @@ _BEGIN: Final = """
 def call(args):
     if local.jit or local.grad_enabled is not grad_mode{changed}:
         return MISS
+    if local.precision is not precision:
+        return MISS
     if len(args) != {count} or not config.jit:
         return MISS
 """
@@ -70,6 +72,7 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         "device": program.device,
         "epoch": epoch,
         "grad_mode": program.grad_mode,
+        "precision": program.precision,
         "known": epoch.count,
         "local": local,
         "new": object.__new__,
@@ -120,7 +123,7 @@ def compiled_call(
     call = BoundCall(
         arguments=len(kinds),
         same=tuple(same),
-        thread=(local, "jit", {"grad_enabled": program.grad_mode}),
+        thread=(local, "jit", {"grad_enabled": program.grad_mode, "precision": program.precision}),
         operands=tuple(operands),
         made=(
             Made(Value, result, "buffer"),

@@ -281,7 +281,7 @@ _ROWS = (
         meaning="waits for the end of the phase with the parity of operand 1",
     ),
     Row("commit_async", 0, "none", pure=False, attributes=("group",)),
-    Row("wait_async", 0, "none", pure=False, attributes=("group", "pending")),
+    Row("wait_async", 0, "none", pure=False, attributes=("group", "pending", "read")),
     # Control flow. Regions yield the carried values.
     Row("for", -1, "given", "iu", alike=False, pure=False, attributes=("unroll",)),
     Row("if", -1, "given", "b", alike=False, pure=False),

@@ -26,6 +26,13 @@ Body = Callable[..., Values]
 class Region(ABC):
     """What ``with`` makes a region of the device by; any other context is one of the build."""
 
+    def __enter__(self) -> None:
+        """Refuse: only a kernel's ``with`` makes a region, and calls ``make``."""
+        raise KernelTypeError(f"{type(self).__name__} stands in kernels and helpers alone")
+
+    def __exit__(self, *raised: object) -> None:  # noqa: B027 - nothing was entered
+        """Leave what was never entered."""
+
     @abstractmethod
     def make(
         self, body: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], names: tuple[str, ...]

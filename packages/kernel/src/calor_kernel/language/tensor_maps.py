@@ -36,7 +36,8 @@ class Descriptor:
     """How the host makes a map: from a buffer argument, and numbers or the names of scalar ones.
 
     ``sizes`` and ``strides`` are in elements, the last axis first to change; ``box`` is the size of
-    what is copied at a time, and ``at`` where its elements lie in shared memory.
+    what is copied at a time, and ``at`` where its elements lie in shared memory. ``rounded``:
+    whether float32 is rounded to what products of TF32 count.
     """
 
     name: str
@@ -44,12 +45,20 @@ class Descriptor:
     strides: tuple[int | str, ...]
     box: tuple[int, ...]
     at: Layout | Swizzled
+    rounded: bool = False
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """The map as data: the swizzle is its three numbers, or None."""
+        swizzle = self.at.swizzle if isinstance(self.at, Swizzled) else None
+        bits = swizzle and (swizzle.bits, swizzle.base, swizzle.shift)
+        return self.name, self.sizes, self.strides, self.box, bits, self.rounded
 
 
 class TensorMap:
     """A tensor in global memory of which boxes are copied; made by :func:`tensor_map`."""
 
-    __slots__ = ("at", "box", "pointer", "sizes", "strides")
+    __slots__ = ("at", "box", "pointer", "rounded", "sizes", "strides")
 
     def __init__(
         self,
@@ -58,7 +67,9 @@ class TensorMap:
         strides: tuple[Any, ...],
         box: tuple[int, ...],
         at: Layout | Swizzled,
+        rounded: bool = False,
     ) -> None:
+        self.rounded = rounded
         self.pointer = pointer
         self.sizes = sizes
         self.strides = strides
@@ -71,7 +82,10 @@ class TensorMap:
         return int(prod(self.box) * self.pointer.dtype.itemsize)
 
     def descriptor(self) -> Descriptor:
-        """Return how the host makes the map; KernelTypeError where it cannot."""
+        """Return how the host makes the map; KernelTypeError where it cannot.
+
+        The kernel's attribute "maps" tells launches of it.
+        """
         builder = current()
         if not isinstance(self.pointer.offset, int) or self.pointer.offset:
             raise KernelTypeError("a tensor map is of a whole buffer argument, from its index 0 on")
@@ -79,13 +93,18 @@ class TensorMap:
             raise KernelTypeError("the last stride of a tensor map is 1")
         if max(self.box) > _SIDE:
             raise KernelTypeError(f"a box has at most {_SIDE} elements a side, not {self.box}")
-        return Descriptor(
+        made = Descriptor(
             self.pointer.memory.name,
             tuple(_named(builder, n) for n in self.sizes),
             tuple(_named(builder, s) for s in self.strides),
             self.box,
             self.at,
+            self.rounded,
         )
+        maps = builder.attributes.get("maps", ())
+        if made.plain not in maps:
+            builder.attributes["maps"] = (*maps, made.plain)
+        return made
 
     def fetch(
         self, target: Pointer, position: Sequence[Any], barriers: Mbarriers, index: Any
@@ -176,12 +195,14 @@ def tensor_map(
     strides: Sequence[Any],
     box: Sequence[int],
     at: Layout | Swizzled | None = None,
+    *,
+    rounded: bool = False,
 ) -> TensorMap:
     """Return a map of a buffer argument.
 
     ``sizes`` and ``strides``, in elements, are numbers or arguments of the kernel. ``box``: the
     size of what is copied at a time. ``at``: where a box's elements lie in the target, row-major if
-    not said.
+    not said. ``rounded``: a copy engine may round float32 to what products of TF32 count.
     """
     ranks = {len(sizes), len(strides), len(box)}
     if len(ranks) != 1 or not 1 <= len(box) <= 5:
@@ -192,14 +213,18 @@ def tensor_map(
     at = Layout.rows(*box) if at is None else at
     if at.size != prod(box):
         raise KernelTypeError(f"the layout {at} is not of a box of {tuple(box)}")
-    return TensorMap(pointer, tuple(sizes), tuple(strides), tuple(box), at)
+    return TensorMap(pointer, tuple(sizes), tuple(strides), tuple(box), at, rounded)
 
 
-def wait_puts(pending: int = 0) -> None:
-    """Wait until this unit's boxes are written, all but the latest ``pending``."""
+def wait_puts(pending: int = 0, *, read: bool = False) -> None:
+    """Wait until this unit's boxes are written, all but the latest ``pending``.
+
+    ``read``: only until they are read, so that their place in shared memory is free.
+    """
     builder = current()
     if "tensor_copy" in builder.features:
-        builder.emit("wait_async", (), (), {"group": _PUTS, "pending": pending})
+        said = {"group": _PUTS, "pending": pending}
+        builder.emit("wait_async", (), (), {**said, "read": True} if read else said)
 
 
 def each_piece(

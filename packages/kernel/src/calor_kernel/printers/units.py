@@ -6,6 +6,7 @@ which no load moves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from calor.dtypes import int32
@@ -47,8 +48,16 @@ def plane(printer: Printer, operation: Operation, block: Block) -> None:
     printer.effect(operation, block, made, operation.name.removeprefix("plane_"))
 
 
-def role(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print what some units of a cube do as a branch on the unit's number."""
+def role(
+    printer: Printer,
+    operation: Operation,
+    block: Block,
+    first_of_all: Callable[[], None] = lambda: None,
+) -> None:
+    """Print what some units of a cube do as a branch on the unit's number.
+
+    ``first_of_all`` prints what they begin with.
+    """
     printer.settle()
     first, count = operation.attributes["first"], operation.attributes["count"]
     x, y, z = printer.kernel.cube
@@ -63,6 +72,7 @@ def role(printer: Printer, operation: Operation, block: Block) -> None:
     above = ex.infix(">=", ex.ORDER, unit, Expression(str(first), bare=True))
     inside = below if first == 0 else ex.infix("&&", ex.AND, above, below)
     with printer.braces(f"if ({inside.text})"):
+        first_of_all()
         printer.block(operation.regions[0])
 
 

@@ -78,19 +78,20 @@ def operands(a, b, dtype):
     return [rng.integers(low, 100, s).astype(host) for s in (a, b)]
 
 
-def check(backend, row, dtype, result):
+def check(backend, row, dtype, result, digits=None, **more):
     a, b, contract, batch, axes = row
     given = [
         np.ascontiguousarray(x.transpose(np.argsort(order))) if order else x
         for x, order in zip(operands(a, b, dtype), axes, strict=True)
     ]
-    attributes = {"contract": contract, "batch": batch, "dtype": NAMES[result]}
+    attributes = {"contract": contract, "batch": batch, "dtype": NAMES[result], **more}
     (found,), (wanted,) = run_op(backend, "dot_general", given, attributes, axes)
     assert found.dtype == wanted.dtype
     if NAMES[result].is_inexact:
         wide = np.complex128 if NAMES[result].is_complex else np.float64
         near = np.abs(found.astype(wide) - wanted.astype(wide))
-        assert near.max(initial=0) <= DIGITS[result] * np.abs(wanted.astype(wide)).max(initial=1)
+        digits = DIGITS[result] if digits is None else digits
+        assert near.max(initial=0) <= digits * np.abs(wanted.astype(wide)).max(initial=1)
     else:
         np.testing.assert_array_equal(found, wanted)
 

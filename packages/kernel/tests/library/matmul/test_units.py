@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from calor.dtypes import bfloat16
-from calor_kernel.library.matmul import units
+from calor.dtypes import bfloat16, float32
+from calor_kernel.library.matmul import boxed, units
+from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.fragments import Fragments
 from calor_kernel.library.matmul.groups import Groups
 from calor_kernel.library.matmul.patches import Patches
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.work import Dropped, Input
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
@@ -33,6 +36,9 @@ INFO = replace(
 
 
 GROUPED = replace(INFO, features=INFO.features | {"async_matrix"})
+ENGINE = replace(
+    INFO, features=INFO.features | {"async_matrix", "tensor_copy", "mbarrier"}, cores=3
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +51,17 @@ def grouped():
     return KernelBackend("lanes", lambda index: LanesDevice(GROUPED))
 
 
+@pytest.fixture(scope="module")
+def engine():
+    return KernelBackend("lanes", lambda index: LanesDevice(ENGINE))
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Tiles of which there are several, with several steps, and planes that share them."""
     monkeypatch.setattr(units, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
     monkeypatch.setattr(units, "_GROUPS", ((128, 64, 64, 3),))
+    monkeypatch.setattr(units, "_BOXES", ((64, 64, 2, 2),))
     monkeypatch.setattr(units, "_PATCHES", ((4, 8, 2, 1, 8),))
 
 
@@ -82,6 +94,75 @@ def test_products_beside_warp_groups(grouped, monkeypatch, row, dtype, result):
     seen = labels(grouped, monkeypatch)
     check(grouped, row, dtype, result)
     assert {type(plan) for plan in seen} == {Groups, Fragments}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize(("dtype", "result"), [("bfloat16", "float32"), ("float16", "float16")])
+def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
+    seen = []
+    monkeypatch.setattr(
+        boxed, "_launch", lambda *given, made=boxed._launch: seen.append(given[0]) or made(*given)
+    )
+    check(engine, row, dtype, result)
+    assert {type(plan) for plan in seen} == {Boxes}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_products_of_tf32(engine, backend, monkeypatch, row):
+    """Where it is allowed, boxes of operands that lie along the summed axis, or of copies."""
+    made = []
+    monkeypatch.setattr(units, "_WORTH", 1)
+    monkeypatch.setattr(
+        units, "boxed", lambda *given, was=units.boxed: made.append(given[0]) or was(*given)
+    )
+    check(engine, row, "float32", "float32", 2e-3, precision="high")
+    assert made
+    assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {Fragments, Patches}
+
+
+def labels_of(backend, monkeypatch, row):
+    seen = labels(backend, monkeypatch)
+    check(backend, row, "float32", "float32", 2e-3, precision="high")
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("columns", "result", "pending"), [(64, bfloat16, 0), (128, bfloat16, 1), (96, float32, 0)]
+)
+def test_parts_of_a_tile_take_turns_in_their_places(columns, result, pending):
+    """A tile of an odd number of parts ends in the place where the next one begins."""
+    plan = Boxes(bfloat16, result, 64, columns, 2, True, True, 1)
+    assert plan.pending == pending
+
+
+NORMAL = Operand((0, 0), 64, 1, 0, bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"a": replace(NORMAL, free=-64)}, "a has a stride that is not above zero"),
+        ({"a": replace(NORMAL, free=2, depth=2)}, "a is dense along no axis"),
+        ({"b": replace(NORMAL, offset=4)}, "b does not begin at multiples of 16 bytes"),
+        ({"b": replace(NORMAL, batch=(0, 4))}, "b does not begin at multiples of 16 bytes"),
+        ({"n": 68}, "rows of the result do not begin"),
+        ({"k": 0}, "sizes are from 1"),
+    ],
+)
+def test_what_the_copy_engine_does_not_take(changed, reason):
+    product = Product((1, 2), 64, 64, 64, NORMAL, NORMAL, bfloat16)
+    assert not isinstance(boxed.boxed(product, (Input(0), Input(1)), ENGINE), Dropped)
+    made = boxed.boxed(replace(product, **changed), (Input(0), Input(1)), ENGINE)
+    assert isinstance(made, Dropped)
+    assert reason in made.reason
+
+
+@pytest.mark.parametrize("made", units._BOXES + units._MORE_BOXES, ids=str)
+@pytest.mark.parametrize("result", [bfloat16, float32])
+def test_a_tile_of_boxes_fits(made, result):
+    plan = Boxes(bfloat16, result, *made[:3], True, False, made[3])
+    assert plan.shared_bytes <= INFO.shared_bytes
+    assert plan.columns % plan.part == plan.columns % plan.depth == plan.rows % 64 == 0
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ def by_products(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterato
         return
     for way in ways(product, (Input(1), Input(0)), info, wanted)[0]:
         if not way.name.startswith("tiled"):
-            yield Work((way.launch,), variant=f"product, {way.name}", group=way.group)
+            launches, name = (*way.before, way.launch), f"product, {way.name}"
+            yield Work(launches, way.scratch, variant=name, group=way.group)
 
 
 def product_of(problem: Correlation) -> Product | None:

@@ -26,8 +26,8 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.matrices import MatrixShape, mma_16x8
 
-# Elements of an access of 16 bytes, of types of two.
-ACCESS = 8
+# The bytes of an access.
+ACCESS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,11 @@ class Fragments:
     b_along: bool
 
     @property
+    def access(self) -> int:
+        """The elements of an access."""
+        return ACCESS // int(self.dtype.itemsize)
+
+    @property
     def units(self) -> int:
         """The units of a cube."""
         return 32 * self.down * self.across
@@ -62,20 +67,19 @@ class Fragments:
         """Return where (row, column) of the tile of a, or of b, lie."""
         if first:
             size = self.rows, self.depth
-            return Layout(size, _strides(size, dense=1 if self.a_along else 0))
+            return Layout(size, self._strides(size, dense=1 if self.a_along else 0))
         size = self.depth, self.columns
-        return Layout(size, _strides(size, dense=0 if self.b_along else 1))
+        return Layout(size, self._strides(size, dense=0 if self.b_along else 1))
+
+    def _strides(self, size: tuple[int, int], dense: int) -> tuple[int, int]:
+        pitch = size[dense] + self.access
+        return (pitch, 1) if dense == 1 else (1, pitch)
 
     @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
         tiles = (Tile(self.dtype, self.layout(first)) for first in (True, False))
         return sum(self.stages * t.size * int(t.dtype.itemsize) for t in tiles)
-
-
-def _strides(size: tuple[int, int], dense: int) -> tuple[int, int]:
-    pitch = size[dense] + ACCESS
-    return (pitch, 1) if dense == 1 else (1, pitch)
 
 
 @kernel
@@ -185,11 +189,11 @@ def take_tiles(
     )
     for tile, source, start, stride, first, count, size, along in sides:
         at = plan.layout(tile == 0)
-        pieces = size * plan.depth // ACCESS
-        lines = (plan.depth if along else size) // ACCESS
+        pieces = size * plan.depth // plan.access
+        lines = (plan.depth if along else size) // plan.access
         for turn in range(-(-pieces // plan.units)):
             piece = unit_index() + turn * plan.units
-            line, access = piece // lines, piece % lines * ACCESS
+            line, access = piece // lines, piece % lines * plan.access
             if along:
                 place, p = line, access
             else:
@@ -202,7 +206,7 @@ def take_tiles(
                 of = start + deep * stride + across
             inside = (across < count) & (deep < k)
             if (pieces % plan.units == 0) or (piece < pieces):
-                pipe.copy(tile, to, source, of, ACCESS, inside)
+                pipe.copy(tile, to, source, of, plan.access, inside)
 
 
 def declared(dtype: DType, result: DType) -> tuple[Buffer, Buffer, Buffer]:

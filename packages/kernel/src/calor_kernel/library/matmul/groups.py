@@ -28,7 +28,7 @@ from calor_kernel.language import (
     wait_mma,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
-from calor_kernel.library.matmul.fragments import take_tiles
+from calor_kernel.library.matmul.fragments import ACCESS, take_tiles
 
 # Cubes that run at the same time take this many rows of tiles, so that they share what they read.
 BAND = 8
@@ -52,6 +52,11 @@ class Groups:
     stages: int
     a_along: bool
     b_along: bool
+
+    @property
+    def access(self) -> int:
+        """The elements of an access."""
+        return ACCESS // int(self.dtype.itemsize)
 
     @property
     def units(self) -> int:

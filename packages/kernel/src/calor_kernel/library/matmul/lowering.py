@@ -75,14 +75,17 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
         product = _as_real(product, places, before, scratch, request.info)
     wanted = request.candidates
     if request.info.max_units >= _UNITS:
-        able, dropped = ways(product, places, request.info, wanted)
-        return Candidates.of(
-            (
-                Work((*before, way.launch), tuple(scratch), variant=way.name, group=way.group)
-                for way in able
-            ),
-            dropped,
+        able, dropped = ways(product, places, request.info, wanted, len(scratch))
+        works = (
+            Work(
+                (*before, *way.before, way.launch),
+                (*scratch, *way.scratch),
+                variant=way.name,
+                group=way.group,
+            )
+            for way in able
         )
+        return Candidates.of(works, dropped)
     made: list[Variant | Dropped] = []
     few = dots(product, request.info)
     if few is not None:

@@ -18,6 +18,7 @@ from calor_kernel.language import (
     fma,
     helper,
     kernel,
+    launch_attributes,
     loop_range,
     pack,
     registers,
@@ -27,6 +28,8 @@ from calor_kernel.language import (
 
 # Elements of an access.
 FOUR = 4
+# Registers of a core, those of a unit beside sums, and the cubes that are enough for a core.
+_REGISTERS, _OTHERS, _TOGETHER = 64 << 10, 64, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,12 @@ class Patches:
         return self.down * self.across
 
     @property
+    def together(self) -> int:
+        """The cubes that a core has registers for: those of sums, and of all else."""
+        each = (FOUR * FOUR * self.high * self.wide + _OTHERS) * self.units
+        return max(1, min(_REGISTERS // each, _TOGETHER))
+
+    @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
         return 8 * self.depth * (self.rows + self.columns + 2 * FOUR)
@@ -87,6 +96,7 @@ def matmul_patches(
     plan: Patches,
 ) -> None:
     """Compute a tile of c. ``a_stride``, ``b_stride``: of the axis that is not dense."""
+    launch_attributes(cubes_per_core=plan.together)
     batch = cube_position(2)
     outer, within = batch // inner, batch % inner
     a_start = a_base + outer * a_outer_stride + within * a_inner_stride

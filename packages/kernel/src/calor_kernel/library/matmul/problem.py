@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from calor.dtypes import DType
+from calor.dtypes import DType, float32
 from calor_kernel.library.work import Request, View, row_major
 
 Axes = tuple[int, ...]
@@ -30,7 +30,10 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``c[i, j, m, n] = Σ_k a[i, j, m, k] · b[i, j, k, n]``; c is dense, of ``dtype``."""
+    """``c[i, j, m, n] = Σ_k a[i, j, m, k] · b[i, j, k, n]``; c is dense, of ``dtype``.
+
+    ``tf32``: whether factors of float32 may be rounded to TF32.
+    """
 
     batch: tuple[int, int]
     m: int
@@ -39,6 +42,7 @@ class Product:
     a: Operand
     b: Operand
     dtype: DType
+    tf32: bool = False
 
     @property
     def batches(self) -> int:
@@ -135,7 +139,10 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
     right = Operand((outer[2], inner[2]), columns[1], depth_b[1], b.offset, b.dtype)
     (result,) = request.outputs
     sizes = (outer[0], inner[0])
-    return Product(sizes, rows[0], columns[0], depth_a[0], left, right, result.dtype), (None, None)
+    exact = request.attributes.get("precision", "highest") == "highest"
+    rounded = not exact and {a.dtype, b.dtype, result.dtype} == {float32}
+    made = Product(sizes, rows[0], columns[0], depth_a[0], left, right, result.dtype, rounded)
+    return made, (None, None)
 
 
 def summed_order(a: View, axes: Axes) -> list[int]:

@@ -11,22 +11,31 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from calor.dtypes import bfloat16, float16, float32, int64
+from calor.dtypes import bfloat16, float16, float32, int32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.matmul.boxed import boxed
+from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.fragments import ACCESS, Fragments, matmul_fragments
 from calor_kernel.library.matmul.groups import Groups, matmul_groups
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
+from calor_kernel.library.matmul.turned import turned
 from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
+from calor_kernel.planning.choices import exceeds
 from calor_kernel.runtime.device import DeviceInfo
 
 # Smaller products leave most of a tile empty.
 _LEAST = 64
 _NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
 _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
+_COPIED = ("async_matrix", "tensor_copy", "mbarrier")
+# Products of fewer rows or columns than this are done sooner than their operands are turned.
+_WORTH = 512
+# What a tile reaches over the end of an operand is not counted.
+_NARROW = (1 << 31) - (1 << 24)
 _HALVES = (float16, bfloat16)
 # Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
@@ -34,31 +43,44 @@ _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
 # Rows and columns of a tile, what it takes of the summed axis, stages.
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
+# Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
+_BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16))
+_MORE_BOXES = ((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16))
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
-_PATCHES = ((16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
-_MORE_PATCHES = ((8, 16, 2, 2, 8), (16, 8, 2, 2, 8), (16, 16, 1, 2, 8), (8, 8, 2, 2, 8))
+# A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
+_PATCHES = ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
+_SUMS, _WIDE = 8, 32  # Patches of a unit at most, and the units of a plane that is wide.
+_MORE_PATCHES = (
+    *((16, 16, 2, 4, 16), (8, 16, 2, 4, 8), (16, 8, 2, 4, 8), (8, 16, 2, 2, 8), (16, 8, 2, 2, 8)),
+    *((16, 16, 1, 2, 8), (8, 8, 2, 2, 8), (16, 8, 1, 2, 16)),
+)
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
 
-Plan = Patches | Fragments | Groups
+Plan = Patches | Fragments | Groups | Boxes
 P = TypeVar("P", bound=Plan)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A launch that does a product, with its name among the candidates and its group."""
+    """A launch that does a product, with its name among the candidates and its group.
+
+    ``before``: launches that come before it, and ``scratch`` what they write.
+    """
 
     name: str
     group: int
     launch: Launch
+    before: tuple[Launch, ...] = ()
+    scratch: tuple[int, ...] = ()
 
 
 def ways(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int = 0
 ) -> tuple[list[Way], list[Dropped]]:
     """Return the launches that could each do a product, the likeliest first, and what dropped out.
 
-    ``wanted``: whether others than the cost model's are.
+    ``wanted``: whether others than the cost model's are. ``held``: the scratch there already is.
     """
     found: list[Way | Dropped] = []
     types = {product.a.dtype, product.b.dtype}
@@ -67,8 +89,13 @@ def ways(
         if by_squares:
             found += [Way("squares", 0, launch) for launch in by_squares]
         elif types == {float32} and product.dtype is float32:
+            if product.tf32:
+                found += _by_boxes(product, places, info, wanted)
+                found += _by_turned_boxes(product, places, info, wanted, held)
+                found += _by_fragments(product, places, info, wanted)
             found += _by_patches(product, places, info, wanted)
         elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
+            found += _by_boxes(product, places, info, wanted)
             found += _by_groups(product, places, info, wanted)
             found += _by_fragments(product, places, info, wanted)
     better = any(isinstance(way, Way) for way in found)
@@ -85,12 +112,49 @@ def _by_patches(
     if not info.has("barrier") or not _in_accesses(product, FOUR):
         return
     along = _along(product)
-    usual = [Patches(*made, *along) for made in _PATCHES]
-    more = [Patches(*made, *along) for made in _MORE_PATCHES]
+    # Units of wide planes have registers for twice the sums.
+    most = _SUMS if info.planes[0] >= _WIDE else _SUMS // 2
+    usual = [Patches(*made, *along) for made in _PATCHES if made[2] * made[3] <= most]
+    more = [Patches(*made, *along) for made in _MORE_PATCHES if made[2] * made[3] <= most]
     yield from _chosen(
         usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
         lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
     )  # fmt: skip
+
+
+def _by_boxes(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+) -> Iterator[Way | Dropped]:
+    made = boxed(product, places, info)
+    if isinstance(made, Dropped):
+        if wanted:
+            yield made
+        return
+    dtype, along = product.a.dtype, _along(product)
+    usual = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _BOXES]
+    more = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _MORE_BOXES]
+    # A few idle cores cost less than what smaller tiles read.
+    yield from _chosen(
+        usual, more, wanted, info, lambda plan: 5 * _cubes(product, plan) >= 4 * info.cores, made
+    )
+
+
+def _by_turned_boxes(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
+) -> Iterator[Way | Dropped]:
+    """Yield boxes of copies, where an operand does not lie as its instruction reads it."""
+    if all(_along(product)) or not all(map(info.has, _COPIED)):
+        return
+    made = turned(product, places, held, info)
+    # A copy costs as much as so many rows or columns of the product.
+    worth = exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
+    for way in _by_boxes(made.product, made.places, info, wanted):
+        if isinstance(way, Dropped):
+            yield replace(way, variant=f"turned {way.variant}")
+            continue
+        group = way.group if worth else way.group + 1
+        name = f"turned {way.name}"
+        yield replace(way, name=name, group=group, before=made.before, scratch=made.scratch)
 
 
 def _by_groups(
@@ -98,13 +162,13 @@ def _by_groups(
 ) -> Iterator[Way | Dropped]:
     if not all(map(info.has, _GROUPED)) or info.planes[0] != 32:
         return
-    if not _in_accesses(product, ACCESS):
+    if not _in_accesses(product, _access(product)):
         return
     usual = [Groups(product.a.dtype, *made, *_along(product)) for made in _GROUPS]
     # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
     yield from _chosen(
         usual, (), wanted, info, lambda plan: 4 * _cubes(product, plan) >= info.cores,
-        lambda plan: _launch(matmul_groups, plan, product, places, info, ACCESS),
+        lambda plan: _launch(matmul_groups, plan, product, places, info, plan.access),
     )  # fmt: skip
 
 
@@ -113,14 +177,14 @@ def _by_fragments(
 ) -> Iterator[Way | Dropped]:
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return
-    if not _in_accesses(product, ACCESS):
+    if not _in_accesses(product, _access(product)):
         return
     along = _along(product)
     usual = [Fragments(product.a.dtype, *made, *along) for made in _FRAGMENTS]
     more = [Fragments(product.a.dtype, *made, *along) for made in _MORE_FRAGMENTS]
     yield from _chosen(
         usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
-        lambda plan: _launch(matmul_fragments, plan, product, places, info, ACCESS),
+        lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
     )  # fmt: skip
 
 
@@ -143,6 +207,8 @@ def _chosen(
         yield Way(kind, 0, launch(first))
     for plan in (*usual, *more) if wanted else ():
         name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+        if isinstance(plan, Boxes):
+            name = f"{name} in {plan.band}"
         reason = _lack(plan.units, plan.shared_bytes, info)
         if reason is not None:
             yield Dropped(name, reason)
@@ -182,6 +248,11 @@ def _along(product: Product) -> tuple[bool, bool]:
     return product.a.depth == 1, product.b.depth == 1
 
 
+def _access(product: Product) -> int:
+    """Return the elements of an access."""
+    return int(ACCESS // product.a.dtype.itemsize)
+
+
 def _in_accesses(product: Product, count: int) -> bool:
     """Return whether accesses of so many elements reach all of the operands and the result."""
 
@@ -200,6 +271,19 @@ def _in_accesses(product: Product, count: int) -> bool:
     return fits(product.a, product.m) and fits(product.b, product.n)
 
 
+def _narrow(product: Product) -> bool:
+    """Return whether every place in the operands and the result is a number of 32 bits."""
+    ends = [product.m * product.n * product.batches]
+    for operand, size in ((product.a, product.m), (product.b, product.n)):
+        sizes = (*product.batch, size, product.k)
+        steps = (*operand.batch, operand.free, operand.depth)
+        if any(step < 0 for step in steps):
+            return False
+        pairs = zip(sizes, steps, strict=True)
+        ends.append(operand.offset + sum(n * step for n, step in pairs))
+    return all(end < _NARROW for end in ends)
+
+
 def _cubes(product: Product, plan: Plan) -> int:
     return -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
 
@@ -213,9 +297,11 @@ def _launch(
     count: int,
 ) -> Launch:
     a, b = product.a, product.b
-    size = Scalar(int64, nonnegative=True)
-    wide = Scalar(int64, divisible=count, nonnegative=True)
-    stride = Scalar(int64, divisible=count)
+    # Addresses of 64 bits are twice the instructions between those that multiply.
+    index = int32 if function is matmul_patches and _narrow(product) else int64
+    size = Scalar(index, nonnegative=True)
+    wide = Scalar(index, divisible=count, nonnegative=True)
+    stride = Scalar(index, divisible=count)
     read = Buffer(a.dtype, writable=False, align=16)
     build = Build(
         function,
@@ -227,6 +313,7 @@ def _launch(
         (("plan", plan),),
         cube=(plan.units, 1, 1),
         plane=info.planes[0],
+        index=index,
     )
     arguments = (
         *(*places, Output(0)),
@@ -239,4 +326,6 @@ def _launch(
     )
     cubes = (-(-product.n // plan.columns), -(-product.m // plan.rows), product.batches)
     label = f"matmul {type(plan).__name__.lower()} {plan.rows}x{plan.columns}"
+    if product.tf32 and isinstance(plan, Fragments):
+        label = f"{label} tf32"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {float16: "f16", bfloat16: "bf16", int8: "s8", float32: "tf32", float64: "f64"}
 _SIZES: Final = (4, 8, 16)
+# Groups other than of copies by units: products, and boxes that are put.
+_COMMITS: Final = {
+    "matrix": "wgmma.commit_group.sync.aligned",
+    "tensor": "cp.async.bulk.commit_group",
+}
+_WAITS: Final = {
+    "matrix": "wgmma.wait_group.sync.aligned",
+    "tensor": "cp.async.bulk.wait_group",
+}
 
 
 def _words(dtype: DType, count: int) -> int:
@@ -128,18 +137,17 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
 def commit(printer: Printer, operation: Operation, block: Block) -> None:
     """Print the end of a group of copies, or of products beside the units."""
     printer.settle()
-    if operation.attributes["group"] == "matrix":
-        printer.line('asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");')
-    else:
-        printer.line('asm volatile("cp.async.commit_group;" ::: "memory");')
+    code = _COMMITS.get(operation.attributes["group"], "cp.async.commit_group")
+    printer.line(f'asm volatile("{code};" ::: "memory");')
 
 
 def wait(printer: Printer, operation: Operation, block: Block) -> None:
     """Print the wait for all groups of a kind but the latest."""
     printer.settle()
-    pending = operation.attributes["pending"]
-    if operation.attributes["group"] == "matrix":
-        printer.line(f'asm volatile("wgmma.wait_group.sync.aligned {pending};" ::: "memory");')
+    pending, group = operation.attributes["pending"], operation.attributes["group"]
+    if group in _WAITS:
+        read = ".read" if operation.attributes.get("read") else ""
+        printer.line(f'asm volatile("{_WAITS[group]}{read} {pending};" ::: "memory");')
         return
     printer.line(f'asm volatile("cp.async.wait_group {pending};" ::: "memory");')
     if any(o.name == "mma_async" for o in printer.kernel.body.walk()):

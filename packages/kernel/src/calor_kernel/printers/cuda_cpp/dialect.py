@@ -16,7 +16,7 @@ from calor.dtypes import ALL, DType, bool_, float32, float64, int32, int64, uint
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.cuda_cpp import asynchronous, atomics, tables, warpgroups
+from calor_kernel.printers.cuda_cpp import asynchronous, atomics, boxes, tables, warpgroups
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
@@ -51,6 +51,14 @@ class CudaCpp(Dialect):
             "wait_async": asynchronous.wait,
             "mma_async": warpgroups.products,
             "mma_result": warpgroups.result,
+            "mbarrier_init": boxes.initialize,
+            "mbarrier_expect": boxes.expect,
+            "mbarrier_arrive": boxes.arrive,
+            "mbarrier_wait": boxes.wait,
+            "copy_tensor": boxes.copy,
+            "store_tensor": boxes.store,
+            "barrier": boxes.barrier,
+            "role": boxes.role,
         }
     )
     reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED | {d.name for d in ALL}
@@ -83,6 +91,19 @@ class CudaCpp(Dialect):
         return tables.HELPERS.get("_".join((name, *(d.name for d in dtypes))))
 
     # Vectors.
+    def vector_operation(
+        self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
+    ) -> Expression | None:
+        """Return the rounding of numbers to halves, two of them an instruction."""
+        source, target = operation.operands[0].type, operation.result.type
+        if operation.name != "cast" or source.dtype is not float32 or target.width % 2:
+            return None
+        if target.dtype not in tables.HALVES:
+            return None
+        types = self.vector_type(target), self.vector_type(source)
+        name, text = tables.rounded_pairs(target.dtype, target.width, *types)
+        return ex.call(helpers.add(name, text), *operands)
+
     def vector_type(self, type: Type) -> str:
         """Return the name of a structure, which the text declares where it is used."""
         return f"{self.held(type.dtype).name}x{type.width}"
@@ -218,8 +239,15 @@ class CudaCpp(Dialect):
                 declared.append(f"const {type} *__restrict__ {name}")
         if kernel.shared_bytes > STATIC_BYTES:
             helpers = f"extern __shared__ __align__(1024) uint8 launched_memory[];\n\n{helpers}"
+        maps = boxes.declared_maps(kernel)
+        if maps:
+            helpers = f"{boxes.TYPE}\n{helpers}"
+            declared += maps
+        # Budgets of registers are given out where the compiler knows what a core has of cubes.
+        cubes = kernel.attributes.get("cubes_per_core")
+        bounds = f"{kernel.units}, {cubes}" if cubes else f"{kernel.units}"
         return (
             f"{tables.prelude(helpers + body)}{helpers}"
-            f'extern "C" __global__ void __launch_bounds__({kernel.units})\n'
+            f'extern "C" __global__ void __launch_bounds__({bounds})\n'
             f"{self.entry(kernel.name)}({listed(declared)}) {{\n{body}}}\n"
         )

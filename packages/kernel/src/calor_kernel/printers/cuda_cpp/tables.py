@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from calor.dtypes import (
     DType,
+    bfloat16,
     bool_,
+    float16,
     float32,
     float64,
     int8,
@@ -53,8 +55,9 @@ RESERVED: Final = words(
     "gather gridDim j0 j1 jn lane_of_plane lanes launched_memory mutable namespace new noexcept "
     "norm not not_eq nullptr operator or or_eq plane_of_cube prefetch private protected public "
     "reinterpret_cast requires rnorm scatter static_assert static_cast template this thread_local "
-    "threadIdx throw try typeid typename using virtual warpSize wchar_t xor xor_eq y0 y1 yn"
-)
+    "tensor_map threadIdx throw try typeid typename using virtual warpSize wchar_t xor xor_eq y0 "
+    "y1 yn"
+) | {f"launched_map_{i}" for i in range(8)}
 POSITIONS: Final = MappingProxyType(
     {
         "cube_position": "blockIdx.{}",
@@ -99,6 +102,25 @@ def _assembly(name: str, result: str, parameters: str, code: str, to: str, of: s
     return (
         f"static __device__ __forceinline__ {result} {name}({parameters}) {{\n  {result} y;\n"
         f'  asm("{code};" : "={to}"(y) : {inputs});\n  return y;\n}}'
+    )
+
+
+# How instructions call the types that are held as their bits.
+HALVES: Final = MappingProxyType({float16: "f16", bfloat16: "bf16"})
+
+
+def rounded_pairs(dtype: DType, count: int, result: str, source: str) -> tuple[str, str]:
+    """Return a function that rounds the lanes of a vector to halves: its name and its text."""
+    name = f"{dtype.name}x{count}_of_float32"
+    lines = "".join(
+        f'  asm("cvt.rn.{HALVES[dtype]}x2.f32 %0, %1, %2;" : "=r"(w[{i}]) : '
+        f'"f"(x.v[{2 * i + 1}]), "f"(x.v[{2 * i}]));\n'
+        for i in range(count // 2)
+    )
+    return name, (
+        f"static __device__ __forceinline__ {result} {name}({source} x) {{\n"
+        f"  {result} y;\n  uint32 w[{count // 2}];\n{lines}"
+        f"  memcpy(&y, w, sizeof y);\n  return y;\n}}"
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from calor.dtypes import bfloat16, float16, float32
+from calor.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.language.layouts import Layout
@@ -24,11 +24,18 @@ from calor_kernel.printers.memory import element
 if TYPE_CHECKING:
     from calor_kernel.printers.c import Printer
 
-_NAMES: Final = {float16: "f16", bfloat16: "bf16"}
-# A line of a block: elements of two bytes, and how lines are swizzled.
-_LINE: Final = 64
-_SWIZZLE: Final = Swizzle(3, 3, 3)
+_NAMES: Final = {
+    float16: "f16",
+    bfloat16: "bf16",
+    float32: "tf32",
+    int8: "s8",
+    uint8: "u8",
+}
+# A line of a block in bytes.
+_LINE: Final = 128
 _UNIT: Final = 16  # The bytes that descriptors count in.
+# The summed axis of an instruction on factors of two bytes.
+_BOTH_WAYS: Final = 16
 # The swizzle of 128 bytes, as a descriptor says it.
 _MODE: Final = 1 << 62
 
@@ -52,36 +59,41 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
     said, dialect = operation.attributes, printer.dialect
     shape: MatrixShape = said["shape"]
     total, left, right = operation.operands
-    if shape.a_dtype not in _NAMES or total.type.dtype is not float32:
+    sums = int32 if shape.a_dtype.kind in ("int", "uint") else float32
+    if shape.a_dtype not in _NAMES or total.type.dtype is not sums:
         dialect.refuse(f"{shape.name} beside the units")
-    held = left.type.width > 1
+    inner = left.type.width > 1
     assert operation.memory is not None
     sides = [(said["b"], (shape.k, shape.n), 0, operation.memory, right)]
-    if not held:
+    if not inner:
         sides.insert(0, (said["a"], (shape.m, shape.k), 1, said["source"], left))
-    made: list[Expression] = [printer.atom(left)] if held else []
+    made: list[Expression] = [printer.atom(left)] if inner else []
     flags = []
     for at, extent, along_k, memory, index in sides:
-        where = placed_of(at, extent, along_k)
+        where = placed_of(at, extent, along_k, shape.a_dtype)
         if where is None:
             dialect.refuse(f"{shape.name} of factors not in swizzled lines of 128 bytes")
         flags.append(where.transposed)
         place = ex.prefix("&", element(printer, memory, printer.operand(index)))
         made.append(ex.call("described", place, Expression(f"{hex(where.bits)}ull")))
     printer.helpers.add("described", _DESCRIBED)
-    name = f"{shape.name}_{'held_' * held}{'_'.join('mn' if f else 'k' for f in flags)}"
+    if (any(flags) or inner) and shape.a_dtype.itemsize != 2:
+        dialect.refuse(f"{shape.name} of factors that do not lie along the summed axis in memory")
+    name = f"{shape.name}_{'held_' * inner}{'_'.join('mn' if f else 'k' for f in flags)}"
     printer.helpers.add(name, _text(printer, name, shape, flags))
-    sums = printer.atom(total)
+    held = printer.atom(total)
     printer.settle()
     # Registers of the left factor are written before each product, sums before the first.
-    if said["first"] or held:
+    if said["first"] or inner:
         printer.line('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
-    printer.effect(operation, block, ex.call(name, sums, *made), "products")
+    printer.effect(operation, block, ex.call(name, held, *made), "products")
 
 
-def placed_of(at: Any, extent: tuple[int, int], along_k: int) -> Placed | None:
+def placed_of(at: Any, extent: tuple[int, int], along_k: int, dtype: DType) -> Placed | None:
     """Return how a factor lies, None where no descriptor says it; ``along_k``: the axis of k."""
-    if not isinstance(at, Swizzled) or at.swizzle != _SWIZZLE:
+    item, line = int(dtype.itemsize), _LINE // int(dtype.itemsize)
+    # The pieces of a line, of 16 bytes, are swizzled by the number of the line.
+    if not isinstance(at, Swizzled) or at.swizzle != Swizzle(3, {1: 4, 2: 3, 4: 2}[item], 3):
         return None
     plain: Layout = at.layout
     k, other = extent[along_k], extent[1 - along_k]
@@ -95,14 +107,14 @@ def placed_of(at: Any, extent: tuple[int, int], along_k: int) -> Placed | None:
     def find(line: int, place: int) -> int:
         return offset(place, line) if by_k else offset(line, place)
 
-    block = find(8, 0) if lines > 8 else 8 * _LINE
-    chunk = find(0, _LINE) if dense > _LINE else 0
-    for line in range(lines):
+    block = find(8, 0) if lines > 8 else 8 * line
+    chunk = find(0, line) if dense > line else 0
+    for number in range(lines):
         for place in range(dense):
-            wanted = line % 8 * _LINE + line // 8 * block + place % _LINE + place // _LINE * chunk
-            if find(line, place) != wanted:
+            wanted = number % 8 * line + number // 8 * block + place % line + place // line * chunk
+            if find(number, place) != wanted:
                 return None
-    return Placed(2 * chunk if chunk else _UNIT, 2 * block, not by_k)
+    return Placed(item * chunk if chunk else _UNIT, item * block, not by_k)
 
 
 _DESCRIBED: Final = (
@@ -115,10 +127,13 @@ def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool
     """Return the function; of a left factor in registers ``transposed`` says nothing."""
     count = shape.m * shape.n // shape.lanes
     kind = _NAMES[shape.a_dtype]
-    type = f"float32x{count}"
+    type, total, register = f"float32x{count}", "f32", "f"
+    # Factors of two bytes may lie either way; integers have no signs to change.
+    flags = ", 1, 1" + "".join(f", {int(flag)}" for flag in transposed if shape.k == _BOTH_WAYS)
+    if shape.c_dtype is int32:
+        type, total, register, flags = f"int32x{count}", "s32", "r", ""
     sums = ", ".join(f"%{i}" for i in range(count))
-    flags = ", ".join(str(int(flag)) for flag in transposed)
-    outputs = ", ".join(f'"+f"(c.v[{i}])' for i in range(count))
+    outputs = ", ".join(f'"+{register}"(c.v[{i}])' for i in range(count))
     factor, words, inputs, copied = "uint64 a", 1, '"l"(a)', ""
     place = f"%{count}"
     if len(transposed) == 1:
@@ -131,8 +146,8 @@ def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool
         f"{printer.dialect.function_prefix} {type} {name}({type} c, {factor}, uint64 b) {{\n"
         f"{copied}"
         f'  asm volatile("wgmma.mma_async.sync.aligned.m{shape.m}n{shape.n}k{shape.k}'
-        f'.f32.{kind}.{kind}\\n"\n      "{{{sums}}},\\n"\n'
-        f'      "{place}, %{count + words}, 1, 1, 1, {flags};"\n'
+        f'.{total}.{kind}.{kind}\\n"\n      "{{{sums}}},\\n"\n'
+        f'      "{place}, %{count + words}, 1{flags};"\n'
         f'      : {outputs}\n      : {inputs}, "l"(b));\n  return c;\n}}'
     )
 
@@ -140,9 +155,10 @@ def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool
 def result(printer: Printer, operation: Operation, block: Block) -> None:
     """Print that sums are read from here on, which the wait comes before."""
     (value,) = operation.operands
-    count = value.type.width
-    name, type = f"settled_{count}", f"float32x{count}"
-    held = ", ".join(f'"+f"(c.v[{i}])' for i in range(count))
+    count, whole = value.type.width, value.type.dtype is int32
+    type, register = (f"int32x{count}", "r") if whole else (f"float32x{count}", "f")
+    name = f"settled_{type}"
+    held = ", ".join(f'"+{register}"(c.v[{i}])' for i in range(count))
     printer.helpers.add(
         name,
         f"{printer.dialect.function_prefix} {type} {name}({type} c) {{\n"

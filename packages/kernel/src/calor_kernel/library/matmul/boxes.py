@@ -1,0 +1,313 @@
+"""Products by matrix instructions that run beside warp groups, fed by the device's copy engine.
+
+Requirements: as :mod:`groups`, on devices that copy boxes by themselves; one unit asks for boxes,
+and the other warp groups do nothing but multiply, so that the matrix units never wait for
+addresses; a step's products are still on their way when the next step's begin; a cube computes
+tile after tile, so that the next tile's boxes come while this one's sums are written, whole lines
+at a time, by the copy engine again. (Roles of warps after CUTLASS's kernels for Hopper.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType
+from calor_kernel.language import (
+    Layout,
+    Mbarriers,
+    SharedMatrix,
+    Swizzle,
+    Swizzled,
+    assume_multiple,
+    barrier,
+    cube_count,
+    cube_position,
+    fragment,
+    helper,
+    issue_mma,
+    kernel,
+    lane_position,
+    launch_attributes,
+    role,
+    select,
+    shared,
+    shuffle,
+    tensor_map,
+    unit_index,
+    wait_mma,
+    wait_puts,
+)
+from calor_kernel.language.matrices import MatrixShape, wgmma_64
+
+# A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
+LINE = 128
+# Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
+_ASKING = {1: 56, 2: 40, 3: 32}
+_MULTIPLYING = {1: 240, 2: 232, 3: 160}
+# Parts of a tile's sums that are on their way to memory.
+_PARTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """How a product is computed: each warp group has 64 of the ``rows``, and all ``columns``.
+
+    A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
+    ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
+    computed at the same time. ``result``: the type of c.
+    """
+
+    dtype: DType
+    result: DType
+    rows: int
+    columns: int
+    stages: int
+    a_along: bool
+    b_along: bool
+    band: int
+
+    @property
+    def depth(self) -> int:
+        """The elements of the summed axis that are a step."""
+        return LINE // int(self.dtype.itemsize)
+
+    @property
+    def groups(self) -> int:
+        """The warp groups that multiply."""
+        return self.rows // 64
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return 128 * (self.groups + 1)
+
+    @property
+    def shape(self) -> MatrixShape:
+        """The instruction."""
+        return wgmma_64(self.columns, self.dtype)
+
+    @property
+    def part(self) -> int:
+        """The columns of sums that are written at a time."""
+        return LINE // int(self.result.itemsize)
+
+    @property
+    def pending(self) -> int:
+        """How many parts may be on their way when the next is stored, so that its place is free."""
+        return 0 if self.columns // self.part % _PARTS else _PARTS - 1
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a cube."""
+        return LINE * (self.stages * (self.rows + self.columns) + _PARTS * self.rows) + 1024
+
+    def swizzle(self, dtype: DType) -> Swizzle:
+        """Return how pieces of 16 bytes of a line are swizzled."""
+        return Swizzle(3, {1: 4, 2: 3, 4: 2}[int(dtype.itemsize)], 3)
+
+    def layout(self, first: bool) -> Swizzled:
+        """Return where (row, column) of the tile of a, or of b, lie: in lines."""
+        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
+        line = self.depth
+        deep: tuple[Any, Any] = (line, line)
+        place: tuple[Any, Any] = ((line, size // line), (1, line * line))
+        if along:
+            deep, place = (line, 1), (size, line)
+        sides = (place, deep) if first else (deep, place)
+        return Swizzled(self.swizzle(self.dtype), Layout(*map(tuple, zip(*sides, strict=True))))
+
+    def box(self, first: bool) -> tuple[int, int]:
+        """Return the rows and columns of what is copied at a time: an operand as it lies."""
+        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
+        return (size if along else self.depth, self.depth)
+
+
+@kernel
+def matmul_boxes(
+    a: Any,
+    b: Any,
+    c: Any,
+    m: Any,
+    n: Any,
+    k: Any,
+    a_stride: Any,
+    b_stride: Any,
+    c_stride: Any,
+    batches: Any,
+    inner: Any,
+    a_outer: Any,
+    a_inner: Any,
+    a_outer_stride: Any,
+    a_inner_stride: Any,
+    b_outer: Any,
+    b_inner: Any,
+    b_outer_stride: Any,
+    b_inner_stride: Any,
+    *,
+    plan: Boxes,
+) -> None:
+    """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
+
+    ``a_outer``, ``a_inner``, ``b_outer``, ``b_inner``: how many products an operand has along the
+    two axes of ``batches`` and ``inner`` of them, or 1 where all take the same.
+    """
+    launch_attributes(cubes_per_core=1)
+    left_at, right_at = plan.layout(True), plan.layout(False)
+    a_map = operand_map(
+        a, (a_outer, a_inner), (m, k) if plan.a_along else (k, m),
+        (a_outer_stride, a_inner_stride, a_stride), plan.box(True), plan,
+    )  # fmt: skip
+    b_map = operand_map(
+        b, (b_outer, b_inner), (n, k) if plan.b_along else (k, n),
+        (b_outer_stride, b_inner_stride, b_stride), plan.box(False), plan,
+    )  # fmt: skip
+    box = (1, plan.rows, plan.part)
+    c_at = Swizzled(plan.swizzle(plan.result), Layout(box, (0, plan.part, 1)))
+    c_map = tensor_map(c, (batches, m, n), (c_stride, n, 1), box, c_at)
+    a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
+    part_size = plan.rows * plan.part
+    left = shared(plan.stages * a_size, plan.dtype, align=1024)
+    right = shared(plan.stages * b_size, plan.dtype, align=1024)
+    parts = shared(_PARTS * part_size, plan.result, align=1024)
+    full = Mbarriers(plan.stages, 1)
+    empty = Mbarriers(plan.stages, 4 * plan.groups)
+    down, across = -(-m // plan.rows), -(-n // plan.columns)
+    whole = down * across
+    first, tiles, step = cube_position(0), whole * batches, cube_count(0)
+    # There is a first step, so that sums come from products alone: where the compiler sees another
+    # way to them, it reads them early, and runs the products one after another.
+    deep = max(k, 1)
+    with role(0, registers=_ASKING[plan.groups]):
+        if unit_index() == 0:
+            stage, parity = first * 0, first * 0 + 1
+            for tile in range(first, tiles, step):
+                row, column, batch = place_of_tile(tile, whole, down, across, plan)
+                outer, within = batch // inner, batch % inner
+                a_from = (min(outer, a_outer - 1), min(within, a_inner - 1))
+                b_from = (min(outer, b_outer - 1), min(within, b_inner - 1))
+                for begin in range(0, deep, plan.depth):
+                    empty.wait(stage, parity)
+                    full.expect(stage, (a_size + b_size) * plan.dtype.itemsize)
+                    fetch(a_map, left.at(stage * a_size), a_from, row, begin, full, stage,
+                          plan, True)  # fmt: skip
+                    fetch(b_map, right.at(stage * b_size), b_from, column, begin, full, stage,
+                          plan, False)  # fmt: skip
+                    full.arrive(stage)
+                    stage, parity = following(stage, parity, plan.stages)
+    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups]):
+        shape = plan.shape
+        unit = unit_index() - 128
+        top = unit // 128 * 64
+        stage, parity = first * 0, first * 0
+        for tile in range(first, tiles, step):
+            row, column, batch = place_of_tile(tile, whole, down, across, plan)
+            sums = fragment(shape, "c")
+            before = stage
+            for begin in range(0, deep, plan.depth):
+                full.wait(stage, parity)
+                lefts = SharedMatrix(left.at(stage * a_size), left_at)
+                rights = SharedMatrix(right.at(stage * b_size), right_at)
+                issue_mma(
+                    sums,
+                    [
+                        (
+                            lefts.tile((shape.m, shape.k), (top, p)),
+                            rights.tile((shape.k, shape.n), (p, 0)),
+                        )
+                        for p in range(0, plan.depth, shape.k)
+                    ],
+                )
+                # The step before has been computed once only this one is on its way.
+                wait_mma(pending=1)
+                release(empty, before, begin > 0)
+                before = stage
+                stage, parity = following(stage, parity, plan.stages)
+            wait_mma(sums)
+            release(empty, before, True)
+            for part in range(plan.columns // plan.part):
+                start = part * plan.part
+                place = parts.at(part % _PARTS * part_size)
+                wait_puts(plan.pending, read=True)
+                barrier(name=1, count=plan.units - 128)
+                store_part(sums, place, start, top, plan)
+                barrier(name=1, count=plan.units - 128)
+                c_map.put(place, (batch, row, column + start), unit, plan.units - 128)
+        wait_puts()
+
+
+@helper
+def store_part(sums: Any, target: Any, start: int, top: Any, plan: Any) -> None:
+    """Store some columns of sums as the copy engine takes them.
+
+    The pieces of a line are swizzled by the row's number in its eight, which is the same for all
+    sums of a unit, so that few places are computed, and the sums keep the registers.
+    """
+    row, column = sums.lane_place()
+    swizzle = plan.swizzle(plan.result)
+    begin = (top + row) * plan.part
+    within = column ^ (row % 8 << swizzle.base)
+    for block in range(0, plan.part, 8):
+        place = assume_multiple(begin + (within ^ block), 2)
+        for down in (0, 1):
+            register = (start + block) // 2 + 2 * down
+            pair = shuffle(sums.parts[0], (register, register + 1))
+            target.store(place + 8 * down * plan.part, pair.to(plan.result))
+
+
+@helper
+def operand_map(operand: Any, batches: Any, sizes: Any, strides: Any, box: Any, plan: Any) -> Any:
+    """Return the map of an operand: two axes of products, and two of which the last is dense."""
+    whole = (1, 1, *box)
+    at = Swizzled(plan.swizzle(plan.dtype), Layout(whole, (0, 0, box[1], 1)))
+    rounded = plan.shape.tf32
+    return tensor_map(operand, (*batches, *sizes), (*strides, 1), whole, at, rounded=rounded)
+
+
+@helper
+def fetch(
+    source: Any,
+    target: Any,
+    batch: Any,
+    across: Any,
+    deep: Any,
+    full: Any,
+    stage: Any,
+    plan: Any,
+    first: bool,
+) -> None:
+    """Ask for the boxes of a step of an operand: one where it is dense along the summed axis."""
+    size, along = (plan.rows, plan.a_along) if first else (plan.columns, plan.b_along)
+    if along:
+        source.fetch(target, (*batch, across, deep), full, stage)
+    else:
+        for i in range(size // plan.depth):
+            to = target.at(i * plan.depth * plan.depth)
+            source.fetch(to, (*batch, deep, across + i * plan.depth), full, stage)
+
+
+@helper
+def following(stage: Any, parity: Any, stages: int) -> tuple[Any, Any]:
+    """Return the next stage of a ring, and the parity of its phase."""
+    later = stage + 1
+    last = later == stages
+    return select(last, 0, later), select(last, parity ^ 1, parity)
+
+
+@helper
+def release(empty: Any, stage: Any, wanted: Any) -> None:
+    """Say that a plane has done with a stage."""
+    barrier("plane")
+    if wanted & (lane_position() == 0):
+        empty.arrive(stage)
+
+
+@helper
+def place_of_tile(tile: Any, whole: Any, down: Any, across: Any, plan: Any) -> tuple[Any, Any, Any]:
+    """Return the row and column of a tile and its product: bands of rows, from top to bottom."""
+    batch, number = tile // whole, tile % whole
+    of_band = across * plan.band
+    first = number // of_band * plan.band
+    rows = min(down - first, plan.band)
+    place = number % of_band
+    return (first + place % rows) * plan.rows, place // rows * plan.columns, batch
