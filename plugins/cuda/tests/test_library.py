@@ -35,8 +35,9 @@ def _attended(q: Any) -> Any:
     return made.astype("float32") ** 2
 
 
-def _convolved(x: Any, w: Any) -> Any:
-    made = nn.functional.conv2d(x.astype("bfloat16"), w.astype("bfloat16"), padding=1, stride=2)
+def _convolved(x: Any, w: Any, dtype: str = "bfloat16") -> Any:
+    with calor.matmul_precision("high"):
+        made = nn.functional.conv2d(x.astype(dtype), w.astype(dtype), padding=1, stride=2)
     return made.astype("float32") ** 2
 
 
@@ -85,6 +86,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "convolution by fragments": (
         lambda x, w: calor.grad(lambda x, w: _convolved(x, w).sum(), argnums=(0, 1))(x, w),
+        (numbers(2, 16, 7, 6), numbers(16, 16, 3, 3)),
+    ),
+    "convolution of float32 by fragments": (
+        lambda x, w: calor.grad(lambda x, w: _convolved(x, w, "float32").sum(), argnums=(0, 1))(
+            x, w
+        ),
         (numbers(2, 16, 7, 6), numbers(16, 16, 3, 3)),
     ),
     "attention by fragments": (

@@ -126,8 +126,14 @@ def test_candidates_have_names_of_their_own_and_fit(op):
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_the_type_of_elements_is_a_parameter(backend, op, monkeypatch):
-    monkeypatch.setattr("calor_kernel.library.conv.by_fragments._TYPES", (float32,))
+@pytest.mark.parametrize("row", [ROWS[2], ROWS[7]], ids=str)
+@pytest.mark.parametrize("more", [set(), {"async_matrix"}], ids=["planes", "groups"])
+def test_float32_where_it_may_be_rounded(op, row, more, monkeypatch):
     monkeypatch.setitem(DIGITS, "float32", 2e-3)
-    assert "tiled_correlation" not in names(LOWERINGS[op](request_of(op, ROWS[2], float32)))
-    check(backend, op, ROWS[2], "float32")
+    info = replace(INFO, features=INFO.features | more)
+    request = request_of(op, row, float32, info)
+    said = {**request.attributes, "precision": "high"}
+    works = LOWERINGS[op](replace(request, attributes=said))
+    assert not names(works) & {"tiled_correlation", "matmul_patches"}
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, "float32", precision="high")

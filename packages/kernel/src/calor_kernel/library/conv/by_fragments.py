@@ -46,8 +46,7 @@ _GROUPED = (
     (64, 64, 64, 4, 1, 4),
 )
 _MORE_GROUPED = ((128, 256, 64, 8, 1, 3), (128, 64, 64, 8, 1, 4), (256, 128, 64, 16, 1, 3))
-# Types whose products are of matrix instructions; float32's would be of fewer digits (TF32).
-_TYPES = (float16, bfloat16)
+_HALVES = (float16, bfloat16)
 # Terms that a part of a sum has at least.
 _SHARE = 256
 _Numbers = Sequence[int]
@@ -62,12 +61,17 @@ class Last:
     room: int
 
 
-def suits(problem: Correlation, info: DeviceInfo) -> bool:
-    """Return whether a device and a problem let matrix instructions convolve."""
+def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
+    """Return whether a device and a problem let matrix instructions convolve.
+
+    ``rounded``: whether factors of float32 may be rounded to TF32.
+    """
     p = problem
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return False
-    if p.a.dtype not in _TYPES or len(p.axes) > 2:
+    if p.a.dtype not in _HALVES and not (rounded and p.a.dtype is float32):
+        return False
+    if len(p.axes) > 2:
         return False
     groups, rows, columns = (p.leads[i].size for i in p.roles)
     channels = columns if p.by_weight else p.depth.size
@@ -84,7 +88,8 @@ def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterat
     """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
     make = _of_weights if problem.by_weight else _of_places
     sides: list[tuple[bool, _Tiles, _Tiles]] = [(False, _TILES, _MORE)]
-    if info.has("async_matrix") and problem.a.dtype.itemsize == 2:
+    # Factors of TF32 lie along the summed axis, which those of the weights' gradient do not.
+    if info.has("async_matrix") and (problem.a.dtype in _HALVES or not problem.by_weight):
         sides.insert(0, (True, _GROUPED, _MORE_GROUPED))
     for grouped, usual, more in sides:
         plans = [_plan(problem, made, grouped) for made in (*usual, *more)]
@@ -105,7 +110,9 @@ def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterat
 def _plan(
     problem: Correlation, made: tuple[int, int, int, int, int, int], grouped: bool
 ) -> Fragments:
-    return Fragments(problem.a.dtype, *made, turned=problem.by_weight, grouped=grouped)
+    plan = Fragments(problem.a.dtype, *made, turned=problem.by_weight, grouped=grouped)
+    # A tile of float32 has half as many terms.
+    return replace(plan, depth=plan.depth * 2 // plan.dtype.itemsize)
 
 
 def _fits(plan: Fragments, info: DeviceInfo) -> bool:
@@ -137,11 +144,12 @@ def _last(
     info: DeviceInfo,
     block: int = 0,
     whole: bool = False,
+    rounded: bool = False,
 ) -> Last:
     """Return (leads, channels, places) with dense channels, copied where they are not.
 
     ``block``: of weights, how many channels of each tap come before the next. ``whole``: whether
-    places have to follow each other without gaps.
+    places have to follow each other without gaps. ``rounded``: to TF32.
     """
     access = 16 // dtype.itemsize
     leads, channels, (down, across) = sizes
@@ -149,7 +157,13 @@ def _last(
     assert isinstance(place, Input)
     numbers = (channels, place.offset, outer, high, wide)
     gaps = whole and (wide, high, outer) != (channels, across * wide, down * high)
-    if not block and not gaps and channel == 1 and all(n % access == 0 for n in numbers):
+    if (
+        not block
+        and not gaps
+        and not rounded
+        and channel == 1
+        and all(n % access == 0 for n in numbers)
+    ):
         return Last(place, (outer, high, wide), channels)
     room = -(-channels // access) * access
     count = leads * down * across * room
@@ -157,7 +171,7 @@ def _last(
     if count:
         size = block or room
         launch = last_launch(
-            place, target, dtype, sizes, strides, size, room // size, info, block > 0
+            place, target, dtype, sizes, strides, size, room // size, info, block > 0, rounded
         )
         steps.launches.append(launch)
     return Last(target, (down * across * room, across * room, room), room)
@@ -171,7 +185,7 @@ def _of_places(problem: Correlation, plan: Fragments, steps: Steps, info: Device
     x = _last(
         Input(0, p.a.offset), dtype,
         (images.size, p.depth.size, (whole[0].size, whole[1].size)),
-        (images.a, p.depth.a, (whole[0].a, whole[1].a)), steps, info,
+        (images.a, p.depth.a, (whole[0].a, whole[1].a)), steps, info, rounded=_rounded(plan),
     )  # fmt: skip
     divided = any(axis.divide > 1 or axis.summed < 0 for axis in p.axes)
     rank = len(p.axes)
@@ -190,6 +204,11 @@ def _of_places(problem: Correlation, plan: Fragments, steps: Steps, info: Device
         placed = (result, start, splits, (strides[2], strides[0], *to))
         steps.launches += _part(part.problem, p, x, plan, placed, steps, info)
     _add(result, p, splits, steps, info)
+
+
+def _rounded(plan: Fragments) -> bool:
+    """Return whether copies are rounded, since groups' products cut off what does not count."""
+    return plan.grouped and plan.dtype is float32
 
 
 def _block(room: int, plan: Fragments) -> int:
@@ -226,6 +245,7 @@ def _part(
         Input(1, part.b.offset), part.b.dtype,
         (outputs.size, part.depth.size if terms else 0, (axes[0].terms, axes[1].terms)),
         (outputs.b, part.depth.b, (axes[0].b, axes[1].b)), steps, info, _block(x.room, plan),
+        rounded=_rounded(plan),
     )  # fmt: skip
     result, start, splits, to = placed
     places = axes[0].count * axes[1].count

@@ -17,9 +17,14 @@ from calor_kernel.library.work import Input, Work
 from calor_kernel.runtime.device import DeviceInfo
 
 
-def by_products(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:
-    """Yield the works of a problem that is a product, the likeliest first, if there are any."""
-    product = product_of(problem)
+def by_products(
+    problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
+) -> Iterator[Work]:
+    """Yield the works of a problem that is a product, the likeliest first, if there are any.
+
+    ``rounded``: whether factors of float32 may be rounded to TF32.
+    """
+    product = product_of(problem, rounded)
     if product is None:
         return
     for way in ways(product, (Input(1), Input(0)), info, wanted)[0]:
@@ -28,7 +33,7 @@ def by_products(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterato
             yield Work(launches, way.scratch, variant=name, group=way.group)
 
 
-def product_of(problem: Correlation) -> Product | None:
+def product_of(problem: Correlation, rounded: bool) -> Product | None:
     """Return a problem as weights times images, None where it is no such product."""
     p = problem
     images, groups, outputs = p.leads
@@ -43,7 +48,7 @@ def product_of(problem: Correlation) -> Product | None:
     weights = Operand((0, 0), outputs.b, p.depth.b, p.b.offset, p.b.dtype)
     seen = Operand((images.a, 0), 1, p.depth.a, p.a.offset, p.a.dtype)
     batch = (images.size, 1)
-    return Product(batch, outputs.size, places, p.depth.size, weights, seen, p.a.dtype)
+    return Product(batch, outputs.size, places, p.depth.size, weights, seen, p.a.dtype, rounded)
 
 
 def _plain(axis: Axis) -> bool:

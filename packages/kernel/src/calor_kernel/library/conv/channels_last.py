@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.dtypes import DType
+from calor.dtypes import DType, float32, uint32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     barrier,
+    bitcast,
     cube_position,
     index_dtype,
     kernel,
     pack,
+    select,
     shared,
     unit_index,
 )
@@ -26,6 +28,8 @@ from calor_kernel.runtime.device import DeviceInfo
 _UNITS = 256
 # Places of a tile; one more lies between channels, so that those of an access differ in banks.
 _PLACES = 64
+# Half of the last bit of TF32 that counts, and all bits that count.
+_HALF, _KEPT = 0x1000, 0xFFFFE000
 
 
 @kernel
@@ -44,11 +48,13 @@ def channels_last(
     *,
     deep: int,
     access: int,
+    rounded: bool,
 ) -> None:
     """Copy a tile: places from x, ``deep`` channels from y, of the lead and block of channels z.
 
     Places are rows of ``across``; ``room``: channels of a block of the copy, of which those beyond
-    all ``channels`` are zeros.
+    all ``channels`` are zeros. ``rounded``: to what products of TF32 count, as they cut off the
+    rest.
     """
     lead = cube_position(2)
     skipped = lead % blocks * room
@@ -73,8 +79,15 @@ def channels_last(
         piece = unit + turn * _UNITS
         p, c = piece // lines, piece % lines * access
         if (p < _PLACES) and (first + p < places) and (begin + c < room):
-            made = pack([tile[(c + e) * pitch + p] for e in range(access)])
+            found = [tile[(c + e) * pitch + p] for e in range(access)]
+            made = pack([to_tf32(x) for x in found] if rounded else found)
             y.store((lead * places + first + p) * room + begin + c, made)
+
+
+def to_tf32(x: Any) -> Any:
+    """Return a number of float32 rounded to the 10 bits of mantissa that TF32 has, ties away."""
+    bits = (bitcast(x, uint32) + _HALF) & _KEPT
+    return select(x == x, bitcast(bits, float32), x)
 
 
 def last_launch(
@@ -87,6 +100,7 @@ def last_launch(
     blocks: int,
     info: DeviceInfo,
     prepares: bool = False,
+    rounded: bool = False,
 ) -> Launch:
     """Return the launch that copies (leads, channels, places) to (leads, blocks, places, room)."""
     access = 16 // dtype.itemsize
@@ -108,7 +122,7 @@ def last_launch(
             *(stride,) * 4,
             size,
         ),
-        (("access", access), ("deep", deep)),
+        (("access", access), ("deep", deep), ("rounded", rounded)),
         (_UNITS, 1, 1),
         info.planes[0],
         index,

@@ -37,8 +37,8 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.matrices import MatrixShape, mma_16x8, wgmma_64
 
-# Elements of a line of shared memory as groups' products read it.
-_LINE = 64
+# Bytes of a line of shared memory as groups' products read it.
+_LINE = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,15 @@ class Fragments:
         """
         size = self.rows if first else self.columns
         if self.grouped:
-            place: tuple[Any, Any] = (size, _LINE)
-            term: tuple[Any, Any] = ((_LINE, self.depth // _LINE), (1, size * _LINE))
+            line = _LINE // int(self.dtype.itemsize)
+            place: tuple[Any, Any] = (size, line)
+            term: tuple[Any, Any] = ((line, self.depth // line), (1, size * line))
             if self.turned:
-                place, term = ((_LINE, size // _LINE), (1, self.depth * _LINE)), (self.depth, _LINE)
+                place, term = ((line, size // line), (1, self.depth * line)), (self.depth, line)
             sides = (place, term) if first else (term, place)
-            return Swizzled(Swizzle(3, 3, 3), Layout(*map(tuple, zip(*sides, strict=True))))
+            # Accesses of a line are swizzled.
+            swizzle = Swizzle(3, self.access.bit_length() - 1, 3)
+            return Swizzled(swizzle, Layout(*map(tuple, zip(*sides, strict=True))))
         if self.turned:
             strides = (1, size + self.access)
         else:

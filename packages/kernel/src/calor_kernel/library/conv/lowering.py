@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 from math import prod
 from typing import Any
 
-from calor.dtypes import int64
+from calor.dtypes import float32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.acrossing import across_steps
 from calor_kernel.library.conv.by_fragments import by_fragments
@@ -119,8 +119,10 @@ def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
 def _by_units(problem: Correlation, request: Request) -> list[Work]:
     """Return the ways of cubes of many units: matrix instructions where they suit, and tiles."""
     info, wanted = request.info, request.candidates
-    works = [*by_products(problem, info, wanted)]
-    if suits_fragments(problem, info) and (wanted or not works):
+    exact = request.attributes.get("precision", "highest") == "highest"
+    rounded = not exact and problem.a.dtype is float32
+    works = [*by_products(problem, info, wanted, rounded)]
+    if suits_fragments(problem, info, rounded) and (wanted or not works):
         works += by_fragments(problem, info, wanted)
     if works and not wanted:
         return works[:1]
