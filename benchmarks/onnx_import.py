@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+
+from harness import report
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 MEGABYTE = 2**20
@@ -171,13 +172,9 @@ def main() -> None:
             })  # fmt: skip
             print(rows[-1])
     if asked.json:
-        about = {
-            "command": " ".join(["python", *sys.argv]),
-            "device": asked.device,
-            "platform": platform.platform(),
-            "onnx": onnx.__version__,
-            "rows": rows,
-        }
+        command = " ".join(["python", *sys.argv])
+        setting = report.setting(command, asked.device, (), None)
+        about = {**setting, "onnx": onnx.__version__, "suite": "onnx_import", "rows": rows}
         asked.json.write_text(json.dumps(about, indent=1) + "\n")
 
 

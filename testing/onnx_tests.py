@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import collections
+import datetime
 import json
+import platform
 import signal
 import sys
 import time
@@ -22,6 +24,7 @@ import traceback
 import unittest
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +88,7 @@ def described(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno}"
     text = " ".join([str(error), *getattr(error, "__notes__", [])]).split()
-    return f"{type(error).__name__}: {' '.join(text)[:600]} [{where}]"
+    return f"{type(error).__name__}: {' '.join(text)[:180]} [{where}]"
 
 
 def onnxruntime_backend() -> type[Backend]:
@@ -147,12 +150,24 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where to write the failures and counts")
     parser.add_argument("--limit", type=int, help="fail where fewer pass")
     asked = parser.parse_args()
+    import calor
     from calor_onnx.backend import backend_for
 
     backends = {f"calor on {asked.device}": backend_for(asked.device)}
     if asked.onnxruntime:
         backends["onnxruntime"] = onnxruntime_backend()
-    report: dict[str, Any] = {"onnx": onnx.__version__, "runs": {}}
+    report: dict[str, Any] = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["python", *sys.argv]),
+        "description": calor.device(asked.device).device.info.description,
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("calor-onnx", "onnx", "numpy", "ml_dtypes")},
+            **({"onnxruntime": version("onnxruntime")} if asked.onnxruntime else {}),
+        },
+        "runs": {},
+    }
     for title, backend in backends.items():
         tests = {n: t for n, t in sorted(cases_of(backend).items()) if asked.part in n}
         tests = dict([*tests.items()][:: asked.every])

@@ -27,8 +27,9 @@ from typing import Any
 
 import cases as known
 import numpy as np
+import weight_files
 
-CASES = known.CASES
+CASES = (*known.CASES, *weight_files.CASES)
 # How many of a session's calls are compared, and how many repeats are timed.
 COMPARED, REPEATS = 40, 15
 
@@ -127,13 +128,14 @@ def one(case: known.Case, device: str, repeats: int) -> dict[str, Any]:
     """Ask one case, in this process."""
     import onnxruntime as theirs
 
+    import calor
     import calor_onnx
 
     calor_onnx.replace_onnxruntime(device)
     row: dict[str, Any] = {"expected": case.expected, "tolerance": case.tolerance}
     start = time.perf_counter()
     try:
-        with recording() as sessions:
+        with recording() as sessions, calor.device(device):
             answer = case.ask()
     except (known.Absent, ModuleNotFoundError) as error:
         return row | {"outcome": "absent", "why": str(error)}

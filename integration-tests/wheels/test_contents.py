@@ -111,6 +111,7 @@ ENTRIES = {
     "calor-metal": "metal",
     "calor-wgpu": "wgpu",
     "calor-fusion": "fuser.elementwise fuser.rows",
+    "calor-onnx": "importer.onnx",
 }
 
 

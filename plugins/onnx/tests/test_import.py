@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import calor
 import calor_onnx
+from calor.plugins.discovery import importer
 from calor_onnx import InputError, ModelError, UnsupportedOperatorsError
 from calor_onnx.wire import LARGE, Cut
 
@@ -60,12 +61,15 @@ def test_large_weights_are_cut_out_of_what_is_parsed() -> None:
     assert length > LARGE
 
 
-def test_a_file_may_go_once_it_is_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    onnx.save(weighted(WEIGHT), path)
+@pytest.mark.parametrize("rows", [128, 10], ids=["large", "small"])
+@pytest.mark.parametrize("apart", [False, True], ids=["one file", "external"])
+def test_a_file_may_go_once_it_is_loaded(rows: int, apart: bool, tmp_path: Path) -> None:
+    path, weight = tmp_path / "model.onnx", WEIGHT[:rows]
+    onnx.save(weighted(weight), path, save_as_external_data=apart, location="weights.bin")
     model = calor_onnx.load(path, device="numpy")
-    path.write_bytes(b"")
-    np.testing.assert_array_equal(model(np.zeros((128, 128), np.float32)).numpy(), WEIGHT)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"")
+    np.testing.assert_array_equal(model(np.zeros_like(weight)).numpy(), weight)
 
 
 NARROW = {
@@ -212,6 +216,13 @@ def test_weights_are_parameters_that_the_model_reads() -> None:
     assert model(x).tolist() == [[1.0, 1.0]]
     model.parameters["w"] += 1
     assert model(x).tolist() == [[2.0, 2.0]]
+
+
+def test_calor_finds_the_importer_by_the_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(weighted(WEIGHT), path)
+    model = importer("onnx")(path, device="numpy")
+    assert isinstance(model, calor_onnx.Model)
 
 
 def test_importing_the_package_imports_no_operators() -> None:

@@ -217,3 +217,27 @@ def test_an_error_names_the_node() -> None:
     with pytest.raises(ValueError, match="broadcast") as caught:
         model([1.0, 2.0], [1.0, 2.0, 3.0])
     assert caught.value.__notes__ == ["in adding (Add, opset 18)"]
+
+
+def test_what_the_host_computed_is_remembered() -> None:
+    calls = []
+
+    @calor_onnx.operator("Noted", domain="test.remembered")
+    def noted(call, x):
+        calls.append(x.tolist())
+        return x + 1
+
+    model = calor_onnx.load(
+        onnx.parser.parse_model("""
+            <ir_version: 8, opset_import: ["" : 17, "test.remembered" : 1]>
+            f (float[N] x) => (int64[1,M] p, int64[1] n) {
+                p = NonZero (x)
+                s = Shape (x)
+                n = test.remembered.Noted (s)
+            }"""),
+        device="numpy",
+    )
+    for size in (2, 3, 2, 2, 3):
+        assert model(np.ones(size, np.float32))[1].tolist() == [size + 1]
+    assert model.reason is not None
+    assert calls == [[2], [3]]

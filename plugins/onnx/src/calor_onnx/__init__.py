@@ -1,6 +1,7 @@
 """ONNX models on calor: import any model at run time, and run it on any device."""
 
 from calor_onnx import capi as capi
+from calor_onnx.applying import apply
 from calor_onnx.errors import (
     DataDependentError,
     InputError,
@@ -9,10 +10,12 @@ from calor_onnx.errors import (
 )
 from calor_onnx.graph import Graph, Node, ValueInfo
 from calor_onnx.model import Model, load
+from calor_onnx.modules import OnnxModule, as_module
 from calor_onnx.registry import operator
 from calor_onnx.session import *  # noqa: F403 - the names that programs use of onnxruntime
 from calor_onnx.session import __all__ as _session
 from calor_onnx.session import __version__ as __version__
+from calor_onnx.writing import to_python
 
 __all__ = [
     "DataDependentError",
@@ -21,9 +24,13 @@ __all__ = [
     "Model",
     "ModelError",
     "Node",
+    "OnnxModule",
     "UnsupportedOperatorsError",
     "ValueInfo",
+    "apply",
+    "as_module",
     "load",
     "operator",
+    "to_python",
 ]
 __all__ += _session

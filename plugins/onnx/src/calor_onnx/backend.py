@@ -1,8 +1,6 @@
 """The interface of ``onnx.backend``, by which ONNX's own tests run a model.
 
->>> import onnx.backend.test
->>> from calor_onnx.backend import backend_for
->>> tests = onnx.backend.test.BackendTest(backend_for("numpy"))
+``onnx.backend.test.BackendTest(backend_for("cpu"), __name__).test_cases`` are those tests.
 """
 
 from __future__ import annotations

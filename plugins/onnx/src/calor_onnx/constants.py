@@ -61,7 +61,8 @@ class Constant:
             found = self._read()
             if not self.small:
                 return found
-            self._read = found
+            # Pages of a file would change with it.
+            self._read = np.array(found)
         return self._read
 
     def held_by(self, tensor: Any) -> None:

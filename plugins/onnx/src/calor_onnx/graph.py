@@ -58,6 +58,8 @@ class Node:
     drop: tuple[str, ...] = ()
     # The bodies of a function that this node calls, by the types of its operands.
     bodies: dict[Any, Graph] = field(default_factory=dict)
+    # Results for operands that are a few numbers on the host.
+    known: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:

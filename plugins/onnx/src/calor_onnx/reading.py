@@ -167,7 +167,7 @@ class Builder:
             else:
                 value = self.value(item, depth)
             if isinstance(value, Constant) and proto.op_type != "Constant":
-                value = value.array()
+                value = np.array(value.array())
             if value is not None:
                 attributes[item.name] = value
         version = self.opsets.get(domain)
@@ -204,7 +204,7 @@ class Builder:
         if kind == AttributeProto.STRINGS:
             return [s.decode("utf-8", "surrogateescape") for s in item.strings]
         if kind == AttributeProto.TENSORS:
-            return [self.weights.constant(t).array() for t in item.tensors]
+            return [np.array(self.weights.constant(t).array()) for t in item.tensors]
         if kind == AttributeProto.GRAPHS:
             return [self.graph(g, depth + 1) for g in item.graphs]
         if kind == AttributeProto.SPARSE_TENSOR:

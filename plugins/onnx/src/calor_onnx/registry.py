@@ -23,7 +23,7 @@ class Operator:
 
     ``host`` are the positions of operands that always arrive as host arrays; ``raw`` operators get
     every operand as it is; ``moves`` operators only move elements, so they take any type through
-    its carrier; ``hosted`` does the same work on host arrays, quicker.
+    its carrier; one that is not ``pure`` gives something else at each call.
     """
 
     name: str
@@ -33,10 +33,15 @@ class Operator:
     host: frozenset[int] = frozenset()
     raw: bool = False
     moves: bool = False
-    hosted: Function | None = None
+    pure: bool = True
     # The attributes that the function takes; None for any.
     attributes: frozenset[str] | None = None
     required: frozenset[str] = frozenset()
+
+    def redefines(self, other: Operator) -> bool:
+        """Return whether the function has the module and name of another's."""
+        names = [(f.__module__, f.__qualname__) for f in (self.function, other.function)]
+        return names[0] == names[1] and "<locals>" not in names[0][1]
 
 
 @dataclass(eq=False, slots=True)
@@ -46,8 +51,12 @@ class Registry:
     table: dict[tuple[str, str], list[Operator]] = field(default_factory=dict)
 
     def add(self, made: Operator) -> None:
-        """Add an operator; ValueError where the same opset has it already."""
+        """Add an operator; ValueError where the same opset has it already.
+
+        A function that is defined again, as in a notebook, takes the place of what it was.
+        """
         versions = self.table.setdefault((made.domain, made.name), [])
+        versions[:] = [v for v in versions if v.since != made.since or not made.redefines(v)]
         if any(other.since == made.since for other in versions):
             raise ValueError(f"{made.domain}::{made.name} of opset {made.since} is defined twice")
         versions.append(made)
@@ -72,7 +81,7 @@ def operator(
     host: Sequence[int] = (),
     raw: bool = False,
     moves: bool = False,
-    hosted: Function | None = None,
+    pure: bool = True,
 ) -> Callable[[F], F]:
     """Register a function as an operator of ONNX from an opset of its domain on.
 
@@ -99,7 +108,7 @@ def operator(
                 host=frozenset(host),
                 raw=raw,
                 moves=moves,
-                hosted=hosted,
+                pure=pure,
                 attributes=None if free else frozenset(p.name for p in keywords),
                 required=frozenset(p.name for p in keywords if p.default is p.empty),
             )

@@ -44,7 +44,7 @@ TAPS: dict[str, Taps] = {"linear": LINEAR, "cubic": cubic_taps(), "nearest": []}
 
 
 def read(x: Any, at: Sequence[Any], batch: Any = None) -> Any:
-    """Return x (N, C, *S) at whole places (M, P) of each axis, within it: (M, C, P).
+    """Return x (N, C, *S) at whole places (M, P) of each axis, within it: (M, P, C).
 
     ``batch`` (M,) says of which sample each row is; without it the rows are the samples.
     """
@@ -60,7 +60,7 @@ def read(x: Any, at: Sequence[Any], batch: Any = None) -> Any:
         calor.permute_dims(x, (0, *range(2, x.ndim), 1)), (samples * prod(sizes), channels)
     )
     found = calor.take(rows, calor.reshape(flat + first, (-1,)), axis=0)
-    return calor.permute_dims(calor.reshape(found, (*flat.shape, channels)), (0, 2, 1))
+    return calor.reshape(found, (*flat.shape, channels))
 
 
 def reflected(place: Any, low: float, high: float) -> Any:
@@ -100,9 +100,10 @@ def samples(
     total = None
     for corner in product(*found):
         values = read(wide(x), [place for place, _ in corner])
-        term = values * like(calor.expand_dims(reduce(mul, [w for _, w in corner]), 1), values)
+        term = values * like(calor.expand_dims(reduce(mul, [w for _, w in corner]), -1), values)
         total = term if total is None else total + term
-    return like(total, x)
+    # Channels last until here, since rows of them are what is gathered.
+    return calor.permute_dims(like(total, x), (0, 2, 1))
 
 
 def _tap(

@@ -62,7 +62,9 @@ def upload(array: Array, device: Any) -> Tensor | Narrow:
         raise DTypeError("strings stay on the host; this operator computes with numbers")
     carrier = CARRIERS.get(array.dtype)
     if carrier is not None:
-        return Narrow(calor.asarray(array.astype(carrier.numpy), device=device), array.dtype)
+        with np.errstate(invalid="ignore"):
+            carried = array.astype(carrier.numpy)
+        return Narrow(calor.asarray(carried, device=device), array.dtype)
     known = calor_type(array.dtype)
     if known is None:
         raise DTypeError(f"calor has no {name_of(array.dtype)}")
@@ -79,7 +81,9 @@ def to_host(value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, Narrow):
-        return value.tensor.numpy().astype(value.dtype)
+        # NumPy warns of NaN in a conversion to a type that it does not know well.
+        with np.errstate(invalid="ignore"):
+            return value.tensor.numpy().astype(value.dtype)
     found: Array = value.numpy()
     return found
 

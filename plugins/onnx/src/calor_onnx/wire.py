@@ -13,22 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 # Shorter fields are not looked into.
 LARGE = 4096
 
 # The messages on the way to a tensor: message → field number → the message that it holds.
 _PATHS: dict[str, dict[int, str]] = {
-    "model": {
-        ModelProto.GRAPH_FIELD_NUMBER: "graph",
-        ModelProto.FUNCTIONS_FIELD_NUMBER: "function",
-    },
+    # Functions are left whole: their bodies are made later, when the file may be another.
+    "model": {ModelProto.GRAPH_FIELD_NUMBER: "graph"},
     "graph": {
         GraphProto.NODE_FIELD_NUMBER: "node",
         GraphProto.INITIALIZER_FIELD_NUMBER: "tensor",
     },
-    "function": {FunctionProto.NODE_FIELD_NUMBER: "node"},
     "node": {NodeProto.ATTRIBUTE_FIELD_NUMBER: "attribute"},
     "attribute": {
         AttributeProto.T_FIELD_NUMBER: "tensor",

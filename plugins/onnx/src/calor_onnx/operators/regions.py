@@ -94,8 +94,8 @@ def _read(x: Any, batch: Any, axes: list[dict[str, Any]], mode: str) -> Any:
                 for t, c in ((rows[row], False), (columns[column], True))
             ]
             weight = spread(rows["weights"][i], False) * spread(columns["weights"][j], True)
-            values = calor.reshape(read(wide(x), at, batch), (regions, x.shape[1], *shape[1:]))
-            terms.append(values * like(calor.expand_dims(weight, 1), values))
+            values = calor.reshape(read(wide(x), at, batch), (*shape, x.shape[1]))
+            terms.append(values * like(calor.expand_dims(weight, -1), values))
     live = None
     for axis, across in ((rows, False), (columns, True)):
         if axis["live"] is not None:
@@ -106,14 +106,14 @@ def _read(x: Any, batch: Any, axes: list[dict[str, Any]], mode: str) -> Any:
         for term in terms[1:]:
             top = calor.maximum(top, term)
         if live is not None:
-            top = calor.where(calor.expand_dims(live, 1), top, -np.inf)
-        return calor.max(top, axis=(3, 5))
+            top = calor.where(calor.expand_dims(live, -1), top, -np.inf)
+        return calor.permute_dims(calor.max(top, axis=(2, 4)), (0, 3, 1, 2))
     if mode != "avg":
         raise ModelError(f"RoiAlign: mode {mode!r} is neither avg nor max")
     total = terms[0] + terms[1] + terms[2] + terms[3]
     if live is not None:
-        total = calor.where(calor.expand_dims(live, 1), total, 0)
-    total = calor.sum(total, axis=(3, 5))
+        total = calor.where(calor.expand_dims(live, -1), total, 0)
+    total = calor.permute_dims(calor.sum(total, axis=(2, 4)), (0, 3, 1, 2))
     for axis in axes:
         count = axis["count"]
         total = total / (count if isinstance(count, float) else calor.reshape(count, (-1, 1, 1, 1)))

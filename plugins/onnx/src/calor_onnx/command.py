@@ -1,0 +1,182 @@
+"""The command line: ``calor-onnx MODEL``, to look at a model, run, check, time and rewrite it.
+
+``run-program`` and ``stand-in`` put calor-onnx in the place of onnxruntime in programs that are not
+to be changed; see :mod:`calor_onnx.session.replacing`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+COMMANDS = ("inspect", "run", "verify", "benchmark", "write", "run-program", "stand-in")
+_LIMIT = 1e-3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status is 1 where a model is wrong or something is missing."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] not in COMMANDS and not given[0].startswith("-"):
+        # calor-onnx MODEL alone looks at it; with --to it is written.
+        given.insert(0, "write" if any(a.startswith("--to") for a in given) else "inspect")
+    options = _parser().parse_args(given)
+    from calor.errors import CalorError
+
+    try:
+        return int(options.function(options) or 0)
+    except (CalorError, OSError) as error:
+        print(error, file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):
+            print(note, file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="calor-onnx", description="Models of ONNX on calor.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def add(name: str, text: str, function: Any, *, model: bool = True) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(function=function)
+        if model:
+            made.add_argument("model", help="an .onnx file")
+            made.add_argument("--device", help="a device of calor; the current one without")
+            made.add_argument("--input", action="append", default=[], metavar="NAME=FILE",
+                              help="an input from a .npy or .npz file")  # fmt: skip
+            made.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,224,224",
+                              help="an input's shape, or the size of a symbol")  # fmt: skip
+            made.add_argument("--seed", type=int, default=0, help="of the inputs that are made up")
+        return made
+
+    looked = add("inspect", "tables of inputs, outputs, operators and sizes", _inspect)
+    looked.add_argument("--draw", metavar="FILE.svg", help="draw calor's graph of the model")
+    ran = add("run", "run the model once and tell of its outputs", _run)
+    ran.add_argument("--save", metavar="FOLDER", help="write each output as NAME.npy")
+    checked = add("verify", "compare the outputs with ONNX Runtime's", _verify)
+    checked.add_argument("--tolerance", type=float, default=_LIMIT,
+                         help="in parts of an output's largest magnitude")  # fmt: skip
+    timed = add("benchmark", "time a run beside ONNX Runtime", _benchmark)
+    timed.add_argument("--repeats", type=int, default=20)
+    written = add("write", "write the model as Python source and a safetensors file", _write)
+    written.add_argument("--to", choices=["python"], default="python")
+    written.add_argument("--output", metavar="FILE.py", help="MODEL.py without")
+    program = add("run-program", "run a program with calor-onnx for onnxruntime", _program,
+                  model=False)  # fmt: skip
+    program.add_argument("--device", help="the device in the place of the program's providers")
+    program.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
+    program.add_argument("program")
+    program.add_argument("arguments", nargs=argparse.REMAINDER)
+    add("stand-in", "print the folder to put on PYTHONPATH for such programs", _stand_in,
+        model=False)  # fmt: skip
+    return parser
+
+
+def _loaded(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    """Return the model, and a value for each of its inputs."""
+    from calor_onnx.errors import InputError
+    from calor_onnx.feeding import feed
+    from calor_onnx.model import load
+
+    model = load(options.model, options.device)
+    shapes = {}
+    for text in options.shape:
+        name, _, sizes = text.rpartition("=")
+        try:
+            shapes[name] = [int(n) for n in sizes.split(",") if n]
+        except ValueError:
+            raise InputError(f"--shape {text}: sizes are numbers, such as x=1,3,224,224") from None
+    files = dict(text.rpartition("=")[::2] for text in options.input)
+    return model, feed(model, files=files, shapes=shapes, seed=options.seed)
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    from calor_onnx.inspecting import described, graph_of
+    from calor_onnx.model import load
+
+    if options.draw:
+        model, given = _loaded(options)
+        graph_of(model, given).draw(options.draw)
+    else:
+        model = load(options.model, options.device)
+    print(described(model))
+    if options.draw:
+        print(f"\ndrawn: {options.draw}")
+
+
+def _run(options: argparse.Namespace) -> None:
+    import numpy as np
+
+    from calor_onnx.comparing import on_host
+    from calor_onnx.naming import plain
+
+    model, given = _loaded(options)
+    for name, value in model.run(given).items():
+        found = on_host(value)
+        if isinstance(found, np.ndarray) and found.dtype != np.object_ and found.size:
+            print(f"{name}: {found.dtype} {list(found.shape)}, from {found.min():.6g} to "
+                  f"{found.max():.6g}, mean {found.mean():.6g}")  # fmt: skip
+        else:
+            print(f"{name}: {found}")
+        if options.save and isinstance(found, np.ndarray):
+            folder = Path(options.save)
+            folder.mkdir(parents=True, exist_ok=True)
+            np.save(folder / f"{plain(name)}.npy", found, allow_pickle=False)
+    if model.reason:
+        print(model.reason)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from calor_onnx.comparing import differences
+
+    model, given = _loaded(options)
+    found = differences(model, options.model, given)
+    for row in found:
+        verdict = "agrees" if row.largest <= options.tolerance else "DIFFERS"
+        print(f"{row.name}: {verdict}, by {row.largest:.2e} of its largest magnitude")
+    return int(any(row.largest > options.tolerance for row in found))
+
+
+def _benchmark(options: argparse.Namespace) -> None:
+    from calor_onnx.comparing import times
+
+    model, given = _loaded(options)
+    ours, theirs = times(model, options.model, given, options.repeats)
+    print(f"{model.device.name}: {ours * 1e3:.3f} ms, the shortest of {options.repeats}")
+    if theirs is None:
+        print("ONNX Runtime is not installed, so there is nothing to compare with")
+    else:
+        print(f"ONNX Runtime on the processor: {theirs * 1e3:.3f} ms; ratio {ours / theirs:.2f}")
+    if model.reason:
+        print(model.reason)
+
+
+def _write(options: argparse.Namespace) -> None:
+    from calor_onnx.writing import to_python
+
+    model, given = _loaded(options)
+    path = to_python(model, options.output or Path(options.model).with_suffix(".py").name, given)
+    print(f"{path} and {path.with_suffix('.safetensors')}")
+
+
+def _program(options: argparse.Namespace) -> None:
+    from calor_onnx.session.replacing import replace_onnxruntime
+
+    replace_onnxruntime(options.device)
+    sys.argv = [options.program, *options.arguments]
+    if options.module:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(Path(options.program).resolve().parent))
+        runpy.run_path(options.program, run_name="__main__")
+
+
+def _stand_in(options: argparse.Namespace) -> None:
+    from calor_onnx.session.replacing import stand_in
+
+    print(stand_in())

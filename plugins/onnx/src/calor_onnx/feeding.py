@@ -1,0 +1,93 @@
+"""Inputs for a model from nowhere: from files, or from a seed.
+
+Requirements: sizes that a file leaves open are asked for by name, else a small number; integers are
+small, as they are mostly indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calor_onnx.errors import InputError
+from calor_onnx.graph import ValueInfo
+from calor_onnx.model import Model
+from calor_onnx.types import STRING
+
+Array = np.ndarray[Any, Any]
+
+
+def feed(
+    model: Model, *, files: Mapping[str, str] | None = None,
+    shapes: Mapping[str, list[int]] | None = None, seed: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Return a value for each input: of a .npy or .npz file, or random of its type and shape.
+
+    ``shapes`` has whole shapes by input, or the size of a symbol by its name.
+
+    >>> import calor_onnx, onnx
+    >>> from calor_onnx.feeding import feed
+    >>> model = calor_onnx.load(onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N, 3] x) => (float[N, 3] y) { y = Add (x, x) }'''), device="numpy")
+    >>> feed(model, shapes={"N": [5]})["x"].shape
+    (5, 3)
+    """
+    files, shapes = dict(files or {}), dict(shapes or {})
+    random = np.random.default_rng(seed)
+    found: dict[str, Any] = {}
+    for info in model.inputs:
+        if info.name in files:
+            found[info.name] = _loaded(info.name, files.pop(info.name))
+        elif info.kind == "tensor":
+            found[info.name] = drawn(info, _shape(info, shapes), random)
+        elif not info.kind.startswith("optional"):
+            raise InputError(f"the input {info.name!r} is a {info.kind}; it cannot be made up here")
+    if files:
+        raise InputError(f"the model has no input {', '.join(map(repr, files))}")
+    return found
+
+
+def _shape(info: ValueInfo, shapes: Mapping[str, list[int]]) -> tuple[int, ...]:
+    if info.name in shapes:
+        return tuple(shapes[info.name])
+    sizes = info.shape or ()
+    return tuple(
+        size if isinstance(size, int) and size > 0
+        else shapes[size][0] if isinstance(size, str) and size in shapes
+        else _usual(place, len(sizes))
+        for place, size in enumerate(sizes)
+    )  # fmt: skip
+
+
+def _usual(place: int, rank: int) -> int:
+    """Return a size for one that is left open: one sample, and room for windows behind."""
+    if place == 0:
+        return 1
+    return 64 if rank >= 3 and place >= 2 else 16
+
+
+def drawn(info: ValueInfo, shape: tuple[int, ...], random: Any) -> Array:
+    """Return random elements of an input's type."""
+    dtype = np.dtype(np.float32) if info.dtype is None else info.dtype
+    if dtype == STRING:
+        return np.array(random.choice(["a", "b", "c"], shape), np.object_)
+    if dtype.kind == "b":
+        return np.asarray(random.integers(0, 2, shape), np.bool_)
+    if dtype.kind in "iu":
+        return np.asarray(random.integers(0, 4, shape)).astype(dtype)
+    return np.asarray(random.random(shape)).astype(dtype)
+
+
+def _loaded(name: str, path: str) -> Array:
+    read: Any = np.load(Path(path), allow_pickle=False)
+    if isinstance(read, np.ndarray):
+        return read
+    with read as file:
+        keys = list(file.keys())
+        if name not in keys and len(keys) != 1:
+            raise InputError(f"{path} has {', '.join(keys)}, and no {name!r}")
+        return np.asarray(file[name if name in keys else keys[0]])

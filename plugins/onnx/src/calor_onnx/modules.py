@@ -1,0 +1,115 @@
+"""A model whose weights can be trained further: an nn Module over an imported graph.
+
+Requirements: what a graph's file calls weights are the module's parameters under their own names;
+constants that decide shapes, statistics of batch normalization and the scales of quantization stay
+what they are. The graph is that of inference: dropout that an exporter left out stays out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor import Tensor, nn
+from calor_onnx.errors import InputError
+from calor_onnx.execution import Run
+from calor_onnx.graph import Graph, Node, ValueInfo
+from calor_onnx.model import Model
+
+# Operands that are floats and no weights, by operator.
+_KEPT = {
+    "BatchNormalization": (3, 4),
+    "Clip": (1, 2),
+    "DequantizeLinear": (1, 2),
+    "Pad": (2,),
+    "QuantizeLinear": (1, 2),
+    "Resize": (1, 2, 3),
+    "Upsample": (1,),
+}
+
+
+class OnnxModule(nn.Module):
+    """A graph as a module; ``weights`` are its parameters by the names that the file has for them.
+
+    Made by :func:`as_module`.
+    """
+
+    def __init__(self, model: Model) -> None:
+        names = trainable(model.graph)
+        found = {name: tensor for name, tensor in model.parameters.items() if name in names}
+        self.weights = {name: nn.Parameter(tensor) for name, tensor in found.items()}
+        self._model = model
+        self._graph = with_inputs(model.graph, tuple(found))
+
+    def forward(self, *args: Any, **inputs: Any) -> Any:
+        """Return the output for inputs by position or name; a tuple where there are several."""
+        model = self._model
+        given = dict(zip((info.name for info in model.inputs), args, strict=False)) | inputs
+        missing = [info.name for info in model.inputs if info.name not in given]
+        if missing or len(given) > len(model.inputs):
+            raise InputError(f"the inputs are {', '.join(i.name for i in model.inputs)}")
+        run = Run(model.device, {}, traced=True)
+        values = [_value(given[info.name], model.device) for info in model.inputs]
+        with calor.device(model.device):
+            made = run.graph(self._graph, [*values, *self.weights.values()])
+            outputs = tuple(run.tensor(x, model.device) if _is_number(x) else x for x in made)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _value(value: Any, device: Any) -> Any:
+    if value is None or isinstance(value, Tensor | list):
+        return value
+    return calor.asarray(value, device=device)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype != np.object_
+
+
+def with_inputs(graph: Graph, names: tuple[str, ...]) -> Graph:
+    """Return a graph in which those constants are inputs, behind the ones that a call gives."""
+    constants = {name: c for name, c in graph.constants.items() if name not in names}
+    own = [info for info in graph.inputs if info.name not in graph.constants]
+    extra = [
+        ValueInfo(name, graph.constants[name].dtype, graph.constants[name].shape) for name in names
+    ]
+    made = Graph(graph.name, [*own, *extra], graph.outputs, graph.nodes, constants)
+    made.link()
+    return made
+
+
+def trainable(graph: Graph) -> set[str]:
+    """Return the names of a graph's constants that training may change."""
+    kept: set[str] = set()
+    used: set[str] = set()
+    for node in graph.walk():
+        for place, name in enumerate(node.inputs):
+            (kept if _is_kept(node, place) else used).add(name)
+    return used - kept
+
+
+def _is_kept(node: Node, place: int) -> bool:
+    if place in _KEPT.get(node.op, ()) or node.op.startswith("QLinear"):
+        return True
+    return node.operator is not None and place in node.operator.host
+
+
+def as_module(model: Model) -> OnnxModule:
+    """Return a module that computes what a model computes, and whose weights can be trained.
+
+    >>> import calor, calor_onnx, onnx
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     line (float[N, 2] x) => (float[N, 1] y) <float[2, 1] w = {1, 2}> {
+    ...         y = MatMul (x, w)
+    ...     }''')
+    >>> module = calor_onnx.as_module(calor_onnx.load(proto, device="numpy"))
+    >>> def loss(module, x):
+    ...     return (module(x) ** 2).sum()
+    >>> found = calor.grad(loss)(module, calor.ones((1, 2), device="numpy"))
+    >>> found.weights["w"].tolist()
+    [[6.0], [6.0]]
+    """
+    return OnnxModule(model)

@@ -1,0 +1,20 @@
+"""What the entry point names: the importer of ".onnx" files. It imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from calor.plugins import hookimpl
+
+
+def _load(path: Any, **options: Any) -> Any:
+    from calor_onnx.model import load
+
+    return load(path, **options)
+
+
+@hookimpl
+def calor_importers() -> Mapping[str, Callable[..., Any]]:
+    """Models of ONNX, as callables; the option ``device`` says where they run."""
+    return {"onnx": _load}

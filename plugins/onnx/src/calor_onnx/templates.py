@@ -1,0 +1,295 @@
+"""How common operators are written in Python: as calor's own functions, where they say the same.
+
+A template gets a node in the form of :class:`Written` and returns an expression, or None where the
+operator's case is too rare for one; it is then written as a call of ``onnx``, which is
+:func:`calor_onnx.apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calor_onnx.graph import Node
+
+
+@dataclass(frozen=True)
+class Written:
+    """A node to be written: the expressions of its operands, and what is known of them.
+
+    ``constants`` are host arrays by place; ``ranks`` and ``floats`` tell how many axes an operand
+    has and whether it is of a floating type, by place.
+    """
+
+    node: Node
+    operands: list[str]
+    constants: dict[int, Any]
+    ranks: dict[int, int]
+    floats: dict[int, bool]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an attribute."""
+        return self.node.attributes.get(name, default)
+
+    def numbers(self, place: int) -> list[int] | None:
+        """Return a constant operand's elements as integers, None where it is not constant."""
+        found = self.constants.get(place)
+        return None if found is None else [int(n) for n in np.asarray(found).reshape(-1)]
+
+
+Template = Callable[[Written], str | None]
+TEMPLATES: dict[str, Template] = {}
+
+
+def template(*names: str) -> Callable[[Template], Template]:
+    """Register the template of operators."""
+
+    def register(function: Template) -> Template:
+        TEMPLATES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def calls(function: str, *names: str) -> None:
+    """Register operators that are one call of a function, without attributes."""
+
+    def made(w: Written) -> str | None:
+        return None if w.node.attributes else f"{function}({', '.join(w.operands)})"
+
+    TEMPLATES.update(dict.fromkeys(names, made))
+
+
+_SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/"}
+for _function, _name in {
+    "calor.relu": "Relu", "calor.sigmoid": "Sigmoid", "calor.tanh": "Tanh", "calor.exp": "Exp",
+    "calor.log": "Log", "calor.sqrt": "Sqrt", "calor.abs": "Abs", "calor.erf": "Erf",
+    "calor.softplus": "Softplus", "calor.floor": "Floor", "calor.ceil": "Ceil",
+    "calor.sin": "Sin", "calor.cos": "Cos", "calor.where": "Where", "calor.negative": "Neg",
+    "calor.reciprocal": "Reciprocal",
+}.items():  # fmt: skip
+    calls(_function, _name)
+
+
+@template(*_SIGNS)
+def arithmetic(w: Written) -> str | None:
+    """Arithmetic as its sign; the quotient of integers is rounded otherwise in ONNX."""
+    if w.node.attributes or (w.node.op == "Div" and not all(w.floats.values())):
+        return None
+    return f"{_inner(w.operands[0])} {_SIGNS[w.node.op]} {_inner(w.operands[1])}"
+
+
+@template("MatMul")
+def matmul(w: Written) -> str | None:
+    """The product of matrices as its sign."""
+    return f"{_inner(w.operands[0])} @ {_inner(w.operands[1])}"
+
+
+def _inner(text: str) -> str:
+    return f"({text})" if text.startswith("-") else text
+
+
+@template("Pow")
+def power(w: Written) -> str | None:
+    """A power as its sign."""
+    return f"{_inner(w.operands[0])} ** {_inner(w.operands[1])}"
+
+
+@template("Identity", "Dropout")
+def identity(w: Written) -> str | None:
+    """The value itself."""
+    return w.operands[0] if len(w.node.outputs) == 1 else None
+
+
+@template("Gemm")
+def gemm(w: Written) -> str | None:
+    """A linear layer, where nothing is scaled."""
+    if w.get("alpha", 1.0) != 1 or w.get("beta", 1.0) != 1 or w.get("transA", 0):
+        return None
+    weight = w.operands[1] if w.get("transB", 0) else f"{w.operands[1]}.T"
+    more = f", {w.operands[2]}" if len(w.operands) > 2 and w.ranks.get(2) == 1 else ""
+    if len(w.operands) > 2 and not more:
+        return None
+    return f"F.linear({w.operands[0]}, {weight}{more})"
+
+
+@template("Conv")
+def conv(w: Written) -> str | None:
+    """A convolution with the same padding on both sides."""
+    rank = w.ranks.get(0, 0) - 2
+    options = _window(w, rank, stride=True)
+    if rank not in (1, 2, 3) or options is None:
+        return None
+    if w.get("group", 1) != 1:
+        options.append(f"groups={w.get('group')}")
+    return f"F.conv{rank}d({', '.join([*w.operands, *options])})"
+
+
+@template("MaxPool", "AveragePool")
+def pool(w: Written) -> str | None:
+    """A pool over windows that lie within the operand and its padding."""
+    rank = w.ranks.get(0, 0) - 2
+    options = _window(w, rank, stride=False)
+    if rank not in (1, 2, 3) or options is None or w.get("ceil_mode") or len(w.node.outputs) > 1:
+        return None
+    padded = any(w.get("pads") or [])
+    strides = w.get("strides") or [1] * rank
+    if w.node.op == "AveragePool" and padded and not w.get("count_include_pad"):
+        options.append("count_include_pad=False")
+    if w.node.op == "AveragePool" and w.get("dilations"):
+        return None
+    name = "max" if w.node.op == "MaxPool" else "avg"
+    kernel = _short(w.get("kernel_shape"))
+    inside = ", ".join([w.operands[0], kernel, f"stride={_short(strides)}", *options])
+    return f"F.{name}_pool{rank}d({inside})"
+
+
+def _window(w: Written, rank: int, *, stride: bool) -> list[str] | None:
+    """Return the options of a window; None where the padding differs from side to side."""
+    pads = w.get("pads") or [0] * (2 * rank)
+    if w.get("auto_pad", "NOTSET") != "NOTSET" or pads[:rank] != pads[rank:]:
+        return None
+    options = []
+    strides, dilations = w.get("strides") or [1], w.get("dilations") or [1]
+    if stride and any(n != 1 for n in strides):
+        options.append(f"stride={_short(strides)}")
+    if any(pads):
+        options.append(f"padding={_short(pads[:rank])}")
+    if any(n != 1 for n in dilations):
+        options.append(f"dilation={_short(dilations)}")
+    return options
+
+
+def _short(values: Any) -> str:
+    """Return equal numbers as one, others as a tuple."""
+    return str(values[0]) if len({*values}) == 1 else str(tuple(values))
+
+
+@template("BatchNormalization")
+def batch_norm(w: Written) -> str | None:
+    """Normalization by running statistics."""
+    if len(w.node.outputs) > 1 or w.get("training_mode") or w.ranks.get(0, 0) < 2:
+        return None
+    x, scale, bias, mean, variance = w.operands
+    eps = w.get("epsilon", 1e-5)
+    return f"F.batch_norm({x}, {mean}, {variance}, {scale}, {bias}, eps={eps:.6g}).output"
+
+
+@template("GlobalAveragePool")
+def global_average(w: Written) -> str | None:
+    """The mean over all spatial axes."""
+    axes = tuple(range(2, w.ranks.get(0, 0)))
+    return f"calor.mean({w.operands[0]}, axis={axes}, keepdims=True)" if axes else None
+
+
+@template("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
+def reduction(w: Written) -> str | None:
+    """A reduction over axes that are known."""
+    axes = w.get("axes") if len(w.operands) < 2 else w.numbers(1)
+    if not axes or w.get("noop_with_empty_axes"):
+        return None
+    name = w.node.op.removeprefix("Reduce").lower()
+    where = str(axes[0]) if len(axes) == 1 else str(tuple(axes))
+    keep = ", keepdims=True" if w.get("keepdims", 1) else ""
+    return f"calor.{name}({w.operands[0]}, axis={where}{keep})"
+
+
+@template("Softmax", "LogSoftmax")
+def softmax(w: Written) -> str | None:
+    """The softmax along an axis."""
+    if w.node.version < 13:
+        return None
+    name = "softmax" if w.node.op == "Softmax" else "log_softmax"
+    return f"calor.{name}({w.operands[0]}, axis={w.get('axis', -1)})"
+
+
+@template("Transpose")
+def transpose(w: Written) -> str | None:
+    """The axes in another order."""
+    order = w.get("perm")
+    return None if order is None else f"calor.permute_dims({w.operands[0]}, {tuple(order)})"
+
+
+@template("Reshape")
+def reshape(w: Written) -> str | None:
+    """Another shape that is known, in which no size is kept."""
+    shape = w.numbers(1)
+    if shape is None or 0 in shape:
+        return None
+    return f"calor.reshape({w.operands[0]}, {tuple(shape)})"
+
+
+@template("Flatten")
+def flatten(w: Written) -> str | None:
+    """All axes but the first as one."""
+    if w.get("axis", 1) != 1 or not w.ranks.get(0):
+        return None
+    return f"calor.reshape({w.operands[0]}, ({w.operands[0]}.shape[0], -1))"
+
+
+@template("Concat")
+def concat(w: Written) -> str | None:
+    """Tensors joined along an axis."""
+    return f"calor.concat([{', '.join(w.operands)}], axis={w.get('axis')})"
+
+
+@template("Squeeze", "Unsqueeze")
+def squeeze(w: Written) -> str | None:
+    """Axes of size one removed or added at one place."""
+    axes = w.get("axes") if len(w.operands) < 2 else w.numbers(1)
+    if not axes or len(axes) != 1:
+        return None
+    name = "squeeze" if w.node.op == "Squeeze" else "expand_dims"
+    return f"calor.{name}({w.operands[0]}, axis={axes[0]})"
+
+
+@template("Gather")
+def gather(w: Written) -> str | None:
+    """Rows of a table; a place that is known as an index."""
+    axis = w.get("axis", 0)
+    places = w.constants.get(1)
+    if places is None or np.ndim(places) or axis < 0:
+        return None
+    return f"{w.operands[0]}[{', '.join([*[':'] * axis, str(int(places))])}]"
+
+
+@template("LayerNormalization")
+def layer_norm(w: Written) -> str | None:
+    """Normalization over the last axis."""
+    if len(w.node.outputs) > 1 or w.get("axis", -1) not in (-1, w.ranks.get(0, 0) - 1):
+        return None
+    x, *weights = w.operands
+    eps = w.get("epsilon", 1e-5)
+    return f"F.layer_norm({x}, {weights[0]}.shape, {', '.join(weights)}, eps={eps:.6g})"
+
+
+@template("Gelu")
+def gelu(w: Written) -> str | None:
+    """x times the probability of the normal distribution below x."""
+    kind = w.get("approximate", "none")
+    return f"calor.gelu({w.operands[0]}{'' if kind == 'none' else f', {kind!r}'})"
+
+
+@template("LeakyRelu", "Elu")
+def leaky(w: Written) -> str | None:
+    """A rectifier with a slope."""
+    name, usual = ("leaky_relu", 0.01) if w.node.op == "LeakyRelu" else ("elu", 1.0)
+    return f"calor.{name}({w.operands[0]}, {w.get('alpha', usual):.7g})"
+
+
+@template("Clip")
+def clip(w: Written) -> str | None:
+    """Elements within bounds that are known."""
+    if len(w.operands) > 1:
+        low, high = (w.constants.get(place) for place in (1, 2))
+        if low is None or high is None:
+            return None
+        low, high = float(low), float(high)
+    else:
+        low, high = w.get("min"), w.get("max")
+        if low is None or high is None:
+            return None
+    return f"calor.clip({w.operands[0]}, {low:.9g}, {high:.9g})"
