@@ -262,6 +262,8 @@ CASES = (
         "the note 69",
         basic_pitch,
         lambda notes: notes == [69],
+        # It takes logarithms of bins that are nearly silent, where the order of a sum is seen.
+        tolerance=5e-3,
     ),
     Case(
         "pipecat-ai smart-turn",

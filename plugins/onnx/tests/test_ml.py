@@ -196,3 +196,24 @@ def test_a_tree_that_is_damaged_says_so() -> None:
     model = calor_onnx.load(model_of("TreeEnsembleClassifier", [X[:, :1]], 2, whole), "numpy")
     with pytest.raises(calor_onnx.ModelError, match="asks for feature 2; the rows have 1"):
         model(X[:, :1])
+
+
+def test_texts_and_dictionaries_at_the_end_are_made_after_a_compiled_graph() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+        classify (float[N, 2] x) =>
+            (string[N] label, float[N, 2] again, seq(map(string, float)) z)
+        {
+            found, scores = ai.onnx.ml.LinearClassifier <coefficients = [1.0, 0.0, 0.0, 1.0],
+                intercepts = [0.0, 0.0], classlabels_strings = ["left", "right"]> (x)
+            z = ai.onnx.ml.ZipMap <classlabels_strings = ["left", "right"]> (scores)
+            label = Identity (found)
+            again = Identity (scores)
+        }""")
+    made = calor_onnx.load(model, device="numpy")
+    label, again, rows = made(np.array([[1, 2], [4, 3]], np.float32))
+    assert made.reason is None
+    assert made.plans == 1
+    assert label.tolist() == ["right", "left"]
+    assert again.tolist() == [[1.0, 2.0], [4.0, 3.0]]
+    assert rows == [{"left": 1.0, "right": 2.0}, {"left": 4.0, "right": 3.0}]

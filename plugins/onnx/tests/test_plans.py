@@ -93,6 +93,31 @@ def test_shapes_that_depend_on_data_are_interpreted() -> None:
     assert "places (NonZero) needs the elements of 'x'" in model.reason
 
 
+def test_what_comes_before_is_compiled() -> None:
+    model = loaded("""f (float[N] x, float[N] w) => (int64[1,M] p, float[M] z, float[N] y) {
+        a = Mul (x, w)
+        y = Add (a, a)
+        [find] p = NonZero (y)
+        axis = Constant <value_int = 0> ()
+        zero = Constant <value_ints = [0]> ()
+        flat = Squeeze (p, zero)
+        b = Gather <axis = 0> (a, flat)
+        [again] q = NonZero (x)
+        r = Squeeze (q, zero)
+        c = ReduceSum (r)
+        d = Cast <to = 1> (c)
+        z = Mul (b, d)
+    }""")
+    x, w = np.array([1.0, 0.0, 3.0], np.float32), np.array([2.0, 2.0, 0.0], np.float32)
+    for _ in range(3):
+        places, z, y = model(x, w)
+        assert (places.tolist(), z.tolist(), y.tolist()) == ([[0]], [4.0], [4.0, 0.0, 0.0])
+    assert model.reason.startswith("interpreted from there on, not compiled: find (NonZero)")
+    assert model.plans == 1
+    assert model(x[:2], w[:2])[1].tolist() == [0.0]
+    assert model.plans == 2
+
+
 def test_what_is_on_the_host_alone_needs_no_device() -> None:
     model = loaded("""f (float[N,M] x) => (int64[2] y, int64 z) {
         y = Shape (x)

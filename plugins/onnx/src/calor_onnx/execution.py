@@ -72,6 +72,8 @@ class Run:
         self.small = small
         self.traced = traced
         self.choices = choices
+        # The outermost node at which the walk ended with an error.
+        self.stopped: Node | None = None
 
     def graph(self, graph: Graph, inputs: Sequence[Any], outer: Scope | None = None) -> list[Any]:
         """Return the outputs of a graph for the values of its inputs."""
@@ -87,6 +89,7 @@ class Run:
             try:
                 self.node(node, scope)
             except (CalorError, ValueError, TypeError, IndexError) as error:
+                self.stopped = node
                 if not getattr(error, "__notes__", None):
                     error.add_note(f"in {node.label} ({node.op}, opset {node.version})")
                 raise

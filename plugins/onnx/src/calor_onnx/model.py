@@ -19,7 +19,7 @@ from calor_onnx.plans import Plans
 from calor_onnx.reading import Imported, Source, read
 from calor_onnx.resolving import Resolver
 from calor_onnx.types import STRING, calor_type, name_of
-from calor_onnx.values import Narrow, dtype_of, to_host, upload
+from calor_onnx.values import Later, Narrow, dtype_of, to_host, upload
 
 
 class Model:
@@ -182,6 +182,8 @@ class Model:
             return [self._given(item) for item in value]
         if isinstance(value, Narrow):
             return to_host(value)
+        if isinstance(value, Later):
+            return value.finish(to_host(value.tensor))
         if isinstance(value, np.ndarray) and calor_type(value.dtype) is not None:
             return upload(value, self.device)
         return value

@@ -2,8 +2,9 @@
 
 A graph is compiled through ``calor.jit`` for the shapes and types of its inputs. Where an operator
 asks for elements while that is done, the small integer inputs that decide them become host values,
-which are part of the key; where other inputs decide them, the model is interpreted from then on:
-its nodes run one after another, each look computes what is pending, and ``reason`` says why.
+which are part of the key. Where other inputs decide them, the graph is cut: what does not depend on
+that operator is compiled as ever, the rest is interpreted. Its nodes run one after another, each
+look computes what is pending, and ``reason`` says why.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import calor
 from calor import Tensor
 from calor.errors import TraceError
 from calor_onnx.constants import Constant
+from calor_onnx.cutting import cut
 from calor_onnx.errors import DataDependentError
 from calor_onnx.execution import Run
-from calor_onnx.graph import Graph, deciding
-from calor_onnx.values import Narrow
+from calor_onnx.graph import Graph, Node, deciding
+from calor_onnx.values import Later, Narrow
 
 # How many compiled graphs a model keeps.
 LIMIT = 32
@@ -47,6 +49,10 @@ class Plans:
         # Whether choices that depend on data are part of compiled graphs; tried when all else
         # fails, and there is nothing to try without such nodes.
         self.choices = not any(node.op in ("If", "Loop") for node in graph.walk())
+        # The part that is compiled, and the one that is interpreted, once there is a reason.
+        self.head: Plans | None = None
+        self.tail = graph
+        self._stopped: Node | None = None
         self._compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
         self._seen: dict[Any, int] = {}
         self._lock = threading.RLock()
@@ -54,7 +60,7 @@ class Plans:
     @property
     def count(self) -> int:
         """How many compiled graphs are kept."""
-        return len(self._compiled)
+        return len(self._compiled) + (0 if self.head is None else self.head.count)
 
     def run(self, values: dict[str, Any]) -> list[Any]:
         """Return the outputs for values of the inputs, by name."""
@@ -70,14 +76,28 @@ class Plans:
                         continue
                     if not self.choices:
                         self.choices = True
-                    else:
-                        self.reason = f"interpreted, not compiled: {_plain(error)}"
+                    elif self.reason is None:
+                        self._cut()
+                        part = "interpreted" if self.head is None else "interpreted from there on"
+                        self.reason = f"{part}, not compiled: {_plain(error)}"
+
+    def _cut(self) -> None:
+        """Let what does not depend on the node that cannot be compiled be so by itself."""
+        parts = None if self._stopped is None else cut(self.graph, self._stopped)
+        if parts is not None:
+            self.head = Plans(parts[0], self.device, self.small, self.limit)
+            self.tail = parts[1]
+            # They hold what the cut left over.
+            self._compiled.clear()
 
     def interpret(self, values: dict[str, Any], inputs: Sequence[Any]) -> list[Any]:
         """Run the nodes one after another, without compiling the graph."""
+        graph, given = self._with_inputs([*values]), list(inputs)
+        if self.head is not None and not self.graph.constants.keys() & values.keys():
+            graph, given = self.tail, [*map(_finished, self.head.run(values)), *inputs]
         with calor.device(self.device), calor.no_grad():
             run = Run(self.device, self.small, traced=False)
-            return run.graph(self._with_inputs([*values]), inputs)
+            return run.graph(graph, given)
 
     def _with_inputs(self, names: list[str]) -> Graph:
         if names == [info.name for info in self.graph.inputs]:
@@ -118,6 +138,8 @@ class Plans:
             (n, None if n in self.host_inputs else _key(v, []))
             for n, v in zip(names, inputs, strict=True)
         )
+        if len(self._seen) > 1000:
+            self._seen.clear()
         self._seen[key] = self._seen.get(key, 0) + 1
         if self._seen[key] > VARIETY:
             self.reason = (
@@ -134,7 +156,11 @@ class Plans:
             left = iter(tensors)
             given = [_rebuilt(value, left) for value in inputs]
             with calor.no_grad():
-                outputs = run.graph(graph, given)
+                try:
+                    outputs = run.graph(graph, given)
+                except TraceError:
+                    self._stopped = run.stopped
+                    raise
             made: list[Tensor] = []
             layout[:] = [_taken(value, made) for value in outputs]
             return made
@@ -167,6 +193,10 @@ class Plans:
         return True
 
 
+def _finished(value: Any) -> Any:
+    return value.finish(value.tensor.numpy()) if isinstance(value, Later) else value
+
+
 def _plain(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
@@ -189,12 +219,13 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
 
 
 class _Hole:
-    """Where a tensor goes; the type of a narrow one."""
+    """Where a tensor goes; the type of a narrow one, or what the host makes of it."""
 
-    __slots__ = ("dtype",)
+    __slots__ = ("dtype", "finish")
 
-    def __init__(self, dtype: Any = None) -> None:
+    def __init__(self, dtype: Any = None, finish: Any = None) -> None:
         self.dtype = dtype
+        self.finish = finish
 
 
 def _emptied(value: Any) -> Any:
@@ -202,6 +233,8 @@ def _emptied(value: Any) -> Any:
         return _Hole()
     if isinstance(value, Narrow):
         return _Hole(value.dtype)
+    if isinstance(value, Later):
+        return _Hole(finish=value.finish)
     return [_emptied(item) for item in value] if isinstance(value, list) else value
 
 
@@ -209,7 +242,7 @@ def _taken(value: Any, tensors: list[Tensor]) -> Any:
     """Return a value with holes for its tensors, which are appended."""
     if isinstance(value, Tensor):
         tensors.append(value)
-    elif isinstance(value, Narrow):
+    elif isinstance(value, Narrow | Later):
         tensors.append(value.tensor)
     elif isinstance(value, list):
         return [_taken(item, tensors) for item in value]
@@ -220,6 +253,8 @@ def _rebuilt(value: Any, tensors: Any) -> Any:
     """Return a value with tensors in its holes, or in the place of its tensors."""
     if isinstance(value, _Hole):
         made = next(tensors)
+        if value.finish is not None:
+            return Later(made, value.finish)
         return made if value.dtype is None else Narrow(made, value.dtype)
     if isinstance(value, Tensor):
         return next(tensors)

@@ -15,7 +15,8 @@ import calor
 from calor_onnx.call import Call
 from calor_onnx.computing import constant
 from calor_onnx.errors import ModelError
-from calor_onnx.values import Narrow
+from calor_onnx.graph import used_by
+from calor_onnx.values import Later, Narrow
 
 Array = np.ndarray[Any, Any]
 
@@ -53,10 +54,32 @@ def probit(p: Any) -> Any:
 def labelled(call: Call, places: Any, integers: Any, strings: Any) -> Any:
     """Return the labels of classes by their places, on the host where they are texts."""
     if strings:
-        return np.array(strings, np.object_)[call.host(places)]
+        texts = np.array(strings, np.object_)
+        if is_final(call, 0):
+            return Later(places, lambda found: texts[found])
+        return texts[call.host(places)]
     if integers is None or list(integers) == list(range(len(integers))):
         return calor.astype(places, calor.int64)
     return calor.take(table(np.array(integers, np.int64), places), places, axis=0)
+
+
+def is_final(call: Call, place: int) -> bool:
+    """Return whether an output of a compiled graph is the model's, and no node reads it.
+
+    A node that hands it on as it is, Identity, may.
+    """
+    graph, name = call.scope.graph, call.node.outputs[place]
+    if not call.traced or call.device is not call.run.device or call.scope.outer is not None:
+        return False
+    # The outputs of a function's body are without types; what reads them is not known here.
+    ends = {info.name for info in graph.outputs if info.dtype is not None or info.kind != "tensor"}
+    names = [name]
+    for node in graph.nodes:
+        if any(n in used_by(node) for n in names):
+            if node.op != "Identity" or node.domain:
+                return False
+            names += node.outputs
+    return any(n in ends for n in names)
 
 
 def numbers(call: Call, x: Any) -> Any:

@@ -18,6 +18,7 @@ values. So all shape computation runs on the host, at most once for a compiled g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,18 @@ class Narrow:
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes."""
         return self.tensor.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An output that the host makes of a tensor's elements: texts, dictionaries.
+
+    An operator returns it in a compiled graph for what no other node reads, so that the graph can
+    be compiled as a whole.
+    """
+
+    tensor: Tensor
+    finish: Callable[[Array], Any]
 
 
 def dtype_of(value: Any) -> HostType:

@@ -14,9 +14,9 @@ from calor_onnx.call import Call
 from calor_onnx.computing import constant
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
-from calor_onnx.scores import numbers, table
+from calor_onnx.scores import is_final, numbers, table
 from calor_onnx.types import STRING
-from calor_onnx.values import dtype_of
+from calor_onnx.values import Later, dtype_of
 
 DOMAIN = "ai.onnx.ml"
 
@@ -197,9 +197,14 @@ def zip_map(
 ) -> Any:  # fmt: skip
     """Each row's scores by their labels, in the labels' order: a list of dictionaries."""
     labels: list[Any] = list(classlabels_strings or classlabels_int64s or [])
-    rows = call.host(numbers(call, x)).reshape(-1, len(labels))
     order = sorted(range(len(labels)), key=labels.__getitem__)
-    return [{labels[i]: row[i] for i in order} for row in rows.tolist()]
+
+    def rows(found: Any) -> list[dict[Any, float]]:
+        scores = found.reshape(-1, len(labels)).tolist()
+        return [{labels[i]: row[i] for i in order} for row in scores]
+
+    scores = numbers(call, x)
+    return Later(scores, rows) if is_final(call, 0) else rows(call.host(scores))
 
 
 @operator("DictVectorizer", domain=DOMAIN, raw=True)

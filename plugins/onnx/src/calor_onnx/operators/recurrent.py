@@ -106,7 +106,7 @@ def run(
                 first.append(calor.zeros((batch, layer.hidden), dtype=x.dtype, device=x.device))
             else:
                 first.append(state[:, number] if layout else state[number])
-        inputs = calor.matmul(x, calor.matrix_transpose(w[number]))
+        inputs = times(x, w[number])
         added = bias(number)
         if added is not None:
             inputs = inputs + added
@@ -142,6 +142,14 @@ def walked(
     return made, last
 
 
+def times(x: Any, weight: Any) -> Any:
+    """Return x · weightᵀ by naming the axis, which for few rows is quicker than a transposed view.
+
+    The last axes of both are summed over.
+    """
+    return calor.tensordot(x, weight, axes=([x.ndim - 1], [1]))
+
+
 def _parts(x: Any, hidden: int) -> Iterator[Any]:
     return (x[..., i : i + hidden] for i in range(0, x.shape[-1], hidden))
 
@@ -164,9 +172,9 @@ def rnn(
     )
 
     def cell(number: int) -> Callable[..., Any]:
-        turned = calor.matrix_transpose(r[number])
+        weight = r[number]
         return lambda row, states: (
-            functions[number](layer.limited(row + calor.matmul(states[0], turned))),
+            functions[number](layer.limited(row + times(states[0], weight))),
         )
 
     return run(layer, cell, w, lambda n: _summed(*biases(b, n)), [h], layout)
@@ -189,22 +197,22 @@ def gru(
 
     def cell(number: int) -> Callable[..., Any]:
         f, g = functions[2 * number : 2 * number + 2]
-        turned = calor.matrix_transpose(r[number])
-        gates, last = turned[:, : 2 * size], turned[:, 2 * size :]
+        weight = r[number]
+        gates, last = weight[: 2 * size], weight[2 * size :]
         inner = biases(b, number)[1]
 
         def step(row: Any, states: Any) -> Any:
             (state,) = states
             if linear_before_reset:
-                product = _summed(calor.matmul(state, turned), inner)
+                product = _summed(times(state, weight), inner)
                 z, reset = _parts(f(limited(row[:, : 2 * size] + product[:, : 2 * size])), size)
                 new = g(limited(row[:, 2 * size :] + reset * product[:, 2 * size :]))
             else:
-                product = calor.matmul(state, gates)
+                product = times(state, gates)
                 if inner is not None:
                     product = product + inner[: 2 * size]
                 z, reset = _parts(f(limited(row[:, : 2 * size] + product)), size)
-                product = calor.matmul(reset * state, last)
+                product = times(reset * state, last)
                 if inner is not None:
                     product = product + inner[2 * size :]
                 new = g(limited(row[:, 2 * size :] + product))
@@ -233,12 +241,12 @@ def lstm(
 
     def cell(number: int) -> Callable[..., Any]:
         f, g, out = functions[3 * number : 3 * number + 3]
-        turned = calor.matrix_transpose(r[number])
+        weight = r[number]
         peep = None if p is None else [*_parts(p[number], size)]
 
         def step(row: Any, states: Any) -> Any:
             state, held = states
-            i, o, forget, new = _parts(row + calor.matmul(state, turned), size)
+            i, o, forget, new = _parts(row + times(state, weight), size)
             if peep is not None:
                 i, forget = i + peep[0] * held, forget + peep[2] * held
             i = f(limited(i))

@@ -10,6 +10,7 @@ import calor
 from calor_onnx.call import Call
 from calor_onnx.computing import like, wide
 from calor_onnx.errors import ModelError
+from calor_onnx.operators.elementwise import divided
 from calor_onnx.registry import operator
 
 Axes = tuple[int, ...]
@@ -25,7 +26,7 @@ def _mean(x: Any, axes: Axes, keep: bool) -> Any:
     count = 1
     for axis in axes:
         count *= x.shape[axis]
-    return calor.floor_divide(_sum(x, axes, keep), count)
+    return divided(_sum(x, axes, keep), calor.full((), count, dtype=x.dtype, device=x.device))
 
 
 def _log_sum_exp(x: Any, axes: Axes, keep: bool) -> Any:

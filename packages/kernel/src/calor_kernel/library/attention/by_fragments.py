@@ -30,7 +30,7 @@ _NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
 _MOST, _LEAST = 128, 16
 _ROOMS = (16, 32, 64, 128)
 # By the room of a row: planes, times 16 rows of a plane, rows of a step, whether operands are held.
-# The first that fills the device is taken; none of them spills with 255 registers.
+# The first that fills the device is taken; of these no unit spills more than 8 bytes.
 _Tiles = tuple[int, int, int, bool]
 _Table = dict[int, tuple[_Tiles, ...]]
 _FORWARD: _Table = {
