@@ -24,6 +24,18 @@ def typed(dtype: str) -> Callable[[Any], Any]:
     return lambda x: (x.astype(dtype) * 3 + 1).astype("float32").sum(1)
 
 
+def _attended(q: Any) -> Any:
+    half = q.astype("bfloat16")
+    made = nn.functional.scaled_dot_product_attention(half, half, half, causal=True)
+    return made.astype("float32") ** 2
+
+
+def _convolved(x: Any, w: Any, dtype: str = "bfloat16") -> Any:
+    with calor.matmul_precision("high"):
+        made = nn.functional.conv2d(x.astype(dtype), w.astype(dtype), padding=1, stride=2)
+    return made.astype("float32") ** 2
+
+
 X = numbers(5, 37)
 # A function and its operands.
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -67,9 +79,31 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda q: nn.functional.scaled_dot_product_attention(q, q, q),
         (numbers(1, 2, 9, 8),),
     ),
+    "convolution by fragments": (
+        lambda x, w: calor.grad(lambda x, w: _convolved(x, w).sum(), argnums=(0, 1))(x, w),
+        (numbers(2, 16, 7, 6), numbers(16, 16, 3, 3)),
+    ),
+    "convolution of float32 by fragments": (
+        lambda x, w: calor.grad(lambda x, w: _convolved(x, w, "float32").sum(), argnums=(0, 1))(
+            x, w
+        ),
+        (numbers(2, 16, 7, 6), numbers(16, 16, 3, 3)),
+    ),
+    "attention by fragments": (
+        lambda q: calor.grad(lambda q: _attended(q).sum())(q),
+        (numbers(1, 2, 40, 64),),
+    ),
 }
 
 
 def flat(value: Any) -> list[Any]:
     parts = value if isinstance(value, tuple) else (value,)
     return [np.asarray(part.numpy()) for part in parts]
+
+
+def assert_near(name: str, found: Any, wanted: Any) -> None:
+    """Compare results of a case; those by fragments are of fewer bits than float32."""
+    half = "by fragments" in name
+    near, most = (5e-2, np.abs(wanted).max()) if half else (1e-3, 1)
+    np.testing.assert_allclose(found, wanted, rtol=near, atol=near * most)
+    assert found.dtype == wanted.dtype

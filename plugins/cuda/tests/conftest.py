@@ -42,8 +42,9 @@ def gpu() -> Iterator[Any]:
 @pytest.fixture
 def fake(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The imitated driver, in CuPy's place."""
-    # A stored kernel is an image without a body, which lanes could not run.
+    # A stored kernel, or one of another process, is an image without a body for lanes to run.
     monkeypatch.setenv("CALOR_CACHE", "0")
+    monkeypatch.setenv("CALOR_COMPILE_WORKERS", "0")
     made = Fake()
     made.install(monkeypatch)
     return made

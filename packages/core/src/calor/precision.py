@@ -1,4 +1,4 @@
-"""How exactly products of float32 matrices are computed.
+"""How exactly products and convolutions of float32 are computed.
 
 Requirements: float32 stays float32 unless somebody says otherwise; what was said when a product was
 recorded holds for it and for its gradients, wherever and whenever they are computed; it is an
@@ -30,13 +30,13 @@ def level_of(name: str) -> str:
 
 
 class matmul_precision:
-    """Context in which products of float32 matrices are computed so exactly.
+    """Context in which products and convolutions of float32 are computed so exactly.
 
     ``"highest"``, the default: as float32. ``"high"``, also called ``"tf32"``: a device may round
     the factors to TF32 (10 bits of mantissa instead of 23, relative errors up to 2**-10), and sums
     in float32, where its matrix units are quicker so; other devices compute as float32.
-    CALOR_MATMUL_PRECISION sets it for a whole process. Convolutions, attention and other types are
-    not touched. ArgumentError for other names.
+    CALOR_MATMUL_PRECISION sets it for a whole process. Attention and other types are not touched.
+    ArgumentError for other names.
 
     >>> import calor
     >>> x = calor.ones((2, 2))

@@ -142,7 +142,14 @@ def _check_conv(
 
 
 def _conv_rule(
-    x: Spec, w: Spec, *, stride: Axes, padding: Padding, dilation: Axes, groups: int
+    x: Spec,
+    w: Spec,
+    *,
+    stride: Axes,
+    padding: Padding,
+    dilation: Axes,
+    groups: int,
+    precision: str = "highest",
 ) -> Spec:
     _check_conv(x, w, stride, padding, dilation, groups)
     sizes = _counts(x, w.shape[2:], stride, padding, dilation, "conv")
@@ -158,6 +165,7 @@ def _conv_input_rule(
     padding: Padding,
     dilation: Axes,
     groups: int,
+    precision: str = "highest",
 ) -> Spec:
     x = spec(input_shape, g.dtype)
     out = _conv_rule(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
@@ -175,6 +183,7 @@ def _conv_weight_rule(
     padding: Padding,
     dilation: Axes,
     groups: int,
+    precision: str = "highest",
 ) -> Spec:
     w = spec(weight_shape, x.dtype)
     out = _conv_rule(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
@@ -187,10 +196,15 @@ def _conj(t: Any) -> Any:
     return e.conjugate(t)
 
 
+def _exact(reference: Any) -> Any:
+    """Return a reference that is exact, whatever is allowed."""
+    return lambda a, b, *, precision="highest", **attributes: reference(a, b, **attributes)
+
+
 conv: Op = op(
     "conv",
     _conv_rule,
-    conv_reference.conv,
+    _exact(conv_reference.conv),
     (
         lambda g, y, x, w, **a: conv_input_gradient(g, _conj(w), input_shape=x.shape, **a),
         lambda g, y, x, w, **a: conv_weight_gradient(_conj(x), g, weight_shape=w.shape, **a),
@@ -200,7 +214,7 @@ conv: Op = op(
 conv_input_gradient: Op = op(
     "conv_input_gradient",
     _conv_input_rule,
-    conv_reference.conv_input_gradient,
+    _exact(conv_reference.conv_input_gradient),
     (
         lambda u, y, g, w, *, input_shape, **a: conv(u, _conj(w), **a),
         lambda u, y, g, w, *, input_shape, **a: conv_weight_gradient(
@@ -212,7 +226,7 @@ conv_input_gradient: Op = op(
 conv_weight_gradient: Op = op(
     "conv_weight_gradient",
     _conv_weight_rule,
-    conv_reference.conv_weight_gradient,
+    _exact(conv_reference.conv_weight_gradient),
     (
         lambda u, y, x, g, *, weight_shape, **a: conv_input_gradient(
             _conj(g), u, input_shape=x.shape, **a

@@ -334,45 +334,52 @@ def _joined(pieces: Sequence[Number]) -> Number:
 
 
 def operand_of(
-    tiles: Sequence[Fragment], shape: MatrixShape, side: Side, dtype: DType | None = None
+    tiles: Sequence[Fragment],
+    shape: MatrixShape,
+    side: Side,
+    dtype: DType | None = None,
+    first: int = 0,
 ) -> Fragment:
     """Return accumulators, next to each other along k, as an operand of the next product.
 
-    Each unit keeps what it has, converted to ``dtype``. KernelTypeError where the operand's
-    elements lie in other units than the accumulators'; those go through shared memory.
+    Each unit keeps what it has, converted to ``dtype``. The operand is what follows place ``first``
+    along k. KernelTypeError where the operand's elements lie in other units than the accumulators';
+    those go through shared memory.
     """
     made = _empty(shape, side, shape.dtype(side) if dtype is None else dtype)
-    first = tiles[0]
-    chosen = _sources(first.shape, len(tiles), shape, side)
+    chosen = _sources(tiles[0].shape, len(tiles), shape, side, first)
     for part in range(len(made.parts.items)):
         picked = []
         for r in range(part * made.width, (part + 1) * made.width):
             tile, register = chosen[r]
-            value = tiles[tile].parts[register // first.width]
-            picked.append(value[register % first.width])
+            value = tiles[tile].parts[register // tiles[0].width]
+            picked.append(value[register % tiles[0].width])
         made.parts[part] = (picked[0] if made.width == 1 else pack(picked)).to(made.dtype)
     return made
 
 
 @lru_cache(maxsize=64)
 def _sources(
-    from_shape: MatrixShape, count: int, shape: MatrixShape, side: Side
+    from_shape: MatrixShape, count: int, shape: MatrixShape, side: Side, first: int
 ) -> tuple[tuple[int, int], ...]:
     """Return (tile, register) of the accumulators for each register of an operand."""
     along = 1 if side == "a" else 0
     rows, columns = from_shape.extent("c")
     extent = [rows, columns]
     extent[along] *= count
-    if tuple(extent) != shape.extent(side) or from_shape.lanes != shape.lanes:
+    wanted = shape.extent(side)
+    fits = extent[1 - along] == wanted[1 - along] and first + wanted[along] <= extent[along]
+    if not fits or from_shape.lanes != shape.lanes:
         raise KernelTypeError(
             f"{count} accumulators of {from_shape.name} are {extent[0]} x {extent[1]}, not the "
-            f"operand {side} of {shape.name}"
+            f"operand {side} of {shape.name} from place {first} on"
         )
     have = lane_places(from_shape, "c")
     want = lane_places(shape, side)
     found = []
     for r in range(want.shape[2]):
         place = want[:, :, r].copy()
+        place[along] += first
         tile = place[along] // (rows, columns)[along]
         place[along] %= (rows, columns)[along]
         same = (have == place[:, :, None]).all(axis=(0, 1))

@@ -146,11 +146,20 @@ class Pipeline:
         return self.memory[tile].at(self.filling[0] * self.tiles[tile].size)
 
     def copy(
-        self, tile: int, to: Any, source: Pointer, index: Any, width: int = 1, mask: Any = None
+        self,
+        tile: int,
+        to: Any,
+        source: Pointer,
+        index: Any,
+        width: int = 1,
+        mask: Any = None,
+        *,
+        near: bool = False,
     ) -> None:
         """Copy ``width`` elements from an index of the source to one of the tile.
 
-        Without the mask they are zeros. Each producer copies its own; not by a copy engine.
+        Without the mask they are zeros. ``near``: whether to keep them in the nearest cache, since
+        the cube copies them again. Each producer copies its own; not by a copy engine.
         """
         if self.how == "engine":
             raise KernelTypeError("a copy engine copies boxes; write copy_box, or choose how=")
@@ -161,7 +170,9 @@ class Pipeline:
             operands = [target._index(to), source._index(index)]
             if mask is not None:
                 operands.append(builder.coerce(mask))
-            said = {"source": source.memory, "elements": width, "group": _GROUP}
+            said: dict[str, Any] = {"source": source.memory, "elements": width, "group": _GROUP}
+            if near:
+                said["near"] = True
             builder.emit("copy_async", operands, (), said, memory=target.memory)
             return
         target.store(to, source.load(index, width, mask=mask))

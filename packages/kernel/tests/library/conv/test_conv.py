@@ -78,9 +78,10 @@ def output_shape(x, w, stride, padding, dilation):
     return (x[0], w[0], *((n - r) // s + 1 if n >= r else 0 for n, r, s in counts))
 
 
-def check(backend, op, row, dtype, reordered=False):
+def check(backend, op, row, dtype, reordered=False, **more):
     x, w, stride, padding, dilation, groups = row
     attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    attributes.update(more)
     shapes = [x, w, output_shape(x, w, stride, padding, dilation)]
     extra = {"conv_input_gradient": {"input_shape": x}, "conv_weight_gradient": {"weight_shape": w}}
     del shapes[{"conv": 2, "conv_input_gradient": 0, "conv_weight_gradient": 1}[op]]

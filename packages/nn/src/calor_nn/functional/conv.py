@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from calor.dtypes import float32
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.manipulation import reshape
 from calor.functions.operands import integer, pair, together
+from calor.graph.trace import HIGHEST, local
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.movement import number_like, pad, slice_
@@ -236,8 +238,15 @@ def _conv(
         padding=_pairs(padding, weight.shape[2:], strides, dilations, what),
         dilation=dilations,
         groups=integer(groups, f"{what}: groups"),
+        **_precision(x),
     )
     return unbatched(_with_bias(made, bias, what), added)
+
+
+def _precision(x: Any) -> dict[str, str]:
+    """Return the attribute that lets a convolution of float32 be less exact, where that is said."""
+    exact = local.precision is HIGHEST or x.dtype is not float32
+    return {} if exact else {"precision": local.precision}
 
 
 def _transposed(
@@ -280,6 +289,7 @@ def _transposed(
         padding=tuple((p, p) if direct else (0, 0) for p in paddings),
         dilation=dilations,
         groups=integer(groups, f"{what}: groups"),
+        **_precision(x),
     )
     if not direct:
         made = _cropped(made, paddings, sizes)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
+from typing import Any
 
 from calor_kernel.library.attention.blueprints import Tiles, gradient_tiles
+from calor_kernel.library.attention.by_fragments import (
+    forward_by_fragments,
+    gradients_by_fragments,
+    suits,
+)
 from calor_kernel.library.attention.by_teams import (
     bias_gradient_by_teams,
     forward_by_teams,
@@ -26,8 +33,12 @@ def attention(request: Request) -> Sequence[Work] | Refusal:
     problem = attention_of(request)
     if not problem.rows:
         return [Work(())]
-    alone = request.info.max_units == 1
-    return [(forward_by_tiles if alone else forward_by_teams)(problem, request)]
+    if request.info.max_units == 1:
+        return [forward_by_tiles(problem, request)]
+    works = [*forward_by_fragments(problem, request)] if suits(problem, request) else []
+    if works and not request.candidates:
+        return works
+    return [*works, replace(forward_by_teams(problem, request), **_last(works))]
 
 
 def gradient(request: Request) -> Sequence[Work] | Refusal:
@@ -35,7 +46,10 @@ def gradient(request: Request) -> Sequence[Work] | Refusal:
     problem = attention_of(request, 3)
     tiles = _tiles(problem, request)
     if tiles is None:
-        return [gradients_by_teams(problem, request)]
+        works = [*gradients_by_fragments(problem, request)] if suits(problem, request) else []
+        if works and not request.candidates:
+            return works
+        return [*works, replace(gradients_by_teams(problem, request), **_last(works))]
     return [gradients_by_tiles(problem, tiles, request)]
 
 
@@ -49,6 +63,11 @@ def bias_gradient(request: Request) -> Sequence[Work] | Refusal:
     if tiles is None:
         return [bias_gradient_by_teams(problem, request, parts)]
     return [bias_gradient_by_tiles(problem, tiles, request, parts)]
+
+
+def _last(works: Sequence[Work]) -> dict[str, Any]:
+    """Return what names the way that serves all, beside others."""
+    return {"variant": "teams", "group": 2} if works else {}
 
 
 def _tiles(problem: Attention, request: Request) -> Tiles | None:

@@ -7,9 +7,12 @@ from dataclasses import astuple, replace
 from math import prod
 from typing import Any
 
-from calor.dtypes import int64
+from calor.dtypes import float32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.acrossing import across_steps
+from calor_kernel.library.conv.by_fragments import by_fragments
+from calor_kernel.library.conv.by_fragments import suits as suits_fragments
+from calor_kernel.library.conv.by_products import by_products
 from calor_kernel.library.conv.direct import direct
 from calor_kernel.library.conv.dotting import dot_steps
 from calor_kernel.library.conv.lines import Placement, Steps
@@ -60,9 +63,7 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
         return [_direct(problem, info)]
     places = Input(0), Input(1)
     if info.max_units > 1:
-        tiles = Steps()
-        suits = tile_steps(problem, places, tiles, info)
-        return [tiles.work() if suits else _direct(problem, info)]
+        return _by_units(problem, request)
     narrow = Steps()
     if narrow_steps(problem, places, narrow, info, _MANY):
         first = replace(narrow.work(), variant="narrow")
@@ -92,6 +93,8 @@ def _vectors(request: Request, problem: Correlation, group: int) -> list[Work]:
 def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the input, which is a transposed convolution."""
     problem, info = for_input(request), request.info
+    if info.max_units > 1 and _suits(problem):
+        return _by_units(problem, request)
     works = _one(problem, part_steps, info)
     if not request.candidates or info.max_units > 1 or not _suits(problem):
         return works
@@ -107,7 +110,26 @@ def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
 @lowering("conv_weight_gradient", strided=True)
 def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the weight."""
-    return _one(for_weight(request), dot_steps, request.info)
+    problem = for_weight(request)
+    if request.info.max_units > 1 and _suits(problem):
+        return _by_units(problem, request)
+    return _one(problem, dot_steps, request.info)
+
+
+def _by_units(problem: Correlation, request: Request) -> list[Work]:
+    """Return the ways of cubes of many units: matrix instructions where they suit, and tiles."""
+    info, wanted = request.info, request.candidates
+    exact = request.attributes.get("precision", "highest") == "highest"
+    rounded = not exact and problem.a.dtype is float32
+    works = [*by_products(problem, info, wanted, rounded)]
+    if suits_fragments(problem, info, rounded) and (wanted or not works):
+        works += by_fragments(problem, info, wanted)
+    if works and not wanted:
+        return works[:1]
+    tiles = Steps()
+    suits = tile_steps(problem, (Input(0), Input(1)), tiles, info)
+    last = tiles.work() if suits else _direct(problem, info)
+    return [*works, replace(last, variant="tiled", group=2) if works else last]
 
 
 def _one(problem: Correlation, of_one_unit: Way, info: DeviceInfo) -> list[Work]:

@@ -119,8 +119,10 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
     taken = Expression(str(nbytes))
     if mask:
         taken = ex.choice(mask[0], taken, Expression("0"))
-    name = f"copy_async_{nbytes}"
-    cache = "cg" if nbytes == 16 else "ca"
+    # Only copies of 16 bytes can pass the first cache by.
+    near = nbytes < 16 or operation.attributes.get("near", False)
+    cache = "ca" if near else "cg"
+    name = f"copy_async_{nbytes}{'_near' * (near and nbytes == 16)}"
     code = f"cp.async.{cache}.shared.global [%0], [%1], {nbytes}, %2;"
     printer.helpers.add(
         name,

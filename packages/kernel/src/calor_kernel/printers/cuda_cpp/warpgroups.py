@@ -1,8 +1,9 @@
 """Products of a warp group beside its units, as PTX of compute capability 9.0 (wgmma).
 
-Requirements: both factors lie in shared memory, in swizzled blocks of 128 bytes by eight lines, and
-what lies otherwise is refused; sums stay where the instruction leaves them until they are waited
-for, so that nothing but the wait, which names them, comes between. (PTX ISA 9.7.15.)
+Requirements: factors lie in shared memory, in swizzled blocks of 128 bytes by eight lines, and what
+lies otherwise is refused; the left one may be in registers instead; sums stay where the instruction
+leaves them until they are waited for, so that nothing but the wait, which names them, comes
+between. (PTX ISA 9.7.15.)
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from calor.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
 from calor_kernel.ir.nodes import Block, Operation
+from calor_kernel.ir.types import Type
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape
 from calor_kernel.language.swizzles import Swizzle, Swizzled
@@ -60,29 +62,29 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
     sums = int32 if shape.a_dtype.kind in ("int", "uint") else float32
     if shape.a_dtype not in _NAMES or total.type.dtype is not sums:
         dialect.refuse(f"{shape.name} beside the units")
-    if left.type.width > 1:
-        dialect.refuse(f"{shape.name} of a factor in registers")
-    placed = [
-        placed_of(said["a"], (shape.m, shape.k), 1, shape.a_dtype),
-        placed_of(said["b"], (shape.k, shape.n), 0, shape.a_dtype),
-    ]
-    if None in placed:
-        dialect.refuse(f"{shape.name} of factors that do not lie in swizzled lines of 128 bytes")
-    memories = said["source"], operation.memory
-    made = []
-    for memory, index, where in zip(memories, (left, right), placed, strict=True):
-        assert where is not None
+    inner = left.type.width > 1
+    assert operation.memory is not None
+    sides = [(said["b"], (shape.k, shape.n), 0, operation.memory, right)]
+    if not inner:
+        sides.insert(0, (said["a"], (shape.m, shape.k), 1, said["source"], left))
+    made: list[Expression] = [printer.atom(left)] if inner else []
+    flags = []
+    for at, extent, along_k, memory, index in sides:
+        where = placed_of(at, extent, along_k, shape.a_dtype)
+        if where is None:
+            dialect.refuse(f"{shape.name} of factors not in swizzled lines of 128 bytes")
+        flags.append(where.transposed)
         place = ex.prefix("&", element(printer, memory, printer.operand(index)))
         made.append(ex.call("described", place, Expression(f"{hex(where.bits)}ull")))
     printer.helpers.add("described", _DESCRIBED)
-    flags = [where.transposed for where in placed if where is not None]
-    if any(flags) and shape.a_dtype.itemsize != 2:
-        dialect.refuse(f"{shape.name} of factors that do not lie along the summed axis")
-    name = f"{shape.name}_{'_'.join('mn' if f else 'k' for f in flags)}"
+    if (any(flags) or inner) and shape.a_dtype.itemsize != 2:
+        dialect.refuse(f"{shape.name} of factors that do not lie along the summed axis in memory")
+    name = f"{shape.name}_{'held_' * inner}{'_'.join('mn' if f else 'k' for f in flags)}"
     printer.helpers.add(name, _text(printer, name, shape, flags))
     held = printer.atom(total)
     printer.settle()
-    if said["first"]:
+    # Registers of the left factor are written before each product, sums before the first.
+    if said["first"] or inner:
         printer.line('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
     printer.effect(operation, block, ex.call(name, held, *made), "products")
 
@@ -122,6 +124,7 @@ _DESCRIBED: Final = (
 
 
 def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool]) -> str:
+    """Return the function; of a left factor in registers ``transposed`` says nothing."""
     count = shape.m * shape.n // shape.lanes
     kind = _NAMES[shape.a_dtype]
     type, total, register = f"float32x{count}", "f32", "f"
@@ -131,12 +134,21 @@ def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool
         type, total, register, flags = f"int32x{count}", "s32", "r", ""
     sums = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+{register}"(c.v[{i}])' for i in range(count))
+    factor, words, inputs, copied = "uint64 a", 1, '"l"(a)', ""
+    place = f"%{count}"
+    if len(transposed) == 1:
+        words = shape.m * shape.k * int(shape.a_dtype.itemsize) // (4 * shape.lanes)
+        factor = printer.dialect.type(Type(shape.a_dtype, shape.a[1].size)) + " a"
+        copied = f"  uint32 x[{words}];\n  memcpy(x, &a, sizeof x);\n"
+        inputs = ", ".join(f'"r"(x[{i}])' for i in range(words))
+        place = f"{{{', '.join(f'%{count + i}' for i in range(words))}}}"
     return (
-        f"{printer.dialect.function_prefix} {type} {name}({type} c, uint64 a, uint64 b) {{\n"
+        f"{printer.dialect.function_prefix} {type} {name}({type} c, {factor}, uint64 b) {{\n"
+        f"{copied}"
         f'  asm volatile("wgmma.mma_async.sync.aligned.m{shape.m}n{shape.n}k{shape.k}'
         f'.{total}.{kind}.{kind}\\n"\n      "{{{sums}}},\\n"\n'
-        f'      "%{count}, %{count + 1}, 1{flags};"\n'
-        f'      : {outputs}\n      : "l"(a), "l"(b));\n  return c;\n}}'
+        f'      "{place}, %{count + words}, 1{flags};"\n'
+        f'      : {outputs}\n      : {inputs}, "l"(b));\n  return c;\n}}'
     )
 
 

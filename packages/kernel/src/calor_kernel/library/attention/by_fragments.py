@@ -1,0 +1,238 @@
+"""Attention by matrix instructions as launches: what it asks of operands, and tiles for a device.
+
+Requirements: operands of half types whose rows lie dense and aligned, so that a copy is a whole
+access; the first tiles that fill the device are taken, and the others are there to be timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from calor.dtypes import DType, bfloat16, float16, float32
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import index_dtype
+from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.attention.fragment_forward import attend_fragments
+from calor_kernel.library.attention.fragment_gradients import (
+    key_gradient_fragments,
+    query_gradient_fragments,
+)
+from calor_kernel.library.attention.fragments import ACCESS, LINE, Fragments
+from calor_kernel.library.attention.operands import least_bytes, upstream_of
+from calor_kernel.library.attention.problem import Attention, Operand, arguments_of
+from calor_kernel.library.work import Argument, Build, Launch, Output, Request, Work
+from calor_kernel.runtime.device import DeviceInfo
+
+_NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
+# A row of more elements has no room in registers; of fewer rows most of a tile is empty.
+_MOST, _LEAST = 128, 16
+_ROOMS = (16, 32, 64, 128)
+# By the room of a row: planes, times 16 rows of a plane, rows of a step, whether operands are held.
+# The first that fills the device is taken; of these no unit spills more than 8 bytes.
+_Tiles = tuple[int, int, int, bool]
+_Table = dict[int, tuple[_Tiles, ...]]
+_FORWARD: _Table = {
+    64: ((4, 2, 64, True), (4, 1, 64, True)),
+    128: ((4, 2, 32, False), (4, 1, 64, False)),
+}
+_MORE: _Table = {
+    64: ((4, 2, 64, False), (8, 1, 64, True), (4, 2, 128, False)),
+    128: ((4, 2, 64, False), (8, 1, 64, True), (8, 1, 64, False)),
+}
+_QUERY: _Table = {
+    64: ((4, 2, 64, False), (4, 1, 64, True)),
+    128: ((4, 2, 32, False), (4, 1, 64, False)),
+}
+_KEY: _Table = {
+    64: ((4, 2, 32, False), (4, 1, 64, True), (8, 1, 64, False)),
+    128: ((4, 1, 64, False), (4, 1, 32, False), (8, 1, 64, False)),
+}
+# The same for groups of four planes, of which a cube has as many as registers allow.
+_GROUPED: dict[str, _Table] = {
+    "forward": {
+        64: ((12, 1, 128, False), (8, 1, 64, False), (16, 1, 64, False), (8, 1, 128, False)),
+        128: ((8, 1, 128, False), (4, 1, 64, False), (12, 1, 64, False), (8, 1, 64, False)),
+    },
+    "query": {
+        64: ((12, 1, 64, False), (8, 1, 64, False), (4, 1, 64, False)),
+        128: ((12, 1, 64, False), (8, 1, 64, False), (4, 1, 64, False)),
+    },
+    "key": {
+        64: ((12, 1, 64, False), (8, 1, 64, False), (4, 1, 64, False)),
+        128: ((8, 1, 64, False), (8, 1, 32, False), (4, 1, 64, False)),
+    },
+}
+
+
+def suits(problem: Attention, request: Request) -> bool:
+    """Return whether a device and the operands let matrix instructions attend."""
+    p, info = problem, request.info
+    if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
+        return False
+    if p.dtype not in (float16, bfloat16):
+        return False
+    sizes = (p.features, p.values)
+    if any(not 0 < n <= _MOST or n % ACCESS for n in sizes):
+        return False
+    if p.queries < _LEAST or p.keys < _LEAST:
+        return False
+    if any(view.offset % ACCESS for view in request.inputs[:1]):
+        return False
+    return all(_in_accesses(o) for o in (p.query, p.key, p.value))
+
+
+def _in_accesses(operand: Operand) -> bool:
+    numbers = (*operand.strides[:3], operand.offset)
+    return operand.strides[3] == 1 and all(n % ACCESS == 0 for n in numbers)
+
+
+def forward_by_fragments(problem: Attention, request: Request) -> Iterator[Work]:
+    """Yield the works of the forward pass, the likeliest first."""
+    p = problem
+    told = (Output(0), Output(1), p.values)
+    declared = (Buffer(p.dtype, align=16), Buffer(float32))
+    room = _room(max(p.features, p.values))
+    flops = 2 * p.pairs * (p.features + p.values)
+    sizes = (p.queries, p.heads)
+    plans = _plans(p, "forward", _FORWARD, room, sizes, request, False)
+    more = [_plan(p, made) for made in _MORE[room]] if request.candidates else []
+    more = [plan for plan in more if _fits(plan, request.info, False)]
+    for plan in [*plans, *more] if request.candidates else plans[:1]:
+        launch = _launch(
+            attend_fragments, plan, p, request, (p.queries, p.heads), told, declared, flops
+        )
+        yield Work((launch,), variant=_name(plan), group=0 if plan in plans else 1)
+
+
+def gradients_by_fragments(problem: Attention, request: Request) -> Iterator[Work]:
+    """Yield the works of the gradients of query, key and value, the likeliest first."""
+    p, up = problem, upstream_of(request, problem)
+    room = _room(max(p.features, p.values))
+    read = tuple(Buffer(b.dtype, writable=False, align=16) for b in up.declared)
+    result = Buffer(p.dtype, align=16)
+    of_queries = _plans(p, "query", _QUERY, room, (p.queries, p.heads), request, True)
+    of_keys = _plans(p, "key", _KEY, room, (p.keys, p.key_heads), request, True)
+    for first, second in product(of_queries, of_keys):
+        for_query = _launch(
+            query_gradient_fragments, first, p, request, (p.queries, p.heads),
+            (*up.arguments, Output(0), p.values), (*read, result),
+            2 * p.pairs * (2 * p.features + p.values),
+        )  # fmt: skip
+        for_key = _launch(
+            key_gradient_fragments, second, p, request, (p.keys, p.key_heads),
+            (*up.arguments, Output(1), Output(2), p.values), (*read, result, result),
+            4 * p.pairs * (p.features + p.values),
+        )  # fmt: skip
+        # Of both passes others are timed beside the likeliest of the other.
+        if first is of_queries[0] or second is of_keys[0]:
+            name = f"{_name(first)}, {_name(second)}"
+            yield Work((for_query, for_key), variant=name, group=0)
+        if not request.candidates:
+            return
+
+
+def _room(width: int) -> int:
+    return next(room for room in (64, 128) if width <= room)
+
+
+def _plan(problem: Attention, made: _Tiles, grouped: bool = False) -> Fragments:
+    p = problem
+    rooms = [room for room in _ROOMS if room >= LINE or not grouped]
+    features, values = (next(room for room in rooms if n <= room) for n in (p.features, p.values))
+    planes, high, block, held = made
+    return Fragments(p.dtype, planes, high, block, features, values, held, grouped)
+
+
+def _plans(
+    problem: Attention,
+    kind: str,
+    tiles: _Table,
+    room: int,
+    sizes: tuple[int, int],
+    request: Request,
+    gradient: bool,
+) -> list[Fragments]:
+    """Return tiles that fit, the first that fills the device, or else the smallest, first.
+
+    Groups of planes come before planes where a device has their instruction.
+    """
+    info, (count, heads) = request.info, sizes
+
+    def fills(plan: Fragments) -> bool:
+        return bool(-(-count // plan.rows) * heads * problem.batch >= info.cores)
+
+    found: list[Fragments] = []
+    for grouped in (True, False) if info.has("async_matrix") else (False,):
+        table = _GROUPED[kind] if grouped else tiles
+        plans = [_plan(problem, made, grouped) for made in table[room]]
+        plans = [plan for plan in plans if _fits(plan, info, gradient)]
+        least = min(plan.rows for plan in plans) if plans else 0
+        chosen = [plan for plan in plans if plan.rows == least or fills(plan)][:1]
+        found += chosen + [plan for plan in plans if plan not in chosen]
+    return found
+
+
+def _fits(plan: Fragments, info: DeviceInfo, gradient: bool) -> bool:
+    return plan.units <= info.max_units and plan.shared_bytes(gradient) <= info.shared_bytes
+
+
+def _name(plan: Fragments) -> str:
+    kind = "groups" if plan.grouped else "fragments"
+    held = " held" if plan.held else ""
+    return f"{kind} {plan.rows}x{plan.block} by {plan.units}{held}"
+
+
+def _launch(
+    function: KernelFunction,
+    plan: Fragments,
+    problem: Attention,
+    request: Request,
+    sizes: tuple[int, int],
+    own: Sequence[Argument],
+    declared: Sequence[Buffer],
+    flops: int,
+) -> Launch:
+    """Return the launch of a body over rows of queries or keys, heads and batches."""
+    p, (count, heads) = problem, sizes
+    views = request.inputs
+    spans = [sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in views]
+    # Half of what an index reaches, since places beyond the last rows are computed too.
+    index = index_dtype(*(2 * n for n in spans), 2 * p.rows * max(p.features, p.values))
+    adjusted = bool(p.kinds) or p.scale <= 0
+    told: tuple[tuple[str, Any], ...] = (
+        ("adjusted", adjusted),
+        ("causal", p.causal),
+        ("kinds", p.kinds),
+        ("plan", plan),
+    )
+    build = Build(
+        function,
+        (*declared, _wide(index), *_signature(p, index)),
+        told,
+        (plan.units, 1, 1),
+        request.info.planes[0],
+        index,
+    )
+    cubes = (-(-count // plan.rows), heads, p.batch)
+    label = f"{function.name} {plan.rows}x{plan.block}"
+    return Launch(build, cubes, (*own, *arguments_of(p)), flops, least_bytes(p), label)
+
+
+def _wide(index: DType) -> Scalar:
+    return Scalar(index, divisible=ACCESS, nonnegative=True)
+
+
+def _signature(problem: Attention, index: DType) -> list[Buffer | Scalar]:
+    """Return the parameters of ``arguments_of``, with strides that are whole accesses."""
+    p = problem
+    size, stride = Scalar(index, nonnegative=True), Scalar(index, divisible=ACCESS)
+    made: list[Buffer | Scalar] = [
+        Buffer(o.dtype, writable=False, align=16) for o in (p.query, p.key, p.value)
+    ]
+    made += [Scalar(float32), *(size,) * 5, _wide(index)]
+    made += [*(stride,) * 3, Scalar(index)] * 3
+    for extra in p.extras:
+        made += [extra.declared, *(Scalar(index),) * 4]
+    return made

@@ -1,0 +1,134 @@
+"""Copies whose channels lie dense, as matrix instructions read them.
+
+Requirements: an access is of channels that lie together, so channels are filled up to whole
+accesses with zeros; both sides of memory are touched along what is dense there, and the turn
+happens in shared memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.dtypes import DType, float32, uint32
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import (
+    barrier,
+    bitcast,
+    cube_position,
+    index_dtype,
+    kernel,
+    pack,
+    select,
+    shared,
+    unit_index,
+)
+from calor_kernel.library.work import Argument, Build, Launch
+from calor_kernel.runtime.device import DeviceInfo
+
+_UNITS = 256
+# Places of a tile; one more lies between channels, so that those of an access differ in banks.
+_PLACES = 64
+# Half of the last bit of TF32 that counts, and all bits that count.
+_HALF, _KEPT = 0x1000, 0xFFFFE000
+
+
+@kernel
+def channels_last(
+    x: Any,
+    y: Any,
+    channels: Any,
+    room: Any,
+    places: Any,
+    across: Any,
+    outer: Any,
+    channel: Any,
+    down_step: Any,
+    across_step: Any,
+    blocks: Any,
+    *,
+    deep: int,
+    access: int,
+    rounded: bool,
+) -> None:
+    """Copy a tile: places from x, ``deep`` channels from y, of the lead and block of channels z.
+
+    Places are rows of ``across``; ``room``: channels of a block of the copy, of which those beyond
+    all ``channels`` are zeros. ``rounded``: to what products of TF32 count, as they cut off the
+    rest.
+    """
+    lead = cube_position(2)
+    skipped = lead % blocks * room
+    first, begin = cube_position(0) * _PLACES, cube_position(1) * deep
+    pitch = _PLACES + 1
+    tile = shared(deep * pitch, x.dtype)
+    unit = unit_index()
+    place = first + unit % _PLACES
+    at = (
+        lead // blocks * outer
+        + skipped * channel
+        + place // across * down_step
+        + place % across * across_step
+    )
+    for turn in range(deep * _PLACES // _UNITS):
+        c = unit // _PLACES + turn * (_UNITS // _PLACES)
+        there = (place < places) & (skipped + begin + c < channels)
+        tile[c * pitch + unit % _PLACES] = x.load(at + (begin + c) * channel, mask=there)
+    barrier()
+    lines = deep // access
+    for turn in range(-(-_PLACES * lines // _UNITS)):
+        piece = unit + turn * _UNITS
+        p, c = piece // lines, piece % lines * access
+        if (p < _PLACES) and (first + p < places) and (begin + c < room):
+            found = [tile[(c + e) * pitch + p] for e in range(access)]
+            made = pack([to_tf32(x) for x in found] if rounded else found)
+            y.store((lead * places + first + p) * room + begin + c, made)
+
+
+def to_tf32(x: Any) -> Any:
+    """Return a number of float32 rounded to the 10 bits of mantissa that TF32 has, ties away."""
+    bits = (bitcast(x, uint32) + _HALF) & _KEPT
+    return select(x == x, bitcast(bits, float32), x)
+
+
+def last_launch(
+    source: Argument,
+    target: Argument,
+    dtype: DType,
+    sizes: tuple[int, int, tuple[int, int]],
+    strides: tuple[int, int, tuple[int, int]],
+    room: int,
+    blocks: int,
+    info: DeviceInfo,
+    prepares: bool = False,
+    rounded: bool = False,
+) -> Launch:
+    """Return the launch that copies (leads, channels, places) to (leads, blocks, places, room)."""
+    access = 16 // dtype.itemsize
+    leads, channels, (down, across) = sizes
+    outer, channel, steps = strides
+    deep = 64 if room > 32 else 32 if room > 16 else 16
+    places = down * across
+    spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
+    reach = down * abs(steps[0]) + across * abs(steps[1])
+    index = index_dtype(sum(spans[1:]) + reach, spans[0])
+    size, stride = Scalar(index, nonnegative=True), Scalar(index)
+    wide = Scalar(index, nonnegative=True, divisible=access)
+    build = Build(
+        channels_last,
+        (
+            Buffer(dtype, writable=False),
+            Buffer(dtype, align=16),
+            *(size, wide, size, size),
+            *(stride,) * 4,
+            size,
+        ),
+        (("access", access), ("deep", deep), ("rounded", rounded)),
+        (_UNITS, 1, 1),
+        info.planes[0],
+        index,
+    )
+    cubes = (-(-places // _PLACES), -(-room // deep), leads * blocks)
+    numbers = (channels, room, places, max(across, 1), outer, channel, *steps, blocks)
+    nbytes = leads * places * (channels + blocks * room) * dtype.itemsize
+    arguments = (source, target, *numbers)
+    return Launch(build, cubes, arguments, 0, nbytes, "conv channels last", prepares=prepares)

@@ -1,0 +1,117 @@
+"""The gradient of a convolution's weights by matrix instructions of planes.
+
+Requirements: terms are places of all images, so long sums are split into parts that are added in
+one order; of both operands channels lie dense, so that a copy is a whole access of one place, and
+the instruction's loads turn them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor_kernel.language import Pipeline, cube_position, helper, kernel, unit_index
+from calor_kernel.library.conv.fragments import (
+    Fragments,
+    columns_of,
+    multiply,
+    rows_of,
+    sums_of,
+    windows_of,
+)
+
+# Units that copy what lies together of a place: with accesses of 16 bytes, a line of 128.
+_UNITS = 8
+
+
+@kernel
+def conv_weight_fragments(
+    g: Any,
+    x: Any,
+    c: Any,
+    rows_total: Any,
+    columns_total: Any,
+    terms: Any,
+    splits: Any,
+    share: Any,
+    part_step: Any,
+    g_place: Any,
+    c_row: Any,
+    c_channel: Any,
+    channels: Any,
+    *numbers: Any,
+    plan: Fragments,
+) -> None:
+    """Compute a tile: g's channels from y, taps of x's channels from x, a part of places from z.
+
+    ``g_place``: from a place of g to the next, of all images. Of the windows, columns are places
+    of g, and terms are columns here.
+    """
+    windows = windows_of(numbers)
+    split = cube_position(2)
+    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    begin, end = split * share, min((split + 1) * share, terms)
+    pipe = Pipeline(plan.stages, *plan.tiles, how="async")
+    sums, row, column = sums_of(plan)
+    # A unit always copies the same columns, of places that differ: eight units a line of one place.
+    wide = _UNITS * plan.access
+    mine = unit_index() % _UNITS * plan.access
+    fars = [windows.tap(first_column + mine + c) for c in range(0, plan.columns, wide)]
+    source = (g, x, windows, fars, rows_total, columns_total, g_place)
+    for ahead in range(plan.stages - 1):
+        pipe.acquire()
+        take_places(
+            pipe, source, plan, first_row, first_column, mine, begin + ahead * plan.depth, end
+        )
+        pipe.commit()
+    for at in range(begin, end, plan.depth):
+        pipe.wait()
+        pipe.acquire()
+        take_places(
+            pipe, source, plan, first_row, first_column, mine,
+            at + (plan.stages - 1) * plan.depth, end,
+        )  # fmt: skip
+        pipe.commit()
+        multiply(sums, pipe, row, column, plan)
+        pipe.release()
+    for j, far_in in columns_of(sums[0]):
+        down, right = sums[0][j].lane_place()
+        for e in range(2):
+            place = first_column + column + j * plan.shape.n + right + far_in + e
+            tap, channel = windows.channels.divmod(place)
+            to = split * part_step + channel * c_channel + tap
+            seen = (place < columns_total) & (channel < channels)
+            for i in range(len(sums)):
+                for r, *both in rows_of(sums[i][j], far_in):
+                    at = first_row + row + i * plan.shape.m + down + r
+                    c.store(to + at * c_row, both[e].to(c.dtype), mask=seen & (at < rows_total))
+
+
+@helper
+def take_places(
+    pipe: Any,
+    source: Any,
+    plan: Fragments,
+    first_row: Any,
+    first_column: Any,
+    mine: Any,
+    begin: Any,
+    end: Any,
+) -> None:
+    """Start copying both tiles of some places; padding, and what is beyond, becomes 0."""
+    g, x, windows, fars, rows_total, columns_total, g_place = source
+    left_at, right_at = plan.layout(True), plan.layout(False)
+    wide, apart = _UNITS * plan.access, plan.units // _UNITS
+    for turn in range(plan.depth // apart):
+        deep = unit_index() // _UNITS + turn * apart
+        there = begin + deep < end
+        for first in range(0, plan.rows, wide):
+            row = mine + first
+            of = (begin + deep) * g_place + first_row + row
+            inside = there & (first_row + row < rows_total)
+            pipe.copy(0, left_at(row, deep), g, of, plan.access, inside)
+        at, y, place = windows.start(begin + deep, end)
+        for c, (far_y, far_x, far) in enumerate(fars):
+            column = mine + c * wide
+            inside = windows.inside(y + far_y, place + far_x)
+            inside = inside & (first_column + column < columns_total)
+            pipe.copy(1, right_at(deep, column), x, at + far, plan.access, inside, near=True)

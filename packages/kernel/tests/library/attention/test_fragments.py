@@ -1,0 +1,146 @@
+"""Is attention by matrix instructions right at the edges of tiles, and what goes another way?"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calor.dtypes import bfloat16, float16, float32
+from calor.specs import spec
+from calor_kernel.library.attention.lowering import attention, gradient
+from calor_kernel.library.work import Request, View
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
+
+from .test_attention import Row, check_backward, check_forward
+
+# A device with the matrix instructions of planes, and few cores, so that the largest tiles serve.
+INFO = replace(
+    MANY_UNITS,
+    features=MANY_UNITS.features | {"load_matrix"},
+    planes=(32,),
+    shared_bytes=227 << 10,
+    cores=1,
+)
+ROWS = [
+    Row(1, 1, 1, 16, 16, 8, 8),
+    Row(1, 2, 1, 129, 65, 64, 64),
+    Row(2, 2, 2, 40, 70, 16, 24, order=(0, 2, 1, 3)),
+    Row(1, 4, 2, 100, 33, 32, 32, causal=True),
+    Row(1, 1, 1, 33, 140, 64, 64, causal=True),
+    Row(1, 2, 1, 65, 129, 128, 128, causal=True, scale=0.1),
+    Row(1, 1, 1, 130, 70, 72, 128, scale=0.1),
+    Row(1, 2, 1, 20, 70, 16, 16, mask=(1, 1, 20, 70)),
+    Row(2, 2, 2, 33, 33, 24, 16, bias=(1, 2, 1, 33), mask=(1, 1, 33, 1), causal=True),
+    Row(1, 1, 1, 17, 40, 16, 16, scale=-0.7),
+    Row(1, 1, 1, 17, 40, 16, 16, causal=True, scale=0.0),
+]
+
+
+def request_of(row, dtype, first=0, info=INFO, candidates=False):
+    q = (row.n, row.heads, row.queries, row.features)
+    k, v = ((row.n, row.key_heads, row.keys, w) for w in (row.features, row.values))
+    out = (*q[:3], row.values)
+    shapes = [(q, dtype), (k, dtype), (v, dtype)]
+    if first:
+        shapes = [(out, dtype), (q[:3], float32), (q[:3], float32), *shapes]
+    outputs = [spec(q, dtype), spec(k, dtype), spec(v, dtype)] if first else [spec(out, dtype)]
+    views = tuple(View.dense(spec(s, t)) for s, t in shapes)
+    said = {"causal": row.causal, "scale": row.scale}
+    return Request("attention", said, views, tuple(outputs), info, candidates=candidates)
+
+
+def names(works):
+    return [launch.build.function.name for work in works for launch in work.launches]
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return KernelBackend("lanes", lambda index: LanesDevice(INFO))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_forward(backend, row):
+    assert names(attention(request_of(row, bfloat16))) == ["attend_fragments"]
+    check_forward(backend, row, "bfloat16")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_gradient(backend, row):
+    found = names(gradient(request_of(row, bfloat16, 3)))
+    assert found == ["query_gradient_fragments", "key_gradient_fragments"]
+    check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+@pytest.mark.parametrize("row", [Row(1, 4, 2, 100, 33, 64, 64, causal=True)], ids=str)
+def test_small_tiles(row):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(replace(INFO, cores=1000)))
+    check_forward(backend, row, "bfloat16")
+    check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+GROUPED = [
+    Row(1, 2, 1, 200, 140, 64, 64, causal=True),
+    Row(1, 1, 1, 70, 130, 72, 128, scale=0.1),
+    Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True),
+]
+
+
+@pytest.mark.parametrize(("row", "cores"), [*zip(GROUPED, (1, 1000, 1), strict=True)], ids=str)
+def test_groups_of_planes(row, cores):
+    info = replace(
+        INFO,
+        features=INFO.features | {"async_matrix"},
+        cores=cores,
+        max_units=1024,
+        max_cube=(1024, 1024, 64),
+    )
+    (work,) = attention(request_of(row, bfloat16, info=info))
+    assert work.variant.startswith("groups")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check_forward(backend, row, "bfloat16")
+    check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+def test_float16(backend):
+    row = Row(1, 2, 1, 40, 33, 32, 32)
+    check_forward(backend, row, "float16")
+    check_backward(backend, row, "float16", "attention_gradient")
+
+
+REFUSED = {
+    "type": (ROWS[0], float32, INFO),
+    "wide rows": (Row(1, 1, 1, 16, 16, 136, 8), bfloat16, INFO),
+    "no whole accesses": (Row(1, 1, 1, 16, 16, 12, 8), bfloat16, INFO),
+    "few rows": (Row(1, 1, 1, 4, 16, 8, 8), bfloat16, INFO),
+    "planes": (ROWS[0], bfloat16, MANY_UNITS),
+    "no instruction": (ROWS[0], float16, replace(INFO, features=MANY_UNITS.features)),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_other_operands_go_another_way(why):
+    row, dtype, info = REFUSED[why]
+    assert names(attention(request_of(row, dtype, info=info))) == ["attend_team"]
+    found = names(gradient(request_of(row, dtype, 3, info)))
+    assert found == ["query_gradient_team", "key_gradient_team"]
+
+
+@pytest.mark.parametrize("lower", [attention, gradient])
+def test_candidates_have_names_of_their_own_and_fit(lower):
+    row = Row(1, 2, 2, 300, 300, 128, 64)
+    works = lower(request_of(row, bfloat16, 3 if lower is gradient else 0, candidates=True))
+    variants = [work.variant for work in works]
+    assert len(set(variants)) == len(variants) > 4
+    assert variants[-1] == "teams"
+    assert [work.group for work in works] == sorted(work.group for work in works)
+    for work in works[:-1]:
+        for launch in work.launches:
+            built = launch.build.kernel(INFO.features)
+            assert built.shared_bytes <= dict(launch.build.keywords)["plan"].shared_bytes(True)
+
+
+def test_weights_of_powers_of_two():
+    from calor_kernel.library.attention.fragments import power_of_two
+
+    assert power_of_two.reference(np.float32(-3)) == 0.125

@@ -1,0 +1,139 @@
+"""Are convolutions by matrix instructions right at the edges of tiles, images and channels?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor.dtypes import bfloat16, float16, float32
+from calor.specs import spec
+from calor_kernel.library.conv import (
+    lower_conv,
+    lower_conv_input_gradient,
+    lower_conv_weight_gradient,
+)
+from calor_kernel.library.work import Request, View
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
+
+from .test_conv import DIGITS, NONE, OPS, check, output_shape
+
+INFO = replace(
+    MANY_UNITS, features=MANY_UNITS.features | {"load_matrix"}, planes=(32,), shared_bytes=227 << 10
+)
+LOWERINGS = {
+    "conv": lower_conv,
+    "conv_input_gradient": lower_conv_input_gradient,
+    "conv_weight_gradient": lower_conv_weight_gradient,
+}
+ONE = (1, 1)
+PADDED = ((1, 1), (1, 1))
+# shapes of x and w, stride, padding, dilation, groups.
+ROWS = [
+    ((2, 16, 6, 7), (16, 16, 3, 3), ONE, PADDED, ONE, 1),
+    ((1, 3, 21, 20), (16, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), ONE, 1),
+    ((2, 20, 9, 8), (24, 20, 3, 3), (2, 2), PADDED, ONE, 1),
+    ((3, 17, 7, 7), (19, 17, 1, 1), (2, 2), (NONE, NONE), ONE, 1),
+    ((1, 40, 10, 10), (70, 40, 3, 2), (1, 2), ((2, 1), (0, 1)), (2, 1), 1),
+    ((1, 24, 40), (16, 24, 3), (2,), ((1, 1),), (1,), 1),
+    ((1, 64, 5, 5), (130, 64, 3, 3), ONE, PADDED, ONE, 1),
+    ((2, 64, 8, 8), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),
+    ((1, 124, 4, 5), (20, 124, 3, 3), ONE, PADDED, ONE, 1),
+]
+
+
+def request_of(op, row, dtype, info=INFO, candidates=False):
+    x, w, stride, padding, dilation, groups = row
+    out = output_shape(x, w, stride, padding, dilation)
+    shapes = {"conv": (x, w, out), "conv_input_gradient": (out, w, x)}
+    a, b, c = shapes.get(op, (x, out, w))
+    said = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    views = tuple(View.dense(spec(s, dtype)) for s in (a, b))
+    return Request(op, said, views, (spec(c, dtype),), info, candidates=candidates)
+
+
+def names(works):
+    return {launch.build.function.name for work in works for launch in work.launches}
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return KernelBackend("lanes", lambda index: LanesDevice(INFO))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_shapes(backend, op, row):
+    found = names(LOWERINGS[op](request_of(op, row, bfloat16)))
+    few = op == "conv_input_gradient" and row[0][1] < 16
+    wanted = {"conv_fragments", "conv_weight_fragments", "matmul_fragments"}
+    assert found & ({"tiled_correlation"} if few else wanted)
+    check(backend, op, row, "bfloat16")
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", [ROWS[4]], ids=str)
+def test_groups_of_planes(op, row):
+    info = replace(INFO, features=INFO.features | {"async_matrix"})
+    assert "groups" in LOWERINGS[op](request_of(op, row, bfloat16, info))[0].variant
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, "bfloat16")
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_float16_and_channels_that_lie_dense(backend, op):
+    check(backend, op, ROWS[0], "float16")
+    check(backend, op, ROWS[0], "float16", reordered=True)
+
+
+def test_operands_whose_channels_lie_dense_are_not_copied():
+    request = request_of("conv", ROWS[0], bfloat16)
+    x, w = request.inputs
+    _, c, h, v = x.shape
+    laid = View(x.shape, (h * v * c, 1, v * c, c), x.dtype)
+    (work,) = LOWERINGS["conv"](replace(request, inputs=(laid, w)))
+    assert [launch.prepares for launch in work.launches] == [True, False]
+
+
+REFUSED = {
+    "type": (ROWS[0], float32, INFO),
+    "groups": (((1, 32, 6, 6), (32, 16, 3, 3), ONE, PADDED, ONE, 2), bfloat16, INFO),
+    "few channels": (((1, 2, 9, 9), (16, 2, 3, 3), ONE, PADDED, ONE, 1), bfloat16, INFO),
+    "few rows": (((1, 16, 9, 9), (8, 16, 3, 3), ONE, PADDED, ONE, 1), float16, INFO),
+    "planes": (ROWS[0], bfloat16, MANY_UNITS),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_others_go_another_way(why):
+    row, dtype, info = REFUSED[why]
+    assert names(LOWERINGS["conv"](request_of("conv", row, dtype, info))) <= {
+        "tiled_correlation",
+        "add_parts",
+    }
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_candidates_have_names_of_their_own_and_fit(op):
+    works = LOWERINGS[op](request_of(op, ROWS[0], bfloat16, candidates=True))
+    variants = [work.variant for work in works]
+    assert len(set(variants)) == len(variants) > 4
+    assert variants[-1] == "tiled"
+    for work in works[:-1]:
+        build = work.launches[-1].build
+        plan = dict(build.keywords).get("plan")
+        if plan is not None:
+            assert build.kernel(INFO.features).shared_bytes <= plan.shared_bytes
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", [ROWS[2], ROWS[7]], ids=str)
+@pytest.mark.parametrize("more", [set(), {"async_matrix"}], ids=["planes", "groups"])
+def test_float32_where_it_may_be_rounded(op, row, more, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(INFO, features=INFO.features | more)
+    request = request_of(op, row, float32, info)
+    said = {**request.attributes, "precision": "high"}
+    works = LOWERINGS[op](replace(request, attributes=said))
+    assert not names(works) & {"tiled_correlation", "matmul_patches"}
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, "float32", precision="high")
