@@ -44,6 +44,8 @@ def fake(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The imitated driver, in CuPy's place."""
     # A stored kernel is an image without a body, which lanes could not run.
     monkeypatch.setenv("CALOR_CACHE", "0")
+    # So is one that a worker made.
+    monkeypatch.setenv("CALOR_COMPILE_WORKERS", "0")
     made = Fake()
     made.install(monkeypatch)
     return made
