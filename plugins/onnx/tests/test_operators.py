@@ -316,3 +316,27 @@ def test_a_gradient_is_that_of_the_part_of_the_graph_between() -> None:
     y, dx, dw = (v.numpy() for v in calor_onnx.load(model, "numpy").run({"x": x, "w": w}).values())
     np.testing.assert_allclose(dx, (1 - y**2) * w, rtol=1e-5)
     np.testing.assert_allclose(dw, (1 - y**2) * x, rtol=1e-5)
+
+
+REFUSED = [
+    ("Resize (x, , s)", np.zeros(3, np.float32), "scales and sizes are above 0"),
+    ("LRN <size = 0> (x)", s(0), "size is 0, and is at least 1"),
+    ("GroupNormalization <num_groups = 0> (x, s, s)", f(4), "num_groups is 0"),
+    ("AveragePool <kernel_shape = [9]> (x)", s(0), "9 places does not fit"),
+    ('MaxPool <kernel_shape = [2], auto_pad = "SAME"> (x)', s(0), "auto_pad 'SAME'"),
+    ('BitShift <direction = "UP"> (s, s)', s(1, np.uint8), "neither LEFT nor RIGHT"),
+    ('LSTM <hidden_size = 1, direction = "both"> (x, x, x)', s(0), "direction 'both'"),
+]
+
+
+@pytest.mark.parametrize(("node", "operand", "message"), REFUSED)
+def test_says_what_is_wrong_with_an_attribute(node: str, operand: Any, message: str) -> None:
+    kind = "uint8" if operand.dtype == np.uint8 else "float"
+    shape = f"[{operand.size}]" if operand.ndim else ""
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 21]>
+        wrong (float[1,4,8] x, {kind}{shape} s) => (y) {{ y = {node} }}
+    """)
+    ready = calor_onnx.load(model, device="numpy")
+    with pytest.raises(calor_onnx.ModelError, match=message):
+        ready.run({"x": np.zeros((1, 4, 8), np.float32), "s": operand})

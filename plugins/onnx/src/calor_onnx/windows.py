@@ -73,6 +73,18 @@ class Windows:
         return found
 
 
+def positive(value: int, what: str) -> int:
+    """Return an attribute that divides or counts; ModelError where it is below 1.
+
+    >>> from calor_onnx.windows import positive
+    >>> positive(2, "group")
+    2
+    """
+    if value < 1:
+        raise ModelError(f"{what} is {value}, and is at least 1")
+    return value
+
+
 def given(value: Sequence[int] | None, rank: int, what: str, default: int = 1) -> Sizes:
     """Return an attribute with one number for each axis; ModelError where it has others."""
     if not value:

@@ -19,11 +19,13 @@ from calor_onnx.errors import ModelError
 from calor_onnx.graph import Graph
 from calor_onnx.registry import operator
 from calor_onnx.types import calor_type, numpy_type
+from calor_onnx.windows import positive
 
 
 def heads_first(x: Any, heads: int) -> Any:
     """Return x (N, L, H · E) as (N, H, L, E)."""
-    return calor.permute_dims(calor.reshape(x, (*x.shape[:2], heads, -1)), (0, 2, 1, 3))
+    shape = (*x.shape[:2], positive(heads, "the number of heads"), -1)
+    return calor.permute_dims(calor.reshape(x, shape), (0, 2, 1, 3))
 
 
 def heads_last(x: Any) -> Any:

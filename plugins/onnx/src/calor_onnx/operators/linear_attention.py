@@ -11,6 +11,7 @@ from calor_onnx.computing import like, wide
 from calor_onnx.errors import ModelError
 from calor_onnx.operators.attention import heads_last
 from calor_onnx.registry import operator
+from calor_onnx.windows import positive
 
 
 @operator("LinearAttention", since=27)
@@ -25,7 +26,8 @@ def linear_attention(
         raise ModelError(f"LinearAttention: update_rule {update_rule!r} is not known")
     if (gated and decay is None) or (delta and beta is None):
         raise ModelError(f"LinearAttention: {update_rule} needs decay or beta")
-    n, heads, groups = q.shape[0], q_num_heads, kv_num_heads
+    n, heads = q.shape[0], positive(q_num_heads, "q_num_heads")
+    groups = positive(kv_num_heads, "kv_num_heads")
     width = q.shape[2] // heads
     rate = scale or 1 / math.sqrt(width)
     steps = {

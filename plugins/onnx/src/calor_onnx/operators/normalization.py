@@ -11,7 +11,7 @@ from calor_onnx.call import Call
 from calor_onnx.computing import like, wide
 from calor_onnx.registry import operator
 from calor_onnx.types import calor_type, numpy_type
-from calor_onnx.windows import Windows
+from calor_onnx.windows import Windows, positive
 
 
 @operator("BatchNormalization", since=14)
@@ -98,6 +98,7 @@ def group_normalization(
     stash_type: int = 1,
 ) -> Any:  # fmt: skip
     """x normalized by group of channels of each sample, scaled and shifted by channel."""
+    positive(num_groups, "num_groups")
     return like(nn.group_norm(x, num_groups, scale, bias, eps=epsilon), x)
 
 
@@ -106,7 +107,7 @@ def group_normalization_18(
     call: Call, x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5
 ) -> Any:
     """As of opset 21, scaled and shifted by group."""
-    each = x.shape[1] // num_groups
+    each = x.shape[1] // positive(num_groups, "num_groups")
     return group_normalization(
         call, x, calor.repeat(scale, each), calor.repeat(bias, each),
         num_groups=num_groups, epsilon=epsilon,
@@ -119,6 +120,7 @@ def lrn(
 ) -> Any:
     """x divided by a power of the squares of ``size`` channels around."""
     rank = x.ndim - 1
+    positive(size, "size")
     low, high = (size - 1) // 2, size // 2
     lie = Windows(
         x.shape[1:], (size, *(1,) * (rank - 1)), (1,) * rank, (1,) * rank,

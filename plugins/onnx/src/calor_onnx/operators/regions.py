@@ -12,6 +12,10 @@ from calor_onnx.computing import constant, like, wide
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
 from calor_onnx.sampling import read
+from calor_onnx.windows import positive
+
+# A region that would be sampled more often along an axis is taken for a mistake.
+_SAMPLES = 1 << 16
 
 
 @operator("RoiAlign", since=16, raw=True)
@@ -25,6 +29,8 @@ def roi_align(
     Without a sampling ratio the number of samples depends on the regions, which are then read.
     """
     half = coordinate_transformation_mode == "half_pixel"
+    for size in (output_height, output_width):
+        positive(size, "output_height or output_width")
     x, corners = call.tensor(x), wide(call.tensor(rois)) * spatial_scale - (0.5 if half else 0.0)
     batch = call.tensor(batch)
     axes = []
@@ -39,8 +45,14 @@ def roi_align(
             host = call.host(rois).astype(np.float32) * np.float32(spatial_scale)
             extent = host[:, low + 2] - host[:, low]
             extent = extent if half else np.maximum(extent, 1)
-            found = np.ceil(extent / bins).astype(np.int64)
-            most = max(int(found.max(initial=1)), 1)
+            found = np.ceil(np.nan_to_num(extent) / bins)
+            most = int(np.maximum(found, 1).max(initial=1))
+            if most * bins > _SAMPLES:
+                raise ModelError(
+                    f"RoiAlign: a region needs {most * bins} samples along an axis, of which "
+                    f"{_SAMPLES} are allowed; give sampling_ratio"
+                )
+            found = found.astype(np.int64)
             counts = None if (found == most).all() else constant(found, x.device)
         axes.append(_samples(start, length, bins, most, counts, size))
     made = _read(x, batch, axes, mode)

@@ -142,6 +142,8 @@ def targets(
     given = scales if scales is not None else sizes
     if given is None or len(given) != len(axes):
         raise ModelError(f"Resize: {given} does not fit the axes {axes}")
+    if not all((n > 0 or n == 0 == m) and n < 2**31 for n, m in zip(given, old, strict=True)):
+        raise ModelError(f"Resize: scales and sizes are above 0 and below 2³¹, not {given}")
     if sizes is None:
         return list(given), [int(n * s) for n, s in zip(old, given, strict=True)]
     found = [m / n if n else 1.0 for m, n in zip(sizes, old, strict=True)]
