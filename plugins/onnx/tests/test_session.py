@@ -114,6 +114,18 @@ def test_a_session_moves(session: onnxruntime.InferenceSession) -> None:
     np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], X + X)
 
 
+def test_weights_move_with_their_session() -> None:
+    weight = np.arange(6400, dtype=np.float32).reshape(2, 3200)
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        line (float[N, 2] x) => (float[N, 3200] y) { y = MatMul (x, w) }""")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["numpy"])
+    for provider in ("CPUExecutionProvider", "numpy"):
+        session.set_providers([provider])
+        np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ weight)
+
+
 def test_options_are_those_of_onnx_runtime() -> None:
     options, theirs = onnxruntime.SessionOptions(), reference.SessionOptions()
     names = [n for n in dir(theirs) if not n.startswith("_") and not callable(getattr(theirs, n))]

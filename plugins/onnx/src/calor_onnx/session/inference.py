@@ -178,8 +178,12 @@ class InferenceSession(Session):
         """Move the model to the device of the first provider that is here."""
         provider, device = chosen(providers, provider_options)
         if device is not self._model.device:
-            source = self._model.imported
-            self._model = Model(source, as_device(device))
+            imported = self._model.imported
+            inner = [g for node in imported.graph.walk() for g in node.subgraphs()]
+            for graph in (imported.graph, *inner):
+                # The weights come back from the device that has held them.
+                graph.constants = {n: Constant.of(c.array()) for n, c in graph.constants.items()}
+            self._model = Model(imported, as_device(device))
         self._provider = provider
 
     @property
