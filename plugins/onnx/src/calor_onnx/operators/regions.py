@@ -194,7 +194,7 @@ def image_decoder(call: Call, stream: Any, *, pixel_format: str = "RGB") -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise ModelError("ImageDecoder reads images with Pillow: pip install pillow") from None
+        raise ModelError("ImageDecoder needs Pillow: pip install calor-onnx[images]") from None
     from io import BytesIO
 
     formats = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
