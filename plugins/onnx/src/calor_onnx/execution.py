@@ -19,6 +19,7 @@ from calor_onnx.call import Call
 from calor_onnx.constants import HOST_LIMIT, Constant
 from calor_onnx.errors import ModelError
 from calor_onnx.graph import Graph, Node
+from calor_onnx.limits import within
 from calor_onnx.registry import Operator
 from calor_onnx.types import CARRIERS, STRING, calor_type, name_of
 from calor_onnx.values import Narrow, brought, is_host, upload
@@ -26,6 +27,11 @@ from calor_onnx.values import Narrow, brought, is_host, upload
 Array = np.ndarray[Any, Any]
 
 
+# What Python raises for operands that no operator was written for.
+UNFIT = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
 # Results that a node keeps, and the elements of an operand up to which it keeps them.
 REMEMBERED = 64
 FEW = 64
@@ -88,11 +94,14 @@ class Run:
         for node in graph.nodes:
             try:
                 self.node(node, scope)
-            except (CalorError, ValueError, TypeError, IndexError) as error:
+            except CalorError as error:
                 self.stopped = node
                 if not getattr(error, "__notes__", None):
                     error.add_note(f"in {node.label} ({node.op}, opset {node.version})")
                 raise
+            except UNFIT as error:
+                self.stopped = node
+                raise unfit(node, error) from error
         return [scope.find(info.name, self) for info in graph.outputs]
 
     def node(self, node: Node, scope: Scope) -> None:
@@ -103,6 +112,7 @@ class Run:
         inputs = [scope.find(name, self) for name in node.inputs]
         call = Call(node, self, scope, inputs, inputs)
         found = self.call(operator, call)
+        within(found, node.label)
         results = found if isinstance(found, tuple) else (found,)
         values = scope.values
         for place, name in enumerate(node.outputs):
@@ -135,7 +145,9 @@ class Run:
         if key is not None and key in known:
             return known[key]
         with outside(), calor.device("numpy") as device:
-            made = brought(self.on(operator, call, device))
+            lazy = self.on(operator, call, device)
+            within(lazy, call.node.label)
+            made = brought(lazy)
         if key is not None:
             if len(known) >= REMEMBERED:
                 known.clear()
@@ -219,6 +231,17 @@ class Run:
             with outside():
                 constant.held_by(upload(constant.array(), self.device))
         return constant.tensor
+
+
+def unfit(node: Node, error: Exception) -> ModelError:
+    """Return the error of a node whose operands or attributes its operator cannot take."""
+    made = ModelError(
+        f"{node.label} ({node.op}, opset {node.version}) does not fit its operands or attributes: "
+        f"{error or type(error).__name__}; onnx.checker.check_model(model, full_check=True) tells "
+        f"more of a model that breaks the rules"
+    )
+    made.add_note(f"in {node.label} ({node.op}, opset {node.version})")
+    return made
 
 
 def on_devices(value: Array | Constant) -> bool:

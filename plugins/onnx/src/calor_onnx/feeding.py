@@ -14,6 +14,7 @@ import numpy as np
 
 from calor_onnx.errors import InputError
 from calor_onnx.graph import ValueInfo
+from calor_onnx.limits import bounded
 from calor_onnx.model import Model
 from calor_onnx.types import STRING
 
@@ -73,6 +74,7 @@ def _usual(place: int, rank: int) -> int:
 def drawn(info: ValueInfo, shape: tuple[int, ...], random: Any) -> Array:
     """Return random elements of an input's type."""
     dtype = np.dtype(np.float32) if info.dtype is None else info.dtype
+    bounded(shape, 8, f"the input {info.name!r}")
     if dtype == STRING:
         return np.array(random.choice(["a", "b", "c"], shape), np.object_)
     if dtype.kind == "b":

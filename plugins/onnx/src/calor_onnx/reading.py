@@ -6,6 +6,7 @@ ONNX's rules is a ModelError that names the place.
 
 from __future__ import annotations
 
+import heapq
 import mmap
 import os
 import secrets
@@ -22,6 +23,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from calor_onnx.constants import Constant
 from calor_onnx.errors import ModelError
 from calor_onnx.graph import Graph, Node, ValueInfo
+from calor_onnx.limits import bounded
 from calor_onnx.tensors import Blob, Weights
 from calor_onnx.types import numpy_type
 from calor_onnx.wire import Cut
@@ -217,6 +219,9 @@ class Builder:
         """Return a sparse tensor as a dense constant."""
         values = self.weights.constant(proto.values).array()
         places = self.weights.constant(proto.indices, "indices").array()
+        if any(n < 0 for n in proto.dims):
+            raise ModelError(f"the sparse tensor {proto.values.name!r} has a negative size")
+        bounded(proto.dims, values.itemsize, f"the sparse tensor {proto.values.name!r}")
         dense = np.zeros(tuple(proto.dims), values.dtype)
         try:
             if places.ndim == 1:
@@ -275,22 +280,33 @@ def in_order(nodes: list[Node], known: set[str], inputs: list[ValueInfo]) -> lis
     ONNX wants them in order; some exporters do not give them so.
     """
     made = known | {info.name for info in inputs} | {""}
-    own = {name for node in nodes for name in node.outputs if name}
-    if sum(1 for node in nodes for name in node.outputs if name) != len(own) or own & made:
-        raise ModelError("two nodes, or a node and an input, make a value of the same name")
+    makers: dict[str, int] = {}
+    for place, node in enumerate(nodes):
+        for name in filter(None, node.outputs):
+            if name in makers or name in made:
+                raise ModelError(
+                    f"{node.label} makes {name!r}, and so does another node, an input or a constant"
+                )
+            makers[name] = place
+    reads = [{makers[n] for n in _reads(node) if n in makers} for node in nodes]
+    readers: list[list[int]] = [[] for _ in nodes]
+    for place, sources in enumerate(reads):
+        for source in sources:
+            readers[source].append(place)
+    missing = [len(sources) for sources in reads]
+    # Of the nodes that can run the first in the file is next: a file in order stays as it is.
+    ready = [place for place, count in enumerate(missing) if not count]
     ordered: list[Node] = []
-    waiting = nodes
-    while waiting:
-        late = []
-        for node in waiting:
-            if all(n in made or n not in own for n in _reads(node)):
-                made.update(node.outputs)
-                ordered.append(node)
-            else:
-                late.append(node)
-        if len(late) == len(waiting):
-            raise ModelError(f"nodes depend on each other in a ring: {late[0].label} is in it")
-        waiting = late
+    while ready:
+        place = heapq.heappop(ready)
+        ordered.append(nodes[place])
+        for reader in readers[place]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                heapq.heappush(ready, reader)
+    if len(ordered) < len(nodes):
+        stuck = next(node for node, count in zip(nodes, missing, strict=True) if count)
+        raise ModelError(f"nodes depend on each other in a ring: {stuck.label} waits for it")
     return ordered
 
 

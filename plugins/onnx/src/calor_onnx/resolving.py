@@ -6,14 +6,22 @@ inside of functions and sub-graphs included; a function that calls itself is ref
 
 from __future__ import annotations
 
+from typing import Any
+
 from onnx import FunctionProto
 
+from calor_onnx.checking import check_node
 from calor_onnx.errors import ModelError, UnsupportedOperatorsError
 from calor_onnx.functions import Expansion, schema_of
 from calor_onnx.graph import Graph, Node
 from calor_onnx.reading import Builder, opsets_of
 from calor_onnx.registry import REGISTRY, Operator
 from calor_onnx.tensors import Weights
+
+# How deep functions may call functions, and how many nodes those of a graph may come to in all;
+# a few functions that each call the next one twice make more than could ever run.
+DEPTH = 50
+NODES = 10_000_000
 
 Missing = dict[tuple[str, str, str], list[str]]
 
@@ -25,7 +33,8 @@ class Resolver:
         self.functions = functions
         self.weights = weights
         self._expansions: dict[tuple[str, str], Operator] = {}
-        self._checked: set[tuple[str, str]] = set()
+        # How many nodes the body of each function comes to.
+        self._checked: dict[tuple[str, str], int] = {}
 
     def resolve(self, graph: Graph) -> None:
         """Give each node of a graph and its sub-graphs its operator; or say which are missing."""
@@ -46,9 +55,12 @@ class Resolver:
         if key in self.functions:
             self._check(key, missing, within)
             return self._expansion(key, self.functions[key])
+        schema = schema_of(node)
+        if schema is not None:
+            check_node(node, schema)
         found = REGISTRY.find(*key, node.version)
         if found is None:
-            found = self._standard(node, missing, within)
+            found = self._standard(node, schema, missing, within)
         if found is None:
             reason = f"opset {node.version}"
             missing.setdefault((*key, reason), []).append(_place(node, within))
@@ -63,9 +75,8 @@ class Resolver:
         return found
 
     def _standard(
-        self, node: Node, missing: Missing, within: tuple[tuple[str, str], ...]
+        self, node: Node, schema: Any, missing: Missing, within: tuple[tuple[str, str], ...]
     ) -> Operator | None:
-        schema = schema_of(node)
         if schema is None or schema.deprecated:
             return None
         key = node.domain, f"{node.op} {schema.since_version}"
@@ -87,6 +98,8 @@ class Resolver:
     ) -> None:
         if key in within:
             raise ModelError(f"the function {key[1]!r} calls itself")
+        if len(within) > DEPTH:
+            raise ModelError(f"functions call each other more than {DEPTH} deep: {key[1]!r}")
         self._check_body(self.functions[key], key, missing, within)
 
     def _check_body(
@@ -99,15 +112,20 @@ class Resolver:
         if key in self._checked:
             return
         builder = Builder(opsets_of(function.opset_import, 10), self.weights)
+        count = 0
         for item in function.node:
             if item.op_type == "Constant":
                 continue
             node = builder.node(item)
-            self.find(node, missing, (*within, key))
-            for inner in node.subgraphs():
-                for deeper in inner.walk():
-                    self.find(deeper, missing, (*within, key))
-        self._checked.add(key)
+            for each in (node, *(n for inner in node.subgraphs() for n in inner.walk())):
+                self.find(each, missing, (*within, key))
+                count += self._checked.get((each.domain, each.op), 1)
+        if count > NODES:
+            raise ModelError(
+                f"the function {key[1]!r} comes to {count:,} nodes with the functions that it "
+                f"calls, of which {NODES:,} are allowed"
+            )
+        self._checked[key] = count
 
 
 def _place(node: Node, within: tuple[tuple[str, str], ...]) -> str:

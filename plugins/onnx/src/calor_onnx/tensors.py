@@ -80,8 +80,13 @@ class Weights:
                 f"{name} is in the file {location!r} beside the model; load the model by its path"
             )
         folder = self.folder.resolve()
-        path = (folder / location).resolve()
-        if not location or not path.is_relative_to(folder) or not path.is_file():
+        try:
+            # Symbolic links are followed first, so that none leads out of the folder.
+            path = (folder / location).resolve()
+            inside = bool(location) and path.is_relative_to(folder) and path.is_file()
+        except (OSError, RuntimeError, ValueError):
+            inside = False
+        if not inside:
             raise ModelError(f"{name} is in {location!r}, which is no file in the model's folder")
         try:
             offset = int(entries.get("offset", 0))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 import calor
-from calor.errors import OutOfMemoryError
 from calor_onnx.call import Call
 from calor_onnx.constants import HOST_LIMIT, Constant
+from calor_onnx.errors import ModelError
 from calor_onnx.graph import Node
+from calor_onnx.limits import bounded
 from calor_onnx.reading import constant_of
 from calor_onnx.registry import operator
 from calor_onnx.types import calor_type, numpy_type
@@ -30,12 +32,11 @@ def constant_of_shape(call: Call, shape: Any, *, value: Any = None) -> Any:
     number = np.zeros(1, np.float32) if value is None else value.reshape(-1)
     sizes = tuple(call.integers(shape))
     known = calor_type(number.dtype)
-    count = 1
-    for n in sizes:
-        count *= n
+    if any(n < 0 for n in sizes):
+        raise ModelError(f"{call.node.label}: ConstantOfShape of {list(sizes)} has a negative size")
+    bounded(sizes, number.itemsize, call.node.label)
+    count = prod(sizes)
     if known is None or count <= HOST_LIMIT:
-        if count > 2**40:
-            raise OutOfMemoryError(f"ConstantOfShape: {sizes} has {count} elements")
         return np.broadcast_to(number, sizes).copy() if count else np.empty(sizes, number.dtype)
     return calor.broadcast_to(call.tensor(number.reshape(())), sizes)
 
@@ -45,14 +46,18 @@ def range_(call: Call, start: Any, limit: Any, delta: Any, *, stash_type: int = 
     """The numbers from ``start`` to before ``limit`` in steps of ``delta``."""
     first, end, step = (call.host(x).reshape(()) for x in (start, limit, delta))
     kind = dtype_of(start)
+    if not step:
+        raise ModelError(f"{call.node.label}: Range has a step of 0")
     if kind.kind in "iu":
         a, b, d = int(first), int(end), int(step)
         count = max(-((a - b) // d), 0)
+        bounded((count,), 8, call.node.label)
         numbers = a + d * np.arange(count, dtype=np.int64)
     else:
         # Half types count in float32.
         wide = np.dtype(np.float64 if kind == np.float64 else np.float32)
         count = max(int(np.ceil((float(end) - float(first)) / float(step))), 0)
+        bounded((count,), 8, call.node.label)
         numbers = first.astype(wide) + step.astype(wide) * np.arange(count, dtype=wide)
     return numbers.astype(kind)
 

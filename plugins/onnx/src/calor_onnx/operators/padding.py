@@ -9,6 +9,7 @@ import numpy as np
 import calor
 from calor_onnx.call import Call
 from calor_onnx.errors import ModelError
+from calor_onnx.limits import bounded
 from calor_onnx.operators.shape import axis_of
 from calor_onnx.registry import operator
 
@@ -58,6 +59,7 @@ def padded(x: Any, widths: list[int], axes: list[int], value: Any, mode: str) ->
         return calor.pad(x, ends, value=fill if isinstance(fill, float | int) else fill.reshape(()))
     for axis, pair in enumerate(ends):
         if any(pair):
+            bounded((x.shape[axis] + sum(pair),), 8, "Pad")
             places = np.pad(np.arange(x.shape[axis]), pair, mode=_MODES[mode])
             x = calor.take(x, calor.asarray(places, device=x.device), axis=axis)
     return x

@@ -17,6 +17,7 @@ import calor
 from calor_onnx.call import Call
 from calor_onnx.computing import constant, like, wide
 from calor_onnx.errors import ModelError
+from calor_onnx.limits import bounded
 from calor_onnx.registry import operator
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +34,7 @@ def sources(
     In float32, as frameworks compute it: where a source is next to a whole place, or between two,
     the last bit decides what is nearest.
     """
+    bounded((made,), 8, "Resize")
     place = np.arange(made, dtype=np.float32)
     width = scale * size
     if mode == "align_corners":
