@@ -8,6 +8,7 @@ from calor_onnx.errors import (
     ModelError,
     UnsupportedOperatorsError,
 )
+from calor_onnx.exporting import ExportError, export
 from calor_onnx.graph import Graph, Node, ValueInfo
 from calor_onnx.model import Model, load
 from calor_onnx.modules import OnnxModule, as_module
@@ -19,6 +20,7 @@ from calor_onnx.writing import to_python
 
 __all__ = [
     "DataDependentError",
+    "ExportError",
     "Graph",
     "InputError",
     "Model",
@@ -29,6 +31,7 @@ __all__ = [
     "ValueInfo",
     "apply",
     "as_module",
+    "export",
     "load",
     "operator",
     "to_python",

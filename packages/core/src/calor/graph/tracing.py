@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _new = object.__new__
 # Held by the thread that traces: captured tensors hold stand-ins then, so threads take turns.
 tracing: Final = threading.RLock()
+# Called with each op that a trace records, for tools that ask which line did.
+watchers: Final[list[Callable[[Signature], None]]] = []
 
 
 class Capture:
@@ -116,7 +118,7 @@ class GraphTrace(Trace):
     def reset(self) -> None:
         """Start empty, without a limit."""
         super().reset()
-        self.room = sys.maxsize
+        self.room = -1 if watchers else sys.maxsize
 
     def __enter__(self) -> Self:
         tracing.acquire()
@@ -246,7 +248,9 @@ class GraphTrace(Trace):
         self.constants.add(handle._value)
 
     def overflow(self, sig: Signature) -> None:
-        """A graph has no limit."""
+        """A graph has no limit; called for those who watch what is recorded."""
+        for watch in watchers:
+            watch(sig)
 
     def stood_for(self, value: Value) -> Value:
         """Return what another thread's tensor holds beside its stand-in in this trace.
