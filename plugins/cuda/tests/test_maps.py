@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float32, int64
-from calor.errors import CompileError
+from calor.errors import CompileError, DeviceError
 from calor_cuda.maps import Tensor, tensors
 from calor_kernel.language import (
     Buffer,
@@ -92,6 +92,32 @@ def test_descriptors_follow_their_buffers(device: Any) -> None:
         queue.run(recorded, (pieces[a], pieces[b]))
         memory.copy_out(pieces[b], 16, got)
         assert (got == first * 32).all()
+    for piece in pieces:
+        memory.free(piece)
+
+
+def test_what_could_not_be_described_leaves_nothing_behind(
+    imitated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, queue, made = imitated.memory, imitated.queue, built(imitated)
+    function = queue.load(imitated.toolchain.compile(imitated.toolchain.source(made), "m"), made)
+    pieces = [memory.alloc(4 * 8 * 32) for _ in range(3)]
+    recorded = queue.record([Step(function, (1, 1, 1), (Slot(0), Slot(1), 8, 32, 32))], 2)
+    first, got = np.ones((8, 32), np.float32), np.empty((8, 32), np.float32)
+    memory.copy_in(pieces[0], 0, first)
+    queue.run(recorded, (pieces[0], pieces[1]))
+
+    def refuse(address: int, said: Tensor) -> bytes:
+        raise DeviceError("the engine refuses")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recorded, "block", refuse)
+        with pytest.raises(DeviceError, match="refuses"):
+            queue.run(recorded, (pieces[2], pieces[1]))
+    memory.copy_in(pieces[0], 0, first * 3)
+    queue.run(recorded, (pieces[0], pieces[1]))
+    memory.copy_out(pieces[1], 0, got)
+    assert (got == 6).all()
     for piece in pieces:
         memory.free(piece)
 

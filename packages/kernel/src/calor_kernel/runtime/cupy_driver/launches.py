@@ -99,6 +99,8 @@ class Recorded:
         """Write the addresses that differ from those that were written last."""
         given = tuple(handles)
         before = self.handles or (None,) * len(given)
+        # Where a block cannot be made, nothing is known to be written.
+        self.handles = ()
         for slot, users in self.users.items():
             address = given[slot]
             if address != before[slot]:
