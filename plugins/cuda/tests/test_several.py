@@ -1,6 +1,8 @@
 """Several GPUs, imitated and real: copies between them, and collectives by NCCL."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +158,29 @@ def test_what_nccl_has_otherwise_goes_by_counted_copies(
     assert members.device.fallbacks == 1
     # There and back.
     assert members.device.transfers == 2
+
+
+def test_groups_that_share_gpus_queue_one_after_the_other(
+    backend: Any, nccl: Nccl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = (pair(backend, *n).join(np.ones((2, 2), np.float32)) for n in ((0, 1), (1, 0)))
+    most: list[int] = []
+    end = nccl.end
+
+    def late() -> None:
+        # The other thread has time to begin.
+        time.sleep(0.05)
+        most.append(nccl.within)
+        end()
+
+    monkeypatch.setattr(nccl.module, "groupEnd", late)
+    assert all_reduce(x).tolist() == all_reduce(y).tolist() == [2.0, 2.0]
+    threads = [threading.Thread(target=lambda t=t: calor.eval(all_reduce(t))) for t in (x, y)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 4
 
 
 def test_a_device_twice_goes_by_copies(backend: Any, nccl: Nccl) -> None:

@@ -46,6 +46,9 @@ _NAMES: Final = {
     "broadcast": "broadcast",
 }
 _MOVES: Final = ("all_gather", "broadcast")
+# Of all groups together: GPUs that are in two of them have to be given both in one order, for what
+# one is given first waits for the others there.
+_QUEUEING: Final = threading.Lock()
 # What NCCL's answers mean, with what helps.
 _MEANINGS: Final = {
     1: "a call of CUDA failed within NCCL",
@@ -98,7 +101,6 @@ class CudaLinks(Links):
         numbers = [s.number for s in self.streams]
         with told(self.nccl, f"connecting GPUs {', '.join(map(str, numbers))}"):
             self.communicators = self.nccl.NcclCommunicator.initAll(numbers)
-        self.lock = threading.Lock()
 
     def takes(self, call: Collective) -> bool:
         """Return whether NCCL has the collective: arrays of any dtype move, not all are reduced."""
@@ -119,10 +121,10 @@ class CudaLinks(Links):
             for call, said in enumerate(calls)
             for member, (queue, rest) in enumerate(self._parts(said))
         ]
-        lock, start, end, failed = self.lock, nccl.groupStart, nccl.groupEnd, nccl.NcclError
+        start, end, failed = nccl.groupStart, nccl.groupEnd, nccl.NcclError
 
         def run(given: Handles, made: Handles) -> None:
-            with lock:
+            with _QUEUEING:
                 try:
                     start()
                     try:
