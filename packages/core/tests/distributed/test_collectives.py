@@ -156,6 +156,11 @@ def test_members_of_equal_extremes_share_a_gradient() -> None:
     assert each(found) == [[1.0, 2.0], [1.0, 0.0]]
 
 
+def test_members_that_give_nothing_have_no_gradient_even_of_infinities() -> None:
+    found = calor.grad(lambda x: calor.sum(broadcast(x, 1) * np.inf))(joined([1.0], [2.0]))
+    assert each(found) == [[0.0], [np.inf]]
+
+
 def test_forward_mode_and_second_order() -> None:
     x, t = joined([1.0, 2.0], [3.0, 4.0]), joined([1.0, 0.0], [0.0, 1.0])
     _, moved = calor.jvp(lambda x: all_reduce(x * x), (x,), (t,))

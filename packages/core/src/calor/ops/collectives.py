@@ -21,7 +21,7 @@ from calor.errors import ArgumentError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import movement, reductions, rules
 from calor.ops.base import Op, Rule, Saves, Scalar, op
-from calor.ops.sources import full, iota
+from calor.ops.sources import full, iota, zeros_of
 from calor.specs import Spec, spec
 
 # How arrays meet: on each member's element, in the order of the members.
@@ -186,7 +186,7 @@ def _broadcast_gradient(g: Any, y: Any, x: Any, token: Any, *, root: int, world:
     with on_device(total.device):
         here = full(value=Scalar.of(root, int32), shape=(), dtype=int32)
     own = movement.expand(e.equal(rank_on(total.device, world), here), shape=total.shape)
-    return [e.where(own, total, total * 0), None]
+    return [e.where(own, total, zeros_of(total._value.spec, total.device)), None]
 
 
 def _collective(name: str, rule: Rule, vjp: Any, saves: Saves = "") -> Op:
