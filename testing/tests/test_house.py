@@ -17,6 +17,7 @@ PROJECTS = sorted(
     for path in ROOT.glob(f"{folder}/*/pyproject.toml")
 )
 THIRD_PARTY_NAMES = {
+    "pillow": "PIL",
     "scikit-learn": "sklearn",
     "cuda-bindings": "cuda",
     "cupy-cuda12x": "cupy",
@@ -24,7 +25,7 @@ THIRD_PARTY_NAMES = {
     "cupy-rocm-7-0": "cupy",
 }
 # Packages that come with another one.
-BROUGHT = {"cupy": {"cupy_backends"}}
+BROUGHT = {"cupy": {"cupy_backends"}, "onnx": {"google"}}
 
 
 def settings(project: Path) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import calor
+from calor.backends.device import device_of
+from calor.backends.numpy_backend import NumpyBackend
 from calor.errors import ArgumentError
 from calor.graph.trace import local
 from calor.transforms.evaluate import trace
@@ -86,3 +88,19 @@ def test_a_variable_sets_it_for_the_process(text, expected):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert made.stdout.strip() == expected
+
+
+def test_functions_of_a_table_are_not_told():
+    told = []
+
+    class Table(NumpyBackend):
+        def table(self, index):
+            def dot_general(x, y, *, contract, batch, dtype):
+                told.append((contract, batch))
+                return np.tensordot(x, y, axes=contract)
+
+            return {**super().table(index), "dot_general": dot_general}
+
+    x = calor.asarray(X, device=device_of(Table(), 0))
+    assert high(lambda x: x @ x)(x).tolist() == (X @ X).tolist()
+    assert told

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from calor.graph.trace import local
 from imitated_cuda import Fake
 
 ABSENT = "there is no NVIDIA GPU with CuPy and a driver"
@@ -40,14 +41,18 @@ def gpu() -> Iterator[Any]:
 
 
 @pytest.fixture
-def fake(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> Fake:
+def fake(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     """The imitated driver, in CuPy's place."""
     # A stored kernel, or one of another process, is an image without a body for lanes to run.
     monkeypatch.setenv("CALOR_CACHE", "0")
     monkeypatch.setenv("CALOR_COMPILE_WORKERS", "0")
     made = Fake()
     made.install(monkeypatch)
-    return made
+    known = set(local.traces)
+    yield made
+    # Nobody waits for an imitated GPU that was lost.
+    for device in set(local.traces) - known:
+        del local.traces[device]
 
 
 @pytest.fixture

@@ -12,10 +12,18 @@ import numpy as np
 import pytest
 
 import calor
+from calor.backends.device import device_of
 from calor.backends.numpy_backend import NumpyBackend, NumpyBuffer
 from calor.backends.protocol import MemoryFigures
-from calor.errors import ArgumentError, DeviceError, OutOfMemoryError, UnsupportedError
+from calor.errors import (
+    ArgumentError,
+    DeviceError,
+    DeviceLostError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 from calor.graph.graph import Graph
+from calor.graph.trace import local
 
 KIB = 1024
 
@@ -285,3 +293,31 @@ def test_counts_survive_threads() -> None:
 def test_errors_of_synchronize_name_the_device() -> None:
     with pytest.raises(DeviceError, match='no device "none"'):
         calor.synchronize("none")
+
+
+def test_a_device_that_is_lost_does_not_keep_others_from_being_waited_for() -> None:
+    waited: list[str] = []
+
+    class Waiting(NumpyBackend):
+        name = "waiting"
+
+        def synchronize(self, index: int) -> None:
+            waited.append(self.name)
+
+    class Lost(Waiting):
+        name = "lost"
+
+        def synchronize(self, index: int) -> None:
+            super().synchronize(index)
+            raise DeviceLostError("the first is lost")
+
+    devices = [device_of(Lost(), 0), device_of(Waiting(), 0)]
+    for made in devices:
+        calor.eval(calor.ones((2,), device=made) + 1)
+    try:
+        with pytest.raises(DeviceLostError, match="the first is lost"):
+            calor.synchronize()
+    finally:
+        for made in devices:
+            del local.traces[made]
+    assert waited[-2:] == ["lost", "waiting"]

@@ -9,7 +9,7 @@ from typing import Any
 from calor.backends.device import Device, device_of
 from calor.backends.protocol import MemoryFigures
 from calor.backends.selection import as_device, current_device
-from calor.errors import ArgumentError, CalorError, UnsupportedError
+from calor.errors import ArgumentError, CalorError, DeviceError, UnsupportedError
 from calor.graph.poison import Poison
 from calor.graph.trace import flush_all, local
 
@@ -95,8 +95,15 @@ def synchronize(device: Any = None) -> None:
     for aside in local.asides:
         pending += aside.values.values()
     flush_all(wanted)
+    failed: DeviceError | None = None
     for target in [t.device for t in traces] if wanted is None else [wanted]:
-        target.backend.synchronize(target.index)
+        try:
+            target.backend.synchronize(target.index)
+        except DeviceError as error:
+            # One device that is lost does not keep the others from being waited for.
+            failed = failed or error
+    if failed is not None:
+        raise failed
     for reference in pending:
         value = reference()
         if value is not None and type(value.trace) is Poison:

@@ -113,8 +113,10 @@ class Step(NamedTuple):
 
 
 def _step(function: Function, node: Node, ends: tuple[int, ...]) -> Step:
-    if node.attributes:
-        function = partial(function, **node.attributes)
+    # A precision lets a device be less exact, which no function of a table has to hear of.
+    given = {name: v for name, v in node.attributes.items() if name != "precision"}
+    if given:
+        function = partial(function, **given)
     operands, outputs = node.inputs, node.outputs
     count = len(operands)
     return Step(
