@@ -463,9 +463,9 @@ def effects_case(units: int) -> Case:
 def parts(x: Any, *, units: int) -> None:
     """Units that do different things at the same time."""
     i = cube_position() * units + unit_index()
-    with role(0, units // 2, scope="plane"):  # type: ignore[attr-defined]
+    with role(0, units // 2, scope="plane"):
         x[i] = 1.0
-    with role(units // 2, units // 2, scope="plane"):  # type: ignore[attr-defined]
+    with role(units // 2, units // 2, scope="plane"):
         x[i] = 2.0
 
 

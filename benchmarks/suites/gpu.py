@@ -42,8 +42,9 @@ def cases(device: str) -> list[Case]:
             shapes: Shapes = [(n, n), (n, n)]
             found.append(_case(device, f"matmul {dtype} {n}", shapes, _product, _product, dtype))
     for dtype in ("bfloat16", "tf32"):
-        name, square = f"matmul {dtype} 4096 by rows", [(4096, 4096)] * 2
-        found.append(_case(device, name, square, _by_rows, _by_rows, dtype))
+        factors: Shapes = [(4096, 4096), (4096, 4096)]
+        name = f"matmul {dtype} 4096 by rows"
+        found.append(_case(device, name, factors, _by_rows, _by_rows, dtype))
     for shapes in _OTHERS:
         name = f"matmul bfloat16 {' by '.join('x'.join(map(str, s)) for s in shapes)}"
         found.append(_case(device, name, shapes, _product, _product, "bfloat16"))
