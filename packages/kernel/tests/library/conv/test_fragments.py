@@ -94,6 +94,22 @@ def test_operands_whose_channels_lie_dense_are_not_copied():
     assert [launch.prepares for launch in work.launches] == [True, False]
 
 
+MANY = [
+    ((70_000, 16, 3, 3), (16, 16, 3, 3), ONE, PADDED, ONE, 1),
+    ((70_000, 64, 4, 4), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),
+    ((1, 4096, 6, 6), (4096, 4096, 3, 3), ONE, PADDED, ONE, 1),
+]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", MANY, ids=str)
+@pytest.mark.parametrize("dtype", [bfloat16, float32], ids=str)
+def test_launches_have_no_more_cubes_than_a_device_takes(op, row, dtype):
+    works = LOWERINGS[op](request_of(op, row, dtype))
+    for launch in works[0].launches:
+        assert all(n <= most for n, most in zip(launch.cubes, INFO.max_cubes, strict=True))
+
+
 REFUSED = {
     "type": (ROWS[0], float32, INFO),
     "groups": (((1, 32, 6, 6), (32, 16, 3, 3), ONE, PADDED, ONE, 2), bfloat16, INFO),

@@ -50,15 +50,16 @@ def channels_last(
     access: int,
     rounded: bool,
 ) -> None:
-    """Copy a tile: places from x, ``deep`` channels from y, of the lead and block of channels z.
+    """Copy a tile: places of a lead and block of channels from x, ``deep`` channels from y.
 
     Places are rows of ``across``; ``room``: channels of a block of the copy, of which those beyond
     all ``channels`` are zeros. ``rounded``: to what products of TF32 count, as they cut off the
     rest.
     """
-    lead = cube_position(2)
+    tiles = (places + (_PLACES - 1)) // _PLACES
+    lead = cube_position(0) // tiles
     skipped = lead % blocks * room
-    first, begin = cube_position(0) * _PLACES, cube_position(1) * deep
+    first, begin = cube_position(0) % tiles * _PLACES, cube_position(1) * deep
     pitch = _PLACES + 1
     tile = shared(deep * pitch, x.dtype)
     unit = unit_index()
@@ -127,7 +128,8 @@ def last_launch(
         info.planes[0],
         index,
     )
-    cubes = (-(-places // _PLACES), -(-room // deep), leads * blocks)
+    # Of leads there may be more than a launch has cubes along its other axes.
+    cubes = (-(-places // _PLACES) * leads * blocks, -(-room // deep), 1)
     numbers = (channels, room, places, max(across, 1), outer, channel, *steps, blocks)
     nbytes = leads * places * (channels + blocks * room) * dtype.itemsize
     arguments = (source, target, *numbers)
