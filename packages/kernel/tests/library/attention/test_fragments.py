@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calor.dtypes import bfloat16, float16, float32
+from calor.dtypes import bfloat16, float16, float32, int64
 from calor.specs import spec
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.library.work import Request, View
@@ -70,6 +70,14 @@ def test_gradient(backend, row):
     found = names(gradient(request_of(row, bfloat16, 3)))
     assert found == ["query_gradient_fragments", "key_gradient_fragments"]
     check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+def test_gradients_of_expanded_keys_are_reached_by_wide_indices():
+    request = request_of(Row(64, 8, 8, 16, 1 << 16, 128, 128), bfloat16, 3)
+    *given, key, value = request.inputs
+    views = [replace(v, strides=(0, *v.strides[1:])) for v in (key, value)]
+    (work,) = gradient(replace(request, inputs=(*given, *views)))
+    assert {launch.build.index for launch in work.launches} == {int64}
 
 
 @pytest.mark.parametrize("row", [Row(1, 4, 2, 100, 33, 64, 64, causal=True)], ids=str)

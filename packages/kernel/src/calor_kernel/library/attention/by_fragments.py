@@ -198,6 +198,8 @@ def _launch(
     p, (count, heads) = problem, sizes
     views = request.inputs
     spans = [sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in views]
+    # Results are dense, also of operands that are the same for all heads or batches.
+    spans += [o.size for o in request.outputs]
     # Half of what an index reaches, since places beyond the last rows are computed too.
     index = index_dtype(*(2 * n for n in spans), 2 * p.rows * max(p.features, p.values))
     adjusted = bool(p.kinds) or p.scale <= 0
