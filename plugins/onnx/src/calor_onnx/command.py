@@ -102,7 +102,7 @@ def _inspect(options: argparse.Namespace) -> None:
         model, given = _loaded(options)
         graph_of(model, given).draw(options.draw)
     else:
-        model = load(options.model, options.device)
+        model = load(options.model, options.device, simplify=False)
     print(described(model))
     if options.draw:
         print(f"\ndrawn: {options.draw}")

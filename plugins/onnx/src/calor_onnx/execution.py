@@ -235,12 +235,12 @@ class Run:
 
 def unfit(node: Node, error: Exception) -> ModelError:
     """Return the error of a node whose operands or attributes its operator cannot take."""
+    where = f"{node.label} ({node.op}, opset {node.version})"
     made = ModelError(
-        f"{node.label} ({node.op}, opset {node.version}) does not fit its operands or attributes: "
-        f"{error or type(error).__name__}; onnx.checker.check_model(model, full_check=True) tells "
-        f"more of a model that breaks the rules"
+        f"{where} does not fit its operands or attributes: {str(error) or type(error).__name__}; "
+        f"onnx.checker.check_model(model, full_check=True) tells more of a model that breaks rules"
     )
-    made.add_note(f"in {node.label} ({node.op}, opset {node.version})")
+    made.add_note(f"in {where}")
     return made
 
 

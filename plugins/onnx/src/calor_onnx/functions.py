@@ -26,7 +26,8 @@ def schema_of(node: Node) -> Any:
     """Return ONNX's schema of a node's operator, or None."""
     try:
         return defs.get_schema(node.op, node.version, node.domain)
-    except defs.SchemaError:
+    except (defs.SchemaError, TypeError):
+        # The version of a domain may be no number that a schema could have.
         return None
 
 

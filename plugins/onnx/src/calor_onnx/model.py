@@ -15,6 +15,7 @@ from calor_onnx.constants import Constant
 from calor_onnx.errors import InputError
 from calor_onnx.execution import Run, on_devices
 from calor_onnx.graph import Graph, ValueInfo
+from calor_onnx.passes import simplify as simplified
 from calor_onnx.plans import Plans
 from calor_onnx.reading import Imported, Source, read
 from calor_onnx.resolving import Resolver
@@ -29,20 +30,32 @@ class Model:
     of itself; ``graph`` is the imported graph.
     """
 
-    def __init__(self, imported: Imported, device: Any = None) -> None:
+    def __init__(self, imported: Imported, device: Any = None, *, simplify: bool = True) -> None:
         import calor_onnx.operators  # noqa: F401 - it fills the registry
 
         self.device = current_device() if device is None else as_device(device)
         self.metadata = imported.metadata
         self.opsets = imported.opsets
         self.imported = imported
-        self.graph: Graph = imported.graph
-        Resolver(imported.functions, imported.weights).resolve(self.graph)
+        read = imported.graph
+        self._resolver = Resolver(imported.functions, imported.weights)
+        self._resolver.resolve(read)
         self.inputs: tuple[ValueInfo, ...] = tuple(
-            info for info in self.graph.inputs if info.name not in self.graph.constants
+            info for info in read.inputs if info.name not in read.constants
         )
-        self.outputs: tuple[ValueInfo, ...] = tuple(self.graph.outputs)
-        self._infos = {info.name: info for info in self.graph.inputs}
+        self.outputs: tuple[ValueInfo, ...] = tuple(read.outputs)
+        self._infos = {info.name: info for info in read.inputs}
+        # A gradient names values of the graph as it was written.
+        plain = any(node.domain == "ai.onnx.preview.training" for node in read.walk())
+        self._arrange("whole" if simplify and not plain else "none")
+
+    def _arrange(self, level: str) -> None:
+        """Simplify the graph, its weights included or as far as they keep, or leave it as it is."""
+        self._level = level
+        self.graph: Graph = self.imported.graph
+        if level != "none":
+            self.graph = simplified(self.graph, self.imported.functions, fold=level == "whole")
+            self._resolver.resolve(self.graph)
         self._plans = Plans(self.graph, self.device, self._settle())
 
     def _settle(self) -> dict[int, Constant]:
@@ -85,10 +98,14 @@ class Model:
         for name in inputs:
             if name not in self._infos:
                 raise InputError(f"the model has no input {name!r}; it has {self._described()}")
-        for info in self.graph.inputs:
+        constants = self.imported.graph.constants
+        if self._level != "none" and not constants.keys().isdisjoint(inputs):
+            # Constants were taken for what the file says; this call says otherwise.
+            self._arrange("none")
+        for info in self._infos.values():
             if info.name in inputs:
                 values[info.name] = self._taken(info, inputs[info.name])
-            elif info.name not in self.graph.constants:
+            elif info.name not in constants:
                 if not info.kind.startswith("optional"):
                     raise InputError(
                         f"the input {info.name!r} is missing; the model has {self._described()}"
@@ -97,6 +114,11 @@ class Model:
         outputs = self._plans.run(values)
         names = [info.name for info in self.outputs]
         return {n: self._given(v) for n, v in zip(names, outputs, strict=True)}
+
+    def keep_weights(self) -> None:
+        """Have each weight in the graph as the file has it, none folded into another."""
+        if self._level == "whole":
+            self._arrange("keep")
 
     @property
     def reason(self) -> str | None:
@@ -113,7 +135,11 @@ class Model:
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """The floating constants of the graph as tensors, which the model reads at each call."""
+        """The floating constants of the graph as tensors, which the model reads at each call.
+
+        Once they were asked for no weight is folded into another, so that each acts as it is named.
+        """
+        self.keep_weights()
         run = self._plans
         made = {}
         for name, constant in self.graph.constants.items():
@@ -193,9 +219,10 @@ class Model:
         return f"<{name} on {self.device.name}: {len(self.graph.nodes)} nodes, {self._described()}>"
 
 
-def load(source: Source, device: Any = None) -> Model:
+def load(source: Source, device: Any = None, *, simplify: bool = True) -> Model:
     """Return a model from a path, bytes or a ModelProto, ready to run on a device.
 
+    Without ``simplify`` its graph is run as it is in the file, node by node as they are written.
     Raises ModelError for what is no ONNX model, and UnsupportedOperatorsError, with all of them,
     where operators are missing.
 
@@ -210,4 +237,4 @@ def load(source: Source, device: Any = None) -> Model:
     >>> model([1.0, 2.5]).tolist()
     [2.0, 5.0]
     """
-    return Model(read(source), device)
+    return Model(read(source), device, simplify=simplify)

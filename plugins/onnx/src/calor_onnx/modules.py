@@ -37,6 +37,7 @@ class OnnxModule(nn.Module):
     """
 
     def __init__(self, model: Model) -> None:
+        model.keep_weights()
         names = trainable(model.graph)
         found = {name: tensor for name, tensor in model.parameters.items() if name in names}
         self.weights = {name: nn.Parameter(tensor) for name, tensor in found.items()}
@@ -46,10 +47,11 @@ class OnnxModule(nn.Module):
     def forward(self, *args: Any, **inputs: Any) -> Any:
         """Return the output for inputs by position or name; a tuple where there are several."""
         model = self._model
-        given = dict(zip((info.name for info in model.inputs), args, strict=False)) | inputs
-        missing = [info.name for info in model.inputs if info.name not in given]
-        if missing or len(given) > len(model.inputs):
-            raise InputError(f"the inputs are {', '.join(i.name for i in model.inputs)}")
+        names = [info.name for info in model.inputs]
+        given = dict(zip(names, args, strict=False)) | inputs
+        # A name that is given twice, one that there is not, and a value too many add up to more.
+        if given.keys() != set(names) or len(args) + len(inputs) != len(names):
+            raise InputError(f"the inputs are {', '.join(names)}, each given once")
         run = Run(model.device, {}, traced=True)
         values = [_value(given[info.name], model.device) for info in model.inputs]
         with calor.device(model.device):

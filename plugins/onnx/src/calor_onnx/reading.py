@@ -87,6 +87,14 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
     if not proto.HasField("graph"):
         raise ModelError("the model has no graph; is it an ONNX file?")
     opsets = opsets_of(proto.opset_import, proto.ir_version)
+    newest = onnx.defs.onnx_opset_version()
+    if not 1 <= opsets.get("", 1) <= newest:
+        raise ModelError(
+            f"the model has the opset {opsets['']}, of which 1 to {newest} are known here; export "
+            f"it with an older opset, or get a newer onnx and calor-onnx"
+        )
+    _texts((n for f in proto.functions for n in (f.domain, f.name, *f.input, *f.output)),
+           "a function")  # fmt: skip
     functions = {(_domain(f.domain), f.name): f for f in proto.functions}
     graph = Builder(opsets, weights).graph(proto.graph)
     graph.link()
@@ -106,6 +114,15 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
         "custom": {entry.key: entry.value for entry in proto.metadata_props},
     }
     return Imported(graph, functions, opsets, weights, proto, metadata)
+
+
+def _texts(names: Iterable[Any], where: str) -> list[str]:
+    """Return names; protobuf hands on as bytes what is not UTF-8."""
+    found = list(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise ModelError(f"{where} has a name that is not UTF-8: {name!r:.40}")
+    return found
 
 
 def _domain(name: str) -> str:
@@ -132,7 +149,16 @@ class Builder:
         """Return a graph; its nodes in an order in which they can run."""
         if depth > DEPTH:
             raise ModelError(f"graphs are nested more than {DEPTH} deep")
-        constants = {t.name: self.weights.constant(t) for t in proto.initializer}
+        _texts(
+            (v.name for v in (*proto.input, *proto.output, *proto.value_info)), "an input or output"
+        )
+        names = _texts((t.name for t in proto.initializer), "a constant")
+        constants = {
+            name: self.weights.constant(t) for name, t in zip(names, proto.initializer, strict=True)
+        }
+        if len(constants) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ModelError(f"two constants have the name {twice!r}")
         for sparse in proto.sparse_initializer:
             constants[sparse.values.name] = self.sparse(sparse)
         inputs = [value_info(v) for v in proto.input]
@@ -161,6 +187,8 @@ class Builder:
 
     def node(self, proto: NodeProto, depth: int = 0) -> Node:
         """Return a node with its attributes as Python values."""
+        names = (proto.op_type, proto.domain, proto.name, *proto.input, *proto.output)
+        _texts((*names, *(item.name for item in proto.attribute)), f"a node {proto.op_type!r}")
         domain = _domain(proto.domain)
         attributes = {}
         for item in proto.attribute:

@@ -116,6 +116,7 @@ class _Writer:
     """The text of one model, as it grows."""
 
     def __init__(self, model: Model, given: Mapping[str, Any]) -> None:
+        model.keep_weights()
         self.model = model
         self.graph: Graph = model.graph
         refused = [n.label for n in self.graph.nodes if next(n.subgraphs(), None) is not None

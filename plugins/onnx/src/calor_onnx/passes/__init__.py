@@ -1,0 +1,88 @@
+"""Clean-up of an imported graph: passes that make it shorter, and say what its nodes mean together.
+
+Requirements: the graph that was read stays as it is, as does each name that a graph around or
+within uses; a pass that cannot be sure of a type or a rank leaves the nodes alone. Passes that
+change weights run where nobody asked for the weights: see ``Model.parameters``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from calor_onnx.graph import Graph, Node
+from calor_onnx.passes.attention import attention
+from calor_onnx.passes.batch_norm import batch_norm
+from calor_onnx.passes.dead import dead
+from calor_onnx.passes.gelu import gelu
+from calor_onnx.passes.identity import identity
+from calor_onnx.passes.layer_norm import layer_norm
+from calor_onnx.passes.looking import Look
+from calor_onnx.passes.transposes import transposes
+from calor_onnx.passes.weights import weights
+
+Pass = Callable[[Look], bool]
+# Those that keep each weight under its name with its elements, and those that change weights.
+KEEPING: tuple[Pass, ...] = (identity, transposes, gelu, layer_norm, attention)
+FOLDING: tuple[Pass, ...] = (weights, batch_norm)
+# A pass may make room for another; so many rounds are enough for what exporters write.
+ROUNDS = 4
+
+
+def simplify(
+    graph: Graph,
+    functions: Collection[tuple[str, str]] = (),
+    *,
+    fold: bool = True,
+    outer: tuple[Graph, ...] = (),
+) -> Graph:
+    """Return a graph that computes the same with fewer nodes; the one that is given stays.
+
+    ``functions`` are the (domain, name) that the model defines itself; ``fold`` lets weights
+    change; ``outer`` are the graphs around, the next one last. Constants that a call may give
+    other values are taken for constants.
+
+    >>> import onnx
+    >>> from calor_onnx.passes import simplify
+    >>> from calor_onnx.reading import read
+    >>> graph = read(onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     f (float[N,M] x) => (float[N,M] y) {
+    ...         a = Transpose <perm = [1,0]> (x)
+    ...         b = Relu (a)
+    ...         y = Transpose <perm = [1,0]> (b)
+    ...     }''')).graph
+    >>> [node.op for node in simplify(graph).nodes]
+    ['Relu']
+    """
+    made = Graph(
+        graph.name, list(graph.inputs), list(graph.outputs), [], dict(graph.constants),
+        types=graph.types,
+    )  # fmt: skip
+    if not outer:
+        # Constants that are inputs as well, as old files have all, are constants.
+        made.inputs = [info for info in graph.inputs if info.name not in graph.constants]
+    made.nodes = [_copied(node, functions, fold, (*outer, graph)) for node in graph.nodes]
+    made.link()
+    for _ in range(ROUNDS):
+        changed = [one(Look(made, functions, outer)) for one in (*KEEPING, *(FOLDING * fold))]
+        dead(made)
+        if not any(changed):
+            break
+    made.link()
+    return made
+
+
+def _copied(
+    node: Node, functions: Collection[tuple[str, str]], fold: bool, outer: tuple[Graph, ...]
+) -> Node:
+    def value(item: Any) -> Any:
+        if isinstance(item, Graph):
+            return simplify(item, functions, fold=fold, outer=outer)
+        return [value(x) for x in item] if isinstance(item, list) else item
+
+    return replace(
+        node, inputs=list(node.inputs), outputs=list(node.outputs), bodies={}, known={},
+        attributes={name: value(item) for name, item in node.attributes.items()},
+    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""What a pass asks of a graph: who makes a value, who reads it, what it is.
+
+Names that sub-graphs read, and outputs, are *pinned*: their values keep their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import isclose
+
+from calor_onnx.constants import Constant
+from calor_onnx.graph import Graph, Node
+
+
+class Look:
+    """A graph with its makers and readers; ``replace`` and ``rename`` keep them up to date."""
+
+    def __init__(
+        self, graph: Graph, functions: Collection[tuple[str, str]], outer: tuple[Graph, ...]
+    ) -> None:
+        self.graph = graph
+        self.outer = outer
+        self._functions = functions
+        self.pinned = {info.name for info in graph.outputs}
+        self.makers: dict[str, Node] = {}
+        self.readers: dict[str, list[Node]] = {}
+        self._given = {info.name for info in graph.inputs}
+        self._names = {*self._given, *graph.constants}
+        for node in graph.nodes:
+            self._note(node)
+            for inner in node.subgraphs():
+                self.pinned.update(inner.captures)
+
+    def _note(self, node: Node) -> None:
+        self.makers.update(dict.fromkeys(filter(None, node.outputs), node))
+        self._names.update(node.outputs)
+        for name in filter(None, node.inputs):
+            self.readers.setdefault(name, []).append(node)
+
+    def standard(self, node: Node | None, *ops: str, since: int = 1) -> bool:
+        """Return whether a node is one of these operators of ONNX, of an opset or a later one."""
+        return (
+            node is not None
+            and node.op in ops
+            and not node.domain
+            and node.version >= since
+            and ("", node.op) not in self._functions
+        )
+
+    def made_by(self, name: str, *ops: str, since: int = 1) -> Node | None:
+        """Return the node that makes a value, where it is one of these operators of ONNX."""
+        node = self.makers.get(name)
+        return node if self.standard(node, *ops, since=since) else None
+
+    def single(self, name: str) -> bool:
+        """Return whether one operand of one node, and nothing else, reads a value."""
+        return name not in self.pinned and len(self.readers.get(name, ())) == 1
+
+    def constant(self, name: str) -> Constant | None:
+        """Return a constant that no call replaces, from here or around."""
+        if name in self.makers or name in self._given or not name:
+            return None
+        if name in self.graph.constants:
+            return self.graph.constants[name]
+        for place, graph in reversed([*enumerate(self.outer)]):
+            if name in graph.constants:
+                given = any(info.name == name for info in graph.inputs)
+                return None if given and place else graph.constants[name]
+            if any(info.name == name for info in graph.inputs):
+                return None
+            if any(name in node.outputs for node in graph.nodes):
+                return None
+        return None
+
+    def number(self, name: str) -> float | None:
+        """Return a constant of one element as a float."""
+        found = self.constant(name)
+        if found is None or found.size != 1 or found.dtype.kind not in "fiu":
+            return None
+        return float(found.array().reshape(-1)[0])
+
+    def is_number(self, name: str, wanted: float) -> bool:
+        """Return whether a constant is a number, as far as float32 tells them apart."""
+        found = self.number(name)
+        return found is not None and isclose(found, wanted, rel_tol=1e-3 if wanted < 0.05 else 1e-5)
+
+    def integers(self, name: str) -> list[int] | None:
+        """Return a small constant of integers as a list."""
+        found = self.constant(name)
+        if found is None or found.size > 64 or found.dtype.kind not in "iu":
+            return None
+        return [int(n) for n in found.array().reshape(-1)]
+
+    def rank(self, name: str) -> int | None:
+        """Return how many axes a value has, where the graph tells."""
+        found = self.constant(name)
+        if found is not None:
+            return len(found.shape)
+        for info in self.graph.inputs:
+            # A lone scalar is taken for any shape: such a declaration tells nothing.
+            if info.name == name and info.kind == "tensor" and info.shape:
+                return len(info.shape)
+        node = self.made_by(name, "Transpose")
+        if node is not None and node.attributes.get("perm"):
+            return len(node.attributes["perm"])
+        return None
+
+    def fresh(self, name: str) -> str:
+        """Return a name that no value has."""
+        while name in self._names:
+            name += "'"
+        self._names.add(name)
+        return name
+
+    def replace(self, old: Node, *made: Node) -> None:
+        """Put nodes in the place of one; the last makes what it made."""
+        place = next(i for i, node in enumerate(self.graph.nodes) if node is old)
+        self.graph.nodes[place : place + 1] = made
+        self._forget(old)
+        for node in made:
+            self._note(node)
+
+    def _forget(self, node: Node) -> None:
+        for name in filter(None, node.inputs):
+            self.readers[name] = [other for other in self.readers[name] if other is not node]
+        for name in filter(None, node.outputs):
+            if self.makers.get(name) is node:
+                del self.makers[name]
+
+    def bypass(self, node: Node, source: str) -> bool:
+        """Let all who read a node's output read another value; False where names forbid it."""
+        result = node.outputs[0]
+        if result in self.pinned:
+            maker = self.makers.get(source)
+            if maker is None or source in self.pinned or result == source:
+                return False
+            if any(info.name == source for info in self.graph.inputs):
+                return False
+            # The value takes the name under which it is known outside.
+            self._remove(node)
+            maker.outputs[:] = [result if name == source else name for name in maker.outputs]
+            self.makers[result] = self.makers.pop(source)
+            self._reread(source, result)
+            return True
+        self._remove(node)
+        self._reread(result, source)
+        return True
+
+    def _remove(self, node: Node) -> None:
+        self.graph.nodes[:] = [other for other in self.graph.nodes if other is not node]
+        self._forget(node)
+
+    def _reread(self, old: str, new: str) -> None:
+        for reader in self.readers.pop(old, []):
+            reader.inputs[:] = [new if name == old else name for name in reader.inputs]
+            self.readers.setdefault(new, []).append(reader)
+
+
+def inputs_of(node: Node, count: int) -> list[str]:
+    """Return the names of a node's operands, empty for those that it lacks."""
+    return [*node.inputs, *[""] * count][:count]

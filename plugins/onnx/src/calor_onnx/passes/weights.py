@@ -1,0 +1,36 @@
+"""Weights that the graph turns before it uses them: turned once, when they are brought up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calor_onnx.constants import Constant
+from calor_onnx.passes.looking import Look
+from calor_onnx.passes.transposes import permutation
+
+
+def weights(look: Look) -> bool:
+    """Put turned constants in the place of transposes of large ones."""
+    changed = False
+    for node in list(look.graph.nodes):
+        if not look.standard(node, "Transpose") or node.outputs[0] in look.pinned:
+            continue
+        found = permutation(look, node.outputs[0])
+        if found is None:
+            continue
+        source, perm = found
+        constant = look.constant(source)
+        if constant is None or len(perm) != len(constant.shape):
+            continue
+        shape = tuple(constant.shape[axis] for axis in perm)
+        name = look.fresh(f"{source}_turned")
+        look.graph.constants[name] = Constant(constant.dtype, shape, _turned(constant, perm))
+        changed |= look.bypass(node, name)
+    return changed
+
+
+def _turned(constant: Constant, perm: list[int]) -> Callable[[], Any]:
+    return lambda: np.ascontiguousarray(constant.array().transpose(perm))
