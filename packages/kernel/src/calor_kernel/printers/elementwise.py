@@ -71,7 +71,10 @@ class Scalars:
         if name == "bitcast":
             return self.bitcast(operands[0], dtype, result.dtype)
         if name == "select":
-            return self.dialect.choose(*operands)
+            chosen = self.dialect.choose(*operands)
+            # C's choice of two narrow integers is an int, which no function of theirs takes.
+            narrow = result.dtype.kind in ("int", "uint") and result.dtype.itemsize < 4
+            return self.dialect.cast(result.dtype, chosen) if narrow else chosen
         if dtype.kind == "float" and not self.dialect.computes(dtype):
             self.dialect.refuse(f"arithmetic of {dtype}: {name}")
         if dtype is bool_:
