@@ -1,5 +1,6 @@
 """The interface of ONNX Runtime: what packages that were written against it touch."""
 
+import pickle
 import subprocess
 import sys
 import warnings
@@ -187,6 +188,15 @@ def test_errors_are_caught_under_the_names_of_onnx_runtime() -> None:
                  "EPFail"):  # fmt: skip
         assert issubclass(getattr(state, name), Exception)
         assert hasattr(theirs, name), name
+
+
+def test_errors_come_from_other_processes_as_they_are() -> None:
+    missing = onnxruntime.UnsupportedOperatorsError([("my.domain", "Odd", ("n",), "opset 1")])
+    for error in (missing, state.InvalidArgument("wrong"), state.NoSuchFile("gone")):
+        copied = pickle.loads(pickle.dumps(error))
+        assert type(copied) is type(error)
+        assert str(copied) == str(error)
+    assert copied.message == "gone"
 
 
 PROGRAM = """

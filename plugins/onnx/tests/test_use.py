@@ -147,6 +147,9 @@ def test_a_model_is_trained_further() -> None:
     np.testing.assert_array_equal(model(IMAGE)[0].numpy(), before)
     with pytest.raises(calor_onnx.InputError, match="the inputs are image"):
         module()
+    for args, named in (([x, x], {}), ([x], {"image": x}), ([x], {"picture": x})):
+        with pytest.raises(calor_onnx.InputError, match="each given once"):
+            module(*args, **named)
 
 
 def test_an_operator_is_a_function() -> None:
@@ -170,6 +173,14 @@ def test_inputs_are_made_up_or_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found["image"], IMAGE)
     with pytest.raises(calor_onnx.InputError, match="no input 'y'"):
         feed(model, files={"y": "y.npy"})
+    for content in (b"", b"no numbers", b"PK\x03\x04 cut"):
+        (tmp_path / "bad.npy").write_bytes(content)
+        with pytest.raises(calor_onnx.InputError, match=r"np\.save"):
+            feed(model, files={"image": str(tmp_path / "bad.npy")})
+    with pytest.raises(calor_onnx.InputError, match="'M'; it has image, N"):
+        feed(model, shapes={"M": [2]})
+    with pytest.raises(calor_onnx.InputError, match="cannot have the sizes"):
+        feed(model, shapes={"N": [-3]})
 
 
 def test_commands(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,6 +208,8 @@ def test_commands(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "none.onnx" in capsys.readouterr().err
     assert main(["run", str(path), "--shape", "N=two"]) == 1
     assert "sizes are numbers" in capsys.readouterr().err
+    assert main(["benchmark", str(path), "--repeats", "0"]) == 1
+    assert "one at least" in capsys.readouterr().err
 
 
 def test_a_program_runs_with_calor_for_onnxruntime(path: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.errors import PluginError
+from calor_onnx.errors import InputError
 from calor_onnx.model import Model
 from calor_onnx.session.replacing import stand_in
 
@@ -128,6 +129,8 @@ def times(
     model: Model, path: str, given: Mapping[str, Any], repeats: int = REPEATS
 ) -> tuple[float, float | None]:
     """Return the shortest time of a run here and on ONNX Runtime (None where it is not there)."""
+    if repeats < 1:
+        raise InputError(f"{repeats} runs have no time; ask for one at least")
 
     def ours() -> None:
         made = model.run(given)

@@ -6,6 +6,7 @@ Each is also the error of calor, and the built-in, that its reader would expect.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from calor.errors import ArgumentError, CalorError, FormatError, TraceError
 
@@ -30,6 +31,10 @@ class UnsupportedOperatorsError(CalorError, NotImplementedError):
             "the model needs what calor-onnx does not have; operators can be added with "
             "@calor_onnx.operator:\n" + "\n".join(lines)
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error from another process is made of what it was made of, not of its message.
+        return type(self), (self.operators,)
 
 
 class InputError(ArgumentError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -38,6 +39,7 @@ def feed(
     (5, 3)
     """
     files, shapes = dict(files or {}), dict(shapes or {})
+    _check_names(model, shapes)
     random = np.random.default_rng(seed)
     found: dict[str, Any] = {}
     for info in model.inputs:
@@ -50,6 +52,19 @@ def feed(
     if files:
         raise InputError(f"the model has no input {', '.join(map(repr, files))}")
     return found
+
+
+def _check_names(model: Model, shapes: Mapping[str, list[int]]) -> None:
+    """Refuse a shape of what the model has not, and one that no value can have."""
+    symbols = [size for i in model.inputs for size in i.shape or () if isinstance(size, str)]
+    known = dict.fromkeys([*(info.name for info in model.inputs), *symbols])
+    for name, sizes in shapes.items():
+        if name not in known:
+            raise InputError(
+                f"the model has no input or symbol {name!r}; it has {', '.join(known) or 'none'}"
+            )
+        if any(size < 0 for size in sizes) or (name in symbols and not sizes):
+            raise InputError(f"{name!r} cannot have the sizes {sizes}")
 
 
 def _shape(info: ValueInfo, shapes: Mapping[str, list[int]]) -> tuple[int, ...]:
@@ -85,11 +100,16 @@ def drawn(info: ValueInfo, shape: tuple[int, ...], random: Any) -> Array:
 
 
 def _loaded(name: str, path: str) -> Array:
-    read: Any = np.load(Path(path), allow_pickle=False)
-    if isinstance(read, np.ndarray):
-        return read
-    with read as file:
-        keys = list(file.keys())
+    with Path(path).open("rb") as file:
+        try:
+            read: Any = np.load(file, allow_pickle=False)
+        except (ValueError, EOFError, BadZipFile) as error:
+            raise InputError(
+                f"{path} is no .npy or .npz file of numbers; write one with np.save({path!r}, x)"
+            ) from error
+        if isinstance(read, np.ndarray):
+            return read
+        keys = list(read.keys())
         if name not in keys and len(keys) != 1:
             raise InputError(f"{path} has {', '.join(keys)}, and no {name!r}")
-        return np.asarray(file[name if name in keys else keys[0]])
+        return np.asarray(read[name if name in keys else keys[0]])

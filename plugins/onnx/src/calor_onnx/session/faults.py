@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from calor.errors import (
     ArgumentError,
@@ -28,6 +29,11 @@ class OnnxRuntimeError(CalorError):
 
     def __init__(self, message: str) -> None:
         super().__init__(f"[ONNXRuntimeError] : {self.code} : {self.label} : {message}")
+        self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error from another process has its code and name before its message once.
+        return type(self), (self.message,)
 
 
 class Fail(OnnxRuntimeError):
