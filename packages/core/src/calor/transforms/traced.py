@@ -81,13 +81,16 @@ def traced(
     arguments: Arguments,
     roots: Sequence[Stateful],
     device: Device,
+    *,
+    simple: bool = True,
 ) -> Traced:
     """Trace a function, and again when it turns out what its trace has to know.
 
     That is: how arguments take gradients, where it asks for these; and objects that are found
-    nowhere before it reads a number of theirs.
+    nowhere before it reads a number of theirs. The graph is simplified unless ``simple`` is false,
+    for those who compare graphs of several sizes, as what is folded depends on sizes.
     """
-    tracer = Tracer(function, name, arguments, roots, device)
+    tracer = Tracer(function, name, arguments, roots, device, simple)
     # Until the last of it numbers of objects are stand-ins, too.
     with tracing:
         while True:
@@ -107,12 +110,14 @@ class Tracer:
         arguments: Arguments,
         roots: Sequence[Stateful],
         device: Device,
+        simple: bool = True,
     ) -> None:
         self.function = function
         self.name = name
         self.arguments = arguments
         self.roots = list(roots)
         self.device = device
+        self.simple = simple
         self.how = kinds(arguments.tensors)
         self.unrecorded = any(self.how)
 
@@ -214,7 +219,7 @@ class Tracer:
         owners = self._owners(captures, [h for h, _ in grads])
         number = {id(h): i for i, h in enumerate(owners)}
         return Traced(
-            graph=simplify(graph),
+            graph=simplify(graph) if self.simple else graph,
             roots=self.roots,
             specs=specs,
             argument_kinds=self.how if trace.asks_gradients else None,

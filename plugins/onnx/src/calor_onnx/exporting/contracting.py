@@ -9,7 +9,7 @@ import numpy as np
 from calor.dtypes import DType
 from calor_onnx.exporting.errors import Refused
 from calor_onnx.exporting.graphs import row
-from calor_onnx.exporting.moving import padded
+from calor_onnx.exporting.moving import padded, sliced
 from calor_onnx.exporting.program import Step
 from calor_onnx.exporting.sizes import Size, total
 from calor_onnx.exporting.writer import Writer
@@ -54,15 +54,27 @@ def _pads(padding: Any) -> list[int]:
 def conv(w: Writer, step: Step, x: str, weight: str) -> str:
     _floats(w.type_of(x), "Conv")
     a = step.attributes
+    x = _cropped(w, step, x)
     return w.call(
         "Conv",
         x,
         weight,
         strides=list(a["stride"]),
         dilations=list(a["dilation"]),
-        pads=_pads(a["padding"]),
+        pads=[max(n, 0) for side in zip(*a["padding"], strict=True) for n in side],
         group=a["groups"],
     )
+
+
+def _cropped(w: Writer, step: Step, x: str) -> str:
+    """Return the input of a convolution without what padding below 0 takes away."""
+    sizes, axes, starts, stops = step.takes[0].shape[2:], [], [], []
+    for i, (low, high) in enumerate(step.attributes["padding"]):
+        if low < 0 or high < 0:
+            axes.append(2 + i)
+            starts.append(max(-low, 0))
+            stops.append(sizes[i] + min(high, 0))
+    return sliced(w, x, starts, stops, axes, [1] * len(axes))
 
 
 @row("conv_input_gradient")
@@ -74,7 +86,7 @@ def conv_transpose(w: Writer, step: Step, g: str, weight: str) -> str:
     for i in range(rank):
         reach = a["dilation"][i] * (window[i] - 1) + 1
         plain = a["stride"][i] * (sizes[i] - 1) + reach - pads[i] - pads[rank + i]
-        more = a["input_shape"][2 + i] - plain
+        more = w.shared.program.samples.settled(a["input_shape"][2 + i] - plain)
         if isinstance(more, Size):
             raise Refused("the output padding follows from a symbolic size")
         extra.append(more)

@@ -154,7 +154,30 @@ def _digamma(x: Any) -> Any:
     return like(e.where(mirrored, value - math.pi / e.tan(angle), value), x)
 
 
+def _erfinv(x: Any) -> Any:
+    """Giles, "Approximating the erfinv function", GPU Computing Gems, 2011: single precision."""
+    y = wide(x)
+    size = -e.log((1 - y) * (1 + y))
+    middle, tail = size - 2.5, e.sqrt(e.maximum(size, fill(size, 5.0))) - 3
+    low, high = fill(y, _MIDDLE[0]), fill(y, _TAIL[0])
+    for a, b in zip(_MIDDLE[1:], _TAIL[1:], strict=True):
+        low, high = low * middle + a, high * tail + b
+    end = e.equal(e.abs(y), fill(y, 1))
+    return like(e.where(end, y * math.inf, e.where(size < 5, low, high) * y), x)
+
+
+_MIDDLE = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+_TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+
+
 DEFINITIONS.update(
+    erfinv=_erfinv,
     exp2=_exp2,
     expm1=_expm1,
     log1p=_log1p,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from calor.dtypes import bool_, float32
+from calor.dtypes import bool_, float32, uint16, uint32
 from calor_onnx.exporting.errors import Refused
 from calor_onnx.exporting.graphs import BROADCASTING, ROWS, row
 from calor_onnx.exporting.program import Step
@@ -15,7 +15,7 @@ _UNARY: Final = {
     "neg": "Neg", "abs": "Abs", "sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "log": "Log",
     "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan",
     "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh",
-    "atanh": "Atanh", "erf": "Erf", "relu": "Relu", "sigmoid": "Sigmoid",
+    "atanh": "Atanh", "erf": "Erf", "sigmoid": "Sigmoid",
 }  # fmt: skip
 _BINARY: Final = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "power": "Pow", "maximum": "Max",
@@ -81,6 +81,13 @@ def isfinite(w: Writer, step: Step, x: str) -> str:
         return w.call("Equal", x, x, result=bool_)
     wrong = [w.call(operator, x, result=bool_) for operator in ("IsNaN", "IsInf")]
     return w.call("Not", w.call("Or", *wrong))
+
+
+@row("relu")
+def relu(w: Writer, step: Step, x: str) -> str:
+    if w.type_of(x).is_floating:
+        return w.call("Relu", x)
+    return w.call("Max", x, w.constant(0, w.type_of(x)))
 
 
 @row("silu")
@@ -164,4 +171,11 @@ def signbit(w: Writer, step: Step, x: str) -> str:
 def shift(w: Writer, step: Step, x: str, by: str) -> str | None:
     if w.type_of(x).kind != "uint":
         return None
-    return w.call("BitShift", x, by, direction=step.op.name[6:].upper())
+    dtype = w.type_of(x)
+    narrow = dtype is uint16
+    if narrow:
+        x, by = w.cast(x, uint32), w.cast(by, uint32)
+    made = w.call("BitShift", x, by, direction=step.op.name[6:].upper())
+    if narrow:
+        made = w.call("BitwiseAnd", made, w.constant(0xFFFF, uint32))
+    return w.cast(made, dtype)

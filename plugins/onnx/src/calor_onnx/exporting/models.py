@@ -23,7 +23,7 @@ from calor_onnx.exporting import (  # noqa: F401 - they fill the table
 from calor_onnx.exporting.errors import ExportError
 from calor_onnx.exporting.graphs import write
 from calor_onnx.exporting.program import Dynamic, Program, Value, trace
-from calor_onnx.exporting.sizes import Size
+from calor_onnx.exporting.sizes import UNEVEN, Size
 from calor_onnx.exporting.writer import Shared, Writer, element
 
 # The newest opset that ONNX Runtime 1.31 takes, and the oldest whose operators are written.
@@ -136,8 +136,14 @@ def _rename(node: onnx.NodeProto, names: dict[str, str]) -> None:
             _rename(inner, names)
 
 
+def _dimension(size: Size) -> str | None:
+    """Return what a symbolic size is called; None for one that has no name."""
+    text = str(size)
+    return None if UNEVEN in text else text.replace("·", "*")
+
+
 def _info(name: str, value: Value) -> onnx.ValueInfoProto:
-    shape = [str(n).replace("·", "*") if isinstance(n, Size) else n for n in value.shape]
+    shape = [_dimension(n) if isinstance(n, Size) else n for n in value.shape]
     return helper.make_tensor_value_info(name, element(value.dtype), shape)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType, int64
+from calor.dtypes import DType, bool_, float32, float64, int64
 from calor_onnx.exporting.errors import Refused
 from calor_onnx.exporting.graphs import row
 from calor_onnx.exporting.program import Step
-from calor_onnx.exporting.sizes import Dimension, Number, Size, total
+from calor_onnx.exporting.sizes import Dimension, Number, Ramp, Size, Triangle, total
 from calor_onnx.exporting.writer import TO_END, TO_START, Writer
 
 # A ramp of more elements is computed by the model.
@@ -39,9 +39,20 @@ def full(w: Writer, step: Step) -> str:
 @row("constant")
 def constant(w: Writer, step: Step) -> str:
     array = step.attributes["array"]
+    dtype = step.gives[0].dtype
     if isinstance(array, Number):
-        return number(w, array, step.gives[0].dtype)
-    return w.constant(array.array, step.gives[0].dtype)
+        return number(w, array, dtype)
+    if isinstance(array, Triangle):
+        rows = w.reshape(ramp(w, array.rows), [array.rows, 1])
+        ends = w.call("Add", rows, w.constant(array.diagonal, int64))
+        within = w.call("LessOrEqual", ramp(w, array.columns), ends, result=bool_)
+        return w.cast(within if array.lower else w.call("Not", within), dtype)
+    if isinstance(array, Ramp):
+        wide = float64 if dtype.is_floating else int64
+        places = w.cast(ramp(w, array.length), wide)
+        scaled = w.call("Mul", places, w.constant(array.step, wide))
+        return w.cast(w.call("Add", scaled, w.constant(array.start, wide)), dtype)
+    return w.constant(array.array, dtype)
 
 
 @row("iota")
@@ -191,5 +202,8 @@ def scatter(w: Writer, step: Step, x: str, indices: str, updates: str) -> str:
     update = given.pop("update")
     if update != "assign":
         given["reduction"] = update
-    operands = [x, w.cast(indices, int64), updates]
-    return w.emit(_WRITES[step.op.name], operands, (w.type_of(x),), **given)[0]
+    # ONNX Runtime moves half types, and does not add them.
+    dtype = w.type_of(x)
+    work = float32 if update != "assign" and dtype.itemsize == 2 and dtype.is_floating else dtype
+    operands = [w.cast(x, work), w.cast(indices, int64), w.cast(updates, work)]
+    return w.cast(w.emit(_WRITES[step.op.name], operands, (work,), **given)[0], dtype)

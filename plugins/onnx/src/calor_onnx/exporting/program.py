@@ -97,16 +97,8 @@ def merge(graphs: Sequence[Graph], samples: Samples, line: Callable[..., str | N
     problems: list[tuple[str, str, str]] = []
     values: list[Value] = []
     for i, spec in enumerate(first.specs):
-        try:
-            shape = tuple(
-                samples.number(sizes)
-                for sizes in zip(*(g.specs[i].shape for g in graphs), strict=True)
-            )
-        except NotGeneral:
-            maker = next((n for n in first.nodes if i in n.outputs), None)
-            problems.append(_uneven(maker, first, line))
-            shape = spec.shape
-        values.append(Value(shape, spec.dtype))
+        sizes = zip(*(g.specs[i].shape for g in graphs), strict=True)
+        values.append(Value(tuple(map(samples.size, sizes)), spec.dtype))
     steps = []
     for at, node in enumerate(first.nodes):
         alike = [g.nodes[at] for g in graphs]
@@ -136,9 +128,7 @@ def merge(graphs: Sequence[Graph], samples: Samples, line: Callable[..., str | N
 
 
 def _uneven(node: Any, graph: Graph, line: Callable[..., str | None]) -> tuple[str, str, str]:
-    reason = "its sizes are no polynomial of the symbolic sizes, such as a size that is rounded"
-    if node is None:
-        return "input", reason, "an unknown line"
+    reason = "its numbers follow from the symbolic sizes in a way that export cannot find"
     where = line(node.op.name, tuple(graph.specs[v] for v in node.inputs))
     return node.op.name, reason, where or "an unknown line"
 
@@ -230,7 +220,15 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...], dynamic: Dynamic)
             tensors = _sized(made, dynamic, point)
             with calor.device(device):
                 arguments = Arguments(tuple(tensors), {}, frozenset())
-                traces.append(traced(made, name, arguments, hidden_state(function), device))
+                found = traced(
+                    made,
+                    name,
+                    arguments,
+                    hidden_state(function),
+                    device,
+                    simple=not samples.symbols,
+                )
+                traces.append(found)
     except ShapeError as error:
         if traces or not samples.symbols:
             raise
@@ -272,7 +270,13 @@ def _samples(made: _Function, dynamic: Dynamic) -> tuple[Samples, dict[str, tupl
             places.setdefault(symbol, (name, axis))
     if len(sizes) > 4:
         raise ArgumentError(f"dynamic= has {len(sizes)} symbols; at most 4 can be told apart")
-    return Samples(sizes), places
+    fixed = [
+        n
+        for name, example in examples.items()
+        for axis, n in enumerate(example.shape)
+        if axis not in dynamic.get(name, {})
+    ]
+    return Samples(sizes, fixed), places
 
 
 def _sized(made: _Function, dynamic: Dynamic, point: Mapping[str, int]) -> list[Any]:

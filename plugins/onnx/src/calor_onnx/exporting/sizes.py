@@ -2,8 +2,9 @@
 
 Requirements: calor traces for known sizes, a model shall run for any. A function is traced for
 several sizes of each symbolic axis, and a number that differs between the traces is written as the
-polynomial that goes through all of them; one trace more than the polynomial needs has to agree, or
-the number cannot be generalised.
+polynomial that goes through all of them; one trace more than the polynomial needs has to agree.
+Where it does not, the size is *uneven*: a symbol of its own, which may be there, as what a strided
+convolution makes, and which nothing can be computed from.
 """
 
 from __future__ import annotations
@@ -109,13 +110,46 @@ class Number:
     inverse: bool
 
 
-class Samples:
-    """The sizes that a function is traced for, and how numbers of those traces become sizes."""
+@dataclass(frozen=True)
+class Ramp:
+    """A constant vector of numbers at equal distances, as long as a size says."""
 
-    def __init__(self, examples: Mapping[str, int]) -> None:
+    start: float
+    step: float
+    length: Dimension
+
+
+@dataclass(frozen=True)
+class Triangle:
+    """A constant matrix of 1 up to its ``diagonal``, and 0 above, or of the opposite."""
+
+    rows: Dimension
+    columns: Dimension
+    diagonal: int
+    lower: bool
+
+
+# The names of uneven sizes begin so.
+UNEVEN: Final = "~"
+
+
+class Samples:
+    """The sizes that a function is traced for, and how numbers of those traces become sizes.
+
+    ``known`` are sizes that other axes have: equal ones would be taken for the same.
+    """
+
+    def __init__(self, examples: Mapping[str, int], known: Sequence[int] = ()) -> None:
         self.symbols: Final = tuple(examples)
+        self.uneven: dict[str, tuple[int, ...]] = {}
         # A size of 1 would be taken for one that repeats.
-        first = {name: max(n, 2) for name, n in examples.items()}
+        first, used = {}, set(known)
+        for i, (name, n) in enumerate(examples.items()):
+            n = max(n, 2)
+            while not used.isdisjoint((n, n + 1, n + 3 + i)):
+                n += 1
+            first[name] = n
+            used.update((n, n + 1, n + 3 + i))
         self.corners: Final = list(product((0, 1), repeat=len(first)))
         self.points: Final[list[dict[str, int]]] = [
             {name: n + up for (name, n), up in zip(first.items(), corner, strict=True)}
@@ -143,20 +177,61 @@ class Samples:
             raise NotGeneral
         return made
 
+    def size(self, values: Sequence[int]) -> Dimension:
+        """Return the size that has these values at the points, an uneven one if it must be."""
+        try:
+            return self.number(values)
+        except NotGeneral:
+            name = UNEVEN + ",".join(map(str, values))
+            self.uneven[name] = tuple(values)
+            return Size({(name,): 1})
+
+    def settled(self, size: Dimension) -> Dimension:
+        """Return a size as a whole number where it is the same one at all points."""
+        found = {
+            at(size, {**point, **{name: values[i] for name, values in self.uneven.items()}})
+            for i, point in enumerate(self.points)
+        }
+        return found.pop() if len(found) == 1 else size
+
     def merged(self, values: Sequence[Any]) -> Any:
         """Return one attribute for those of all traces."""
         first = values[0]
         if all(type(v) is type(first) and v == first for v in values):
             return first
         if all(type(v) is int for v in values):
-            return self.number(values)
+            return self.size(values)
         if all(isinstance(v, tuple) and len(v) == len(first) for v in values):
             return tuple(self.merged(items) for items in zip(*values, strict=True))
         if all(isinstance(v, Scalar) for v in values):
             return self._scalar([v.number for v in values], first.dtype)
         if all(isinstance(v, HostArray) and v.shape == () for v in values):
             return self._scalar([v.array.item() for v in values], first.dtype)
+        if all(isinstance(v, HostArray) and len(v.shape) == 1 for v in values):
+            return self._ramp([v.array for v in values])
+        if all(isinstance(v, HostArray) and len(v.shape) == 2 for v in values):
+            return self._triangle([v.array for v in values])
         raise NotGeneral
+
+    def _triangle(self, arrays: Sequence[Any]) -> Triangle:
+        shape = [self.number([a.shape[axis] for a in arrays]) for axis in (0, 1)]
+        for diagonal, lower in product((-1, 0, 1), (True, False)):
+            wanted = [np.tri(a.shape[0], a.shape[1], diagonal, dtype=bool) == lower for a in arrays]
+            if all(
+                np.array_equal(a, w.astype(a.dtype)) for a, w in zip(arrays, wanted, strict=True)
+            ):
+                return Triangle(shape[0], shape[1], diagonal, lower)
+        raise NotGeneral
+
+    def _ramp(self, arrays: Sequence[Any]) -> Ramp:
+        longest = max(arrays, key=len)
+        start, step = longest[0].item(), (longest[1] - longest[0]).item()
+        for array in arrays:
+            if not np.array_equal(
+                array, (start + step * np.arange(len(array))).astype(array.dtype)
+            ):
+                raise NotGeneral
+        return Ramp(start, step, self.number([len(array) for array in arrays]))
 
     def _scalar(self, values: Sequence[Any], dtype: str) -> Number:
         host = as_dtype(dtype).numpy

@@ -15,7 +15,7 @@ from calor.dtypes import DType
 from calor_onnx.exporting.errors import Refused
 from calor_onnx.exporting.kernels import computed_in
 from calor_onnx.exporting.program import Program, Step
-from calor_onnx.exporting.sizes import Dimension, Size
+from calor_onnx.exporting.sizes import UNEVEN, Dimension, Size
 from calor_onnx.types import element_type
 
 # The end of an axis in either direction, as ONNX's Slice has it.
@@ -139,6 +139,11 @@ class Writer:
         """Return the size that a symbol has, read from an input's shape."""
         known = self.shared.sizes
         key = Size({(name,): 1})
+        if name.startswith(UNEVEN):
+            raise Refused(
+                "a size is computed from one that is no polynomial of the symbolic sizes, such as "
+                "one that is rounded"
+            )
         if key not in known:
             source, axis = self.shared.program.symbols[name]
             known[key] = self.root._sized("Shape", source, start=axis, end=axis + 1, base=name)

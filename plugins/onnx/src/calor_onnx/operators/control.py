@@ -78,6 +78,8 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
     first, turn = carry, 0
     holds: Any = np.array(on)
     while (count is None or turn < count) and bool(call.host(holds).reshape(-1)[0]):
+        if call.traced and turn * len(body.nodes) > UNROLLED:
+            raise call.cannot(f"more than {turn} turns are too many for a compiled graph")
         made = call.apply(body, [np.array(turn, np.int64), holds, *carry])
         holds, carry = made[0], made[1 : 1 + len(carry)]
         for stack, value in zip(collected, made[1 + len(carry) :], strict=True):
@@ -217,7 +219,9 @@ def _scanned(
     infos = body.outputs[kept:]
     collected: list[list[Any]] = [[] for _ in infos]
     for turn in range(length):
-        made = call.apply(body, [*carry, *(row[turn] for row in rows)])
+        # NumPy's element of a vector is no array.
+        given = (np.asarray(row[turn]) if is_host(row) else row[turn] for row in rows)
+        made = call.apply(body, [*carry, *given])
         carry = made[:kept]
         for stack, value in zip(collected, made[kept:], strict=True):
             stack.append(value)
