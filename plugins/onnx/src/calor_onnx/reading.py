@@ -272,7 +272,12 @@ def constant_of(node: Node) -> Constant:
     kind = kinds.get(name.removeprefix("value_").removesuffix("s"))
     if kind is None:
         raise ModelError(f"{node.label} has the attribute {name!r}, which Constant does not take")
-    return Constant.of(np.array(value, kind))
+    try:
+        return Constant.of(np.array(value, kind))
+    except (TypeError, ValueError, OverflowError):
+        raise ModelError(
+            f"{node.label}: the attribute {name!r} has {value!r:.40}, which is not of its type"
+        ) from None
 
 
 def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:

@@ -18,6 +18,7 @@ from onnx import TensorProto, numpy_helper
 
 from calor_onnx.constants import Constant
 from calor_onnx.errors import ModelError
+from calor_onnx.limits import bounded
 from calor_onnx.types import PACKED, STRING, HostType, numpy_type
 
 Array = np.ndarray[Any, Any]
@@ -110,6 +111,7 @@ def _raw(blob: Blob, host: HostType, shape: tuple[int, ...], name: str) -> Const
     if blob.length != needed:
         raise ModelError(f"{name}: {host.name} of shape {shape} needs {needed} bytes, not "
                          f"{blob.length}; the file is damaged")  # fmt: skip
+    bounded(shape, max(host.itemsize, 1), name)
 
     def read() -> Array:
         data = blob.bytes()
