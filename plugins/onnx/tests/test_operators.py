@@ -89,6 +89,9 @@ def reductions() -> Iterator[Row]:
         yield row(op, [x], 13, axis=axis, select_last_index=last, keepdims=last)
     for exclusive, reverse in product((0, 1), (0, 1)):
         yield row("CumSum", [f(3, 4), np.array(1)], 14, exclusive=exclusive, reverse=reverse)
+    for start, end, step in product((-10, -1, 1, 10), (-(2**63), -2, 0, 10), (-2, -1, 1)):
+        bounds = [np.array([n]) for n in (start, end, 1, step)]
+        yield row("Slice", [f(2, 3), *bounds], 13)
     for a, b in product((0, 1), (0, 1)):
         left, right = f(4, 3) if a else f(3, 4), f(5, 4) if b else f(4, 5)
         yield row("Gemm", [left, right, f(5)], 13, transA=a, transB=b, alpha=0.5, beta=0.25)
@@ -326,6 +329,9 @@ REFUSED = [
     ('MaxPool <kernel_shape = [2], auto_pad = "SAME"> (x)', s(0), "auto_pad 'SAME'"),
     ('BitShift <direction = "UP"> (s, s)', s(1, np.uint8), "neither LEFT nor RIGHT"),
     ('LSTM <hidden_size = 1, direction = "both"> (x, x, x)', s(0), "direction 'both'"),
+    ("CumSum (x, s)", s(5, np.uint8), "CumSum: axis 5 is none of 3"),
+    ("Compress <axis = 7> (x, s)", np.ones(2, np.uint8), "Compress: axis 7 is none of 3"),
+    ("Tile (x, s)", np.ones(2, np.uint8), "2 repeats do not fit 3 axes"),
 ]
 
 

@@ -23,7 +23,7 @@ def where(call: Call, condition: Any, x: Any, y: Any) -> Any:
 def slice_(
     call: Call, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None
 ) -> Any:  # fmt: skip
-    """The elements from ``starts`` to before ``ends`` in steps along axes, as Python slices."""
+    """The elements from ``starts`` to before ``ends`` in steps along axes."""
     first, last = call.integers(starts), call.integers(ends)
     along = [*range(len(first))] if axes is None else call.integers(axes)
     by = [1] * len(first) if steps is None else call.integers(steps)
@@ -31,7 +31,9 @@ def slice_(
         raise ModelError("Slice: starts, ends, axes and steps differ in length")
     key = [slice(None)] * x.ndim
     for a, b, axis, step in zip(first, last, along, by, strict=True):
-        key[axis_of(axis, x.ndim, "Slice")] = slice(a, b, step)
+        place = axis_of(axis, x.ndim, "Slice")
+        # Backwards from before the first element begins at the first, which is not Python's rule.
+        key[place] = slice(max(a, -x.shape[place]) if step < 0 else a, b, step)
     return x[tuple(key)]
 
 
@@ -159,7 +161,9 @@ def compress(call: Call, x: Any, condition: Any, *, axis: int | None = None) -> 
     if axis is None:
         x, axis = calor.reshape(x, (-1,)), 0
     places = np.flatnonzero(condition)
-    return calor.take(x, calor.asarray(places, device=x.device), axis=axis % x.ndim)
+    return calor.take(
+        x, calor.asarray(places, device=x.device), axis=axis_of(axis, x.ndim, "Compress")
+    )
 
 
 @operator("Unique", since=11, raw=True)

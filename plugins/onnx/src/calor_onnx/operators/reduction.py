@@ -11,6 +11,7 @@ from calor_onnx.call import Call
 from calor_onnx.computing import like, wide
 from calor_onnx.errors import ModelError
 from calor_onnx.operators.elementwise import divided
+from calor_onnx.operators.shape import axis_of
 from calor_onnx.registry import operator
 
 Axes = tuple[int, ...]
@@ -133,7 +134,7 @@ _place("ArgMin", calor.argmin)
 def _running(name: str, function: Callable[..., Any], start: int) -> None:
     def run(call: Call, x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
         (along,) = call.integers(axis)
-        along %= x.ndim
+        along = axis_of(along, x.ndim, name)
         if reverse:
             x = calor.flip(x, axis=along)
         made = function(x, axis=along, dtype=x.dtype, include_initial=bool(exclusive))

@@ -127,7 +127,10 @@ def expand(call: Call, x: Any, shape: Any) -> Any:
 @operator("Tile", since=6, host=[1], moves=True)
 def tile(call: Call, x: Any, repeats: Any) -> Any:
     """The value repeated along each axis."""
-    return calor.tile(x, tuple(call.integers(repeats)))
+    counts = call.integers(repeats)
+    if len(counts) != x.ndim:
+        raise ModelError(f"Tile: {len(counts)} repeats do not fit {x.ndim} axes")
+    return calor.tile(x, tuple(counts))
 
 
 @operator("Tile", host=[1, 2], moves=True)
