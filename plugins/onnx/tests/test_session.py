@@ -70,6 +70,24 @@ def test_refuses_inputs_that_do_not_fit(
         session.run(None, feed)
 
 
+def test_outputs_are_their_callers() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        kept (float[2] x) => (float[2] same, float[2] weight, string[1] text)
+            <float[2] w = {1.0, 2.0}, string[1] t = {"a"}> {
+            same = Identity (x)
+            weight = Identity (w)
+            text = Identity (t)
+        }""")
+    ours = onnxruntime.InferenceSession(proto.SerializeToString(), providers="numpy")
+    given = np.ones(2, np.float32)
+    for _ in range(2):
+        same, weight, text = ours.run(None, {"x": given})
+        assert given.tolist() == [1.0, 1.0]
+        assert (same.tolist(), weight.tolist(), text.tolist()) == ([1.0, 1.0], [1.0, 2.0], ["a"])
+        same[:], weight[:], text[:] = 7, 8, "b"
+
+
 def test_refuses_an_output_that_is_not_there(session: onnxruntime.InferenceSession) -> None:
     with pytest.raises(state.InvalidArgument, match="the model gives y, z"):
         session.run(["nothing"], {"x": X})

@@ -106,7 +106,8 @@ def apart(ours: Any, theirs: Any) -> float:
         return 0.0 if np.array_equal(a, b) else float("inf")
     a, b = a.astype(np.float64), b.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    far = np.where(same, 0.0, np.abs(a - b))
+    with np.errstate(invalid="ignore"):
+        far = np.where(same, 0.0, np.abs(a - b))
     if np.isnan(far).any():
         return float("inf")
     return float(far.max() / max(float(np.abs(b[np.isfinite(b)]).max(initial=0)), 1e-30))

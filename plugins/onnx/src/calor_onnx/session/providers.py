@@ -79,7 +79,7 @@ def chosen(providers: Sequence[Any] | None, options: Sequence[Any] | None) -> tu
     if not providers:
         device = current_device()
         return provider_of(device), device
-    for place, item in enumerate(providers):
+    for place, item in enumerate([providers] if isinstance(providers, str) else providers):
         name, given = (item[0], item[1]) if isinstance(item, tuple | list) else (item, None)
         if given is None and options is not None and place < len(options):
             given = options[place]

@@ -189,9 +189,13 @@ class OrtValue:
 
 
 def host_of(value: Any) -> Any:
-    """Return a value as NumPy has it; of a sequence a list."""
+    """Return a value as NumPy has it, an array that a caller may write into; of a sequence a list.
+
+    ONNX Runtime's outputs are their caller's. Here one may be memory of a device or of the model.
+    """
     if isinstance(value, list):
         return [host_of(item) for item in value]
     if value is None or isinstance(value, dict):
         return value
-    return to_host(value)
+    found = to_host(value)
+    return found.copy() if found is value or not found.flags.writeable else found
