@@ -125,6 +125,13 @@ ROWS = {
         model(CONV.replace("(x, w)", "(x, w, b)"), w=tensor(4, 3, 3, 3), b=tensor(4), **MOMENTS),
         [tensor(2, 3, 8, 8)], ["Conv", "Relu"],
     ),
+    "batch norm behind a transposed convolution": (
+        model("""f (float[2,3,5,5] x) => (float[2,4,K,L] y) {
+            c = ConvTranspose <strides = [2,2]> (x, w)
+            y = BatchNormalization (c, scale, shift, mean, variance)
+        }""", w=tensor(3, 4, 2, 2), **MOMENTS),
+        [tensor(2, 3, 5, 5)], ["ConvTranspose"],
+    ),
     "batch norm behind a product": (
         model("""f (float[2,3] x) => (float[2,4] y) {
             c = Gemm <transB = 1> (x, w, b)

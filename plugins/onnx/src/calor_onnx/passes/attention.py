@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calor_onnx.graph import Node
 from calor_onnx.passes.looking import Look
+from calor_onnx.passes.transposes import permutation
 
 DOMAIN = "calor"
 
@@ -36,19 +37,18 @@ def _found(look: Look, node: Node) -> list[Node]:
         return []
     made = []
     attributes = {"scale": scale, "turned": 1}
-    turn = look.made_by(key, "Transpose")
-    perm = None if turn is None else turn.attributes.get("perm")
-    if turn is not None and perm:
+    turned = permutation(look, key)
+    if turned is not None and len(turned[1]) > 1:
         # The key as it was before its last axes were exchanged, for which devices have kernels.
+        source, perm = turned
         perm = [*perm[:-2], perm[-1], perm[-2]]
         attributes["turned"] = 0
-        key = turn.inputs[0]
+        before, key = key, source
         if perm != sorted(perm):
-            key = look.fresh(f"{turn.outputs[0]}_key")
+            key = look.fresh(f"{before}_key")
             made.append(
-                Node("Transpose", "", turn.version, turn.name, [turn.inputs[0]], [key],
-                     {"perm": perm})
-            )  # fmt: skip
+                Node("Transpose", "", node.version, node.name, [source], [key], {"perm": perm})
+            )
     inputs = [query, key, values, *([bias] if bias else [])]
     made.append(
         Node("ScaledAttention", DOMAIN, 1, node.name, inputs, list(node.outputs), attributes)

@@ -22,7 +22,7 @@ def batch_norm(look: Look) -> bool:
     changed = False
     for node in list(look.graph.nodes):
         if look.standard(node, "BatchNormalization", since=7) and _infers(node):
-            layer = look.made_by(node.inputs[0], "Conv", "Gemm", since=1)
+            layer = look.made_by(node.inputs[0], "Conv", "ConvTranspose", "Gemm")
             if layer is not None and look.single(node.inputs[0]):
                 changed |= _folded(look, node, layer)
     return changed
@@ -68,6 +68,8 @@ def _axis(layer: Node, weight: Constant) -> int | None:
     if layer.op == "Conv":
         return 0 if len(weight.shape) > 2 else None
     options = layer.attributes
+    if layer.op == "ConvTranspose":
+        return 1 if len(weight.shape) > 2 and options.get("group", 1) == 1 else None
     plain = options.get("alpha", 1.0) == 1 and options.get("beta", 1.0) == 1
     if not plain or layer.version < 7 or len(weight.shape) != 2:
         return None

@@ -44,6 +44,7 @@ class Look:
             and node.op in ops
             and not node.domain
             and node.version >= since
+            and any(node.outputs[:1])
             and ("", node.op) not in self._functions
         )
 
