@@ -299,6 +299,14 @@ def onnx_backend(session: nox.Session) -> None:
 
 
 @nox.session
+def onnx_fuzz(session: nox.Session) -> None:
+    """Are ONNX models that are damaged at random refused with a typed error? `-- 20000`"""
+    install_projects(session, *group("test"), extras=False)
+    env = {"CALOR_ONNX_FUZZ": session.posargs[0] if session.posargs else "5000"}
+    session.run("pytest", "plugins/onnx/tests/test_fuzz.py", env=env)
+
+
+@nox.session
 def real_models(session: nox.Session) -> None:
     """Do models that people install answer as they should? `-- --whole --json FILE --device cpu`"""
     folder = Path("integration-tests/real_models")
