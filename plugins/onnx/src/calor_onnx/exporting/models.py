@@ -33,6 +33,8 @@ OLDEST: Final = 18
 EXTERNAL: Final = (1 << 31) - (1 << 24)
 # Smaller arrays stay in the file of the model.
 _SMALL: Final = 1024
+# Those beside it begin at a page, so that they can be mapped.
+_PAGE: Final = 4096
 
 
 def export(
@@ -179,14 +181,29 @@ def save(model: onnx.ModelProto, path: str | PathLike[str], external: int = EXTE
         onnx.save_model(model, target)
         return
     data = target.with_name(target.name + ".data")
-    data.unlink(missing_ok=True)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    onnx.save_model(
-        copy,
-        target,
-        save_as_external_data=True,
-        all_tensors_to_one_file=True,
-        location=data.name,
-        size_threshold=_SMALL,
+    # The model is put together anew, as a copy of it would hold the weights twice.
+    light = onnx.ModelProto(
+        ir_version=model.ir_version,
+        opset_import=model.opset_import,
+        producer_name=model.producer_name,
     )
+    graph = model.graph
+    light.graph.name = graph.name
+    light.graph.node.extend(graph.node)
+    light.graph.input.extend(graph.input)
+    light.graph.output.extend(graph.output)
+    with data.open("wb") as file:
+        for tensor in graph.initializer:
+            added = light.graph.initializer.add()
+            if len(tensor.raw_data) < _SMALL:
+                added.CopyFrom(tensor)
+                continue
+            file.seek(-file.tell() % _PAGE, 1)
+            added.name, added.data_type = tensor.name, tensor.data_type
+            added.dims.extend(tensor.dims)
+            added.data_location = onnx.TensorProto.EXTERNAL
+            place = {"location": data.name, "offset": file.tell(), "length": len(tensor.raw_data)}
+            for key, value in place.items():
+                added.external_data.add(key=key, value=str(value))
+            file.write(tensor.raw_data)
+    onnx.save_model(light, target)
