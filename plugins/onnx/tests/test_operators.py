@@ -207,6 +207,11 @@ def quantized() -> Iterator[Row]:
 
 
 def images() -> Iterator[Row]:
+    for align, count in product((0, 1), (1, 2)):
+        yield row("AffineGrid", [f(count, 2, 3), np.array([count, 3, 4, 5])], 20,
+                  align_corners=align)  # fmt: skip
+        yield row("AffineGrid", [f(count, 3, 4), np.array([count, 1, 2, 3, 4])], 20,
+                  align_corners=align)  # fmt: skip
     for mode, place in product(
         ("nearest", "linear", "cubic"),
         ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"),

@@ -6,10 +6,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
+
 import calor
 from calor.ops.movement import number_like, pad
 from calor_onnx.call import Call
-from calor_onnx.computing import wide
+from calor_onnx.computing import constant, like, wide
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
 from calor_onnx.sampling import samples
@@ -68,3 +70,29 @@ def col2im(
         )  # fmt: skip
         total = part if total is None else total + part
     return cropped(total, [low for low, _ in padding], image)
+
+
+@operator("AffineGrid", since=20, host=[1])
+def affine_grid(call: Call, theta: Any, size: Any, *, align_corners: int = 0) -> Any:
+    """The places in an image (N, C, \\*S) that an affine map (N, D, D + 1) takes each pixel from.
+
+    The body that ONNX's schema has for it drops the batch axis of a batch of one.
+    """
+    sizes = call.integers(size)[2:]
+    if theta.ndim != 3 or theta.shape[1:] != (len(sizes), len(sizes) + 1):
+        raise ModelError(f"AffineGrid: theta of shape {theta.shape} is no map of {len(sizes)} axes")
+    axes = [_centres(count, bool(align_corners)) for count in sizes]
+    # The map takes the last axis first, and a one at the end for its shift.
+    places = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(sizes)]
+    points = np.stack([place.reshape(-1) for place in places]).astype(np.float32)
+    wanted = wide(theta)
+    made = calor.matmul(wanted, like(constant(points, call.device), wanted))
+    shape = (theta.shape[0], *sizes, len(sizes))
+    return like(calor.reshape(calor.permute_dims(made, (0, 2, 1)), shape), theta)
+
+
+def _centres(count: int, align_corners: bool) -> Any:
+    """Return where pixels of an axis lie from -1 to 1: at its ends, or half a pixel within."""
+    if align_corners:
+        return np.linspace(-1, 1, count)
+    return (2 * np.arange(count) + 1) / count - 1
