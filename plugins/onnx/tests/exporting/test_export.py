@@ -122,6 +122,29 @@ def test_composites_stay_whole() -> None:
     assert [n.op_type for n in model.graph.node] == ["Gelu", "Softmax"]
 
 
+@pytest.mark.parametrize(
+    ("module", "inputs"),
+    [(nn.LayerNorm(4), ["x", "weight", "bias"]), (nn.RMSNorm(4), ["x", "weight"]),
+     (nn.LayerNorm(4, bias=False), ["x", "weight"])],
+)  # fmt: skip
+def test_weights_of_a_norm_are_its_own(module: Any, inputs: list[str]) -> None:
+    with calor.no_grad():
+        for tensor in module.parameters():
+            tensor += numbers(4)
+    (node,) = checked(module.eval(), numbers(2, 3, 4)).graph.node
+    assert list(node.input) == inputs
+
+
+def test_a_norm_that_is_read_twice_stays() -> None:
+    norm, weight = nn.LayerNorm(4, elementwise_affine=False), numbers(4)
+
+    def function(x: Any) -> Any:
+        y = norm(x)
+        return y * weight, y
+
+    checked(function, numbers(2, 4))
+
+
 def test_names() -> None:
     weight = numbers(3, 2)
 

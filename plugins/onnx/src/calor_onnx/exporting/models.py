@@ -21,6 +21,7 @@ from calor_onnx.exporting import (  # noqa: F401 - they fill the table
     reducing,
 )
 from calor_onnx.exporting.errors import ExportError
+from calor_onnx.exporting.fusing import fuse_norms
 from calor_onnx.exporting.graphs import write
 from calor_onnx.exporting.program import Dynamic, Program, Value, trace
 from calor_onnx.exporting.sizes import UNEVEN, Size
@@ -88,7 +89,7 @@ def _model(program: Program, opset: int, name: str) -> onnx.ModelProto:
         raise ExportError(shared.problems)
     outputs = _ends(w, made, program.outputs)
     proto = helper.make_graph(
-        _kept(w, outputs),
+        fuse_norms(_kept(w, outputs), outputs, shared),
         name,
         [_info(n, v) for n, v in zip(given, values, strict=False)],
         [_info(n, graph.values[v]) for n, v in zip(outputs, graph.outputs, strict=False)],

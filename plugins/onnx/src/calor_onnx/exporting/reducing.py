@@ -94,6 +94,7 @@ def norm(w: Writer, step: Step, x: str) -> Any:
     if not simple or any(step.wanted[1:]) or not w.has(operator):
         return None
     ones = w.constant(np.ones(sizes, step.gives[0].dtype.numpy), name="ones")
+    w.shared.ones.add(ones)
     made = w.call(operator, x, ones, axis=axes[0], epsilon=step.attributes["eps"])
     return (made, *("" for _ in step.gives[1:]))
 

@@ -36,6 +36,8 @@ class Shared:
     initializers: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     constants: dict[Any, str] = field(default_factory=dict)
     sizes: dict[Dimension, str] = field(default_factory=dict)
+    # The constants that are the scale of a norm for want of one.
+    ones: set[str] = field(default_factory=set)
     problems: list[tuple[str, str, str]] = field(default_factory=list)
     # The step that is being written, the innermost last.
     steps: list[Step] = field(default_factory=list)
