@@ -1,14 +1,18 @@
 """Whole graphs: what is computed, how many launches it takes, and in which memory."""
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import calor
-from calor.errors import ElementIndexError, OutOfMemoryError
+from calor.backends.device import device_of
+from calor.errors import ElementIndexError, OutOfMemoryError, UnsupportedError
 from calor.ops.base import find
 from calor_kernel.planning.planner import Planner
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
 
 def arange(*shape):
@@ -210,3 +214,12 @@ def test_equal_constants_are_one(backend, device):
     _, graph, _ = compiled(device, lambda x: (x * 2 + calor.full((4, 6), 2.0)) * 2.0, arange(4, 6))
     draft = Planner(backend.engine(0).lowerings, graph).draft()
     assert len(draft.constants) == 64
+
+
+def test_a_launch_of_too_many_cubes_is_refused_by_name():
+    few = replace(MANY_UNITS, max_cubes=(2**31 - 1, 8, 8))
+    device = device_of(KernelBackend("few", lambda index: LanesDevice(few, checks=False)), 0)
+    x = calor.asarray(np.ones((9, 2, 2), np.float32), device=device)
+    with pytest.raises(UnsupportedError, match="9.* cubes.*at most.*in op 'dot_general'"):
+        (x @ x).numpy()
+    assert (x[:8] @ x[:8]).sum().item() == 64.0

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 # Recordings for patterns of targets that a plan keeps.
 _PATTERNS: Final = 8
-# Ops that an error names when it may be any of a plan's.
-_NAMED: Final = 6
 _NO_TARGETS: Final[dict[int, int]] = {}
 
 
@@ -124,10 +122,7 @@ class Plan:
     @property
     def named(self) -> str:
         """The op that the plan computes, or the first of several."""
-        names = list(dict.fromkeys(task.op for task in self.draft.tasks))
-        if len(names) < 2:
-            return "".join(names)
-        return f"one of {', '.join(names[:_NAMED])}{' …' * (len(names) > _NAMED)}"
+        return self.draft.named
 
     @property
     def is_short(self) -> bool:
@@ -145,7 +140,7 @@ class Plan:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
         if self.engine.tells_late:
             # What a kernel that breaks the device is looked for in, when that is seen.
-            self.engine.last = self
+            self.engine.last = self.draft
         if into is None:
             if self._short is not None:
                 try:

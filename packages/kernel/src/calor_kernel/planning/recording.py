@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from calor.dtypes import uint8
+from calor.errors import UnsupportedError
 from calor_kernel.library.work import (
     Argument,
     Input,
@@ -144,6 +145,9 @@ class Recorder:
         layout: Layout,
     ) -> Recording:
         flat = [la.launch for one in lists for la in one]
+        for one in lists:
+            for launched in one:
+                self._check_cubes(launched)
         functions = iter(self.engine.kernels.load(la.build for la in flat))
         steps = tuple(
             tuple(
@@ -161,6 +165,16 @@ class Recorder:
         queue = self.engine.device.queue
         recorded = tuple(queue.record(one, self.slots.count) for one in steps)
         return Recording(recorded, steps, tuple(map(tuple, lists)), layout.nbytes)
+
+    def _check_cubes(self, launched: Launched) -> None:
+        """Raise UnsupportedError for more cubes along an axis than the device launches."""
+        cubes, most = launched.launch.cubes, self.engine.device.info.max_cubes
+        if any(count > limit for count, limit in zip(cubes, most, strict=True)):
+            raise UnsupportedError(
+                f"{launched.launch.label or launched.op} is a launch of {cubes} cubes, and the "
+                f"device launches at most {most}; compute it in parts along its first axis",
+                op=launched.op,
+            )
 
     def _aliases(self, targets: Targets, fails: int) -> tuple[dict[Piece, Piece], dict[Piece, int]]:
         """Return the inputs that outputs may overwrite, and the outputs that are copied last."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.library.work import View, Work
 
 Kind = Literal["input", "host", "constant", "made", "kept"]
+# Ops that an error names when it may be any of a graph's.
+_NAMED: Final = 6
 
 
 @dataclass(eq=False, slots=True)
@@ -69,3 +71,11 @@ class Draft:
     constants: bytes
     hosts: list[tuple[int, Spec, int]]
     host_bytes: int
+
+    @property
+    def named(self) -> str:
+        """The op that the graph computes, or the first of several."""
+        names = list(dict.fromkeys(task.op for task in self.tasks))
+        if len(names) < 2:
+            return "".join(names)
+        return f"one of {', '.join(names[:_NAMED])}{' …' * (len(names) > _NAMED)}"

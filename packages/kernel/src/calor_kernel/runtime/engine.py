@@ -27,7 +27,7 @@ from calor_kernel.runtime.kernels import Kernels
 from calor_kernel.runtime.pool import Pool
 
 if TYPE_CHECKING:
-    from calor_kernel.planning.plan import Plan
+    from calor_kernel.planning.values import Draft
 
 Profiler = Callable[[Sequence[Launched], float, Sequence[float]], None]
 
@@ -59,8 +59,9 @@ class Engine:
         self.host_memory = device.memory.address(self.nothing.handle) is not None
         # Whether failed ops are told when somebody looks, so that calls wait for nothing.
         self.tells_late = not self.host_memory
-        # The plan that ran last, on a device where that is asked: its ops are named when it broke.
-        self.last: Plan | None = None
+        # What ran last, on a device where that is asked: its ops are named when that broke. The
+        # plan itself, which may keep prepared weights, is not held.
+        self.last: Draft | None = None
         self._outcomes: deque[Outcome] = deque()
         self._failed: DeviceError | None = None
 
