@@ -18,7 +18,7 @@ from calor_onnx.passes.dead import dead
 from calor_onnx.passes.gelu import gelu
 from calor_onnx.passes.identity import identity
 from calor_onnx.passes.layer_norm import layer_norm
-from calor_onnx.passes.looking import Look
+from calor_onnx.passes.looking import Around, Look
 from calor_onnx.passes.transposes import transposes
 from calor_onnx.passes.weights import weights
 
@@ -35,7 +35,7 @@ def simplify(
     functions: Collection[tuple[str, str]] = (),
     *,
     fold: bool = True,
-    outer: tuple[Graph, ...] = (),
+    outer: tuple[Around, ...] = (),
 ) -> Graph:
     """Return a graph that computes the same with fewer nodes; the one that is given stays.
 
@@ -63,19 +63,24 @@ def simplify(
     if not outer:
         # Constants that are inputs as well, as old files have all, are constants.
         made.inputs = [info for info in graph.inputs if info.name not in graph.constants]
-    made.nodes = [_copied(node, functions, fold, (*outer, graph)) for node in graph.nodes]
+    around = (*outer, Around(graph))
+    made.nodes = [_copied(node, functions, fold, around) for node in graph.nodes]
     made.link()
     for _ in range(ROUNDS):
-        changed = [one(Look(made, functions, outer)) for one in (*KEEPING, *(FOLDING * fold))]
+        changed = False
+        for one in (*KEEPING, *(FOLDING * fold)):
+            look = Look(made, functions, outer)
+            changed |= one(look)
+            look.finish()
         dead(made)
-        if not any(changed):
+        if not changed:
             break
     made.link()
     return made
 
 
 def _copied(
-    node: Node, functions: Collection[tuple[str, str]], fold: bool, outer: tuple[Graph, ...]
+    node: Node, functions: Collection[tuple[str, str]], fold: bool, outer: tuple[Around, ...]
 ) -> Node:
     def value(item: Any) -> Any:
         if isinstance(item, Graph):

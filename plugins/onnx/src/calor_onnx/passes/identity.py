@@ -77,10 +77,10 @@ def dtype_of(look: Look, name: str) -> Any:
         constant = look.constant(name)
         if constant is not None:
             return constant.dtype
-        for info in look.graph.inputs:
-            if info.name == name:
-                # Inputs of the whole model are checked when it is called, others are not.
-                return info.dtype if info.kind == "tensor" and not look.outer else None
+        info = look.infos.get(name)
+        if info is not None:
+            # Inputs of the whole model are checked when it is called, others are not.
+            return info.dtype if info.kind == "tensor" and not look.outer else None
         node = look.makers.get(name)
         if look.standard(node, "Cast", since=6) and node is not None:
             return NUMPY.get(node.attributes.get("to", 0))

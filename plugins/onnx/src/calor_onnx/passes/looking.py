@@ -12,20 +12,34 @@ from calor_onnx.constants import Constant
 from calor_onnx.graph import Graph, Node
 
 
+class Around:
+    """A graph around another: its constants, and the names that hide those further out."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.constants = graph.constants
+        self.inputs = {info.name for info in graph.inputs}
+        self.made = {name for node in graph.nodes for name in node.outputs}
+
+
 class Look:
-    """A graph with its makers and readers; ``replace`` and ``rename`` keep them up to date."""
+    """A graph with its makers and readers, which ``replace`` and ``bypass`` keep up to date.
+
+    The nodes themselves stay until ``finish``, so that many changes take no longer than few.
+    """
 
     def __init__(
-        self, graph: Graph, functions: Collection[tuple[str, str]], outer: tuple[Graph, ...]
+        self, graph: Graph, functions: Collection[tuple[str, str]], outer: tuple[Around, ...]
     ) -> None:
         self.graph = graph
         self.outer = outer
+        self.infos = {info.name: info for info in graph.inputs}
         self._functions = functions
         self.pinned = {info.name for info in graph.outputs}
         self.makers: dict[str, Node] = {}
-        self.readers: dict[str, list[Node]] = {}
-        self._given = {info.name for info in graph.inputs}
-        self._names = {*self._given, *graph.constants}
+        # By identity, as nodes are not hashed.
+        self._readers: dict[str, dict[int, Node]] = {}
+        self._instead: dict[int, tuple[Node, tuple[Node, ...]]] = {}
+        self._names = {*self.infos, *graph.constants}
         for node in graph.nodes:
             self._note(node)
             for inner in node.subgraphs():
@@ -35,7 +49,7 @@ class Look:
         self.makers.update(dict.fromkeys(filter(None, node.outputs), node))
         self._names.update(node.outputs)
         for name in filter(None, node.inputs):
-            self.readers.setdefault(name, []).append(node)
+            self._readers.setdefault(name, {})[id(node)] = node
 
     def standard(self, node: Node | None, *ops: str, since: int = 1) -> bool:
         """Return whether a node is one of these operators of ONNX, of an opset or a later one."""
@@ -55,21 +69,25 @@ class Look:
 
     def single(self, name: str) -> bool:
         """Return whether one operand of one node, and nothing else, reads a value."""
-        return name not in self.pinned and len(self.readers.get(name, ())) == 1
+        node = self.reader(name)
+        return name not in self.pinned and node is not None and node.inputs.count(name) == 1
+
+    def reader(self, name: str) -> Node | None:
+        """Return the only node that reads a value; None where there are none or several."""
+        found = self._readers.get(name, {})
+        return next(iter(found.values())) if len(found) == 1 else None
 
     def constant(self, name: str) -> Constant | None:
         """Return a constant that no call replaces, from here or around."""
-        if name in self.makers or name in self._given or not name:
+        if name in self.makers or name in self.infos or not name:
             return None
         if name in self.graph.constants:
             return self.graph.constants[name]
-        for place, graph in reversed([*enumerate(self.outer)]):
-            if name in graph.constants:
-                given = any(info.name == name for info in graph.inputs)
-                return None if given and place else graph.constants[name]
-            if any(info.name == name for info in graph.inputs):
-                return None
-            if any(name in node.outputs for node in graph.nodes):
+        for place, around in reversed([*enumerate(self.outer)]):
+            if name in around.constants:
+                hidden = place and name in around.inputs
+                return None if hidden else around.constants[name]
+            if name in around.inputs or name in around.made:
                 return None
         return None
 
@@ -97,10 +115,10 @@ class Look:
         found = self.constant(name)
         if found is not None:
             return len(found.shape)
-        for info in self.graph.inputs:
-            # A lone scalar is taken for any shape: such a declaration tells nothing.
-            if info.name == name and info.kind == "tensor" and info.shape:
-                return len(info.shape)
+        info = self.infos.get(name)
+        # A lone scalar is taken for any shape: such a declaration tells nothing.
+        if info is not None and info.kind == "tensor" and info.shape:
+            return len(info.shape)
         node = self.made_by(name, "Transpose")
         if node is not None and node.attributes.get("perm"):
             return len(node.attributes["perm"])
@@ -115,15 +133,14 @@ class Look:
 
     def replace(self, old: Node, *made: Node) -> None:
         """Put nodes in the place of one; the last makes what it made."""
-        place = next(i for i, node in enumerate(self.graph.nodes) if node is old)
-        self.graph.nodes[place : place + 1] = made
+        self._instead[id(old)] = old, made
         self._forget(old)
         for node in made:
             self._note(node)
 
     def _forget(self, node: Node) -> None:
         for name in filter(None, node.inputs):
-            self.readers[name] = [other for other in self.readers[name] if other is not node]
+            self._readers[name].pop(id(node), None)
         for name in filter(None, node.outputs):
             if self.makers.get(name) is node:
                 del self.makers[name]
@@ -135,7 +152,7 @@ class Look:
             maker = self.makers.get(source)
             if maker is None or source in self.pinned or result == source:
                 return False
-            if any(info.name == source for info in self.graph.inputs):
+            if source in self.infos:
                 return False
             # The value takes the name under which it is known outside.
             self._remove(node)
@@ -148,13 +165,25 @@ class Look:
         return True
 
     def _remove(self, node: Node) -> None:
-        self.graph.nodes[:] = [other for other in self.graph.nodes if other is not node]
+        self._instead[id(node)] = node, ()
         self._forget(node)
 
     def _reread(self, old: str, new: str) -> None:
-        for reader in self.readers.pop(old, []):
+        for reader in self._readers.pop(old, {}).values():
             reader.inputs[:] = [new if name == old else name for name in reader.inputs]
-            self.readers.setdefault(new, []).append(reader)
+            self._readers.setdefault(new, {})[id(reader)] = reader
+
+    def finish(self) -> None:
+        """Bring the graph's nodes up to date."""
+        kept = []
+        waiting = self.graph.nodes[::-1]
+        while waiting:
+            node = waiting.pop()
+            if id(node) in self._instead:
+                waiting += reversed(self._instead[id(node)][1])
+            else:
+                kept.append(node)
+        self.graph.nodes[:] = kept
 
 
 def inputs_of(node: Node, count: int) -> list[str]:

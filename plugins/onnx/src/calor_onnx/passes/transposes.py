@@ -71,10 +71,10 @@ def _into_gemm(look: Look, node: Node) -> bool:
 def _moved(look: Look, node: Node) -> bool:
     """Let a node compute on what is not transposed yet, and transpose its result."""
     result = node.outputs[0]
-    following = look.readers.get(result, [])
+    following = look.reader(result)
     if len(node.outputs) != 1 or not look.single(result):
         return False
-    if not look.standard(following[0], "Transpose", *_UNARY, *_BINARY):
+    if not look.standard(following, "Transpose", *_UNARY, *_BINARY):
         return False
     count = 1 if node.op in _UNARY else len(node.inputs)
     inputs, order = list(node.inputs), None
