@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,17 @@ def dot_general(w: Writer, step: Step, a: str, b: str) -> str:
     return w.cast(made, dtype)
 
 
+def _known(attributes: Mapping[str, Any]) -> None:
+    """Refuse windows, steps and padding that follow from symbolic sizes."""
+
+    def symbolic(value: Any) -> bool:
+        return any(map(symbolic, value)) if isinstance(value, tuple) else isinstance(value, Size)
+
+    for name in ("window", "stride", "padding", "dilation"):
+        if symbolic(attributes.get(name)):
+            raise Refused(f"its {name} follows from a symbolic size")
+
+
 def _floats(dtype: DType, operator: str) -> None:
     if not dtype.is_floating:
         raise Refused(f"{operator} of ONNX takes floating types alone, not {dtype.name}")
@@ -54,6 +66,7 @@ def _pads(padding: Any) -> list[int]:
 def conv(w: Writer, step: Step, x: str, weight: str) -> str:
     _floats(w.type_of(x), "Conv")
     a = step.attributes
+    _known(a)
     x = _cropped(w, step, x)
     return w.call(
         "Conv",
@@ -81,6 +94,7 @@ def _cropped(w: Writer, step: Step, x: str) -> str:
 def conv_transpose(w: Writer, step: Step, g: str, weight: str) -> str:
     _floats(w.type_of(g), "ConvTranspose")
     a, rank = step.attributes, len(step.attributes["stride"])
+    _known(a)
     sizes, window = step.takes[0].shape[2:], step.takes[1].shape[2:]
     pads, extra = _pads(a["padding"]), []
     for i in range(rank):
@@ -106,6 +120,11 @@ def conv_transpose(w: Writer, step: Step, g: str, weight: str) -> str:
 def window_reduce(w: Writer, step: Step, x: str) -> str:
     a, kind, dtype = step.attributes, step.attributes["kind"], w.type_of(x)
     rank = len(a["window"])
+    if tuple(a["window"]) == step.takes[0].shape[-rank:] and not any(_pads(a["padding"])):
+        # One window over everything, whose sizes may be symbolic.
+        whole = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}[kind]
+        return w.call(whole, x, w.integers(range(-rank, 0)), typed=[0], keepdims=1)
+    _known(a)
     operator = "AveragePool" if kind == "sum" else "MaxPool"
     if kind != "max":
         _floats(dtype, operator)
