@@ -174,6 +174,45 @@ def test_wrong_inputs_are_told(args: tuple, named: dict, message: str) -> None:
         model(*args, **named)
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        ("float", None, "'x' is None, the model takes float32; only optional"),
+        ("int64", [1.7], "is float64, the model takes int64; convert it"),
+        ("int4", [1.7], "is float64, the model takes int4; convert it"),
+        ("uint8", [300, -1], "uint8 cannot hold: from -1 to 300"),
+        ("int4", [8], "int4 cannot hold: from 8 to 8"),
+        ("float", [1e39], "float32 cannot hold"),
+        ("bool", [2], "is int64, the model takes bool"),
+        ("float", [1j], "is complex128, the model takes float32"),
+        ("bfloat16", [1j], "is complex128, the model takes bfloat16"),
+        ("float", [[1.0], [2.0, 3.0]], "is no array: .*give rows of one length"),
+        ("float", {"a": 1.0}, "an element of type dict; the model takes float32"),
+        ("float", object(), "an element of type object"),
+        ("int64", [2**70], "an element of type int; the model takes int64"),
+        ("string", [None, "a"], "an element of type NoneType; the model takes string"),
+    ],
+)
+def test_values_that_do_not_fit_the_type_are_told(kind: str, given: object, message: str) -> None:
+    model = calor_onnx.load(parsed(f"f ({kind}[N] x) => ({kind}[N] y) {{ y = Identity (x) }}"))
+    with pytest.raises(InputError, match=message):
+        model(given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("uint8", [0, 255]), ("int64", [True, False]), ("float", [1, 2.5]), ("int64", []),
+        ("int4", [-8, 7]), ("bfloat16", [1.5, float("inf")]), ("string", ["a", "b"]),
+        ("complex64", [1.5]), ("uint64", [2**63]), ("float", np.array([1.5, 2.0], ">f4")),
+        ("int64", np.array([1, 2], ">i8")),
+    ],
+)  # fmt: skip
+def test_values_that_fit_are_taken(kind: str, given: object) -> None:
+    model = calor_onnx.load(parsed(f"f ({kind}[N] x) => ({kind}[N] y) {{ y = Identity (x) }}"))
+    assert list(model(given).tolist()) == list(np.asarray(given))
+
+
 def test_nodes_may_come_in_any_order() -> None:
     model = parsed("""f (float[N] x) => (float[N] z) { z = Mul (y, y)
                                                          y = Add (x, x) }""")

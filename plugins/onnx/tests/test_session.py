@@ -61,6 +61,7 @@ def test_all_outputs_some_and_another_initializer(session: onnxruntime.Inference
         ({"x": X, "w": X}, state.InvalidArgument, "no input 'w'"),
         ({"x": X[0]}, state.InvalidArgument, r"has shape \[2\]"),
         ({"x": X.astype(np.float64)}, state.InvalidArgument, "convert it"),
+        ({"x": None}, state.InvalidArgument, "'x' is None"),
     ],
 )
 def test_refuses_inputs_that_do_not_fit(
@@ -68,6 +69,13 @@ def test_refuses_inputs_that_do_not_fit(
 ) -> None:
     with pytest.raises(error, match=message):
         session.run(None, feed)
+
+
+def test_bytes_may_be_in_another_order(session: onnxruntime.InferenceSession) -> None:
+    other = X.astype(">f4")
+    np.testing.assert_array_equal(session.run(["y"], {"x": other})[0], X + X)
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(other)
+    np.testing.assert_array_equal(session.run(["y"], {"x": value})[0], X + X)
 
 
 def test_outputs_are_their_callers() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.backends.selection import as_device, current_device
+from calor_onnx.arrays import array_of
 from calor_onnx.constants import Constant
 from calor_onnx.errors import InputError
 from calor_onnx.execution import Run, on_devices
@@ -159,14 +160,19 @@ class Model:
     def _taken(self, info: ValueInfo, value: Any) -> Any:
         """Return an input as a value of a run; InputError where it is not what is declared."""
         if value is None:
-            return None
+            if info.kind.startswith("optional"):
+                return None
+            raise InputError(
+                f"the input {info.name!r} is None, the model takes {info.type_name}; only optional "
+                f"inputs may be None"
+            )
         if "sequence" in info.kind and isinstance(value, list | tuple):
             element = ValueInfo(info.name, info.dtype, info.shape)
             return [self._taken(element, item) for item in value]
         if isinstance(value, Narrow):
             return value
         if not isinstance(value, Tensor):
-            value = self._array(info, value)
+            value = array_of(info, value)
         known = dtype_of(value)
         if info.dtype is not None and known != info.dtype:
             raise InputError(
@@ -178,15 +184,6 @@ class Model:
         if isinstance(value, Tensor):
             return value if value.device is self.device else calor.to_device(value, self.device)
         return value if known == STRING else upload(value, self.device)
-
-    def _array(self, info: ValueInfo, value: Any) -> Any:
-        plain = not isinstance(value, np.ndarray | np.generic)
-        array = np.asarray(value)
-        if array.dtype.kind in "SU":
-            return array.astype(np.object_)
-        if plain and info.dtype is not None and array.dtype != info.dtype:
-            return array.astype(info.dtype)
-        return array
 
     def _check_shape(self, info: ValueInfo, shape: tuple[int, ...]) -> None:
         declared = info.shape

@@ -69,8 +69,14 @@ def is_host(value: Any) -> bool:
     return value is None or isinstance(value, np.ndarray)
 
 
+def native(array: Array) -> Array:
+    """Return an array with its bytes in the machine's order, which is what devices compute with."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
 def upload(array: Array, device: Any) -> Tensor | Narrow:
     """Return the device's tensor of a host array; DTypeError for strings, which no device has."""
+    array = native(array)
     if array.dtype == STRING or array.dtype.kind in "SU":
         raise DTypeError("strings stay on the host; this operator computes with numbers")
     carrier = CARRIERS.get(array.dtype)
