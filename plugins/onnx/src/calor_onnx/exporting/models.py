@@ -1,4 +1,4 @@
-"""The model as a whole: inputs, outputs, weights by name, and its file."""
+"""A function or module as an ONNX model: inputs, outputs, weights by name, and its file."""
 
 from __future__ import annotations
 
