@@ -1,10 +1,13 @@
 """When a graph is compiled, for what, and what is interpreted."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import onnx
 import pytest
 
 import calor_onnx
+from calor_onnx.execution import Run
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 
@@ -242,6 +245,26 @@ def test_an_error_names_the_node() -> None:
     with pytest.raises(ValueError, match="broadcast") as caught:
         model([1.0, 2.0], [1.0, 2.0, 3.0])
     assert caught.value.__notes__ == ["in adding (Add, opset 18)"]
+    assert model.plans == 0
+
+
+def test_only_what_never_ran_is_forgotten_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = loaded("f (float[N] x) => (float[N] y) { y = Add (x, x) }")
+    x = np.ones(2, np.float32)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "graph", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            model(x)
+        assert model.plans == 0
+    assert model(x).tolist() == [2.0, 2.0]
+    (kept,) = model._plans._compiled.values()
+    program = kept.program
+    kept.program = Mock(side_effect=MemoryError)
+    with pytest.raises(MemoryError):
+        model(x)
+    assert model.plans == 1
+    kept.program = program
+    assert model(x).tolist() == [2.0, 2.0]
 
 
 def test_what_the_host_computed_is_remembered() -> None:

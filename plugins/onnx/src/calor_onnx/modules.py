@@ -7,12 +7,14 @@ what they are. The graph is that of inference: dropout that an exporter left out
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 import calor
 from calor import Tensor, nn
+from calor.backends.device import Device
+from calor.backends.selection import as_device
 from calor_onnx.errors import InputError
 from calor_onnx.execution import Run
 from calor_onnx.graph import Graph, Node, ValueInfo
@@ -44,6 +46,23 @@ class OnnxModule(nn.Module):
         self._model = model
         self._graph = with_inputs(model.graph, tuple(found))
 
+    def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Self:
+        """Cast the weights, in place; InputError for another device than the model is on.
+
+        The graph's constants are memory of the model's device, which the model shares.
+        """
+        wanted = target if isinstance(target, str | Device) else device
+        if wanted is not None and as_device(wanted) is not self._model.device:
+            raise self._misplaced(as_device(wanted))
+        return super().to(target, device=device, dtype=dtype)
+
+    def _misplaced(self, device: Any) -> InputError:
+        name = device.name
+        return InputError(
+            f"the model's constants are on {self._model.device.name}, its weights cannot be on "
+            f"{name}; load it there: calor_onnx.as_module(calor_onnx.load(path, device={name!r}))"
+        )
+
     def forward(self, *args: Any, **inputs: Any) -> Any:
         """Return the output for inputs by position or name; a tuple where there are several."""
         model = self._model
@@ -52,15 +71,21 @@ class OnnxModule(nn.Module):
         # A name that is given twice, one that there is not, and a value too many add up to more.
         if given.keys() != set(names) or len(args) + len(inputs) != len(names):
             raise InputError(f"the inputs are {', '.join(names)}, each given once")
+        # A module around this one moves its weights without asking it.
+        for weight in self.weights.values():
+            if weight.device is not model.device:
+                raise self._misplaced(weight.device)
         run = Run(model.device, {}, traced=True)
-        values = [_value(given[info.name], model.device) for info in model.inputs]
+        values = [_value(info, given[info.name], model.device) for info in model.inputs]
         with calor.device(model.device):
             made = run.graph(self._graph, [*values, *self.weights.values()])
             outputs = tuple(run.tensor(x, model.device) if _is_number(x) else x for x in made)
         return outputs[0] if len(outputs) == 1 else outputs
 
 
-def _value(value: Any, device: Any) -> Any:
+def _value(info: ValueInfo, value: Any, device: Any) -> Any:
+    if value is None and not info.kind.startswith("optional"):
+        raise InputError(f"the input {info.name!r} is None, the model takes {info.type_name}")
     if value is None or isinstance(value, Tensor | list):
         return value
     return calor.asarray(value, device=device)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,14 @@ SHAPE_SIZE = 16
 VARIETY = 16
 
 
+@dataclass(slots=True)
+class _Compiled:
+    """A compiled graph, and whether it ran to its end before."""
+
+    program: Callable[[list[Tensor]], list[Any]]
+    ran: bool = False
+
+
 class Plans:
     """Runs a graph on a device, compiled where that can be."""
 
@@ -53,7 +62,7 @@ class Plans:
         self.head: Plans | None = None
         self.tail = graph
         self._stopped: Node | None = None
-        self._compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+        self._compiled: OrderedDict[Any, _Compiled] = OrderedDict()
         self._seen: dict[Any, int] = {}
         self._lock = threading.RLock()
 
@@ -119,17 +128,22 @@ class Plans:
             found = self._compiled.get(key)
             if found is None:
                 self._note_variety(names, inputs)
-                found = self._compiled[key] = self._program(names, inputs)
+                found = self._compiled[key] = _Compiled(self._program(names, inputs))
                 while len(self._compiled) > self.limit:
                     self._compiled.popitem(last=False)
             else:
                 self._compiled.move_to_end(key)
         try:
-            return found(tensors)
-        except TraceError:
+            made = found.program(tensors)
+        except BaseException as error:
             with self._lock:
-                self._compiled.pop(key, None)
+                # What never ran may be half made; what ran before can run again.
+                broken = not found.ran or isinstance(error, TraceError)
+                if broken and self._compiled.get(key) is found:
+                    del self._compiled[key]
             raise
+        found.ran = True
+        return made
 
     def _note_variety(self, names: list[str], inputs: list[Any]) -> None:
         if not self.host_inputs:
