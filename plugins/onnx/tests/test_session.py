@@ -167,8 +167,31 @@ def test_options_are_those_of_onnx_runtime() -> None:
         options.no_such_option = 1  # type: ignore[attr-defined]
     with pytest.warns(UserWarning, match="no profile"):
         options.enable_profiling = True
+    with pytest.warns(UserWarning, match="no optimized model"):
+        options.optimized_model_filepath = "simplified.onnx"
     with pytest.raises(state.NotImplemented, match=r"@calor_onnx\.operator"):
         options.register_custom_ops_library("ops.so")
+
+
+def test_a_run_that_is_to_end_raises(session: onnxruntime.InferenceSession) -> None:
+    theirs = reference.RunOptions()
+    theirs.terminate = True
+    with pytest.raises(Exception, match="Exiting due to terminate") as caught:
+        reference.InferenceSession(DOUBLE.SerializeToString()).run(None, {"x": X}, theirs)
+    options = onnxruntime.RunOptions()
+    options.terminate = True
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(X)
+    binding = session.io_binding()
+    for run in (
+        lambda: session.run(None, {"x": X}, options),
+        lambda: session.run_with_ort_values(None, {"x": value}, options),
+        lambda: session.run_with_iobinding(binding, options),
+    ):
+        with pytest.raises(state.Fail, match="Exiting due to terminate"):
+            run()
+    assert type(caught.value).__name__ == "Fail"
+    options.terminate = False
+    assert len(session.run(None, {"x": X}, options)) == 2
 
 
 def test_an_initializer_may_be_given() -> None:

@@ -1,6 +1,8 @@
 """Using a model: training it further, writing it as Python, and the command line."""
 
+import copy
 import importlib.util
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +14,11 @@ import pytest
 
 import calor
 import calor_onnx
-from calor import train
+from calor import nn, train
 from calor.errors import UnsupportedError
 from calor_onnx.command import main
 from calor_onnx.comparing import apart
+from calor_onnx.errors import CopyError
 from calor_onnx.feeding import feed
 
 rng = np.random.default_rng(0)
@@ -150,6 +153,30 @@ def test_a_model_is_trained_further() -> None:
     for args, named in (([x, x], {}), ([x], {"image": x}), ([x], {"picture": x})):
         with pytest.raises(calor_onnx.InputError, match="each given once"):
             module(*args, **named)
+
+
+def test_a_module_stays_on_the_device_of_its_model() -> None:
+    module = calor_onnx.as_module(calor_onnx.load(NET, "numpy"))
+    assert module.to("numpy:0") is module
+    for target, named in (("cpu", {}), (None, {"device": "cpu"})):
+        with pytest.raises(calor_onnx.InputError, match=r"load\(path, device='cpu:0'\)"):
+            module.to(target, **named)
+    assert module(IMAGE)[0].shape == (2, 5)
+    with pytest.raises(calor_onnx.InputError, match="'image' is None"):
+        module(None)
+    around = nn.Sequential(module).to("cpu")
+    with pytest.raises(calor_onnx.InputError, match="constants are on numpy:0"):
+        around(IMAGE)
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
+def test_models_are_loaded_again_rather_than_copied(copied: Any) -> None:
+    model = calor_onnx.load(NET, "numpy")
+    session = calor_onnx.InferenceSession(NET, providers=["numpy"])
+    for made in (model, session, calor_onnx.as_module(model)):
+        with pytest.raises(CopyError, match="again: calor_onnx") as caught:
+            copied(made)
+        assert isinstance(caught.value, TypeError)
 
 
 def test_an_operator_is_a_function() -> None:

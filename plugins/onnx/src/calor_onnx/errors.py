@@ -41,6 +41,10 @@ class InputError(ArgumentError):
     """An input of a model is missing, unknown, or of another type or shape than is declared."""
 
 
+class CopyError(CalorError, TypeError):
+    """A loaded model was to be pickled or copied, whose memory is that of a device."""
+
+
 class DataDependentError(TraceError):
     """While a graph was compiled an operator asked for elements that only running it gives.
 

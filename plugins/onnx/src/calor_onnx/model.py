@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from calor import Tensor
 from calor.backends.selection import as_device, current_device
 from calor_onnx.arrays import array_of
 from calor_onnx.constants import Constant
-from calor_onnx.errors import InputError
+from calor_onnx.errors import CopyError, InputError
 from calor_onnx.execution import Run, on_devices
 from calor_onnx.graph import Graph, ValueInfo
 from calor_onnx.passes import simplify as simplified
@@ -210,6 +210,12 @@ class Model:
         if isinstance(value, np.ndarray) and calor_type(value.dtype) is not None:
             return upload(value, self.device)
         return value
+
+    def __reduce__(self) -> NoReturn:
+        raise CopyError(
+            "a loaded model holds memory of its device and cannot be pickled or copied; load it "
+            "again: calor_onnx.load(path, device)"
+        )
 
     def __repr__(self) -> str:
         name = self.metadata["graph_name"] or "model"

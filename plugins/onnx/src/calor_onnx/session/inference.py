@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from onnx import ModelProto
 
 from calor.backends.selection import as_device
 from calor_onnx.constants import Constant
+from calor_onnx.errors import CopyError
 from calor_onnx.model import Model
 from calor_onnx.reading import read
 from calor_onnx.session.described import ModelMetadata, NodeArg
@@ -78,7 +79,7 @@ class Session:
         Inputs are host arrays or OrtValues by name, a list for a sequence. Raises InvalidArgument
         for a name, type or shape that the model does not take.
         """
-        return [host_of(value) for value in self._values(output_names, input_feed)]
+        return [host_of(value) for value in self._values(output_names, input_feed, run_options)]
 
     def run_with_ort_values(
         self,
@@ -87,10 +88,13 @@ class Session:
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """Return the outputs as OrtValues, which stay on the device."""
-        return [OrtValue(value) for value in self._values(output_names, input_dict_ort_values)]
+        made = self._values(output_names, input_dict_ort_values, run_options)
+        return [OrtValue(value) for value in made]
 
     def run_with_iobinding(self, iobinding: Any, run_options: RunOptions | None = None) -> None:
         """Run on the values of an IOBinding, which then holds the outputs."""
+        if run_options is not None:
+            run_options.check()
         iobinding.run()
 
     def run_async(
@@ -109,8 +113,15 @@ class Session:
         else:
             callback(outputs, user_data, "")
 
-    def _values(self, output_names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
+    def _values(
+        self,
+        output_names: Sequence[str] | None,
+        feed: Mapping[str, Any],
+        run_options: RunOptions | None,
+    ) -> list[Any]:
         model = self._model
+        if run_options is not None:
+            run_options.check()
         missing = [info.name for info in model.inputs if info.name not in feed
                    and not info.kind.startswith("optional")]  # fmt: skip
         if missing:
@@ -126,6 +137,12 @@ class Session:
             raise InvalidArgument(
                 f"Invalid output name: {error.args[0]}; the model gives {', '.join(outputs)}"
             ) from None
+
+    def __reduce__(self) -> NoReturn:
+        raise CopyError(
+            "a session holds memory of its device and cannot be pickled or copied; make it again: "
+            "calor_onnx.InferenceSession(path)"
+        )
 
     def enable_fallback(self) -> None:
         """Do nothing: no device is changed for another while a session runs."""

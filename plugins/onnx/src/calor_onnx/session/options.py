@@ -60,6 +60,7 @@ class SessionOptions(_Entries):
     """
 
     __slots__ = (
+        "_optimized",
         "_profiling",
         "enable_cpu_mem_arena",
         "enable_mem_pattern",
@@ -73,7 +74,6 @@ class SessionOptions(_Entries):
         "log_severity_level",
         "log_verbosity_level",
         "logid",
-        "optimized_model_filepath",
         "profile_file_prefix",
         "use_deterministic_compute",
         "use_per_session_threads",
@@ -93,7 +93,7 @@ class SessionOptions(_Entries):
         self.log_severity_level = -1
         self.log_verbosity_level = 0
         self.logid = ""
-        self.optimized_model_filepath = ""
+        self._optimized = ""
         self.profile_file_prefix = "onnxruntime_profile_"
         self.use_deterministic_compute = False
         self.use_per_session_threads = True
@@ -112,6 +112,21 @@ class SessionOptions(_Entries):
                 "calor-onnx writes no profile of a session; use calor's own timing", stacklevel=2
             )
         self._profiling = value
+
+    @property
+    def optimized_model_filepath(self) -> str:
+        """Where a rewritten model is asked for; none is written here, which a warning says."""
+        return self._optimized
+
+    @optimized_model_filepath.setter
+    def optimized_model_filepath(self, value: str) -> None:
+        if value:
+            warnings.warn(
+                "calor-onnx writes no optimized model; load the file as it is, which is simplified "
+                "each time",
+                stacklevel=2,
+            )
+        self._optimized = value
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Keep an entry; none has a meaning here."""
@@ -144,7 +159,7 @@ class SessionOptions(_Entries):
 
 
 class RunOptions(_Entries):
-    """Options of one run; they are kept and change nothing."""
+    """Options of one run: with ``terminate`` it raises Fail; the others change nothing."""
 
     __slots__ = (
         "log_severity_level",
@@ -161,6 +176,13 @@ class RunOptions(_Entries):
         self.logid = ""
         self.only_execute_path_to_fetches = False
         self.terminate = False
+
+    def check(self) -> None:
+        """Raise Fail where runs are to end."""
+        if self.terminate:
+            raise faults.Fail(
+                "Exiting due to terminate flag being set to true; set terminate = False to run"
+            )
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Keep an entry; none has a meaning here."""
