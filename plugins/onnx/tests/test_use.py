@@ -16,9 +16,9 @@ import calor
 import calor_onnx
 from calor import nn, train
 from calor.errors import UnsupportedError
-from calor_onnx.command import main
+from calor_onnx.command import _check_module, main
 from calor_onnx.comparing import apart
-from calor_onnx.errors import CopyError
+from calor_onnx.errors import CopyError, InputError
 from calor_onnx.feeding import feed
 
 rng = np.random.default_rng(0)
@@ -237,6 +237,31 @@ def test_commands(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "sizes are numbers" in capsys.readouterr().err
     assert main(["benchmark", str(path), "--repeats", "0"]) == 1
     assert "one at least" in capsys.readouterr().err
+
+
+def test_commands_tell_what_is_wrong_with_their_arguments(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("calor-onnx 0.")
+    for text in ("image", "=x.npy", "image="):
+        assert main(["run", str(path), "--input", text]) == 1
+        assert f"--input {text}: give a name and a file" in capsys.readouterr().err
+    source = path.with_suffix(".py")
+    source.write_text("mine = 1\n")
+    written = [str(path), "--device", "numpy", "--to", "python", "--output", str(source)]
+    assert main(written) == 1
+    assert "net.py would be overwritten; give --force" in capsys.readouterr().err
+    assert source.read_text() == "mine = 1\n"
+    assert main([*written, "--force"]) == 0
+    assert "class Model" in source.read_text()
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "no.such.module", "importlib", "email.none"])
+def test_a_module_that_cannot_be_run_is_told(module: str) -> None:
+    with pytest.raises(InputError, match=f"no module '{module}' to run"):
+        _check_module(module)
 
 
 def test_a_program_runs_with_calor_for_onnxruntime(path: Path) -> None:

@@ -11,6 +11,8 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="calor-onnx", description="Models of ONNX on calor.")
+    parser.add_argument("--version", action="version",
+                        version=f"calor-onnx {metadata.version('calor-onnx')}")  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True)
 
     def add(name: str, text: str, function: Any, *, model: bool = True) -> argparse.ArgumentParser:
@@ -65,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     written = add("write", "write the model as Python source and a safetensors file", _write)
     written.add_argument("--to", choices=["python"], default="python")
     written.add_argument("--output", metavar="FILE.py", help="MODEL.py without")
+    written.add_argument("--force", action="store_true", help="overwrite files that are there")
     program = add("run-program", "run a program with calor-onnx for onnxruntime", _program,
                   model=False)  # fmt: skip
     program.add_argument("--device", help="the device in the place of the program's providers")
@@ -90,7 +95,12 @@ def _loaded(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
             shapes[name] = [int(n) for n in sizes.split(",") if n]
         except ValueError:
             raise InputError(f"--shape {text}: sizes are numbers, such as x=1,3,224,224") from None
-    files = dict(text.rpartition("=")[::2] for text in options.input)
+    files = {}
+    for text in options.input:
+        name, equals, file = text.partition("=")
+        if not (name and equals and file):
+            raise InputError(f"--input {text}: give a name and a file, such as x=x.npy")
+        files[name] = file
     return model, feed(model, files=files, shapes=shapes, seed=options.seed)
 
 
@@ -156,11 +166,19 @@ def _benchmark(options: argparse.Namespace) -> None:
 
 
 def _write(options: argparse.Namespace) -> None:
+    from calor_onnx.errors import InputError
     from calor_onnx.writing import to_python
 
+    path = Path(options.output or Path(options.model).with_suffix(".py").name)
+    weights = path.with_suffix(".safetensors")
+    there = [str(file) for file in (path, weights) if file.exists()]
+    if there and not options.force:
+        raise InputError(
+            f"{' and '.join(there)} would be overwritten; give --force, or another file by --output"
+        )
     model, given = _loaded(options)
-    path = to_python(model, options.output or Path(options.model).with_suffix(".py").name, given)
-    print(f"{path} and {path.with_suffix('.safetensors')}")
+    to_python(model, path, given)
+    print(f"{path} and {weights}")
 
 
 def _program(options: argparse.Namespace) -> None:
@@ -170,10 +188,30 @@ def _program(options: argparse.Namespace) -> None:
     sys.argv = [options.program, *options.arguments]
     if options.module:
         sys.path.insert(0, os.getcwd())
+        _check_module(options.program)
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
     else:
         sys.path.insert(0, str(Path(options.program).resolve().parent))
         runpy.run_path(options.program, run_name="__main__")
+
+
+def _check_module(name: str) -> None:
+    """Raise InputError for a module that is not there or cannot be run."""
+    from calor_onnx.errors import InputError
+
+    try:
+        found = find_spec(name)
+        if found is not None and found.submodule_search_locations is not None:
+            found = find_spec(f"{name}.__main__")
+    except ModuleNotFoundError as error:
+        # One that a package around the module imports is missed by the program itself.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        found = None
+    except ValueError:
+        found = None
+    if found is None:
+        raise InputError(f"there is no module {name!r} to run; without -m PROGRAM is a file")
 
 
 def _stand_in(options: argparse.Namespace) -> None:
