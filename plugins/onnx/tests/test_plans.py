@@ -289,3 +289,21 @@ def test_what_the_host_computed_is_remembered() -> None:
         assert model(np.ones(size, np.float32))[1].tolist() == [size + 1]
     assert model.reason is not None
     assert calls == [[2], [3]]
+
+
+def test_what_is_remembered_may_be_cleared_by_another_thread() -> None:
+    class Cleared(dict):
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            self.clear()
+            return found
+
+    model = loaded("""f (float[N] x) => (int64[1,M] p, int64[1] n) {
+        p = NonZero (x)
+        s = Shape (x)
+        n = Add (s, s)
+    }""")
+    for node in model.graph.walk():
+        node.known = Cleared()
+    for _ in range(3):
+        assert model(np.ones(2, np.float32))[1].tolist() == [4]
