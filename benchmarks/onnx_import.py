@@ -4,8 +4,9 @@
 
 writes the model with random weights, in one file and with its weights in another, and loads each in
 new processes. ``beyond_reading_s`` is the time of ``calor_onnx.load`` less that of reading the same
-bytes; ``peak_ratio`` the growth of resident memory at its highest during the load and one run, over
-the bytes of the weights and of the run's largest values.
+bytes; ``peak_ratio`` the growth of resident memory at its highest during the load, over the bytes of
+the weights; ``run_peak_mib`` that growth during the load and one run, compiling included, and
+``run_device_mib`` what the device held of it at most: weights and arena.
 """
 
 from __future__ import annotations
@@ -113,7 +114,11 @@ def child(path: Path, device: str, run: bool) -> dict[str, Any]:
     load_s = time.perf_counter() - began
     if run:
         model(np.zeros((1, 3, 224, 224), np.float32)).numpy()
-    return {"load_s": load_s, "grown": highest() - before}
+    return {
+        "load_s": load_s,
+        "grown": highest() - before,
+        "held": calor.memory(device).peak or 0,
+    }
 
 
 def measured(path: Path, device: str, repeats: int, run: bool) -> dict[str, Any]:
@@ -162,6 +167,7 @@ def main() -> None:
         for path, files in ((whole, [whole]), (apart, [apart, Path(folder, "apart.bin")])):
             read_s = reading(files, asked.repeats)
             load = measured(path, asked.device, asked.repeats, run=False)
+            once = measured(path, asked.device, asked.repeats, run=True)
             rows.append({
                 "file": path.stem,
                 "weights_mib": round(weights / MEGABYTE, 1),
@@ -169,6 +175,8 @@ def main() -> None:
                 "load_s": round(load["load_s"], 3),
                 "beyond_reading_s": round(load["load_s"] - read_s, 3),
                 "peak_ratio": round(load["grown"] / weights, 3),
+                "run_peak_mib": round(once["grown"] / MEGABYTE, 1),
+                "run_device_mib": round(once["held"] / MEGABYTE, 1),
             })  # fmt: skip
             print(rows[-1])
     if asked.json:
