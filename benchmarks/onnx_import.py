@@ -4,8 +4,8 @@
 
 writes the model with random weights, in one file and with its weights in another, and loads each in
 new processes. ``beyond_reading_s`` is the time of ``calor_onnx.load`` less that of reading the same
-bytes; ``peak_ratio`` the growth of resident memory at its highest during the load, over the bytes of
-the weights; ``run_peak_mib`` that growth during the load and one run, compiling included, and
+bytes; ``peak_ratio`` the growth of resident memory at its highest during the load, over the bytes
+of the weights; ``run_peak_mib`` that growth during the load and one run, compiling included, and
 ``run_device_mib`` what the device held of it at most: weights and arena.
 """
 
