@@ -79,6 +79,18 @@ def test_gpus_that_are_not_connected_are_copied_by_the_driver(fake: Any, backend
     assert "copy 0 to 1" in fake.log
 
 
+def test_copies_follow_the_stream_that_a_gpu_has_now(fake: Any, nccl: Nccl) -> None:
+    from calor_cuda.device import CudaDevice
+
+    first, second = CudaDevice(0), CudaDevice(1)
+    target = second.memory.alloc(8)
+    for sender in (first, CudaDevice(0)):
+        assert second.memory.receive(target, 0, sender.memory, sender.memory.alloc(8), 0, 8)
+        assert second.memory.peers.crossings[0].sender is sender.memory.on
+    second.close()
+    assert fake.calls.count("eventCreateWithFlags") == fake.calls.count("eventDestroy") == 4
+
+
 def test_a_copy_inherits_what_failed_before_it(backend: Any) -> None:
     with calor.device(device_of(backend, 0)):
         x = calor.arange(4)[calor.asarray([7])]

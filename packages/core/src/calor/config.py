@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Final
 
 
 def _flag(name: str, default: bool) -> bool:
@@ -31,6 +32,12 @@ def _named(name: str, values: dict[str, str]) -> str:
     return values[text]
 
 
+# How exactly float32 products may be said to be computed, and the level that a name stands for.
+# Levels are compared by identity.
+HIGHEST: Final = "highest"
+PRECISIONS: Final = {"highest": HIGHEST, "high": "high", "tf32": "high"}
+
+
 @dataclass(slots=True)
 class Config:
     """The process's settings.
@@ -47,9 +54,7 @@ class Config:
     debug: bool = field(default_factory=lambda: _flag("CALOR_DEBUG", False))
     device: str | None = field(default_factory=lambda: os.environ.get("CALOR_DEVICE") or None)
     matmul_precision: str = field(
-        default_factory=lambda: _named(
-            "CALOR_MATMUL_PRECISION", {"highest": "highest", "high": "high", "tf32": "high"}
-        )
+        default_factory=lambda: _named("CALOR_MATMUL_PRECISION", PRECISIONS)
     )
     trace_nodes: int = field(default_factory=lambda: _number("CALOR_TRACE_NODES", 2048))
     trace_bytes: int = field(default_factory=lambda: _number("CALOR_TRACE_BYTES", 1 << 30))

@@ -8,23 +8,20 @@ without such units computes more exactly than it was asked to.
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Self
 
+from calor.config import PRECISIONS
 from calor.errors import ArgumentError
-from calor.graph.trace import HIGHEST, local
-
-HIGH: Final = "high"
-# Names, and the levels that they stand for.
-LEVELS: Final = {"highest": HIGHEST, "high": HIGH, "tf32": HIGH}
+from calor.graph.trace import local
 
 
 def level_of(name: str) -> str:
     """Return the level that a name stands for; ArgumentError for another name."""
-    found = LEVELS.get(name)
+    found = PRECISIONS.get(name)
     if found is None:
         raise ArgumentError(
-            f"matmul_precision: {name!r} is none of {', '.join(LEVELS)}; highest computes products "
-            f"of float32 as they are, high may round factors to TF32, of 10 bits"
+            f"matmul_precision: {name!r} is none of {', '.join(PRECISIONS)}; highest computes "
+            f"products of float32 as they are, high may round factors to TF32, of 10 bits"
         )
     return found
 

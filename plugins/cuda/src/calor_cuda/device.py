@@ -98,5 +98,6 @@ class CudaDevice(Device):
     def close(self) -> None:
         """Wait for what was queued, and give idle memory back to the system."""
         self.queue.synchronize()
+        self.memory.peers.close()
         with typed("closing the device"):
             self.memory.on.runtime.memPoolTrimTo(self.memory.pool, 0)

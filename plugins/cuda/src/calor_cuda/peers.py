@@ -62,6 +62,12 @@ class Crossing:
             sender.use()
             runtime.streamWaitEvent(sender.stream, self.received)
 
+    def close(self) -> None:
+        """Give the events back; the driver keeps what queued copies still need of them."""
+        with typed("freeing events"):
+            self.runtime.eventDestroy(self.sent)
+            self.runtime.eventDestroy(self.received)
+
 
 class Peers:
     """What one GPU's memory knows of the others: which are open to it, and the way from each."""
@@ -87,7 +93,15 @@ class Peers:
         self.open(sender)
         number = sender.on.number
         crossing = self.crossings.get(number)
-        if crossing is None:
+        if crossing is None or crossing.sender is not sender.on:
+            # A device that was closed and opened again has another stream.
+            if crossing is not None:
+                crossing.close()
             crossing = self.crossings[number] = Crossing(sender.on, self.memory.on)
         if nbytes:
             crossing.copy(target, source, nbytes)
+
+    def close(self) -> None:
+        """Give back what copies from other GPUs took."""
+        while self.crossings:
+            self.crossings.popitem()[1].close()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from calor.config import HIGHEST
 from calor.errors import ShapeError
 from calor.functions.linear_algebra_contract import Product, plan
 from calor.functions.operands import as_tensor, integer, one_axis, pair
 from calor.graph.record import recorded
-from calor.graph.trace import HIGHEST, Handle, local
+from calor.graph.trace import Handle, local
 from calor.interning import remember
 from calor.ops import elementwise as e
 from calor.ops.movement import permute, reshape

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from calor import dtypes
+from calor.config import HIGHEST
 from calor.errors import DTypeError, ShapeError
 from calor.graph.recipes import Recipe
 from calor.graph.record import recorded
-from calor.graph.trace import HIGHEST, Handle, local
+from calor.graph.trace import Handle, local
 from calor.ops.base import Signature, signature
 from calor.ops.contraction import dot_general
 from calor.ops.elementwise import cast

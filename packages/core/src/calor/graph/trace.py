@@ -215,9 +215,6 @@ class Trace:
             self.small = config.trace_nodes - config.trace_nodes // _EARLY
 
 
-HIGHEST: Final = "highest"
-
-
 class _Local(threading.local):
     def __init__(self) -> None:
         self.trace: Any = nowhere
@@ -227,7 +224,7 @@ class _Local(threading.local):
         self.jit: list[Any] = []
         self.grad_enabled = True
         # How exactly products of float32 are computed; compared by identity.
-        self.precision = HIGHEST if config.matmul_precision == HIGHEST else "high"
+        self.precision = config.matmul_precision
 
 
 class _Nowhere:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from calor.config import HIGHEST
 from calor.dtypes import float32
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.manipulation import reshape
 from calor.functions.operands import integer, pair, together
-from calor.graph.trace import HIGHEST, local
+from calor.graph.trace import local
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.movement import number_like, pad, slice_

@@ -15,7 +15,7 @@ from calor.dtypes import DType, int32, int64
 from calor.errors import ElementIndexError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import absolute_position, constant, helper, kernel, loop_range, unravel
-from calor_kernel.library.copying import as_bits
+from calor_kernel.library.copying import as_bits, narrow
 from calor_kernel.library.work import (
     Build,
     Failure,
@@ -125,10 +125,9 @@ def quick_unravel(index: Any, sizes: Any, small: bool) -> Any:
     """Return coordinates, computed with 32 bits where they are ``small``."""
     if not small:
         return unravel(index, sizes)
-    index = index.to(int32)
-    index.nonnegative = True
-    narrow = [n if isinstance(n, int) else n.to(int32) for n in sizes]
-    return tuple(c if isinstance(c, int) else c.to(int64) for c in unravel(index, narrow))
+    narrowed = [n if isinstance(n, int) else n.to(int32) for n in sizes]
+    places = unravel(narrow(index), narrowed)
+    return tuple(c if isinstance(c, int) else c.to(int64) for c in places)
 
 
 @helper
