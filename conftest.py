@@ -20,7 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These doors put another module in their place, which a collector of docstrings would undo.
-collect_ignore = ["packages/core/src/calor/nn.py", "packages/core/src/calor/train.py"]
+collect_ignore = [f"packages/core/src/calor/{name}.py" for name in ("distributed", "nn", "train")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

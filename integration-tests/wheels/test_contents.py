@@ -82,7 +82,7 @@ REQUIRED = {
     "calor": "ml-dtypes numpy pluggy",
     "calor-kernel": "calor",
     "calor-nn": "calor",
-    "calor-conformance": "calor hypothesis pytest",
+    "calor-conformance": "calor calor-distributed hypothesis pytest",
     "calor-cpu": "calor calor-kernel llvmlite",
     "calor-cuda": "calor calor-kernel numpy",
     "calor-hip": "calor calor-kernel",
@@ -90,6 +90,7 @@ REQUIRED = {
     "calor-metal": "calor calor-kernel pyobjc-framework-metal",
     "calor-wgpu": "calor calor-kernel wgpu",
     "calor-fusion": "calor calor-kernel",
+    "calor-distributed": "calor",
     "calor-onnx": "calor calor-nn onnx",
     "calor-train": "calor calor-nn rich",
 }
@@ -114,6 +115,7 @@ ENTRIES = {
     "calor-wgpu": "wgpu",
     "calor-fusion": "fuser.elementwise fuser.rows",
     "calor-onnx": "importer.onnx",
+    "calor-distributed": "group",
 }
 
 

@@ -11,9 +11,9 @@ import pytest
 
 import calor
 from calor.backends.device import device_of
-from calor.backends.group import group_of
 from calor.distributed import Group, all_gather, all_reduce, broadcast, group, reduce_scatter
 from calor.errors import DeviceError, DeviceLostError
+from calor_distributed.backend import group_of
 from calor_kernel.runtime.backend import KernelBackend
 from imitated_cuda import H200, CudaError
 from imitated_nccl import Nccl

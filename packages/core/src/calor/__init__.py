@@ -56,7 +56,6 @@ __all__ = [
     "custom_vjp",
     "device",
     "devices",
-    "distributed",
     "dtypes",
     "e",
     "enable_grad",
@@ -107,7 +106,7 @@ __all__ += _arrays.__all__
 
 
 if TYPE_CHECKING:
-    from calor import distributed, fft, linalg
+    from calor import fft, linalg
     from calor.persistence import load, save
     from calor.safetensors_file import read_safetensors, write_safetensors
     from calor.timing import timeit

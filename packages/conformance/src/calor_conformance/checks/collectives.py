@@ -13,7 +13,6 @@ import numpy as np
 
 import calor
 from calor.backends.device import device_of
-from calor.backends.group import GroupBackend
 from calor.distributed import (
     Group,
     all_gather,
@@ -24,6 +23,7 @@ from calor.distributed import (
     rank,
     reduce_scatter,
 )
+from calor_distributed.backend import GroupBackend
 
 from .base import Array, Place, plain_array
 from .contract import Contracts

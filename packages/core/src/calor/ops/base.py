@@ -194,7 +194,6 @@ def table() -> Mapping[str, Op]:
     """
     # Imported when they are used, so that ``import calor`` stays quick.
     import calor.ops.attention
-    import calor.ops.collectives
     import calor.ops.linalg_solutions  # noqa: F401
 
     return TABLE

@@ -39,12 +39,6 @@ def _strict_over(text: str) -> Device:
     return open_strict(text)
 
 
-def _group(text: str) -> Device:
-    from calor.backends.group import open_group
-
-    return open_group(text)
-
-
 @hookimpl
 def calor_backends() -> Mapping[str, Callable[[], Backend]]:
     """The NumPy reference, and two tools: ``strict`` checks it, ``null`` computes nothing."""
@@ -53,8 +47,8 @@ def calor_backends() -> Mapping[str, Callable[[], Backend]]:
 
 @hookimpl
 def calor_device_schemes() -> Mapping[str, Callable[[str], Device]]:
-    """Checks of every call to a device, ``strict:cuda:1``; several as one, ``group:cpu,cpu``."""
-    return {"strict:": _strict_over, "group:": _group}
+    """Checks of every call to a device, ``strict:cuda:1``."""
+    return {"strict:": _strict_over}
 
 
 def names() -> set[str]:

@@ -10,6 +10,7 @@ OFFICIAL: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cpu": "cpu",
         "cuda": "cuda",
+        "group": "distributed",
         "hip": "hip",
         "http": "http",
         "https": "http",

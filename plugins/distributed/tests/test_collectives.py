@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.backends.communication import Collective, Copies
-from calor.backends.group_executable import ExchangeStage, MemberStage
+from calor.backends.communication import Collective
 from calor.distributed import (
     all_gather,
     all_reduce,
@@ -25,8 +24,10 @@ from calor.dtypes import ALL, as_dtype, float16, float32
 from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError, UnsupportedError
 from calor.graph.graph import prune
 from calor.graph.simplify import simplify
-from calor.ops import collectives as rows
 from calor.specs import spec
+from calor_distributed import rows
+from calor_distributed.copies import Copies
+from calor_distributed.executable import ExchangeStage, MemberStage
 
 BOTH = group("numpy", "numpy")
 THREE = group("numpy", "numpy", "numpy")

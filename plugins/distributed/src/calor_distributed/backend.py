@@ -16,9 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.backends.communication import Collective, Communicator, Copies, Exchange
+from calor.backends.communication import Collective, Communicator, Exchange
 from calor.backends.device import Device, device_of, get_device
-from calor.backends.group_executable import GroupBuffer, GroupExecutable, refusals
 from calor.backends.protocol import (
     FEATURES,
     FULL,
@@ -33,8 +32,10 @@ from calor.backends.protocol import (
 )
 from calor.errors import DeviceError, MembersDifferError
 from calor.graph.graph import Graph
-from calor.ops.collectives import COLLECTIVES
 from calor.specs import Spec
+from calor_distributed.copies import Copies
+from calor_distributed.executable import GroupBuffer, GroupExecutable, refusals
+from calor_distributed.rows import COLLECTIVES
 
 SCHEME: Final = "group:"
 _LEVELS: Final = ("full", "partial", "not_yet", "impossible")

@@ -17,13 +17,13 @@ from calor.backends.protocol import Buffer, Executable
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Builder, Graph, Node, part
 from calor.graph.segments import Segment, cut
-from calor.ops.collectives import COLLECTIVES
-from calor.ops.collectives import rank as rank_row
 from calor.specs import Spec
+from calor_distributed.rows import COLLECTIVES
+from calor_distributed.rows import rank as rank_row
 
 if TYPE_CHECKING:
     from calor.backends.device import Device
-    from calor.backends.group import GroupBackend
+    from calor_distributed.backend import GroupBackend
 
 Into = Sequence[Buffer | None] | None
 Short = Callable[[Sequence[Any], Into], list[Any] | None]

@@ -11,7 +11,6 @@ import pytest
 
 import calor
 from calor.backends.device import Device
-from calor.backends.group import group_of
 from calor.backends.protocol import impossible
 from calor.distributed import all_reduce, group
 from calor.errors import (
@@ -23,6 +22,7 @@ from calor.errors import (
     ShapeError,
     UnsupportedError,
 )
+from calor_distributed.backend import group_of
 
 BOTH = group("numpy", "numpy")
 
