@@ -22,7 +22,8 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECTS = sorted(path.parent for path in HERE.glob("*/pyproject.toml"))
-OURS = [ROOT / "packages/core", ROOT / "packages/kernel", ROOT / "packages/conformance"]
+NEEDED = ("packages/core", "packages/kernel", "plugins/distributed", "packages/conformance")
+OURS = [ROOT / path for path in NEEDED]
 # Device, profile, and the tiers that its project claims.
 CLAIMS = [
     ("slate", "complete", ("basic", "full", "dtypes", "compiled", "training")),

@@ -107,6 +107,7 @@ def test_requires_what_is_agreed(project: Path) -> None:
 
 # What each plugin enters as; no other project enters as anything.
 ENTRIES = {
+    "calor-conformance": "strict",
     "calor-cpu": "cpu",
     "calor-cuda": "cuda",
     "calor-hip": "hip",

@@ -14,7 +14,6 @@ import pytest
 
 from calor.backends.op_table import OpTable
 from calor.backends.protocol import Backend, Buffer, Claim, Executable, Info, MemoryFigures
-from calor.backends.strict_checks import RULES
 from calor.dtypes import ALL
 from calor.plugins import hooks
 from calor.plugins.registry import HOOKS
@@ -23,6 +22,7 @@ from calor_conformance.checks.base import TIERS
 from calor_conformance.command import _parser
 from calor_conformance.outcomes import OUTCOMES
 from calor_conformance.selection import PROFILES, REQUIRED
+from calor_conformance.strict.rules import RULES
 
 DOCS = Path(__file__).parents[4] / "docs/extending"
 SIGNATURE = re.compile(r"### `(?P<name>\w+)\((?P<parameters>[^)]*)\)( -> (?P<result>\w+))?`")

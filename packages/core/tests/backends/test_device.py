@@ -50,7 +50,7 @@ class Slow(NumpyBackend):
         return replace(info, features=features)
 
 
-NAMES = ["numpy", "numpy:0", "strict", "strict:numpy", "null:0"]
+NAMES = ["numpy", "numpy:0", "strict:numpy", "strict:numpy:0", "null:0"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -198,7 +198,7 @@ def test_the_cpu_is_preferred_where_it_is_installed(monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("no_default")
 def test_the_innermost_device_counts() -> None:
     with calor.device("null") as outer:
-        with calor.device("strict") as inner:
+        with calor.device("strict:numpy") as inner:
             assert selection.current_device() is inner
             assert calor.zeros(1).device is inner
             assert calor.zeros(1, device="numpy").device == "numpy"

@@ -50,7 +50,7 @@ def picky() -> Iterator[Op]:
     del TABLE["tests.picky"]
 
 
-@pytest.fixture(params=["numpy", "strict"], autouse=True)
+@pytest.fixture(params=["numpy", "strict:numpy"], autouse=True)
 def device(request: pytest.FixtureRequest) -> Iterator[None]:
     with calor.device(request.param):
         yield

@@ -69,7 +69,7 @@ CHILDREN = {
     "recorded": "assert (numbers + pending).sum().item() == 9.0",
     "jit": "assert double(numbers).tolist() == [2.0, 4.0]",
     "made": "assert calor.ones(3, device='numpy').sum().item() == 3.0",
-    "strict": "assert calor.ones(3, device='strict').sum().item() == 3.0",
+    "strict": "assert calor.ones(3, device='strict:numpy').sum().item() == 3.0",
     "look": "assert lost(held.numpy)",
     "op": "assert lost(lambda: (held + 1).numpy())",
     "traced": "assert lost(lambda: double(held))",

@@ -21,7 +21,6 @@ ROWS = {
     "pass": [],
     "calor.zeros(3, device='numpy').numpy()": ["pluggy"],
     "calor.zeros(3, device='null').numpy()": ["pluggy"],
-    "calor.zeros(3, device='strict').numpy()": ["pluggy"],
     "calor.zeros(3).numpy()": ["pluggy"],
 }
 

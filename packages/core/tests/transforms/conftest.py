@@ -11,7 +11,7 @@ import calor
 from calor.backends.device import Device, get_device
 from calor.graph.trace import flush_all
 
-DEVICE = "strict"
+DEVICE = "strict:numpy"
 
 
 @pytest.fixture(autouse=True)

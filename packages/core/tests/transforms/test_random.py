@@ -272,7 +272,7 @@ def test_programs_of_two_devices_take_turns_with_the_global_state() -> None:
     draw = calor.jit(lambda x: x + random.uniform(x.shape, device=x.device))
     random.seed(5)
     wanted = [random.uniform((2,)).tolist() for _ in range(6)]
-    inputs = [calor.zeros(2, device=name) for name in ("numpy", "strict")]
+    inputs = [calor.zeros(2, device=name) for name in ("numpy", "strict:numpy")]
     random.seed(5)
     with calor.no_grad():
         found = [draw(inputs[i % 2]).tolist() for i in range(6)]

@@ -8,10 +8,10 @@ import pytest
 
 import calor
 from calor.backends.device import device_of
-from calor.backends.strict import StrictBackend
 from calor.dtypes import float32, float64, int32
 from calor.errors import OutOfMemoryError, UnsupportedError
 from calor.specs import spec
+from calor_conformance.strict.backend import StrictBackend
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import calor
 from calor.backends.device import Device, device_of
-from calor.backends.strict import StrictBackend
+from calor_conformance.strict.backend import StrictBackend
 
 from ..rows.judging import judge, numpy_of, put
 from ..rows.language import Case

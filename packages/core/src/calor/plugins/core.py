@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 from calor.plugins.hooks import hookimpl
 
 if TYPE_CHECKING:
-    from calor.backends.device import Device
     from calor.backends.protocol import Backend
 
 # For development rather than for work: not proposed where installed devices are listed.
-TOOLS: Final = ("strict", "null")
+TOOLS: Final = ("null",)
 
 
 def _numpy() -> Backend:
@@ -27,31 +26,12 @@ def _null() -> Backend:
     return NullBackend()
 
 
-def _strict() -> Backend:
-    from calor.backends.strict import open_strict
-
-    return open_strict("strict:").backend
-
-
-def _strict_over(text: str) -> Device:
-    from calor.backends.strict import open_strict
-
-    return open_strict(text)
-
-
 @hookimpl
 def calor_backends() -> Mapping[str, Callable[[], Backend]]:
-    """The NumPy reference, and two tools: ``strict`` checks it, ``null`` computes nothing."""
-    return {"numpy": _numpy, "strict": _strict, "null": _null}
-
-
-@hookimpl
-def calor_device_schemes() -> Mapping[str, Callable[[str], Device]]:
-    """Checks of every call to a device, ``strict:cuda:1``."""
-    return {"strict:": _strict_over}
+    """The NumPy reference, and a tool: ``null`` computes nothing."""
+    return {"numpy": _numpy, "null": _null}
 
 
 def names() -> set[str]:
-    """Return the names that core has for backends and schemes."""
-    schemes = calor_device_schemes()
-    return {*calor_backends(), *(prefix.partition(":")[0] for prefix in schemes)}
+    """Return the names that core has for backends."""
+    return {*calor_backends()}

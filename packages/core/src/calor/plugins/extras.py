@@ -17,6 +17,7 @@ OFFICIAL: Final[Mapping[str, str]] = MappingProxyType(
         "metal": "metal",
         "opencl": "opencl",
         "router": "router",
+        "strict": "conformance",
         "wgpu": "wgpu",
         "importer.onnx": "onnx",
     }

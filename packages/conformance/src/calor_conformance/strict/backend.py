@@ -26,20 +26,20 @@ from calor.backends.protocol import (
     MemoryFigures,
     State,
 )
-from calor.backends.strict_checks import (
-    DIGEST_LIMIT,
-    StrictBuffer,
-    claim_faults,
-    digest,
-    require,
-)
-from calor.backends.strict_executable import StrictCommunicator, StrictExecutable
 from calor.dtypes import ALL, DType, as_dtype
 from calor.errors import CalorError, DTypeError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.graph.verify import verify
 from calor.ops.base import table
 from calor.specs import Spec, spec
+from calor_conformance.strict.executable import StrictCommunicator, StrictExecutable
+from calor_conformance.strict.rules import (
+    DIGEST_LIMIT,
+    StrictBuffer,
+    claim_faults,
+    digest,
+    require,
+)
 
 SCHEME: Final = "strict:"
 T = TypeVar("T")
@@ -47,8 +47,8 @@ _opened: dict[str, StrictBackend] = {}
 
 
 def open_strict(text: str) -> Device:
-    """Return the checked device of ``strict:NAME``; without a name, of the numpy reference."""
-    inner = get_device(text.removeprefix(SCHEME) or "numpy")
+    """Return the checked device of ``strict:NAME``."""
+    inner = get_device(text.removeprefix(SCHEME))
     name = inner.backend.name
     backend = _opened.get(name)
     if backend is None or backend.inner is not inner.backend:

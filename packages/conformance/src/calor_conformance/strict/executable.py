@@ -9,13 +9,13 @@ import numpy as np
 
 from calor.backends.communication import Collective, Communicator, Exchange
 from calor.backends.protocol import Buffer, Executable
-from calor.backends.strict_checks import StrictBuffer, digest, overlaps
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.specs import Spec
+from calor_conformance.strict.rules import StrictBuffer, digest, overlaps
 
 if TYPE_CHECKING:
-    from calor.backends.strict import StrictBackend
+    from calor_conformance.strict.backend import StrictBackend
 
 Into = Sequence[Buffer | None] | None
 

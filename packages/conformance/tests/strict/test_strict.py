@@ -14,9 +14,9 @@ import pytest
 
 import calor
 from calor.backends.numpy_backend import NumpyBackend
-from calor.backends.strict import StrictBackend
-from calor.backends.strict_checks import RULES
 from calor.errors import OutOfMemoryError, ProtocolError
+from calor_conformance.strict.backend import StrictBackend
+from calor_conformance.strict.rules import RULES
 
 from .broken import ARRAY, BREACHES, VECTOR, Breach, Use, call, call_into, graph_of, upload
 
@@ -68,7 +68,7 @@ def test_the_reference_passes(case: str, backend: StrictBackend) -> None:
 LATE_OPS = """
 from calor.backends.numpy_backend import NumpyBackend
 from calor.backends.protocol import FULL, NOT_YET, Info
-from calor.backends.strict import StrictBackend
+from calor_conformance.strict.backend import StrictBackend
 
 class Device(NumpyBackend):
     def info(self, index):
@@ -134,8 +134,7 @@ def test_out_of_memory_leaves_all_intact(backend: StrictBackend) -> None:
 
 
 def test_the_device_by_name() -> None:
-    strict = calor.device("strict").device
-    assert strict is calor.device("strict:numpy").device
+    strict = calor.device("strict:numpy").device
     assert strict is calor.device("strict:numpy:0").device
     assert (strict.name, strict) == ("strict:numpy:0", pickle.loads(pickle.dumps(strict)))
     assert strict.info.description.endswith(", checked")
@@ -147,7 +146,7 @@ def test_the_device_by_name() -> None:
 
 def test_a_breach_reaches_the_user_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recovery must not compute outputs one by one, where two of them alias each other."""
-    x = calor.asarray(ARRAY, device="strict")
+    x = calor.asarray(ARRAY, device="strict:numpy")
     backend: Any = x.device.backend
     inner = backend.inner
     monkeypatch.setattr(inner, "own", lambda index, values, inputs: values)
@@ -176,7 +175,7 @@ def test_training_under_strict_checks() -> None:
         value, gradient = calor.value_and_grad(loss)(weights)
         return value, weights - rate * gradient
 
-    with calor.device("strict"):
+    with calor.device("strict:numpy"):
         weights = calor.ones((4, 2))
         x = calor.asarray(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4))
         losses = []

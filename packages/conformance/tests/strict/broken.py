@@ -10,12 +10,12 @@ import numpy as np
 
 from calor.backends.numpy_backend import Memory, NumpyBackend, NumpyBuffer
 from calor.backends.protocol import FULL, Claim, MemoryFigures, State, impossible
-from calor.backends.strict import StrictBackend
 from calor.dtypes import bool_, float32, float64
 from calor.errors import OutOfMemoryError, UnsupportedError
 from calor.graph.graph import Builder, Graph, prune
 from calor.ops.elementwise import add, neg
 from calor.specs import spec
+from calor_conformance.strict.backend import StrictBackend
 
 VECTOR = spec((3,), float32)
 ARRAY = np.array([1.0, 2.0, 3.0], np.float32)

@@ -16,7 +16,7 @@ from calor.graph.graph import Graph
 from calor.specs import Spec
 
 if TYPE_CHECKING:
-    from calor.backends.strict import StrictBackend
+    from calor_conformance.strict.backend import StrictBackend
 
 # Contents are compared for buffers up to this size; a check must not take all the time.
 DIGEST_LIMIT: Final = 1 << 16
