@@ -21,7 +21,7 @@ PROJECTS = sorted(
     for path in ROOT.glob(f"{folder}/*/pyproject.toml")
 )
 # The goal is 300 kB; the limit keeps the wheel from growing until it is reached.
-CORE_WHEEL_LIMIT = 389_000
+CORE_WHEEL_LIMIT = 351_500
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
@@ -91,6 +91,7 @@ REQUIRED = {
     "calor-wgpu": "calor calor-kernel wgpu",
     "calor-fusion": "calor calor-kernel",
     "calor-distributed": "calor",
+    "calor-drawing": "calor",
     "calor-onnx": "calor calor-nn onnx",
     "calor-train": "calor calor-nn rich",
 }

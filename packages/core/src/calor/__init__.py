@@ -131,7 +131,7 @@ else:
                 return version("calor")
             except PackageNotFoundError:
                 return "0+source"
-        if name in ("distributed", "fft", "linalg", "nn", "train"):
+        if name in ("distributed", "drawing", "fft", "linalg", "nn", "train"):
             from importlib import import_module
 
             return import_module(f"calor.{name}")

@@ -22,9 +22,8 @@ from calor.ops.base import TABLE, Scalar, op
 from calor.ops.rules import numbers
 from calor.ops.sources import HostArray, constant, full
 from calor.specs import spec
-
-from .samples import GRAPHS, sample
-from .samples import TABLE as ARRAY
+from sample_graphs import GRAPHS, sample
+from sample_graphs import TABLE as ARRAY
 
 
 @pytest.mark.parametrize("name", GRAPHS)

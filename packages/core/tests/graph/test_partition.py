@@ -21,8 +21,7 @@ from calor.graph.segments import cut
 from calor.graph.verify import verify
 from calor.ops import elementwise as e
 from calor.specs import spec
-
-from .samples import sample
+from sample_graphs import sample
 
 PRODUCTS = ("dot_general", "conv")
 ELEMENTWISE = ("add", "sub", "mul", "div", "tanh", "neg", "exp", "maximum", "expand", "full")

@@ -8,8 +8,7 @@ from calor.errors import GraphError
 from calor.graph.graph import Builder, prune
 from calor.ops import elementwise as e
 from calor.specs import spec
-
-from .samples import GRAPHS, sample
+from sample_graphs import GRAPHS, sample
 
 TEXTS = {
     "empty": "graph() {\n  return \n}",

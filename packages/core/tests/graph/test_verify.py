@@ -14,8 +14,7 @@ from calor.ops.base import Op, Scalar
 from calor.ops.control import cond
 from calor.ops.sources import HostArray, constant, full
 from calor.specs import Spec, spec
-
-from .samples import GRAPHS, sample
+from sample_graphs import GRAPHS, sample
 
 X = spec((2,), float32)
 

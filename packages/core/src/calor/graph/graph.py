@@ -109,19 +109,20 @@ class Graph:
     def svg(self) -> str:
         """Return a picture of the graph as the text of an SVG file.
 
-        Inputs are on top, outputs below; colours tell the families of ops apart.
+        Inputs are on top, outputs below; colours tell the families of ops apart. PluginError where
+        calor-drawing is not installed.
 
         >>> import calor
         >>> calor.trace(calor.exp, calor.ones(2)).svg().splitlines()[1]
         '<title>Graph of 1 inputs, 1 nodes, 1 outputs</title>'
         """
-        from calor.graph.drawing import graph_svg
+        from calor.drawing import graph_svg
 
         return graph_svg(self)
 
     def draw(self, path: str | PathLike[str]) -> None:
         """Write the picture to a file whose name ends in ``.svg``; ArgumentError for another."""
-        from calor.graph.drawing import draw
+        from calor.drawing import draw
 
         draw(self, path)
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from calor.errors import ArgumentError
-from calor.graph import drawing_labels as labels
-from calor.graph import drawing_svg as svg
-from calor.graph.drawing_layers import Layers
-from calor.graph.drawing_layout import Link, place
 from calor.graph.graph import Graph
+from calor_drawing import labels, svg
+from calor_drawing.layers import Layers
+from calor_drawing.layout import Link, place
 
 MARGIN: Final = 16.0
 _ARROW: Final = "calor-arrow"
@@ -33,7 +32,7 @@ def graph_svg(graph: Graph) -> str:
     above.
 
     >>> import calor
-    >>> from calor.graph.drawing import graph_svg
+    >>> from calor_drawing import graph_svg
     >>> graph_svg(calor.trace(calor.exp, calor.ones(2)))[:4]
     '<svg'
     """

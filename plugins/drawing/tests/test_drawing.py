@@ -10,15 +10,14 @@ import pytest
 import calor
 from calor.dtypes import float32
 from calor.errors import ArgumentError
-from calor.graph.drawing_labels import COLOURS, LINE_LIMIT, family, lines
-from calor.graph.drawing_layers import REACH, Layers
-from calor.graph.drawing_layout import Box, Link, place
 from calor.graph.graph import Builder, Graph, Node
 from calor.ops import elementwise as e
 from calor.ops.base import TABLE, find
 from calor.specs import spec
-
-from .samples import GRAPHS, sample
+from calor_drawing.labels import COLOURS, LINE_LIMIT, family, lines
+from calor_drawing.layers import REACH, Layers
+from calor_drawing.layout import Box, Link, place
+from sample_graphs import GRAPHS, sample
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -1,4 +1,4 @@
-"""Graphs that the tests of this folder share, one for each kind of thing that a graph can hold."""
+"""Graphs that tests share, one for each kind of thing that a graph can hold."""
 
 from collections.abc import Callable
 from functools import cache

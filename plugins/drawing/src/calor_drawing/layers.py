@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from calor.graph.drawing_layout import Box, Link
 from calor.graph.graph import Graph
+from calor_drawing.layout import Box, Link
 
 REACH: Final = 8
 

@@ -1,0 +1,11 @@
+"""Pictures of calor's graphs, as SVG: ``graph.svg()`` and ``graph.draw(path)`` are written here.
+
+>>> import calor
+>>> from calor.drawing import graph_svg
+>>> graph_svg(calor.trace(calor.exp, calor.ones(2)))[:4]
+'<svg'
+"""
+
+from calor_drawing.picture import draw, graph_svg
+
+__all__ = ["draw", "graph_svg"]
