@@ -22,8 +22,8 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECTS = sorted(path.parent for path in HERE.glob("*/pyproject.toml"))
-NEEDED = ("packages/core", "packages/kernel", "plugins/distributed", "packages/conformance")
-OURS = [ROOT / path for path in NEEDED]
+SUITE = ("packages/conformance", "plugins/distributed", "plugins/linalg")
+OURS = [ROOT / path for path in ("packages/core", "packages/kernel", *SUITE)]
 # Device, profile, and the tiers that its project claims.
 CLAIMS = [
     ("slate", "complete", ("basic", "full", "dtypes", "compiled", "training")),

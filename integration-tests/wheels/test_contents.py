@@ -21,7 +21,7 @@ PROJECTS = sorted(
     for path in ROOT.glob(f"{folder}/*/pyproject.toml")
 )
 # The goal is 300 kB; the limit keeps the wheel from growing until it is reached.
-CORE_WHEEL_LIMIT = 351_500
+CORE_WHEEL_LIMIT = 324_800
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
@@ -81,8 +81,8 @@ def test_says_what_it_is(project: Path) -> None:
 REQUIRED = {
     "calor": "ml-dtypes numpy pluggy",
     "calor-kernel": "calor",
-    "calor-nn": "calor",
-    "calor-conformance": "calor calor-distributed hypothesis pytest",
+    "calor-nn": "calor calor-linalg",
+    "calor-conformance": "calor calor-distributed calor-linalg hypothesis pytest",
     "calor-cpu": "calor calor-kernel llvmlite",
     "calor-cuda": "calor calor-kernel numpy",
     "calor-hip": "calor calor-kernel",
@@ -92,6 +92,7 @@ REQUIRED = {
     "calor-fusion": "calor calor-kernel",
     "calor-distributed": "calor",
     "calor-drawing": "calor",
+    "calor-linalg": "calor",
     "calor-onnx": "calor calor-nn onnx",
     "calor-train": "calor calor-nn rich",
 }
@@ -116,8 +117,9 @@ ENTRIES = {
     "calor-metal": "metal",
     "calor-wgpu": "wgpu",
     "calor-fusion": "fuser.elementwise fuser.rows",
+    "calor-linalg": "ops.linalg",
     "calor-onnx": "importer.onnx",
-    "calor-distributed": "group",
+    "calor-distributed": "group ops.distributed",
 }
 
 

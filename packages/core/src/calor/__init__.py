@@ -75,7 +75,6 @@ __all__ = [
     "int64",
     "jit",
     "jvp",
-    "linalg",
     "load",
     "matmul_precision",
     "memory",
@@ -106,7 +105,9 @@ __all__ += _arrays.__all__
 
 
 if TYPE_CHECKING:
-    from calor import fft, linalg
+    from calor import distributed as distributed
+    from calor import fft
+    from calor import linalg as linalg
     from calor.persistence import load, save
     from calor.safetensors_file import read_safetensors, write_safetensors
     from calor.timing import timeit
@@ -134,7 +135,15 @@ else:
         if name in ("distributed", "drawing", "fft", "linalg", "nn", "train"):
             from importlib import import_module
 
-            return import_module(f"calor.{name}")
+            from calor.errors import ExtensionError, PluginError
+
+            try:
+                return import_module(f"calor.{name}")
+            except PluginError as error:
+                if name != "linalg":
+                    raise
+                # What is an extension of the standard, programs ask for by hasattr.
+                raise ExtensionError(str(error)) from None
         if name in _LATE:
             from importlib import import_module
 

@@ -95,6 +95,10 @@ class PluginError(CalorError, ImportError):
     """A plugin is missing, failed to load, or speaks another version of the plugin API."""
 
 
+class ExtensionError(CalorError, AttributeError):
+    """An extension of the array API standard is not installed; ``hasattr`` says so too."""
+
+
 class DeviceError(_OfOp, RuntimeError):
     """A device could not do what it was asked to; ``op`` names the operation where it is known."""
 

@@ -1,73 +1,10 @@
-"""Linear algebra: the ``linalg`` extension of the array API standard, and what goes with it.
+"""The door to calor-linalg: where it is installed, ``calor.linalg`` is ``calor_linalg``."""
 
-Functions work on the last two axes; axes before them are a batch. Factorizations compute in
-float32, float64, complex64 and complex128, and everything has gradients of any order.
-"""
+from typing import TYPE_CHECKING
 
-from calor.errors import LinearAlgebraError as LinAlgError
-from calor.functions.linear_algebra import (
-    matmul,
-    matrix_transpose,
-    outer,
-    tensordot,
-    vecdot,
-)
-from calor.functions.linear_algebra_factors import (
-    cholesky,
-    eigh,
-    eigvalsh,
-    lu,
-    qr,
-    svd,
-    svdvals,
-)
-from calor.functions.linear_algebra_norms import (
-    cross,
-    diagonal,
-    matrix_norm,
-    trace,
-    vector_norm,
-)
-from calor.functions.linear_algebra_solve import (
-    det,
-    expm,
-    inv,
-    lstsq,
-    matrix_power,
-    matrix_rank,
-    pinv,
-    slogdet,
-    solve,
-    solve_triangular,
-)
+from calor.plugins.doors import open_door
 
-__all__ = [
-    "LinAlgError",
-    "cholesky",
-    "cross",
-    "det",
-    "diagonal",
-    "eigh",
-    "eigvalsh",
-    "expm",
-    "inv",
-    "lstsq",
-    "lu",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "matrix_transpose",
-    "outer",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "solve_triangular",
-    "svd",
-    "svdvals",
-    "tensordot",
-    "trace",
-    "vecdot",
-    "vector_norm",
-]
+if TYPE_CHECKING:
+    from calor_linalg import *  # noqa: F403 - what type checkers and editors see
+
+open_door("linalg")

@@ -263,6 +263,26 @@ def test_fusers_that_load_are_there_in_spite_of_others(
     assert registry.fusers() == {"chains": "a fuser"}
 
 
+ROWS = """
+    from calor.plugins import hookimpl
+
+    loaded = []
+
+    @hookimpl
+    def calor_ops():
+        return {"moon": lambda: loaded.append("rows")}
+"""
+
+
+def test_rows_are_imported_when_they_are_asked_for(distribution: Any, registry: Registry) -> None:
+    distribution("calor-moon", {"ops.moon": "fake_moon"}, {"fake_moon": ROWS})
+    distribution("calor-bad", {"ops.bad": "fake_bad"}, {"fake_bad": "1 / 0"})
+    assert "fake_moon" not in sys.modules
+    with pytest.warns(UserWarning, match=r"op table lacks .*calor-bad 1\.0 does not load"):
+        registry.ops()
+    assert sys.modules["fake_moon"].loaded == ["rows"]
+
+
 def test_an_importer_is_found_by_suffix(distribution: Any, registry: Registry) -> None:
     distribution("calor-moon", {"importer.moon": "fake_moon"}, {"fake_moon": FUSER})
     assert registry.importer("moon")("a.moon") == "read a.moon"

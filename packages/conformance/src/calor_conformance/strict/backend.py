@@ -30,7 +30,7 @@ from calor.dtypes import ALL, DType, as_dtype
 from calor.errors import CalorError, DTypeError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.graph.verify import verify
-from calor.ops.base import table
+from calor.ops.base import TABLE, table
 from calor.specs import Spec, spec
 from calor_conformance.strict.executable import StrictCommunicator, StrictExecutable
 from calor_conformance.strict.rules import (
@@ -93,7 +93,7 @@ class StrictBackend(Backend):
             self._state(f"dtype {dtype!r}", state)
         for key, state in info.ops.items():
             name, dtype = key if isinstance(key, tuple) else (key, ALL[0])
-            known = name in table() and type(dtype) is DType
+            known = (name in TABLE or name in table()) and type(dtype) is DType
             self.require(known, "info", f"{key!r} is no op, nor a pair of op and dtype")
             self._state(f"op {key!r}", state)
         for name, limit in info.limits.items():

@@ -186,15 +186,17 @@ def op(
 
 
 def table() -> Mapping[str, Op]:
-    """Return every row by its name, also those that are loaded when they are asked for.
+    """Return every row by its name, also those that packages bring when they are asked for.
 
     >>> from calor.ops.base import table
     >>> "add" in table(), "attention" in table()
     (True, True)
     """
     # Imported when they are used, so that ``import calor`` stays quick.
-    import calor.ops.attention
-    import calor.ops.linalg_solutions  # noqa: F401
+    import calor.ops.attention  # noqa: F401
+    from calor.plugins.discovery import registry
+
+    registry.ops()
 
     return TABLE
 
@@ -204,7 +206,8 @@ def find(name: str) -> Op:
     row = TABLE.get(name) or table().get(name)
     if row is None:
         raise ArgumentError(
-            f"no op {name!r} in the table; a package that adds it must be imported first"
+            f"no op {name!r} in the table; the package that adds it is not installed, or has to be "
+            f"imported first"
         )
     return row
 

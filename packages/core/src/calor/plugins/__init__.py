@@ -1,6 +1,6 @@
 """Finding and loading what other distributions add.
 
-A distribution adds a device, a scheme, a fuser or an importer by an entry point in the group
+A distribution adds a device, a scheme, a fuser, ops or an importer by an entry point in the group
 ``calor.plugins.v1``. The entry point's name is the name of what it brings, so that a name is found
 without importing anything:
 
@@ -9,6 +9,7 @@ without importing anything:
     [project.entry-points."calor.plugins.v1"]
     acme = "calor_acme.plugin"                  # the device "acme", or the scheme "acme:"
     "fuser.acme" = "calor_acme.plugin"          # the fuser "acme"
+    "ops.acme" = "calor_acme.plugin"            # rows of the op table
     "importer.acme" = "calor_acme.plugin"       # reads files that end in ".acme"
 
 The entry point's object (a module, here ``calor_acme/plugin.py``, that imports nothing heavy)

@@ -67,6 +67,18 @@ def calor_fusers() -> Mapping[str, Callable[[], Any]]:
 
 
 @hookspec
+def calor_ops() -> Mapping[str, Callable[[], Any]]:
+    """Register modules of rows by a name of the package's own: the entry ``"ops.acme"``.
+
+    Called once, by the registry, when somebody asks for the whole op table, or for an op that no
+    package imported so far has, such as one of a graph read from a file. The result maps the name
+    to a function that imports the modules. A plugin that fails is left out with one warning that
+    names it: its ops are then missing.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def calor_importers() -> Mapping[str, Callable[..., Any]]:
     """Register readers of model files by file suffix without its dot: ``"onnx"``.
 

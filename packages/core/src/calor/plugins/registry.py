@@ -27,9 +27,10 @@ HOOKS: Final[Mapping[str, str]] = {
     "backend": "calor_backends",
     "scheme": "calor_device_schemes",
     "fuser": "calor_fusers",
+    "ops": "calor_ops",
     "importer": "calor_importers",
 }
-PREFIXES: Final = ("fuser", "importer")
+PREFIXES: Final = ("fuser", "importer", "ops")
 _CORE = "calor"
 
 
@@ -107,18 +108,11 @@ class Registry:
 
     def fusers(self) -> dict[str, Any]:
         """Return all fusers by name; those that fail are left out with one warning each."""
-        made = {}
-        for name in sorted(n for n in self.entries if n.startswith("fuser.")):
-            try:
-                with self._lock:
-                    self._provide(name)
-                    fuser = name.partition(".")[2]
-                    made[fuser] = self._make("fuser", fuser)
-            except PluginError as error:
-                if name not in self._warned:
-                    self._warned.add(name)
-                    warnings.warn(f"graphs run without a fuser: {error}", stacklevel=2)
-        return made
+        return self._every("fuser", "graphs run without a fuser")
+
+    def ops(self) -> None:
+        """Import all rows of the op table; those that fail are left out with one warning each."""
+        self._every("ops", "the op table lacks what a package adds")
 
     def importer(self, suffix: str) -> Callable[..., Any]:
         """Return the function that reads files of a suffix (no dot); PluginError without one."""
@@ -249,6 +243,21 @@ class Registry:
                 f'plugin "{entry.name}" of {entry.source} registers nothing of that name, but '
                 f"{', '.join(brought) or 'nothing at all'}"
             )
+
+    def _every(self, kind: str, without: str) -> dict[str, Any]:
+        """Return what all plugins of a kind make, by name."""
+        made = {}
+        for name in sorted(n for n in self.entries if n.startswith(f"{kind}.")):
+            try:
+                with self._lock:
+                    self._provide(name)
+                    brought = name.partition(".")[2]
+                    made[brought] = self._make(kind, brought)
+            except PluginError as error:
+                if name not in self._warned:
+                    self._warned.add(name)
+                    warnings.warn(f"{without}: {error}", stacklevel=3)
+        return made
 
     def _make(self, kind: str, name: str) -> Any:
         factory, source = self._registered[kind][name]

@@ -9,16 +9,16 @@ from typing import Any
 
 from calor.dtypes import DType, int64, real_of
 from calor.errors import DTypeError, ShapeError
-from calor.ops import decompositions_linalg as definitions
 from calor.ops import elementwise as e
-from calor.ops import matrices as mx
 from calor.ops import reductions as r
 from calor.ops.base import op
 from calor.ops.indexing import take_along
-from calor.ops.linalg import lu, matrices, square, square_rule, svd, typed_errors
 from calor.ops.movement import concat, expand, reshape
-from calor.reference import linalg as reference
 from calor.specs import Spec, spec
+from calor_linalg import definitions as definitions
+from calor_linalg import matrices as mx
+from calor_linalg import reference
+from calor_linalg.rows import lu, matrices, square, square_rule, svd, typed_errors
 
 _SINGULAR = "is singular; calor.linalg.pinv or lstsq give a result all the same"
 

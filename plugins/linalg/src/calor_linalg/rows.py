@@ -16,16 +16,16 @@ import numpy as np
 
 from calor.dtypes import complex64, complex128, float32, float64, int64, real_of
 from calor.errors import DTypeError, LinearAlgebraError, ShapeError
-from calor.ops import decompositions_jacobi as jacobi
-from calor.ops import decompositions_linalg as definitions
 from calor.ops import elementwise as e
-from calor.ops import matrices as mx
 from calor.ops.base import op
 from calor.ops.indexing import scatter_along
 from calor.ops.movement import concat
 from calor.ops.sources import zeros_of
-from calor.reference import linalg as reference
 from calor.specs import Spec, spec
+from calor_linalg import definitions as definitions
+from calor_linalg import jacobi as jacobi
+from calor_linalg import matrices as mx
+from calor_linalg import reference
 
 _DTYPES = (float32, float64, complex64, complex128)
 
@@ -77,7 +77,7 @@ _NO_CONVERGENCE = "has NaN or infinite elements, so that the iteration does not 
 
 # Cholesky: Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10.
 def _cholesky_vjp(g: Any, y: Any, x: Any) -> list[Any]:
-    from calor.ops.linalg_solutions import triangular_solve
+    from calor_linalg.solutions import triangular_solve
 
     half = mx.lower(mx.product(mx.adjoint(y), mx.lower(g)))
     half = half - mx.identity(half) * half * 0.5
@@ -129,7 +129,7 @@ def _qr_vjp(g: Any, y: Any, x: Any, *, mode: str) -> list[Any]:
 
 
 def _tall_qr(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
-    from calor.ops.linalg_solutions import triangular_solve
+    from calor_linalg.solutions import triangular_solve
 
     inner = mx.product(g_r, mx.adjoint(r)) - mx.product(mx.adjoint(q), g_q)
     above = mx.upper(inner, strict=True)
@@ -275,7 +275,7 @@ def _lu_rule(x: Spec) -> tuple[Spec, Spec]:
 
 
 def _lu_vjp(g: Any, y: Any, x: Any) -> list[Any]:
-    from calor.ops.linalg_solutions import triangular_solve
+    from calor_linalg.solutions import triangular_solve
 
     g_packed, (packed, order) = g[0], y
     m, n = x.shape[-2:]

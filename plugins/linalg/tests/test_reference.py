@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calor.reference import linalg
+from calor_linalg import reference as linalg
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 BATCHES: list[tuple[int, ...]] = [(), (3,), (2, 2), (0,)]

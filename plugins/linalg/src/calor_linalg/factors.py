@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from calor.errors import ArgumentError
 from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
-from calor.ops import linalg as rows
-from calor.ops import matrices as mx
+from calor_linalg import matrices as mx
+from calor_linalg import rows as rows
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand

@@ -10,9 +10,9 @@ from calor.graph.decompose import decompose
 from calor.graph.graph import Graph
 from calor.graph.interpreter import interpret
 from calor.graph.tracing import trace_function
-from calor.ops import linalg_solutions as solutions
 from calor.ops.base import Op, find
 from calor.specs import spec
+from calor_linalg import solutions as solutions
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 _RANDOM = np.random.default_rng(0)

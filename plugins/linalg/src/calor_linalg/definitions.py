@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from calor.ops import elementwise as e
-from calor.ops import matrices as mx
 from calor.ops import reductions as r
 from calor.ops.indexing import take_along
 from calor.ops.movement import expand, flip
+from calor_linalg import matrices as mx
 
 
 def repeat(count: int, step: Any, state: Any) -> Any:

@@ -9,17 +9,17 @@ from calor import dtypes
 from calor.dtypes import real_of
 from calor.errors import DTypeError, ShapeError
 from calor.functions.linear_algebra import matmul
-from calor.functions.linear_algebra_factors import svd
 from calor.functions.operands import as_tensor, integer, python_number, stretched, together
 from calor.graph.recipes import broadcast_shapes
 from calor.graph.record import number_on
 from calor.ops import elementwise as e
-from calor.ops import linalg_solutions as rows
-from calor.ops import matrices as mx
 from calor.ops import reductions as r
-from calor.ops.linalg import matrices, square
 from calor.ops.movement import permute, reshape
 from calor.specs import spec
+from calor_linalg import matrices as mx
+from calor_linalg import solutions as rows
+from calor_linalg.factors import svd
+from calor_linalg.rows import matrices, square
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from calor.ops import elementwise as e
-from calor.ops import matrices as mx
 from calor.ops import reductions as r
-from calor.ops.decompositions_linalg import repeat
 from calor.ops.indexing import gather, sort, take_along
 from calor.ops.movement import concat, number_like, pad
 from calor.ops.sources import HostArray, constant
+from calor_linalg import matrices as mx
+from calor_linalg.definitions import repeat
 
 # Sweeps at most; they converge quadratically, in 6 to 10.
 _SWEEPS = 30
@@ -142,7 +142,7 @@ def eigh(x: Any) -> tuple[Any, Any]:
 
 def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     """Return U, s, Vᴴ by one-sided Jacobi rotations of R in x = Q R (Hestenes 1958)."""
-    from calor.ops import linalg as rows
+    from calor_linalg import rows as rows
 
     m, n = x.shape[-2:]
     if m < n:

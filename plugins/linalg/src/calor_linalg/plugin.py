@@ -1,0 +1,20 @@
+"""What the entry point names: the rows of linear algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from calor.plugins import hookimpl
+
+
+def _rows() -> Any:
+    from calor_linalg import solutions
+
+    return solutions
+
+
+@hookimpl
+def calor_ops() -> Mapping[str, Callable[[], Any]]:
+    """Factorizations, and what is solved by them."""
+    return {"linalg": _rows}
