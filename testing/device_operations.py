@@ -45,6 +45,14 @@ from kernel_cases import (
 )
 from kernel_products import dots_case, planes_case
 
+__all__ = [
+    "pytest_generate_tests",
+    "test_a_kernel",
+    "test_an_operation",
+    "test_lanes_of_a_vector",
+    "test_planes",
+]
+
 # One run in the tests' few seconds: every type and every operation, not in every width.
 FEW: dict[int, tuple[DType, ...]] = {
     1: (bool_, int8, int32, int64, uint16, float16, bfloat16, float32, float64),
@@ -111,38 +119,46 @@ def test_lanes_of_a_vector(device: Any, dtype: DType, width: int, name: str) -> 
     assert_alike(got[place], want[place], f"{name} of {dtype} x {width}")
 
 
-@cache
-def cases() -> dict[str, Case]:
-    found = [
+def assert_case(device: Any, case: Case) -> None:
+    """Run a case on the device; its arrays are alike to those of lanes."""
+    got, want = case.fresh(), case.expected()
+    run(device, case.kernel, case.cubes, got)
+    places = range(len(got) - len(case.outputs))
+    for what, a, b in zip((*places, *case.outputs), got, want, strict=True):
+        if hasattr(b, "dtype"):
+            assert_alike(a, b, f"{case.name}: {what}")
+
+
+def plain_cases(units: int) -> list[Case]:
+    """Return the cases that every device has, in cubes of 8 and of so many units."""
+    return [
         flow_case(),
         *(masks_case(w) for w in (1, 2, 8)),
         cube_sum_case(8),
-        cube_sum_case(32),
+        cube_sum_case(units),
         positions_case((2, 3, 1)),
         positions_case((1, 2, 2)),
-        scalars_case(),
         effects_case(8),
         parts_case(8),
         *(dots_case(*t, w, cube=2) for t in DOTS for w in (1, 4)),
+    ]
+
+
+@cache
+def cases() -> dict[str, Case]:
+    found = [
+        *plain_cases(32),
+        scalars_case(),
         *(atomics_case(t, units=8) for t in (int32, uint32, int64, uint64, float32, float64)),
     ]
     return {f"{c.name}-{i}": c for i, c in enumerate(found)}
 
 
 def test_a_kernel(device: Any, name: str) -> None:
-    case = cases()[name]
-    got, want = case.fresh(), case.expected()
-    run(device, case.kernel, case.cubes, got)
-    for place, (a, b) in enumerate(zip(got, want, strict=True)):
-        if hasattr(b, "dtype"):
-            assert_alike(a, b, f"argument {place}")
+    assert_case(device, cases()[name])
 
 
 @pytest.mark.parametrize("dtype", [int32, uint32, int64, float32, float64], ids=str)
 def test_planes(device: Any, dtype: DType) -> None:
     for plane in device.info.planes:
-        case = planes_case(dtype, plane)
-        got, want = case.fresh(), case.expected()
-        run(device, case.kernel, case.cubes, got)
-        for place, (a, b) in enumerate(zip(got, want, strict=True)):
-            assert_alike(a, b, f"argument {place} with planes of {plane}")
+        assert_case(device, planes_case(dtype, plane))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from calor.graph.trace import local
+from device_contract import held
 from imitated_cuda import Fake
 
 ABSENT = "there is no NVIDIA GPU with CuPy and a driver"
@@ -33,11 +34,7 @@ def gpu() -> Iterator[Any]:
         pytest.skip(ABSENT)
     from calor_cuda.device import CudaDevice
 
-    opened = CudaDevice(0)
-    # Contraction is tested by itself; here results are compared bit for bit.
-    opened.toolchain.dialect.fast_fma = False
-    yield opened
-    opened.close()
+    yield from held(CudaDevice(0))
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The device keeps the device contract, on the imitated driver and on a GPU where there is one."""
 
 import pickle
-import subprocess
 import sys
 from typing import Any
 
@@ -10,12 +9,10 @@ import pytest
 
 import calor
 from calor.backends.device import device_of
-from calor.dtypes import bfloat16, bool_, float16, float32, int64
-from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
+from calor.dtypes import float32
+from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.language import (
     Buffer,
-    Scalar,
-    absolute_position,
     barrier,
     kernel,
     shared,
@@ -23,67 +20,14 @@ from calor_kernel.language import (
 )
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.device import Slot, Step
+from device_contract import built, loaded
 from device_runs import run
 from imitated_cuda import CudaError
-
-
-@kernel
-def scaled(x: Any, y: Any, n: Any, factor: Any) -> None:
-    i = absolute_position()
-    if i < n:
-        y[i] = x[i] * factor
-
-
-def built(units: int = 8) -> Any:
-    signature: list[Any] = [
-        Buffer(float32, writable=False),
-        Buffer(float32),
-        Scalar(int64),
-        Scalar(float32),
-    ]
-    return scaled.build(signature, cube=(units, 1, 1))
 
 
 @pytest.fixture(params=["imitated", "gpu"])
 def device(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
-
-
-def loaded(device: Any, made: Any) -> Any:
-    image = device.toolchain.compile(device.toolchain.source(made), made.name)
-    return device.queue.load(image, made)
-
-
-def test_a_record_runs_again_with_other_memory(device: Any) -> None:
-    memory, queue, function = device.memory, device.queue, loaded(device, built())
-    pieces = [memory.alloc(256) for _ in range(3)]
-    parts = [memory.part(p, 128, 128) for p in pieces]
-    for number, piece in enumerate(pieces):
-        memory.copy_in(piece, 0, np.full(64, number + 1, np.float32))
-    # The second launch reads what the first one writes; the third has no cubes.
-    steps = [
-        Step(function, (2, 1, 1), (Slot(0), Slot(1, 16), 10, 2.0)),
-        Step(function, (2, 1, 1), (Slot(1, 16), Slot(2), 10, -1.0)),
-        Step(function, (0, 1, 1), (Slot(0), Slot(2), 10, 7.0)),
-    ]
-    recorded = queue.record(steps, 3)
-    queue.run(recorded, parts)
-    queue.run(recorded, [parts[2], pieces[1], pieces[0]])
-    memory.copy(pieces[0], 128, pieces[2], 128, 64)
-    queue.synchronize()
-    got = [np.empty(64, np.float32) for _ in pieces]
-    for piece, array in zip(pieces, got, strict=True):
-        memory.copy_out(piece, 0, array)
-    assert got[2].tolist() == [3.0] * 32 + [-2.0] * 10 + [3.0] * 22
-    assert got[1].tolist() == [2.0] * 4 + [-4.0] * 10 + [2.0] * 22 + [2.0] * 10 + [2.0] * 18
-    assert got[0][:10].tolist() == [4.0] * 10
-    assert got[0][32:48].tolist() == [-2.0] * 10 + [3.0] * 6
-    times = queue.seconds(recorded, parts)
-    assert len(times) == 3
-    assert times[2] == 0.0
-    assert all(0 < s < 1 for s in times[:2])
-    for piece in pieces:
-        memory.free(piece)
 
 
 def test_a_list_becomes_a_graph_that_takes_other_memory(device: Any) -> None:
@@ -131,20 +75,6 @@ def test_only_what_differs_is_set_anew(fake: Any, imitated: Any) -> None:
 
 
 @kernel
-def numbers(y: Any, *given: Any) -> None:
-    for place, number in enumerate(given):
-        y[place] = number.to(float32)
-
-
-def test_scalars_of_every_type_arrive(device: Any) -> None:
-    dtypes = [bool_, float16, bfloat16, *(calor.dtypes.as_dtype(t) for t in ("int8", "uint64"))]
-    kernel_ = numbers.build([Buffer(float32), *map(Scalar, dtypes)])
-    y = np.zeros(5, np.float32)
-    run(device, kernel_, (1, 1, 1), [y, True, 1.5, -2.5, -7, 2**40])
-    assert y.tolist() == [1.0, 1.5, -2.5, -7.0, 2.0**40]
-
-
-@kernel
 def reversed_in_shared(x: Any, *, size: int, units: int) -> None:
     aside = shared(8, float32)
     box = shared(size, float32, align=128)
@@ -172,28 +102,6 @@ def test_a_toolchain_goes_to_other_processes(imitated: Any) -> None:
     assert toolchain.target == imitated.toolchain.target
     assert toolchain.architecture == "sm_90a"
     assert toolchain.compile(toolchain.source(built()), "scaled")[1:4] == b"ELF"
-
-
-def test_errors_are_typed_and_leave_the_device_usable(device: Any) -> None:
-    with pytest.raises(
-        CompileError, match="(?s)refuses kernel 'k'.*nothing_known.*nothing_known = 1"
-    ):
-        device.toolchain.compile('extern "C" __global__ void k() { nothing_known = 1; }', "k")
-    with pytest.raises(OutOfMemoryError, match="out of memory: allocating .* in smaller parts"):
-        device.memory.alloc(1 << 50)
-    arguments: list[Any] = [np.ones(8, np.float32), np.zeros(8, np.float32), 8, 3.0]
-    run(device, built(), (1, 1, 1), arguments)
-    assert arguments[1].tolist() == [3.0] * 8
-
-
-def test_a_kernel_may_be_called_like_a_function_of_the_language(device: Any) -> None:
-    @kernel
-    def exp(x: Any) -> None:
-        x[absolute_position()] = 5.0
-
-    x = np.zeros(4, np.float32)
-    run(device, exp.build([Buffer(float32)], cube=(2, 1, 1)), (2, 1, 1), [x])
-    assert x.tolist() == [5.0] * 4
 
 
 @pytest.mark.parametrize(
@@ -260,16 +168,6 @@ def test_an_old_gpu_is_refused_and_a_new_one_gets_ptx(compiler: Any) -> None:
         architecture((7, 5))
 
 
-def test_tensors_are_computed_on_it(device: Any) -> None:
-    backend = KernelBackend("cuda", lambda number: device)
-    host = np.linspace(-2, 2, 37, dtype=np.float32)
-    with calor.device(device_of(backend, 0)):
-        x = calor.asarray(host)
-        y = calor.jit(lambda x: calor.maximum(x * x - 1, 0) + x)(x)
-        assert y.device.backend is backend
-        np.testing.assert_allclose(y.numpy(), np.maximum(host * host - 1, 0) + host, rtol=1e-6)
-
-
 def test_several_gpus_compute_side_by_side() -> None:
     from calor_cuda.bindings import count
     from calor_cuda.device import CudaDevice
@@ -285,9 +183,3 @@ def test_several_gpus_compute_side_by_side() -> None:
         assert (x.numpy() == host * 2).all()
     assert (moved.numpy() == host * 4).all()
     backend.close()
-
-
-def test_the_entry_module_loads_no_driver() -> None:
-    program = "import sys, calor_cuda.plugin; print('cupy_backends' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "False\n", done.stderr

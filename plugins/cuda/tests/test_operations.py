@@ -4,21 +4,7 @@ from typing import Any
 
 import pytest
 
-from device_operations import (
-    pytest_generate_tests,
-    test_a_kernel,
-    test_an_operation,
-    test_lanes_of_a_vector,
-    test_planes,
-)
-
-__all__ = [
-    "pytest_generate_tests",
-    "test_a_kernel",
-    "test_an_operation",
-    "test_lanes_of_a_vector",
-    "test_planes",
-]
+from device_operations import *  # noqa: F403 - its tests
 
 
 @pytest.fixture

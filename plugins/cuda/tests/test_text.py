@@ -31,21 +31,15 @@ from calor_kernel.printers import print_kernel
 from calor_kernel.printers.cuda_cpp import CudaCpp
 from calor_kernel.printers.cuda_cpp.warpgroups import Placed, placed_of
 from golden import assert_golden
-from kernel_cases import cube_sum_case
-from kernel_products import product_case
+from text_cases import arithmetic, kept_cases
 
 GOLDEN = Path(__file__).parent / "golden"
 F = Buffer(float32)
 
 
-@pytest.mark.parametrize("case", [cube_sum_case(8), product_case()], ids=lambda case: case.name)
+@kept_cases(8)
 def test_a_golden_file(case: Any) -> None:
     assert_golden(GOLDEN / f"{case.name}.cu", print_kernel(case.kernel, CudaCpp()))
-
-
-@kernel
-def arithmetic(x: Any, y: Any, *, function: Any, width: int = 1) -> None:
-    y.store(0, function(x.load(0, width)))
 
 
 TEXTS = [

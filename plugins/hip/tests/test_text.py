@@ -30,15 +30,16 @@ from calor_kernel.language.matrices import SHAPES
 from calor_kernel.printers import print_kernel
 from device_runs import run
 from golden import assert_golden
-from kernel_cases import Case, assert_alike, cube_sum_case
-from kernel_products import planes_case, product_case
+from kernel_cases import Case, assert_alike
+from kernel_products import planes_case
+from text_cases import kept_cases
 
 GOLDEN = Path(__file__).parent / "golden"
 F = Buffer(float32)
 WAVES = {"gfx90a": 64, "gfx942": 64, "gfx1100": 32}
 
 
-@pytest.mark.parametrize("case", [cube_sum_case(64), product_case()], ids=lambda case: case.name)
+@kept_cases(64)
 def test_a_golden_file(case: Any) -> None:
     assert_golden(GOLDEN / f"{case.name}.hip", print_kernel(case.kernel, HipCpp(64)))
 

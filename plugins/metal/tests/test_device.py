@@ -1,43 +1,21 @@
 """calor-metal calls Metal in its order, with its arguments, and keeps the device contract."""
 
 import pickle
-import subprocess
 import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
-import calor
-from calor.backends.device import device_of
-from calor.dtypes import bfloat16, float32, float64, int32, int64
+from calor.dtypes import bfloat16, float64
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_host_shim.compiler import Refused
 from calor_host_shim.metal import Failure, ImitatedMetal
-from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
-from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.device import Slot, Step
 from calor_metal import _bindings
 from calor_metal.device import MetalDevice
 from calor_metal.toolchain import MetalToolchain
-from device_runs import run
-
-
-@kernel
-def scaled(x: Any, y: Any, n: Any, factor: Any) -> None:
-    i = absolute_position()
-    if i < n:
-        y[i] = x[i] * factor
-
-
-def built(units: int = 8) -> Any:
-    signature: list[Any] = [
-        Buffer(float32, writable=False),
-        Buffer(float32),
-        Scalar(int64),
-        Scalar(float32),
-    ]
-    return scaled.build(signature, cube=(units, 1, 1))
+from device_contract import built
 
 
 class Kept:
@@ -225,34 +203,9 @@ def test_without_metal_there_are_no_devices(monkeypatch: pytest.MonkeyPatch) -> 
         MetalDevice(3, Without("a fake", 3))
 
 
-def test_the_entry_module_loads_no_driver() -> None:
-    program = "import sys, calor_metal.plugin; print('Metal' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "False\n", done.stderr
-
-
 def test_what_the_device_says_of_itself(device: Any) -> None:
     info = device.info
     assert info.planes == (32,)
     assert info.has("barrier")
     assert {float64, bfloat16}.isdisjoint(info.dtypes)
     assert info.shared_bytes == 32768
-
-
-def test_a_kernel_may_be_called_like_a_function_of_the_language(device: Any) -> None:
-    @kernel
-    def clamp(x: Any) -> None:
-        x[absolute_position()] = 5
-
-    x = np.zeros(4, np.int32)
-    run(device, clamp.build([Buffer(int32)], cube=(2, 1, 1)), (2, 1, 1), [x])
-    assert x.tolist() == [5] * 4
-
-
-def test_tensors_are_computed_on_it(device: Any) -> None:
-    host = np.linspace(-2, 2, 37, dtype=np.float32)
-    place = device_of(KernelBackend("imitated", lambda index: device, fusers=()), 0)
-    x = calor.asarray(host, device=place)
-    y = calor.jit(lambda x: calor.maximum(x * x - 1, 0) + x)(x)
-    assert y.device == place
-    np.testing.assert_allclose(y.numpy(), np.maximum(host * host - 1, 0) + host, rtol=1e-6)

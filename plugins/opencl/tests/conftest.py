@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from device_contract import held
+
 ABSENT = "there is no OpenCL device; apt-get install pocl-opencl-icd makes the processor one"
 
 
@@ -16,8 +18,4 @@ def device() -> Iterator[Any]:
 
     if not devices():
         pytest.skip(ABSENT)
-    opened = OpenCLDevice(0)
-    # Contraction is tested by itself; here results are compared bit for bit.
-    opened.toolchain.dialect.fast_fma = False
-    yield opened
-    opened.close()
+    yield from held(OpenCLDevice(0))

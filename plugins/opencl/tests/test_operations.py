@@ -6,23 +6,9 @@ import pytest
 
 from calor.dtypes import float16
 from calor.errors import CompileError
-from device_operations import (
-    pytest_generate_tests,
-    results,
-    test_a_kernel,
-    test_an_operation,
-    test_lanes_of_a_vector,
-    test_planes,
-)
+from device_operations import *  # noqa: F403 - its tests
+from device_operations import results
 from kernel_cases import assert_alike, sheet_case
-
-__all__ = [
-    "pytest_generate_tests",
-    "test_a_kernel",
-    "test_an_operation",
-    "test_lanes_of_a_vector",
-    "test_planes",
-]
 
 
 def test_arithmetic_of_float16_where_the_device_has_it(device: Any) -> None:

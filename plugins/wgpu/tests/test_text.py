@@ -25,21 +25,15 @@ from calor_kernel.language import (
 )
 from calor_wgpu.wgsl import WGSL, arguments, print_wgsl
 from golden import assert_golden
-from kernel_cases import cube_sum_case
-from kernel_products import product_case
+from text_cases import arithmetic, kept_cases
 
 GOLDEN = Path(__file__).parent / "golden"
 F = Buffer(float32)
 
 
-@pytest.mark.parametrize("case", [cube_sum_case(8), product_case()], ids=lambda case: case.name)
+@kept_cases(8)
 def test_a_golden_file(case: Any) -> None:
     assert_golden(GOLDEN / f"{case.name}.wgsl", print_wgsl(case.kernel, WGSL()))
-
-
-@kernel
-def arithmetic(x: Any, y: Any, *, function: Any, width: int = 1) -> None:
-    y.store(0, function(x.load(0, width)))
 
 
 ADAPTERS = [
