@@ -8,13 +8,27 @@ import json
 import platform
 import shutil
 import sys
-import tomllib
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import nox
-from packaging.requirements import Requirement
+
+# What the sessions share; nox itself does not look for modules beside this file.
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
+
+from projects import (
+    CORE,
+    PROJECTS,
+    ROOT,
+    environment_python,
+    existing,
+    group,
+    install_projects,
+    lowest_versions,
+    name_of,
+    package_of,
+    with_extras,
+)
+from proving import DEVICES, EVERYTHING, INTEL, OLDER, present, prove
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
@@ -22,45 +36,6 @@ nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["tests"]
 
-ROOT = Path(__file__).parent
-PROJECTS = sorted(
-    path.parent.relative_to(ROOT)
-    for folder in ("packages", "plugins")
-    for path in ROOT.glob(f"{folder}/*/pyproject.toml")
-)
-CORE = Path("packages/core")
-# What the conformance suite asks of the devices that run here. Where kernels are compiled for the
-# checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty;
-# drivers of OpenCL and Vulkan take a fraction of a second for one, so they are asked one of two
-# hundred, and so is the C++ compiler that stands for Metal's and HIP's; HIP has waves of 64 units,
-# and of 32.
-# strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way. A
-# group of devices is a device too.
-EVERYTHING: Sequence[str] = ()
-SAMPLE = (("--tier", "basic"), ("--shard", "7/40"))
-DEVICES: dict[str, Sequence[Sequence[str]]] = {
-    "numpy": (EVERYTHING,),
-    "strict:numpy": (("--shard", "3/10"),),
-    "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/20")),
-    "cpu": SAMPLE,
-    "opencl": (("--shard", "7/200"),),
-    "wgpu": (("--shard", "7/200"),),
-    "hip-shim": (("--shard", "7/400"),),
-    "hip-shim:1": (("--shard", "207/400"),),
-    "metal-shim": (("--shard", "7/200"),),
-}
-# Older processors of x86-64, which this one can be: AVX2, and SSE2 alone.
-OLDER = {"x86-64-v3": "1/6", "x86-64": "2/6"}
-# Intel's runtime has what PoCL lacks: it computes with float16, and has subgroups that shuffle.
-INTEL = (("--shard", "7/200"), ("--dtype", "float16", "--shard", "3/40"))
-ABSENT = {
-    "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device",
-    "wgpu": "no Vulkan driver; apt-get install mesa-vulkan-drivers makes the processor a device",
-    "hip-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
-    "metal-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
-}
-# Extras that bring a driver's libraries. Those of one plugin share files, and never meet.
-DRIVERS = {"cu12", "cu13", "rocm7"}
 # As many test processes as there are processors; the tests of one file stay together.
 PARALLEL = ["-n", "logical", "--dist", "loadfile"]
 # A run of all tests fails for a kernel of the library that no test ran on lanes, checked.
@@ -71,51 +46,6 @@ THIRD_PARTY = "integration-tests/third_party"
 HOST_SHIM = "./integration-tests/host_shim"
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
 DIST = ROOT / "dist"
-
-
-def settings(project: Path) -> dict[str, Any]:
-    text = (ROOT / project / "pyproject.toml").read_text("utf-8")
-    return dict(tomllib.loads(text)["project"])
-
-
-def name_of(project: Path) -> str:
-    return str(settings(project)["name"])
-
-
-def package_of(project: Path) -> str:
-    return name_of(project).replace("-", "_")
-
-
-def group(*names: str) -> list[str]:
-    """The requirements of dependency groups in the root pyproject.toml."""
-    groups = nox.project.load_toml(ROOT / "pyproject.toml")
-    return list(nox.project.dependency_groups(groups, *names))
-
-
-def with_extras(project: Path, name: str) -> str:
-    """`name` with those extras of the project that bring third-party packages."""
-    siblings = {name_of(other) for other in PROJECTS}
-    extras = [
-        extra
-        for extra, requirements in settings(project).get("optional-dependencies", {}).items()
-        if not {Requirement(text).name for text in requirements} <= siblings
-        and extra not in DRIVERS
-    ]
-    return f"{name}[{','.join(extras)}]" if extras else name
-
-
-def install_projects(session: nox.Session, *more: str, extras: bool = True) -> None:
-    """Install every project in place, all in one step, so that siblings are found on disk."""
-    editable = [
-        argument
-        for project in PROJECTS
-        for argument in ("-e", with_extras(project, f"./{project}") if extras else f"./{project}")
-    ]
-    session.install(*editable, *more)
-
-
-def existing(*paths: Path) -> list[str]:
-    return [str(path) for path in paths if (ROOT / path).exists()]
 
 
 @nox.session(venv_backend="none")
@@ -195,39 +125,6 @@ def intel(session: nox.Session) -> None:
         prove(session, "opencl", options)
 
 
-def present(session: nox.Session, devices: Iterable[str]) -> list[str]:
-    """Return the devices that this machine has; what is left out is said."""
-    ask = "import sys; from calor.plugins.discovery import registry as r; "
-    ask += "print(r.backend(sys.argv[1]).enumerate())"
-    there = []
-    for device in devices:
-        name = device.removeprefix("group:").partition(",")[0].partition(":")[0]
-        count = session.run("python", "-c", ask, name, silent=True, log=False)
-        if int(str(count)):
-            there.append(device)
-        else:
-            session.warn(
-                f"{device} IS LEFT OUT: {ABSENT.get(name, 'the machine has no such device')}"
-            )
-    return there
-
-
-def prove(session: nox.Session, device: str, options: Sequence[str]) -> None:
-    """Ask the suite. The whole is judged by its verdicts, a shard by what failed in it."""
-    name = "-".join([device, *options]).replace(":", "-").replace(",", "-").replace("/", "-of-")
-    path = Path(session.create_tmp()).resolve() / f"{name}.json"
-    path.unlink(missing_ok=True)
-    suite = ["--device", device, "--jobs", "2", "--json", str(path), *options]
-    session.run("calor-conformance", *suite, success_codes=[0, 1])
-    session.run("calor-conformance", "verify", str(path))
-    report = json.loads(path.read_text("utf-8"))
-    why = [f"{tier}: {text}" for tier, found in report["tiers"].items() for text in found["why"]]
-    if "--shard" in options:
-        why = [row["name"] for row in report["results"] if row["outcome"] == "failed"]
-    if why:
-        session.error(f"{device} does not pass: {len(why)} reasons, such as {'; '.join(why[:5])}")
-
-
 @nox.session
 def cuda_kernels(session: nox.Session) -> None:
     """Does NVRTC take every kernel that the suite asks for, and is it right? `-- --shard 1/400`"""
@@ -262,33 +159,11 @@ def coverage(session: nox.Session) -> None:
 @nox.session(python="3.11")
 def minimum(session: nox.Session) -> None:
     """Do the tests pass with the lowest versions that the projects allow?"""
-    siblings = {name_of(project) for project in PROJECTS}
-    lowest = set()
-    for project in PROJECTS:
-        table = settings(project)
-        extras = table.get("optional-dependencies", {})
-        more = [text for extra, texts in extras.items() if extra not in DRIVERS for text in texts]
-        for text in [*table["dependencies"], *more]:
-            requirement = Requirement(text)
-            if requirement.marker is not None and not requirement.marker.evaluate():
-                continue
-            if requirement.name not in siblings:
-                bounds = [item.version for item in requirement.specifier if item.operator == ">="]
-                if len(bounds) != 1:
-                    session.error(f"{project}: {text!r} does not state one lower bound")
-                lowest.add(f"{requirement.name}=={bounds[0]}")
-    install_projects(session, *group("test"), *sorted(lowest))
+    install_projects(session, *group("test"), *lowest_versions(session))
     session.run("pip", "list", "--exclude-editable")
     # Old versions warn of the newer ones of what they need, which is no fault of ours.
     lenient = ["-W", "default::DeprecationWarning"]
     session.run("pytest", *lenient, *PARALLEL, *map(str, PROJECTS), *session.posargs)
-
-
-def environment_python(session: nox.Session, folder: Path) -> str:
-    """The interpreter of a new, empty environment."""
-    shutil.rmtree(folder, ignore_errors=True)
-    session.run("python", "-m", "venv", str(folder))
-    return str(folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
 
 
 @nox.session
