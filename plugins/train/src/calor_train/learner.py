@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import calor
-from calor import Tensor, tree
+from calor import Tensor
 from calor.errors import ArgumentError
 from calor_nn.module import Module
 from calor_train.callbacks import Callback
 from calor_train.checkpoints import load_checkpoint, save_checkpoint
 from calor_train.data import DataLoader
-from calor_train.data.loader import BatchIterator
 from calor_train.display import Display, Mode
 from calor_train.interruption import Interruption
 from calor_train.metrics import Loss, Metric, batch_length
 from calor_train.optimizers import Optimizer
+from calor_train.passes import Evaluating, fresh, length_of, one_pass
 from calor_train.scheduler import Scheduler
 from calor_train.snapshot import random_state
 from calor_train.steps import Forward, GradientSum, Steps, default_forward
@@ -96,8 +95,8 @@ class Learner:
         self.display = Display(display)
         self.callbacks = sorted([self.display, *callbacks], key=lambda c: c.priority)
         with calor.device(self.device):
-            self.metrics: list[Metric] = [Loss(), *(_copy(m) for m in metrics)]
-            self.valid_metrics: list[Metric] = [_copy(m) for m in self.metrics]
+            self.metrics: list[Metric] = [Loss(), *(fresh(m) for m in metrics)]
+            self.valid_metrics: list[Metric] = [fresh(m) for m in self.metrics]
         for metric in (*self.metrics, *self.valid_metrics):
             metric.to(self.device)
         self.steps_of = Steps(forward, jit=jit, clip_norm=clip_norm, clip_value=clip_value)
@@ -185,8 +184,8 @@ class Learner:
         if self.sums is not None:
             self.sums.clear()
         self.validates = valid is not None
-        self.train_batches = _length(train)
-        self.valid_batches = None if valid is None else _length(valid)
+        self.train_batches = length_of(train)
+        self.valid_batches = None if valid is None else length_of(valid)
         loaders = {"train": train, "valid": valid}
         self.loaders = {k: v for k, v in loaders.items() if isinstance(v, DataLoader)}
 
@@ -223,7 +222,7 @@ class Learner:
 
     def _train(self, loader: Any, interruption: Interruption) -> bool:
         """Run the rest of an epoch's batches; return whether it came to its end."""
-        with _pass(loader) as batches:
+        with one_pass(loader) as batches:
             if not isinstance(loader, DataLoader):
                 for _ in range(self.batch):
                     next(batches, None)
@@ -308,7 +307,7 @@ class Learner:
 
         Batches are as in training; one that is a tensor, or a tuple of one, is inputs alone.
         """
-        with calor.device(self.device), _Evaluating(self.model), _pass(loader) as batches:
+        with calor.device(self.device), Evaluating(self.model), one_pass(loader) as batches:
             parts = [self.steps_of.predict(self.model, batch) for batch in batches]
         if not parts:
             raise ArgumentError("predict: the loader gave no batches")
@@ -318,8 +317,8 @@ class Learner:
         for metric in self.valid_metrics:
             metric.reset()
         self.evaluated_batches = 0
-        self.valid_batches = _length(loader)
-        with _Evaluating(self.model), _pass(loader) as batches:
+        self.valid_batches = length_of(loader)
+        with Evaluating(self.model), one_pass(loader) as batches:
             self._call("on_evaluate_begin")
             for batch in batches:
                 self.steps_of.evaluate(self.model, self.valid_metrics, self.loss, batch)
@@ -373,45 +372,3 @@ class Learner:
     def _call(self, name: str) -> None:
         for callback in self.callbacks:
             getattr(callback, name)(self)
-
-
-class _Evaluating:
-    """Context in which a model evaluates: no dropout, no gradients."""
-
-    def __init__(self, model: Module) -> None:
-        self.model = model
-        self.grads = calor.no_grad()
-
-    def __enter__(self) -> None:
-        self.before = self.model.training
-        self.model.eval()
-        self.grads.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self.grads.__exit__(*error)
-        self.model.train(self.before)
-
-
-def _copy(metric: Metric) -> Metric:
-    """Return a metric like another, with tensors of its own."""
-    copied: Metric = tree.map(lambda x: calor.zeros_like(x), metric)
-    return copied
-
-
-@contextmanager
-def _pass(loader: Iterable[Any]) -> Iterator[Iterator[Any]]:
-    """Give one pass over a loader, whose workers are stopped however it ends."""
-    batches = iter(loader)
-    try:
-        yield batches
-    finally:
-        if isinstance(batches, BatchIterator):
-            batches.close()
-
-
-def _length(loader: Any) -> int | None:
-    """Return how many batches a loader gives, None when it cannot say."""
-    try:
-        return len(loader)
-    except TypeError:
-        return None

@@ -16,7 +16,6 @@ from calor_kernel.language.division import (
 )
 from calor_kernel.language.fragments import Fragment, fragment, group_count, group_of, operand_of
 from calor_kernel.language.functions import (
-    Pointer,
     absolute_position,
     barrier,
     bitcast,
@@ -45,11 +44,9 @@ from calor_kernel.language.functions import (
     plane_shuffle,
     plane_size,
     popcount,
-    private,
     quotient,
     rint,
     select,
-    shared,
     shuffle,
     splat,
     sqrt,
@@ -63,6 +60,7 @@ from calor_kernel.language.kernel import KernelFunction, helper, kernel
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape
 from calor_kernel.language.mbarriers import Mbarriers
+from calor_kernel.language.memory import Pointer, private, shared
 from calor_kernel.language.pipelines import Pipeline, Tile
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role

@@ -20,16 +20,11 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.arrays import Registers, registers
 from calor_kernel.language.bands import Band, reduce_fragment
 from calor_kernel.language.builder import current
-from calor_kernel.language.functions import (
-    Pointer,
-    lane_position,
-    pack,
-    shuffle,
-    unit_index,
-)
+from calor_kernel.language.functions import lane_position, pack, shuffle, unit_index
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places, register_places
 from calor_kernel.language.matrix_loads import load_blocks
+from calor_kernel.language.memory import Pointer
 from calor_kernel.language.roles import units_of
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number

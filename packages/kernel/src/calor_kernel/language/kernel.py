@@ -17,7 +17,7 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Kernel, Memory, Parameter
 from calor_kernel.ir.types import Buffer, Scalar, Type
 from calor_kernel.language.builder import HERE, Builder
-from calor_kernel.language.functions import Pointer
+from calor_kernel.language.memory import Pointer
 from calor_kernel.language.rewrite import rewrite
 
 _LOCATED: Final = re.compile(r".*:\d+: ")

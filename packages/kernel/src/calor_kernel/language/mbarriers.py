@@ -12,7 +12,8 @@ from calor.dtypes import uint64
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import current
-from calor_kernel.language.functions import Pointer, barrier, shared, unit_index
+from calor_kernel.language.functions import barrier, unit_index
+from calor_kernel.language.memory import Pointer, shared
 from calor_kernel.language.roles import has
 from calor_kernel.language.statements import branch
 from calor_kernel.language.values import Number

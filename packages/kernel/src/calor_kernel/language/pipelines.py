@@ -27,17 +27,10 @@ from calor.dtypes import DType, bool_
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.arrays import Registers, registers
 from calor_kernel.language.builder import current
-from calor_kernel.language.functions import (
-    Pointer,
-    barrier,
-    lane_position,
-    private,
-    select,
-    shared,
-    unit_index,
-)
+from calor_kernel.language.functions import barrier, lane_position, select, unit_index
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.mbarriers import Mbarriers
+from calor_kernel.language.memory import Pointer, private, shared
 from calor_kernel.language.roles import has, units_of
 from calor_kernel.language.statements import branch
 from calor_kernel.language.swizzles import Swizzled

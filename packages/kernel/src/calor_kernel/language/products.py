@@ -14,9 +14,10 @@ from typing import Any, Literal
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.builder import current
 from calor_kernel.language.fragments import Fragment, check_shape
-from calor_kernel.language.functions import Pointer, fma
+from calor_kernel.language.functions import fma
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import Holding, MatrixShape
+from calor_kernel.language.memory import Pointer
 from calor_kernel.language.swizzles import Swizzled
 
 

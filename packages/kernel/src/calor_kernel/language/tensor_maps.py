@@ -16,10 +16,10 @@ from typing import Any
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.builder import Builder, current
 from calor_kernel.language.division import offset_of, unravel
-from calor_kernel.language.functions import Pointer
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.loops import DeviceRange, loop
 from calor_kernel.language.mbarriers import Mbarriers
+from calor_kernel.language.memory import Pointer
 from calor_kernel.language.statements import branch
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number

@@ -1,0 +1,183 @@
+"""Memory as kernels read and write it: buffers by element, and memory of a kernel's own."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+from calor.dtypes import DType
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Memory
+from calor_kernel.ir.types import Type
+from calor_kernel.language.builder import Builder, current
+from calor_kernel.language.values import Number
+
+
+class Pointer:
+    """Memory that a kernel reads and writes by element: ``p[i]``, ``p[i] = v``, ``p.load(i, 8)``.
+
+    ``offset`` moves the place that index 0 means.
+    """
+
+    __slots__ = ("builder", "memory", "offset")
+
+    def __init__(self, builder: Builder, memory: Memory, offset: Number | int = 0) -> None:
+        self.builder = builder
+        self.memory = memory
+        self.offset = offset
+
+    @property
+    def dtype(self) -> DType:
+        """The type of an element."""
+        return self.memory.type.dtype
+
+    def __repr__(self) -> str:
+        return f"<{self.memory.space} {self.memory.name}: {self.memory.type}>"
+
+    def at(self, index: Any) -> Pointer:
+        """Return the memory with index 0 moved to ``index``."""
+        return Pointer(self.builder, self.memory, self._index(index))
+
+    def _index(self, index: Any) -> Number:
+        builder = self.builder
+        made = builder.coerce(index, Type(builder.index) if isinstance(index, int) else None)
+        if made.dtype.kind not in ("int", "uint"):
+            raise KernelTypeError(f"{self!r} is indexed by integers, not {made.type}")
+        if isinstance(self.offset, int) and self.offset == 0:
+            return made
+        offset = builder.coerce(self.offset, made.type.scalar)
+        if offset.dtype is not made.dtype:
+            made = builder.cast(made, offset.dtype)
+        return builder.binary("add", offset, made)
+
+    def _align(self, place: Number, said: int, width: int) -> int:
+        """Return the bytes by which the address of a vector is known to divide."""
+        if said or width == 1 or place.width > 1 or not self.memory.align:
+            return said
+        known = gcd(self.memory.align, place.divisible * self.dtype.itemsize)
+        return known if known > self.dtype.itemsize else 0
+
+    def __getitem__(self, index: Any) -> Number:
+        return self.load(index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.store(index, value)
+
+    def load(
+        self,
+        index: Any,
+        width: int = 1,
+        *,
+        mask: Any = None,
+        other: Any = 0,
+        align: int = 0,
+        order: str = "",
+        scope: str = "",
+        nontemporal: bool = False,
+    ) -> Number:
+        """Return ``width`` elements from ``index`` on; with a vector of indices, one for each.
+
+        ``mask``: lanes without it read nothing and are ``other``. ``align``: bytes by which the
+        address is known to divide; if not said, what follows from the memory and the index.
+        ``order`` and ``scope`` are for memory that other units write: "relaxed" or "acquire", in a
+        cube or the whole device.
+        """
+        builder = self.builder
+        place = self._index(index)
+        width = max(width, place.width)
+        type = Type(self.dtype, width)
+        operands: list[Number] = [place]
+        if mask is not None:
+            mask = builder.splat(builder.coerce(mask), width)
+            operands += [mask, builder.splat(builder.coerce(other, type), width)]
+        said = _access(
+            self._align(place, align, width), order, scope, nontemporal, mask is not None
+        )
+        return builder.emit("load", operands, (type,), said, memory=self.memory)[0]
+
+    def store(
+        self,
+        index: Any,
+        value: Any,
+        *,
+        mask: Any = None,
+        align: int = 0,
+        order: str = "",
+        scope: str = "",
+        nontemporal: bool = False,
+    ) -> None:
+        """Write a value, a vector to consecutive elements or to a vector of indices.
+
+        Arguments as for ``load``, with the order "relaxed" or "release".
+        """
+        builder = self.builder
+        if not self.memory.writable:
+            raise KernelTypeError(f"{self!r} is declared as only read; Buffer(…, writable=True)")
+        place = self._index(index)
+        value = builder.coerce(value, Type(self.dtype))
+        if value.dtype is not self.dtype:
+            raise KernelTypeError(
+                f"{builder._line()}{self!r} does not hold {value.type}; write .to({self.dtype})"
+            )
+        if place.width > 1:
+            value = builder.splat(value, place.width)
+        operands: list[Number] = [place, value]
+        if mask is not None:
+            operands.append(builder.splat(builder.coerce(mask), value.width))
+        said = _access(
+            self._align(place, align, value.width), order, scope, nontemporal, mask is not None
+        )
+        builder.emit("store", operands, (), said, memory=self.memory)
+
+    def atomic(
+        self,
+        kind: str,
+        index: Any,
+        *values: Any,
+        order: str = "relaxed",
+        scope: str = "device",
+    ) -> Number:
+        """Change an element in one step and return what it was.
+
+        ``kind``: add, min, max, and, or, xor, exchange (with a value), compare (with the expected
+        and the new value).
+        """
+        builder = self.builder
+        place = self._index(index)
+        type = Type(self.dtype)
+        operands = [place, *(builder.coerce(v, type) for v in values)]
+        if any(v.type != type for v in operands[1:]):
+            raise KernelTypeError(f"an atomic on {self!r} takes {type}")
+        said = {"kind": kind, "order": order, "scope": scope}
+        return builder.emit("atomic", operands, (type,), said, memory=self.memory)[0]
+
+    def prefetch(self, index: Any, *, write: bool = False, locality: int = 3) -> None:
+        """Ask for an element's cache line ahead of time; ``locality`` 0 (once) to 3 (keep)."""
+        said = {"write": write, "locality": locality}
+        self.builder.emit("prefetch", (self._index(index),), (), said, memory=self.memory)
+
+
+def _access(align: int, order: str, scope: str, nontemporal: bool, masked: bool) -> dict[str, Any]:
+    given = {
+        "align": align,
+        "order": order,
+        "scope": scope,
+        "nontemporal": nontemporal,
+        "masked": masked,
+    }
+    return {k: v for k, v in given.items() if v}
+
+
+def shared(size: int, dtype: DType, *, align: int = 0) -> Pointer:
+    """Return memory of ``size`` elements that the units of a cube share."""
+    builder = current()
+    return Pointer(builder, builder.memory("shared", "shared", Type(dtype), size, align))
+
+
+def private(size: int, dtype: DType, *, align: int = 0) -> Pointer:
+    """Return memory of ``size`` elements of one unit, indexed by device values.
+
+    Where the build knows all indices, ``registers`` is faster.
+    """
+    builder = current()
+    return Pointer(builder, builder.memory("private", "private", Type(dtype), size, align))
