@@ -105,3 +105,9 @@ def test_shapes(backend, row):
 def test_types(backend, dtype, result):
     check(backend, ROWS[1], dtype, result)
     check(backend, ROWS[2], dtype, result)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5, 7])
+def test_few_rows_of_what_is_converted(backend, rows):
+    row = ((rows, 21), (21, 70), ONE, ((), ()), (None, None))
+    check(backend, row, "float16", "float16")

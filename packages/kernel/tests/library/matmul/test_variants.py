@@ -62,7 +62,8 @@ def names(found, *groups):
     ("device", "sizes", "first"),
     [
         ("one unit", (64, 64, 64), ["tiles"]),
-        ("one unit", (2, 64, 64), ["streams", "tiles"]),
+        ("one unit", (1, 64, 64), ["streams", "tiles"]),
+        ("one unit", (2, 64, 64), ["tiles"]),
         ("many units", (64, 64, 64), ["patches", "tiled"]),
         ("many units", (63, 64, 64), ["tiled"]),
     ],
@@ -74,6 +75,22 @@ def test_what_is_not_wanted_changes_nothing(device, sizes, first):
     found = candidates(device, *sizes)
     assert list(found[: len(usual)]) == list(usual)
     assert names(found, 0) == first
+
+
+@pytest.mark.parametrize(
+    ("rows", "kept", "first"),
+    [
+        (1, (), "streams"),
+        (8, (), "streams"),
+        (9, (), "tiles"),
+        (2, (1,), "streams"),
+        (3, (1,), "tiles"),
+    ],
+)
+def test_few_rows_do_not_convert_what_they_read_once(rows, kept, first):
+    assert (
+        names(candidates("one unit", rows, 64, 64, "float16", wanted=False, kept=kept))[0] == first
+    )
 
 
 @pytest.mark.parametrize(

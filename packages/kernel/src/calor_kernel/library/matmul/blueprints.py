@@ -187,11 +187,12 @@ def dots(product: Product, info: DeviceInfo, most: int = 12) -> Dots | None:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """One row of c at a time, from ``streams`` rows of b read together.
+    """``rows`` rows of c at a time, from ``streams`` rows of b read together.
 
     A cube computes ``block`` columns, which is no build-time key, and at most ``room``.
     """
 
+    rows: int
     streams: int
     lanes: int
     vectors: int
@@ -200,24 +201,48 @@ class Streams:
     accumulate: DType
 
 
-def streams(product: Product, info: DeviceInfo, most: int = 2) -> Streams | None:
-    """Return the blueprint for up to ``most`` rows over a b that is dense along its columns."""
+def streams(product: Product, info: DeviceInfo, most: int = 0) -> Streams | None:
+    """Return the blueprint for up to ``most`` rows over a b that is dense along its columns.
+
+    Without ``most`` it is for the rows for which tiles are slower: one, and more of a b that tiles
+    would pack, to have it in the type of the sums.
+    """
+    accumulate = accumulator(product)
+    if not most:
+        packs = product.b.dtype is not accumulate
+        most = (8 if grouped(product, info) == 1 else 4) if packs else 1
     if product.m > most or product.b.free != 1 or product.n == 1:
         return None
-    accumulate = accumulator(product)
+    rows = stream_rows(product.m)
+    count = STREAMS[registers_of(info)][rows]
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
-    block = _stream_block(product.n, product.m * product.batches, lanes, info.cores)
-    return Streams(8, lanes, 2, _STREAM_ROOM, block, accumulate)
+    room = _STREAM_ROOM // (1 if rows == 1 else 2)
+    walks = -(-product.m // rows) * product.batches
+    block = _stream_block(product.n, walks, lanes, info.cores, room)
+    return Streams(rows, count, lanes, 2, room, block, accumulate)
 
 
-# Sums of a block, which stay in the first cache.
+# Sums of a row of a block, which stay in the first cache.
 _STREAM_ROOM = 2048
+# By vector registers and rows, as many rows of b at a time as have their factors in registers.
+STREAMS = {32: {1: 8, 2: 8, 3: 4, 4: 4}, 16: {1: 8, 2: 4, 3: 2, 4: 2}}
+
+
+def _walks_cost(rows: int, m: int) -> float:
+    """Return what walks over b cost for ``m`` rows, in walks of one row."""
+    return -(-m // rows) * (1 + 0.25 * rows)
+
+
+@choice(cost=_walks_cost)
+def stream_rows(m: int) -> int:
+    """Return how many rows of c are computed together, of equal walks over b the fewest."""
+    return -(-m // -(-m // 4))
 
 
 @choice()
-def _stream_block(n: int, rows: int, lanes: int, cores: int) -> int:
+def _stream_block(n: int, rows: int, lanes: int, cores: int, room: int) -> int:
     """Return the columns of a block: many, but no fewer blocks than cores."""
-    block = min(_STREAM_ROOM, -(-n // lanes) * lanes)
+    block = min(room, -(-n // lanes) * lanes)
     while block > 8 * lanes and -(-n // block) * rows < cores:
         block = -(-block // 2 // lanes) * lanes
     return block

@@ -109,57 +109,87 @@ def scaled_rows(
     b_base: Any,
     block: Any,
     *,
+    rows: int,
     streams: int,
     lanes: int,
     vectors: int,
     room: int,
     accumulate: DType,
 ) -> None:
-    """Compute ``block`` columns of row y of c from x on: rows of b times elements of a, summed.
+    """Compute ``block`` columns from x and ``rows`` rows from y on: rows of b times elements of a.
 
-    ``streams`` rows of b are read at the same time; sums wait in memory of the unit's own, which
-    has ``room`` for so many.
+    ``streams`` rows of b are read at the same time, once for all rows of c; sums wait in memory of
+    the unit's own, which has ``room`` for so many of a row.
     """
     batch = cube_position(2)
     outer, within = batch // inner, batch % inner
-    row = cube_position(1)
-    a_at = a_base + outer * a_outer_stride + within * a_inner_stride + row * a_row
+    row = cube_position(1) * rows
+    a_start = a_base + outer * a_outer_stride + within * a_inner_stride
+    a_at = [a_start + min(row + r, m - 1) * a_row for r in range(rows)]
     first = cube_position(0) * block
     count = min(block, n - first)
     b_at = b_base + outer * b_outer_stride + within * b_inner_stride + first
-    c_at = (batch * m + row) * n + first
-    sums = private(room, accumulate, align=64)
+    sums = private(rows * room, accumulate, align=64)
     span = lanes * vectors
     whole = count // span * span
-    for i in loop_range(0, block, lanes):
-        sums.store(i, constant(0, accumulate, lanes))
+    for r in range(rows):
+        for i in loop_range(0, block, lanes):
+            sums.store(r * room + i, constant(0, accumulate, lanes))
     main = k // streams * streams
     for p in loop_range(0, main, streams):
-        factors = [splat(a[a_at + (p + s) * a_depth].to(accumulate), lanes) for s in range(streams)]
+        factors = factors_of(a, a_at, a_depth, p, streams, lanes, accumulate)
+        here = b_at + p * b_depth
         for i in loop_range(0, whole, span):
             for v in range(vectors):
-                at = i + v * lanes
-                total = sums.load(at, lanes)
-                for s in range(streams):
-                    taken = b.load(b_at + (p + s) * b_depth + at, lanes).to(accumulate)
-                    total = add_scaled(factors[s], taken, total)
-                sums.store(at, total)
+                add_streams(sums, room, factors, b, here, b_depth, i + v * lanes, None)
         for at in range(whole, count, lanes):
             inside = at + iota(lanes, n) < count
-            total = sums.load(at, lanes)
-            for s in range(streams):
-                taken = b.load(b_at + (p + s) * b_depth + at, lanes, mask=inside).to(accumulate)
-                total = add_scaled(factors[s], taken, total)
-            sums.store(at, total)
+            add_streams(sums, room, factors, b, here, b_depth, at, inside)
     for p in range(main, k):
-        factor = splat(a[a_at + p * a_depth].to(accumulate), lanes)
+        factors = factors_of(a, a_at, a_depth, p, 1, lanes, accumulate)
+        here = b_at + p * b_depth
         for at in range(0, count, lanes):
             inside = at + iota(lanes, n) < count
-            taken = b.load(b_at + p * b_depth + at, lanes, mask=inside).to(accumulate)
-            sums.store(at, add_scaled(factor, taken, sums.load(at, lanes)))
-    for at in range(0, count, lanes):
-        inside = at + iota(lanes, n) < count
-        c.store(c_at + at, sums.load(at, lanes).to(c.dtype), mask=inside)
+            add_streams(sums, room, factors, b, here, b_depth, at, inside)
+    for r in range(rows):
+        if row + r < m:
+            c_at = (batch * m + row + r) * n + first
+            for at in range(0, count, lanes):
+                inside = at + iota(lanes, n) < count
+                c.store(c_at + at, sums.load(r * room + at, lanes).to(c.dtype), mask=inside)
+
+
+@helper
+def factors_of(
+    a: Any, a_at: list[Any], a_depth: Any, p: Any, streams: int, lanes: int, accumulate: DType
+) -> list[list[Any]]:
+    """Return the elements of a, a list a row, that rows of b from p on are multiplied by."""
+    return [
+        [splat(a[start + (p + s) * a_depth].to(accumulate), lanes) for s in range(streams)]
+        for start in a_at
+    ]
+
+
+@helper
+def add_streams(
+    sums: Any,
+    room: int,
+    factors: list[list[Any]],
+    b: Any,
+    b_at: Any,
+    b_depth: Any,
+    at: Any,
+    inside: Any,
+) -> None:
+    """Add the products of one vector of each row of b."""
+    lanes = factors[0][0].type.width
+    totals = [sums.load(r * room + at, lanes) for r in range(len(factors))]
+    for s in range(len(factors[0])):
+        taken = b.load(b_at + s * b_depth + at, lanes, mask=inside).to(sums.dtype)
+        for r in range(len(factors)):
+            totals[r] = add_scaled(factors[r][s], taken, totals[r])
+    for r in range(len(factors)):
+        sums.store(r * room + at, totals[r])
 
 
 def add_scaled(factor: Any, taken: Any, total: Any) -> Any:

@@ -35,7 +35,7 @@ _UNROLLS = (2, 8)
 # Rows and columns of sums along vectors.
 _DOTS = ((1, 8), (1, 4), (2, 6), (2, 4), (4, 5), (4, 4), (4, 2))
 # Rows of b that are read together, and vectors of each.
-_STREAMS = ((8, 2), (4, 2), (16, 1), (8, 1), (4, 4))
+_STREAMS = ((8, 2), (4, 2), (2, 2), (16, 1), (8, 1), (4, 4))
 # The rows of a product for which these ways are tried at most; the cost model's bounds are lower.
 _DOT_ROWS, _STREAM_ROWS = 48, 8
 
@@ -74,7 +74,7 @@ def few_row_variants(product: Product, info: DeviceInfo) -> Iterator[Variant | D
     for count, vectors in _STREAMS if wide is not None else ():
         assert wide is not None
         name = f"streams {count}x{vectors}"
-        if count + 3 > registers:
+        if count * wide.rows + wide.rows + 2 > registers:
             yield Dropped(name, f"its factors do not fit {registers} vector registers")
         elif (count, vectors) != (wide.streams, wide.vectors):
             yield Variant(name, 1 if usual else 2, replace(wide, streams=count, vectors=vectors))
