@@ -59,8 +59,9 @@ ABSENT = {
     "hip-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
     "metal-shim": "no C++ compiler for Linux; apt-get install g++ brings one",
 }
-# Extras that bring a driver's libraries. Those of one plugin share files, and never meet.
-DRIVERS = {"cu12", "cu13", "rocm7"}
+# Extras that bring a driver's libraries. Those of one plugin share files, and never meet; PyCUDA is
+# built from its source, which takes CUDA's headers.
+DRIVERS = {"cu12", "cu13", "pycuda", "rocm7"}
 # As many test processes as there are processors; the tests of one file stay together.
 PARALLEL = ["-n", "logical", "--dist", "loadfile"]
 # A run of all tests fails for a kernel of the library that no test ran on lanes, checked.

@@ -44,7 +44,7 @@ def built(units: int = 8) -> Any:
     return scaled.build(signature, cube=(units, 1, 1))
 
 
-@pytest.fixture(params=["imitated", "gpu"])
+@pytest.fixture(params=["imitated", "by_pycuda", "gpu"])
 def device(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 

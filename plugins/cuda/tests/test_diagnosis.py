@@ -24,7 +24,7 @@ def rows(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, s
 
 def test_what_is_there_is_told_with_its_version(fake: Any, rows: Any) -> None:
     found = rows()
-    assert found["driver"] == "of CUDA 13.0; CuPy is for CUDA 13.0"
+    assert found["driver"] == "of CUDA 13.0; CuPy is for CUDA 13.0, and calls it"
     assert found["cuda:0"].startswith("NVIDIA H200, imitated, compute capability 9.0, kernels")
     assert found["cuda:0"].endswith("compiled for sm_90a")
     assert found["NVRTC"][0].isdigit()

@@ -13,7 +13,7 @@ from calor_kernel.printers.cuda_cpp.dialect import STATIC_BYTES
 from calor_kernel.runtime.cupy_driver.device import Stream, StreamMemory, StreamQueue
 from calor_kernel.runtime.device import Device, Memory, Step
 
-from .bindings import CODES, modules, require, typed
+from .bindings import CODES, library, require, typed
 from .description import describe
 from .exchange import CudaExchange
 from .launches import Repeated
@@ -76,20 +76,22 @@ class CudaDevice(Device):
 
     def __init__(self, number: int = 0) -> None:
         require(number)
-        runtime, _ = modules()
+        name, (runtime, driver) = library()
         with typed("asking what the device is"):
             found = runtime.getDeviceProperties(number)
             versions = {
+                "library": name,
                 "driver": runtime.driverGetVersion(),
                 "runtime": runtime.runtimeGetVersion(),
             }
         target = architecture((found["major"], found["minor"]))
         self.toolchain = CudaToolchain(target)
         self.info = describe(found, {**versions, "target": self.toolchain.target})
-        stream = Stream(number, *modules(), CODES)
+        stream = Stream(number, runtime, driver, CODES)
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain.dialect.entry, STATIC_BYTES)
-        self.exchange = CudaExchange(number, stream)
+        # The capsules of DLPack are CuPy's.
+        self.exchange = CudaExchange(number, stream) if self.info.has("links") else None
 
     def link(self, devices: Sequence[Device]) -> CudaLinks:
         """Return NCCL's communicators of these GPUs."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from calor.errors import CalorError
 
-from .bindings import INSTALL, modules, typed
+from .bindings import INSTALL, library, modules, typed
 from .links import nccl_module
 from .toolchain import OLDEST, architecture, compiler_version
 
@@ -24,7 +24,7 @@ _CUPY: Final = "cupy-cuda"
 
 def diagnosis() -> list[Row]:
     """Return rows of what was looked for and what was found."""
-    rows = [("CuPy", _cupy()), ("cuda-bindings", _package("cuda-bindings"))]
+    rows = [("CuPy", _cupy()), ("PyCUDA", _pycuda()), ("cuda-bindings", _package("cuda-bindings"))]
     rows.append(("NVRTC", _said(compiler_version)))
     driver = _said(_driver)
     rows.append(("driver", driver))
@@ -67,8 +67,16 @@ def _cupy() -> str:
     return told
 
 
+def _pycuda() -> str:
+    """Return PyCUDA's version; it is asked for only where CuPy is not."""
+    try:
+        return version("pycuda")
+    except PackageNotFoundError:
+        return "not installed, and not needed beside CuPy"
+
+
 def _driver() -> str:
-    runtime, _ = modules()
+    name, (runtime, _) = library()
     with typed("asking for the driver"):
         found, built = runtime.driverGetVersion(), runtime.runtimeGetVersion()
         if not found:
@@ -76,10 +84,10 @@ def _driver() -> str:
         runtime.getDeviceCount()
     if found // 1000 < built // 1000:
         return (
-            f"of CUDA {_number(found)}, CuPy is for CUDA {_number(built)}: install a newer driver, "
-            f"or the packages for CUDA {found // 1000}: calor-cuda[cu{found // 1000}]"
+            f"of CUDA {_number(found)}, {name} is for CUDA {_number(built)}: install a newer "
+            f"driver, or the packages for CUDA {found // 1000}: calor-cuda[cu{found // 1000}]"
         )
-    return f"of CUDA {_number(found)}; CuPy is for CUDA {_number(built)}"
+    return f"of CUDA {_number(found)}; {name} is for CUDA {_number(built)}, and calls it"
 
 
 def _number(code: int) -> str:
