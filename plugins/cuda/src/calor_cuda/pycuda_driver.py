@@ -4,8 +4,9 @@ Requirements: PyCUDA has devices, their primary contexts, streams, events and co
 memory in the order of a stream and no graphs, and hides the handles of functions, by which graphs
 and attributes of launches name kernels: those are cuda-bindings', as they are beside CuPy. A thread
 that ends with a context on PyCUDA's stack aborts the process, so that contexts are on it only while
-an object is made; and what another thread than the opening one deletes PyCUDA cannot give back, so
-that streams and events are kept.
+an object is made. What another thread than the opening one deletes PyCUDA cannot give back, and a
+primary context it gives back by the call for others, so that contexts, streams and events are kept
+until the process ends.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class PyCuda:
         with self.lock, self._told():
             if number not in self.contexts:
                 self.pycuda.init()
-                self.contexts[number] = self.pycuda.Device(number).retain_primary_context()
+                self.contexts[number] = _kept(self.pycuda.Device(number).retain_primary_context())
             return self.contexts[number]
 
     @contextmanager
@@ -133,7 +134,7 @@ class PyCuda:
     def streamCreateWithFlags(self, flags: int) -> int:
         """Return the handle of a stream, which is kept."""
         with self._pushed():
-            stream = self.pycuda.Stream(flags)
+            stream = _kept(self.pycuda.Stream(flags))
         self.streams[stream.handle] = stream
         return int(stream.handle)
 
@@ -158,7 +159,7 @@ class PyCuda:
             return Event(idle.pop(), idle)
         except IndexError:
             with self._pushed():
-                return Event(self.pycuda.Event(flags), idle)
+                return Event(_kept(self.pycuda.Event(flags)), idle)
 
     def eventRecord(self, event: Event, stream: int) -> None:
         """Let an event happen when a stream has done what it has now."""
@@ -264,6 +265,12 @@ class PyCuda:
             if not int(answer) and said.startswith(meaning.decode()):
                 return int(code)
         return 0
+
+
+def _kept(made: Any) -> Any:
+    """Return an object of PyCUDA that is never deleted, not even when the interpreter ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    return made
 
 
 def _host(address: int, nbytes: int) -> Any:
