@@ -59,7 +59,7 @@ def _fails(code: int) -> Callable[..., Any]:
 
 DRIVERS: list[tuple[str, Any, str]] = [
     ("driverGetVersion", lambda: 0, "there is none; install the GPU's driver"),
-    ("driverGetVersion", lambda: 12080, "of CUDA 12.8, CuPy is for CUDA 13.0.*calor-cuda.cu12"),
+    ("driverGetVersion", lambda: 12080, "of CUDA 12.8; CuPy is for CUDA 13.0: .*calor-cuda.cu12"),
     ("getDeviceCount", _fails(35), "there is no driver, or one that is older"),
     ("getDeviceCount", _fails(100), "the driver finds no GPU"),
     ("getDeviceCount", _fails(803), "of different versions"),

@@ -9,7 +9,8 @@ for PyCUDA does, by the same names.
 from __future__ import annotations
 
 import os
-from typing import Final
+import warnings
+from typing import Any, Final
 
 from calor.errors import DeviceError
 from calor_kernel.runtime.cupy_driver.codes import Codes
@@ -19,6 +20,7 @@ INSTALL: Final = (
     'pip install "calor-cuda[cu13]" brings CuPy (cu12 for drivers of CUDA 12), '
     '"calor-cuda[pycuda]" PyCUDA, each with cuda-bindings and NVRTC'
 )
+_NCCL: Final = "pip install nvidia-nccl-cu13 brings it (nvidia-nccl-cu12 for CUDA 12)"
 # Which of the libraries calls the driver: CuPy where it is, unless this says otherwise.
 VARIABLE: Final = "CALOR_CUDA_DRIVER"
 LIBRARIES: Final = {"cupy": "CuPy", "pycuda": "PyCUDA"}
@@ -90,6 +92,27 @@ def _functions(name: str) -> tuple[OrderedRuntime, Driver]:
 def modules() -> tuple[OrderedRuntime, Driver]:
     """Return the functions of the runtime and the driver; DeviceError where no library has them."""
     return library()[1]
+
+
+def arrays() -> Any:
+    """Return CuPy, with its arrays, which takes a while."""
+    import cupy
+
+    return cupy
+
+
+def nccl_module() -> Any:
+    """Return CuPy's functions of NCCL; DeviceError where it is not installed."""
+    try:
+        with warnings.catch_warnings():
+            # CuPy warns of what the error below says.
+            warnings.simplefilter("ignore")
+            from cupy.cuda import nccl
+    except ImportError as error:
+        raise DeviceError(f"collectives of GPUs need CuPy with NCCL: {error}; {_NCCL}") from error
+    if not getattr(nccl, "available", False):
+        raise DeviceError(f"collectives of GPUs need NCCL, which is not installed; {_NCCL}")
+    return nccl
 
 
 def count() -> int:
