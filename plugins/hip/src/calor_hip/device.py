@@ -7,16 +7,19 @@ driver's plain one, which waits where it frees; pools ask it rarely.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from calor.errors import DeviceError
 from calor_kernel.runtime.cupy_driver.device import Stream, StreamMemory, StreamQueue
+from calor_kernel.runtime.cupy_driver.exchange import CupyExchange
 from calor_kernel.runtime.device import Device
 
-from .bindings import CODES, compiler, modules, require, typed
+from .bindings import CODES, arrays, compiler, modules, require, typed
 from .description import architecture, describe
 from .dialect import SHARED_BYTES
 from .toolchain import HipToolchain
+
+ROCM: Final = 10  # The device type of DLPack.
 
 
 class HipMemory(StreamMemory):
@@ -56,6 +59,11 @@ class HipDevice(Device):
         stream = Stream(number, runtime, driver, CODES)
         self.memory = HipMemory(stream)
         self.queue = StreamQueue(stream, self.toolchain.dialect.entry, SHARED_BYTES)
+        self.exchange = CupyExchange((ROCM, number), stream, self.arrays)
+
+    def arrays(self) -> Any:
+        """Return CuPy, which makes the capsules of DLPack."""
+        return arrays()
 
     def compiler_for(self, found: Mapping[str, Any]) -> HipToolchain:
         """Return what compiles for a device of these properties."""
