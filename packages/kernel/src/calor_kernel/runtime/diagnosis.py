@@ -7,10 +7,12 @@ which says so.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 from calor.errors import CalorError
+from calor_kernel.runtime.images import image_storage
 
 Row = tuple[str, str]
 Look = Callable[[], str]
@@ -51,3 +53,15 @@ def package(name: str, missing: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return f"not installed; {missing}"
+
+
+def kernels_kept() -> str:
+    """Return where compiled kernels are kept, and what to do where that cannot be."""
+    directory = image_storage().directory
+    if directory is None:
+        return "CALOR_CACHE says that none are kept: each process compiles its own"
+    # What is not there yet is made in the nearest folder that is.
+    nearest = next(p for p in (directory, *directory.parents) if p.exists())
+    if os.access(nearest, os.W_OK):
+        return f"kept in {directory}"
+    return f"{directory} cannot be written: each process compiles its own; set CALOR_CACHE_DIR"
