@@ -15,9 +15,9 @@ from calor_kernel.runtime.cupy_driver.links import CupyLinks
 from calor_kernel.runtime.cupy_driver.peers import PeerMemory
 from calor_kernel.runtime.device import Device, Step
 
-from .bindings import CODES, failure, library, nccl_module, require, typed
+from .bindings import CODES, arrays, failure, library, nccl_module, require, typed
 from .description import describe
-from .exchange import CudaExchange
+from .exchange import CUDA, ByCapsules, ByCupy
 from .launches import Repeated
 from .toolchain import CudaToolchain, architecture
 
@@ -92,8 +92,11 @@ class CudaDevice(Device):
         stream = Stream(number, runtime, driver, CODES)
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain.dialect.entry, STATIC_BYTES)
-        # The capsules of DLPack are CuPy's.
-        self.exchange = CudaExchange(number, stream) if self.info.has("links") else None
+        place = (CUDA, number)
+        if name == "CuPy":
+            self.exchange = ByCupy(place, stream, arrays)
+        else:
+            self.exchange = ByCapsules(place, stream.stream, self.queue.synchronize)
 
     def link(self, devices: Sequence[Device]) -> CupyLinks:
         """Return NCCL's communicators of these GPUs."""
