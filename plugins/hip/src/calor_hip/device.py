@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from calor.errors import DeviceError
-from calor_kernel.runtime.cupy_driver.device import Stream, StreamMemory, StreamQueue
+from calor_kernel.runtime.cupy_driver.device import Stream, StreamQueue
 from calor_kernel.runtime.cupy_driver.exchange import CupyExchange
+from calor_kernel.runtime.cupy_driver.peers import PeerMemory
 from calor_kernel.runtime.device import Device
 
 from .bindings import CODES, arrays, compiler, modules, require, typed
@@ -22,7 +23,7 @@ from .toolchain import HipToolchain
 ROCM: Final = 10  # The device type of DLPack.
 
 
-class HipMemory(StreamMemory):
+class HipMemory(PeerMemory):
     """Memory of the driver."""
 
     def alloc(self, nbytes: int) -> int:
@@ -37,6 +38,12 @@ class HipMemory(StreamMemory):
             self.on.use()
             self.on.wait()
             self.on.runtime.free(handle)
+
+    def admit(self, other: int) -> None:
+        """Let another GPU read and write memory of this one, which is asked of that one."""
+        with self.on.told(f"opening memory to GPU {other}"):
+            self.on.runtime.setDevice(other)
+            self.on.runtime.deviceEnablePeerAccess(self.on.number)
 
 
 class HipDevice(Device):
@@ -76,3 +83,4 @@ class HipDevice(Device):
     def close(self) -> None:
         """Wait for what was queued."""
         self.queue.synchronize()
+        self.memory.peers.close()
