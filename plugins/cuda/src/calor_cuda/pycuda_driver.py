@@ -59,6 +59,7 @@ class PyCuda:
         self.bindings = bindings
         self.lock = threading.Lock()
         self.contexts: dict[int, Any] = {}
+        self.handles: dict[int, int] = {}
         self.streams: dict[int, Any] = {}
         # By device and flags.
         self.idle: dict[tuple[int, int], list[Any]] = {}
@@ -106,15 +107,16 @@ class PyCuda:
 
     def setDevice(self, number: int) -> None:
         """Make a device's primary context the one that this thread's calls mean."""
-        context = self.contexts.get(number) or self._context(number)
-        self._made(self.bindings.cuCtxSetCurrent(context.handle))
+        handle = self.handles.get(number) or self._context(number).handle
+        self._made(self.bindings.cuCtxSetCurrent(handle))
         self.thread.number = number
 
     def _context(self, number: int) -> Any:
         with self.lock, self._told():
             if number not in self.contexts:
                 self.pycuda.init()
-                self.contexts[number] = _kept(self.pycuda.Device(number).retain_primary_context())
+                found = _kept(self.pycuda.Device(number).retain_primary_context())
+                self.contexts[number], self.handles[number] = found, int(found.handle)
             return self.contexts[number]
 
     @contextmanager
@@ -217,7 +219,7 @@ class PyCuda:
         self, target: int, number: int, source: int, other: int, nbytes: int, stream: int
     ) -> None:
         """Queue a copy to the GPU of a number from another one; PyCUDA's takes no contexts."""
-        to, of = self._context(number).handle, self._context(other).handle
+        to, of = self.handles[number], self.handles[other]
         self._made(self.bindings.cuMemcpyPeerAsync(target, to, source, of, nbytes, stream))
 
     def moduleLoadData(self, image: bytes) -> int:

@@ -6,6 +6,7 @@ Requirements: those of calor_kernel.runtime.diagnosis.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from calor_kernel.runtime.diagnosis import Look, Row, found
 
@@ -13,16 +14,23 @@ from .bindings import compiler, count, modules, typed
 from .description import architecture
 from .matrices import MATRICES
 
+_FOUND: Final = "built for ROCm"
+
 
 def diagnosis() -> list[Row]:
     """Return rows of what was looked for and what was found."""
-    looks: list[tuple[str, Look]] = [("CuPy", _cupy), ("hipRTC", _hiprtc), ("driver", _driver)]
-    return found(looks + [(f"hip:{number}", partial(_gpu, number)) for number in range(count())])
+    rows = found([("CuPy", _cupy)])
+    if rows[0][1] != _FOUND:
+        return rows
+    looks: list[tuple[str, Look]] = [("hipRTC", _hiprtc), ("driver", _driver)]
+    return rows + found(
+        looks + [(f"hip:{number}", partial(_gpu, number)) for number in range(count())]
+    )
 
 
 def _cupy() -> str:
     modules()
-    return "built for ROCm"
+    return _FOUND
 
 
 def _hiprtc() -> str:
