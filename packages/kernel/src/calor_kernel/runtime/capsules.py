@@ -58,7 +58,16 @@ def _tensor_in(capsule: Any) -> _Tensor:
 
 
 def capsule_of(address: int, known: Spec, place: tuple[int, int], owner: Any, **asked: Any) -> Any:
-    """Return a capsule of dense memory on a device, which keeps ``owner`` while it lives."""
+    """Return a capsule of dense memory on a device, which keeps ``owner`` while it lives.
+
+    ``asked`` is what a consumer asks of ``__dlpack__``: a version at most.
+
+    >>> from calor.dtypes import float32
+    >>> memory = np.zeros(6, np.float32)
+    >>> made = capsule_of(memory.ctypes.data, spec((2, 3), float32), (2, 0), memory)
+    >>> contents(made)[1].shape
+    (2, 3)
+    """
     held: Any = (ctypes.c_char * max(known.nbytes, 1)).from_address(address)
     held.owner = owner
     array = np.frombuffer(held, known.dtype.numpy, known.size).reshape(known.shape)
