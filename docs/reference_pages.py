@@ -72,6 +72,8 @@ KERNELS = (
     "calor_kernel.ir.types",
     "calor_kernel.runtime.device",
     "calor_kernel.runtime.backend",
+    "calor_kernel.runtime.entry",
+    "calor_kernel.runtime.diagnosis",
     "calor_kernel.errors",
 )
 

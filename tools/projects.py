@@ -22,8 +22,9 @@ PROJECTS = sorted(
     for path in ROOT.glob(f"{folder}/*/pyproject.toml")
 )
 CORE = Path("packages/core")
-# Extras that bring a driver's libraries. Those of one plugin share files, and never meet.
-DRIVERS = {"cu12", "cu13", "rocm7"}
+# Extras that bring a driver's libraries. Those of one plugin share files, and never meet; PyCUDA is
+# built from its source, which takes CUDA's headers.
+DRIVERS = {"cu12", "cu13", "pycuda", "rocm7"}
 
 
 def settings(project: Path) -> dict[str, Any]:

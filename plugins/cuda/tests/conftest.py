@@ -8,6 +8,7 @@ import pytest
 from calor.graph.trace import local
 from device_contract import held
 from imitated_cuda import Fake
+from imitated_pycuda import ImitatedPyCuda
 
 ABSENT = "there is no NVIDIA GPU with CuPy and a driver"
 NO_COMPILER = "there is no NVRTC; pip install calor-cuda[compile]"
@@ -55,6 +56,22 @@ def fake(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
 @pytest.fixture
 def imitated(fake: Fake) -> Any:
     """A device on the imitated driver."""
+    from calor_cuda.device import CudaDevice
+
+    return CudaDevice(0)
+
+
+@pytest.fixture
+def pycuda(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> ImitatedPyCuda:
+    """The imitated PyCUDA, where there is no CuPy."""
+    made = ImitatedPyCuda(fake)
+    made.install(monkeypatch)
+    return made
+
+
+@pytest.fixture
+def by_pycuda(pycuda: ImitatedPyCuda) -> Any:
+    """A device on the imitated driver, called by PyCUDA."""
     from calor_cuda.device import CudaDevice
 
     return CudaDevice(0)

@@ -16,6 +16,6 @@ CONTRACT = Contract(
 )
 
 
-@pytest.fixture(params=["imitated", "gpu"])
+@pytest.fixture(params=["imitated", "by_pycuda", "gpu"])
 def device(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)

@@ -25,7 +25,7 @@ from device_runs import run
 from imitated_cuda import CudaError
 
 
-@pytest.fixture(params=["imitated", "gpu"])
+@pytest.fixture(params=["imitated", "by_pycuda", "gpu"])
 def device(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 

@@ -24,7 +24,7 @@ def rows(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, s
 
 def test_what_is_there_is_told_with_its_version(fake: Any, rows: Any) -> None:
     found = rows()
-    assert found["driver"] == "of CUDA 13.0; CuPy is for CUDA 13.0"
+    assert found["driver"] == "of CUDA 13.0; CuPy is for CUDA 13.0, and calls it"
     assert found["cuda:0"].startswith("NVIDIA H200, imitated, compute capability 9.0, kernels")
     assert found["cuda:0"].endswith("compiled for sm_90a")
     assert found["NVRTC"][0].isdigit()
@@ -59,7 +59,7 @@ def _fails(code: int) -> Callable[..., Any]:
 
 DRIVERS: list[tuple[str, Any, str]] = [
     ("driverGetVersion", lambda: 0, "there is none; install the GPU's driver"),
-    ("driverGetVersion", lambda: 12080, "of CUDA 12.8, CuPy is for CUDA 13.0.*calor-cuda.cu12"),
+    ("driverGetVersion", lambda: 12080, "of CUDA 12.8; CuPy is for CUDA 13.0: .*calor-cuda.cu12"),
     ("getDeviceCount", _fails(35), "there is no driver, or one that is older"),
     ("getDeviceCount", _fails(100), "the driver finds no GPU"),
     ("getDeviceCount", _fails(803), "of different versions"),

@@ -8,6 +8,7 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.errors import ExchangeError
+from calor_host_shim.cupy_arrays import Array, ImitatedCupy
 from calor_kernel.runtime.backend import KernelBackend
 
 DTYPES = ["float32", "float64", "float16", "int64", "uint8", "bool", "complex64"]
@@ -34,6 +35,40 @@ def test_the_interface_says_where_a_tensor_is(imitated: Any, fake: Any) -> None:
     wanted = {"shape": (2, 3), "typestr": "<i2", "strides": None, "stream": 77, "version": 3}
     assert found == wanted
     assert x._value.buffer.exported
+
+
+class Held:
+    """A capsule, as NumPy takes it: the memory of the imitated device is the host's."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def test_capsules_are_of_the_memory_on_the_imitated_driver(imitated: Any, fake: Any) -> None:
+    exchange = imitated.exchange
+    exchange.cupy = lambda: ImitatedCupy(fake.runtime, 2, imitated.memory.alloc)
+    there = device_of(KernelBackend("cuda", lambda number: imitated), 0)
+    x = calor.asarray(np.arange(6, dtype=np.float32), device=there) * 2
+    fake.calls.clear()
+    seen = np.from_dlpack(Held(x.__dlpack__(max_version=(1, 0))))
+    assert seen.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    assert seen.ctypes.data == x._value.buffer.handle
+    assert "streamSynchronize" in fake.calls
+    cupy = exchange.cupy()
+    array = Array(cupy, seen.reshape(2, 3), 0, x)
+    back = calor.from_dlpack(array, device=there, copy=False)
+    assert back._value.buffer.handle == seen.ctypes.data
+    assert back.tolist() == seen.reshape(2, 3).tolist()
+    turned = Array(cupy, seen.reshape(2, 3).T, 0, x)
+    assert calor.from_dlpack(turned, device=there).tolist() == seen.reshape(2, 3).T.tolist()
+    with pytest.raises(ExchangeError, match="copy=False needs dense"):
+        calor.from_dlpack(turned, device=there, copy=False)
 
 
 def test_a_tensor_elsewhere_has_no_such_interface() -> None:

@@ -65,7 +65,7 @@ def built(device: Any, at: Any = AT) -> Any:
     )
 
 
-@pytest.fixture(params=["imitated", "gpu"])
+@pytest.fixture(params=["imitated", "by_pycuda", "gpu"])
 def device(request: pytest.FixtureRequest) -> Any:
     found = request.getfixturevalue(request.param)
     if not found.info.has("tensor_copy"):

@@ -227,7 +227,8 @@ def test_without_nccl_the_error_says_what_to_install(
 
 
 @pytest.mark.parametrize(
-    ("code", "word"), [(1, "a call of CUDA failed within NCCL"), (6, "another GPU"), (9, "answers")]
+    ("code", "word"),
+    [(1, "a call of the driver failed within NCCL"), (6, "another GPU"), (9, "answers")],
 )
 def test_failures_of_nccl_are_typed_and_the_group_stays_usable(
     backend: Any, nccl: Nccl, code: int, word: str

@@ -213,6 +213,25 @@ def test_the_doctor_is_told(fake: ImitatedHip, monkeypatch: pytest.MonkeyPatch) 
     assert 'pip install "calor-hip[rocm7]"' in dict(diagnosis())["CuPy"]
 
 
+@pytest.mark.parametrize("connected", [True, False])
+def test_gpus_copy_to_each_other_in_the_order_of_both(fake: ImitatedHip, connected: bool) -> None:
+    fake.apart = set() if connected else {(0, 2)}
+    backend = KernelBackend("hip", lambda number: on(fake, number), lambda: 3)
+    first, second = device_of(backend, 0), device_of(backend, 2)
+    host = np.arange(50, dtype=np.float32)
+    x = calor.asarray(host, device=first)
+    calor.eval(x)
+    fake.calls.clear()
+    moved = x.to(second)
+    calls = ["eventRecord", "streamWaitEvent", "memcpyPeerAsync", "eventRecord", "streamWaitEvent"]
+    assert [c for c in fake.calls if c in calls] == calls
+    assert "memcpyAsync" not in fake.calls
+    assert fake.reach == ({(2, 0), (0, 2)} if connected else set())
+    assert moved.tolist() == host.tolist()
+    assert moved.to(first).tolist() == host.tolist()
+    backend.close()
+
+
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_large_products(cdna: Any, number: int, dtype: str) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 from calor.errors import CompileError
 from calor_hip.description import architecture
-from calor_hip.device import HipDevice
+from calor_hip.device import ROCM, HipDevice
 from calor_hip.toolchain import HipToolchain
 from calor_metal.device import MetalDevice
 from calor_metal.toolchain import MetalToolchain
 
 from .compiler import Refused, version
+from .cupy_arrays import ImitatedCupy
 from .hip import ImitatedHip
 from .hip_text import host_image
 from .metal import METAL
@@ -59,6 +60,10 @@ class HostHipDevice(HipDevice):
     def compiler_for(self, found: Mapping[str, Any]) -> HipToolchain:
         """Return the host's."""
         return HostHipToolchain(architecture(found), int(found["warpSize"]))
+
+    def arrays(self) -> Any:
+        """Return the imitation of CuPy's arrays."""
+        return ImitatedCupy(self.memory.on.runtime, ROCM, self.memory.alloc)
 
 
 @cache

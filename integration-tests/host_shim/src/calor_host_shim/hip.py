@@ -57,6 +57,9 @@ class ImitatedHip:
         self.fails = 0
         self.devices: tuple[dict[str, Any], ...] = DEVICES
         self.calls: list[str] = []
+        # Pairs of GPUs that are not connected, and those of which the first reaches the second.
+        self.apart: set[tuple[int, int]] = set()
+        self.reach: set[tuple[int, int]] = set()
         self.pieces: dict[int, np.ndarray[Any, Any]] = {}
         self.starts: list[int] = []
         self.programs: list[Program] = []
@@ -68,7 +71,7 @@ class ImitatedHip:
         self.current = threading.local()
         self.runtime = self._module("runtime")
         self.driver = self._module("driver")
-        numbers = {"streamNonBlocking": 1, "is_hip": True}
+        numbers = {"streamNonBlocking": 1, "eventDisableTiming": 2, "is_hip": True}
         ways = ("HostToHost", "HostToDevice", "DeviceToHost", "DeviceToDevice")
         numbers |= {f"memcpy{way}": number for number, way in enumerate(ways)}
         vars(self.runtime).update(numbers)
@@ -160,9 +163,33 @@ class ImitatedHip:
         else:
             self._later(lambda: ctypes.memmove(to, of, size))
 
+    def runtime_deviceCanAccessPeer(self, number: int, other: int) -> int:
+        assert number != other
+        return int((number, other) not in self.apart)
+
+    def runtime_deviceEnablePeerAccess(self, other: int) -> None:
+        assert (self.device, other) not in self.reach
+        self.reach.add((self.device, other))
+
+    def runtime_memcpyPeerAsync(
+        self, to: int, target: int, of: int, source: int, size: int, stream: int
+    ) -> None:
+        assert stream == 70 + self.device == 70 + target
+        assert target != source
+        self._later(lambda: ctypes.memmove(to, of, size))
+
     def runtime_eventCreate(self) -> int:
         self.times[len(self.times)] = 0.0
         return len(self.times) - 1
+
+    def runtime_eventCreateWithFlags(self, flags: int) -> int:
+        assert flags == 2
+        return self.runtime_eventCreate()
+
+    def runtime_streamWaitEvent(self, stream: int, event: int) -> None:
+        # All that is queued has one order here.
+        assert stream == 70 + self.device
+        assert event in self.times
 
     def runtime_eventRecord(self, event: int, stream: int) -> None:
         assert stream == 70 + self.device

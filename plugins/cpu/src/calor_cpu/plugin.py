@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 def _open() -> Backend:
     from calor_cpu.device import CpuDevice
+    from calor_cpu.diagnosis import diagnosis
     from calor_kernel.runtime.backend import KernelBackend
 
-    return KernelBackend("cpu", lambda index: CpuDevice())
+    return KernelBackend("cpu", lambda index: CpuDevice(), diagnose=diagnosis)
 
 
 @hookimpl

@@ -21,6 +21,8 @@ _FEATURES: Final = words(
     "print barrier planes atomics atomics_64 float_atomics fma forward_progress async_copy matrix "
     "load_matrix links"
 )
+# NCCL is called by CuPy.
+_BY_CUPY: Final = words("links")
 # Products beside warp groups are of this capability alone; their copies are of newer ones too.
 _HOPPER: Final = words("async_matrix tensor_copy mbarrier")
 # What an access of memory may be at most, and what the allocator aligns to.
@@ -38,10 +40,11 @@ def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
     units = found["maxThreadsPerBlock"]
     capability, version = f"{found['major']}.{found['minor']}", native["driver"]
     driver = f"{version // 1000}.{version % 1000 // 10}"
+    features = _FEATURES if native["library"] == "CuPy" else _FEATURES - _BY_CUPY
     return DeviceInfo(
         description=f"{name} (compute capability {capability}, driver of CUDA {driver})",
         dtypes=_DTYPES,
-        features=_FEATURES | (_HOPPER if found["major"] == 9 else frozenset()),
+        features=features | (_HOPPER if found["major"] == 9 else frozenset()),
         vector_bytes=_ACCESS,
         max_units=units,
         max_cube=(min(x, units), min(y, units), z),

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from calor_kernel.printers.cuda_cpp.dialect import STATIC_BYTES
-from calor_kernel.runtime.cupy_driver.device import Stream, StreamMemory, StreamQueue
-from calor_kernel.runtime.device import Device, Memory, Step
+from calor_kernel.runtime.cupy_driver.device import Stream, StreamQueue
+from calor_kernel.runtime.cupy_driver.links import CupyLinks
+from calor_kernel.runtime.cupy_driver.peers import PeerMemory
+from calor_kernel.runtime.device import Device, Step
 
-from .bindings import CODES, modules, require, typed
+from .bindings import CODES, arrays, failure, library, nccl_module, require, typed
 from .description import describe
-from .exchange import CudaExchange
+from .exchange import CUDA, ByCapsules, ByCupy
 from .launches import Repeated
-from .links import CudaLinks
-from .peers import Peers
 from .toolchain import CudaToolchain, architecture
 
 _FOREVER: Final = 2**63 - 1
 
 
-class CudaMemory(StreamMemory):
+class CudaMemory(PeerMemory):
     """Memory of the driver's stream-ordered allocator."""
 
     def __init__(self, stream: Stream) -> None:
@@ -35,7 +35,6 @@ class CudaMemory(StreamMemory):
             pool = runtime.deviceGetDefaultMemPool(stream.number)
             runtime.memPoolSetAttribute(pool, runtime.cudaMemPoolAttrReleaseThreshold, _FOREVER)
         self.pool = pool
-        self.peers = Peers(self)
 
     def alloc(self, nbytes: int) -> int:
         """Return memory that what is queued from now on may use."""
@@ -49,14 +48,17 @@ class CudaMemory(StreamMemory):
             self.on.use()
             self.on.runtime.freeAsync(handle, self.on.stream)
 
-    def receive(
-        self, handle: int, at: int, sender: Memory, source: int, offset: int, nbytes: int
-    ) -> bool:
-        """Copy from another GPU, in the order of both streams."""
-        if not isinstance(sender, CudaMemory):
-            return False
-        self.peers.receive(handle + at, sender, source + offset, nbytes)
-        return True
+    def admit(self, other: int) -> None:
+        """Let another GPU read and write what is of the pool."""
+        from cuda.bindings import driver
+
+        said = driver.CUmemAccessDesc()
+        said.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        said.location.id = other
+        said.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        (code, *_) = driver.cuMemPoolSetAccess(driver.CUmemoryPool(self.pool), [said], 1)
+        if int(code):
+            raise failure(int(code), f"opening memory to GPU {other}", number=self.on.number)
 
 
 class CudaQueue(StreamQueue):
@@ -76,24 +78,30 @@ class CudaDevice(Device):
 
     def __init__(self, number: int = 0) -> None:
         require(number)
-        runtime, _ = modules()
+        name, (runtime, driver) = library()
         with typed("asking what the device is"):
             found = runtime.getDeviceProperties(number)
             versions = {
+                "library": name,
                 "driver": runtime.driverGetVersion(),
                 "runtime": runtime.runtimeGetVersion(),
             }
         target = architecture((found["major"], found["minor"]))
         self.toolchain = CudaToolchain(target)
         self.info = describe(found, {**versions, "target": self.toolchain.target})
-        stream = Stream(number, *modules(), CODES)
+        stream = Stream(number, runtime, driver, CODES)
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain.dialect.entry, STATIC_BYTES)
-        self.exchange = CudaExchange(number, stream)
+        place = (CUDA, number)
+        if name == "CuPy":
+            self.exchange = ByCupy(place, stream, arrays)
+        else:
+            self.exchange = ByCapsules(place, stream.stream, self.queue.synchronize)
 
-    def link(self, devices: Sequence[Device]) -> CudaLinks:
+    def link(self, devices: Sequence[Device]) -> CupyLinks:
         """Return NCCL's communicators of these GPUs."""
-        return CudaLinks([d for d in devices if isinstance(d, CudaDevice)])
+        memories = [d.memory for d in devices if isinstance(d, CudaDevice)]
+        return CupyLinks(memories, nccl_module())
 
     def close(self) -> None:
         """Wait for what was queued, and give idle memory back to the system."""

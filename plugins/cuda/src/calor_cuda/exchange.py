@@ -1,69 +1,37 @@
-"""Memory of a GPU as other libraries see it, and theirs: DLPack and Numba's array interface.
-
-Requirements: no copy where the memory lies as asked; who reads waits for who wrote, on the device
-and not on the host, by the streams that both sides name; CuPy, which knows every version of both
-protocols, is imported when somebody exchanges something.
-"""
+"""Memory of an NVIDIA GPU as other libraries see it: DLPack, and Numba's array interface."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import as_dtype, bool_
-from calor.errors import ExchangeError
-from calor.specs import Spec, spec
-from calor_kernel.runtime.device import Exchange
+from calor.dtypes import bool_
+from calor.specs import Spec
+from calor_kernel.runtime.capsules import CapsuleExchange
+from calor_kernel.runtime.cupy_driver.exchange import CupyExchange
 
-_CUDA: Final = 2  # The device type of DLPack.
+CUDA: Final = 2  # The device type of DLPack.
 
 
-class CudaExchange(Exchange):
-    """What is exchanged with the stream of a device, which says itself which it is."""
-
-    def __init__(self, number: int, stream: Any) -> None:
-        self.place = (_CUDA, number)
-        self.stream = stream
-
-    @contextmanager
-    def _ours(self) -> Iterator[Any]:
-        """Make the device and the stream CuPy's current ones, and hand over CuPy."""
-        import cupy
-
-        with cupy.cuda.Device(self.place[1]), cupy.cuda.Stream.from_external(self.stream):
-            yield cupy
-
-    def dlpack(self, handle: int, spec: Spec, owner: Any, **options: Any) -> Any:
-        """Return CuPy's capsule; the consumer's stream, if it names one, waits for ours."""
-        with self._ours() as cupy:
-            memory = cupy.cuda.UnownedMemory(handle, max(spec.nbytes, 1), owner, self.place[1])
-            pointer = cupy.cuda.MemoryPointer(memory, 0)
-            array = cupy.ndarray(spec.shape, spec.dtype.numpy, pointer)
-            return array.__dlpack__(**options)
-
-    def take(self, array: Any, copy: bool) -> tuple[int, Spec, Any]:
-        """Return address, spec and owner; our stream waits for the producer's."""
-        with self._ours() as cupy:
-            found = cupy.from_dlpack(array)
-            if not found.flags.c_contiguous:
-                if not copy:
-                    raise ExchangeError(
-                        "from_dlpack: copy=False needs dense row-major memory; pass copy=None"
-                    )
-                found = cupy.ascontiguousarray(found)
-        return int(found.data.ptr), spec(found.shape, as_dtype(found.dtype)), found
+class ByCupy(CupyExchange):
+    """Exchange by CuPy's capsules."""
 
     def cuda_array_interface(self, handle: int, spec: Spec) -> dict[str, Any]:
-        """Return version 3 of the interface: consumers order themselves after the stream."""
-        dtype = np.dtype(bool) if spec.dtype is bool_ else np.dtype(spec.dtype.numpy)
-        return {
-            "shape": spec.shape,
-            "typestr": dtype.str,
-            "data": (handle, True),
-            "strides": None,
-            "stream": self.stream.__cuda_stream__()[1],
-            "version": 3,
-        }
+        """Return version 3 of the interface."""
+        return _interface(handle, spec, self.stream.stream)
+
+
+class ByCapsules(CapsuleExchange):
+    """Exchange where there is no CuPy."""
+
+    def cuda_array_interface(self, handle: int, spec: Spec) -> dict[str, Any]:
+        """Return version 3 of the interface."""
+        return _interface(handle, spec, self.stream)
+
+
+def _interface(handle: int, spec: Spec, stream: int) -> dict[str, Any]:
+    """Return what consumers are told, who order themselves after the stream."""
+    dtype = np.dtype(bool) if spec.dtype is bool_ else np.dtype(spec.dtype.numpy)
+    said = {"shape": spec.shape, "typestr": dtype.str, "data": (handle, True), "strides": None}
+    return {**said, "stream": stream, "version": 3}

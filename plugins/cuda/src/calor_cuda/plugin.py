@@ -11,21 +11,9 @@ from calor.plugins import hookimpl
 
 
 def _backend() -> Any:
-    from calor_kernel.runtime.backend import KernelBackend
+    from calor_kernel.runtime.entry import lazy_backend
 
-    from .bindings import count
-
-    def opened(number: int) -> Any:
-        from .device import CudaDevice
-
-        return CudaDevice(number)
-
-    def found() -> Any:
-        from .diagnosis import diagnosis
-
-        return diagnosis()
-
-    return KernelBackend("cuda", opened, count, diagnose=found)
+    return lazy_backend("cuda", "calor_cuda", "device:CudaDevice", "bindings:count")
 
 
 @hookimpl

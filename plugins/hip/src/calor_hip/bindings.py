@@ -65,6 +65,14 @@ def compiler() -> Any:
     return nvrtc
 
 
+def arrays() -> Any:
+    """Return CuPy, with its arrays, which takes a while; DeviceError without CuPy for ROCm."""
+    modules()
+    import cupy
+
+    return cupy
+
+
 def count() -> int:
     """Return how many GPUs there are: none where CuPy or the driver are missing."""
     try:

@@ -7,19 +7,23 @@ driver's plain one, which waits where it frees; pools ask it rarely.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from calor.errors import DeviceError
-from calor_kernel.runtime.cupy_driver.device import Stream, StreamMemory, StreamQueue
+from calor_kernel.runtime.cupy_driver.device import Stream, StreamQueue
+from calor_kernel.runtime.cupy_driver.exchange import CupyExchange
+from calor_kernel.runtime.cupy_driver.peers import PeerMemory
 from calor_kernel.runtime.device import Device
 
-from .bindings import CODES, compiler, modules, require, typed
+from .bindings import CODES, arrays, compiler, modules, require, typed
 from .description import architecture, describe
 from .dialect import SHARED_BYTES
 from .toolchain import HipToolchain
 
+ROCM: Final = 10  # The device type of DLPack.
 
-class HipMemory(StreamMemory):
+
+class HipMemory(PeerMemory):
     """Memory of the driver."""
 
     def alloc(self, nbytes: int) -> int:
@@ -34,6 +38,12 @@ class HipMemory(StreamMemory):
             self.on.use()
             self.on.wait()
             self.on.runtime.free(handle)
+
+    def admit(self, other: int) -> None:
+        """Let another GPU read and write memory of this one, which is asked of that one."""
+        with self.on.told(f"opening memory to GPU {other}"):
+            self.on.runtime.setDevice(other)
+            self.on.runtime.deviceEnablePeerAccess(self.on.number)
 
 
 class HipDevice(Device):
@@ -56,6 +66,11 @@ class HipDevice(Device):
         stream = Stream(number, runtime, driver, CODES)
         self.memory = HipMemory(stream)
         self.queue = StreamQueue(stream, self.toolchain.dialect.entry, SHARED_BYTES)
+        self.exchange = CupyExchange((ROCM, number), stream, self.arrays)
+
+    def arrays(self) -> Any:
+        """Return CuPy, which makes the capsules of DLPack."""
+        return arrays()
 
     def compiler_for(self, found: Mapping[str, Any]) -> HipToolchain:
         """Return what compiles for a device of these properties."""
@@ -68,3 +83,4 @@ class HipDevice(Device):
     def close(self) -> None:
         """Wait for what was queued."""
         self.queue.synchronize()
+        self.memory.peers.close()

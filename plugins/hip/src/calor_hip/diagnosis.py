@@ -1,45 +1,36 @@
 """What there is, and what is missing, on the way to an AMD GPU: for ``python -m calor doctor``.
 
-Requirements: nothing here raises, whatever is broken; a finding that needs something says what to
-install or to do.
+Requirements: those of calor_kernel.runtime.diagnosis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Final
 
-from calor.errors import CalorError
+from calor_kernel.runtime.diagnosis import Look, Row, found
 
 from .bindings import compiler, count, modules, typed
 from .description import architecture
 from .matrices import MATRICES
 
-Row = tuple[str, str]
+_FOUND: Final = "built for ROCm"
 
 
 def diagnosis() -> list[Row]:
     """Return rows of what was looked for and what was found."""
-    looks: list[tuple[str, Callable[[], str]]] = [("CuPy", _cupy), ("hipRTC", _hiprtc)]
-    looks.append(("driver", _driver))
-    looks += [(f"hip:{number}", partial(_gpu, number)) for number in range(count())]
-    return [(name, _said(look)) for name, look in looks]
-
-
-def _said(look: Callable[[], str]) -> str:
-    """Return what a look found, or the error that it met."""
-    try:
-        return look()
-    except CalorError as error:
-        return str(error)
-    except Exception as error:
-        return f"it fails: {type(error).__name__}: {error}"
+    rows = found([("CuPy", _cupy)])
+    if rows[0][1] != _FOUND:
+        return rows
+    looks: list[tuple[str, Look]] = [("hipRTC", _hiprtc), ("driver", _driver)]
+    return rows + found(
+        looks + [(f"hip:{number}", partial(_gpu, number)) for number in range(count())]
+    )
 
 
 def _cupy() -> str:
     modules()
-    return "built for ROCm"
+    return _FOUND
 
 
 def _hiprtc() -> str:
@@ -49,15 +40,15 @@ def _hiprtc() -> str:
 def _driver() -> str:
     runtime, _ = modules()
     with typed("asking for the driver"):
-        found = int(runtime.driverGetVersion())
+        there = int(runtime.driverGetVersion())
         runtime.getDeviceCount()
-    return f"of HIP {found // 10_000_000}.{found // 100_000 % 100}"
+    return f"of HIP {there // 10_000_000}.{there // 100_000 % 100}"
 
 
 def _gpu(number: int) -> str:
     runtime, _ = modules()
     with typed("asking what the device is", number):
-        found: Any = runtime.getDeviceProperties(number)
-    processor = architecture(found)
-    units = f"{processor}, waves of {found['warpSize']} units"
+        there = runtime.getDeviceProperties(number)
+    processor = architecture(there)
+    units = f"{processor}, waves of {there['warpSize']} units"
     return f"{units}, {'matrix units' if MATRICES.get(processor) else 'no matrix units are used'}"

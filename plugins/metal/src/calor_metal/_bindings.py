@@ -47,6 +47,11 @@ def devices(metal: Any = None) -> list[Any]:
     return [d for d in found or () if d.supportsFamily_(metal.MTLGPUFamilyMetal3)]
 
 
+def count() -> int:
+    """Return how many GPUs there are."""
+    return len(devices())
+
+
 def message(error: Any) -> str:
     """Return the text of an NSError."""
     return str(error.localizedDescription()) if error is not None else "Metal says no reason"

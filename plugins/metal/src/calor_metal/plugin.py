@@ -11,12 +11,9 @@ from calor.plugins import hookimpl
 
 
 def _backend() -> Any:
-    from calor_kernel.runtime.backend import KernelBackend
+    from calor_kernel.runtime.entry import lazy_backend
 
-    from ._bindings import devices
-    from .device import MetalDevice
-
-    return KernelBackend("metal", MetalDevice, lambda: len(devices()))
+    return lazy_backend("metal", "calor_metal", "device:MetalDevice", "_bindings:count")
 
 
 @hookimpl

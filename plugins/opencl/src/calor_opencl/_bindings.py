@@ -68,6 +68,11 @@ def devices() -> list[Any]:
     return found
 
 
+def count() -> int:
+    """Return how many devices there are."""
+    return len(devices())
+
+
 @cache
 def context(number: int) -> Any:
     """Return the context of a device, one in a process."""

@@ -11,12 +11,9 @@ from calor.plugins import hookimpl
 
 
 def _backend() -> Any:
-    from calor_kernel.runtime.backend import KernelBackend
+    from calor_kernel.runtime.entry import lazy_backend
 
-    from ._bindings import devices
-    from .device import OpenCLDevice
-
-    return KernelBackend("opencl", OpenCLDevice, lambda: len(devices()))
+    return lazy_backend("opencl", "calor_opencl", "device:OpenCLDevice", "_bindings:count")
 
 
 @hookimpl

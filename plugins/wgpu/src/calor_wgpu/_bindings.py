@@ -86,6 +86,11 @@ def adapters() -> tuple[Any, ...]:
     )
 
 
+def count() -> int:
+    """Return how many adapters there are."""
+    return len(adapters())
+
+
 @cache
 def device(number: int) -> Any:
     """Return the device of an adapter, one in a process, with the most that the adapter allows.

@@ -11,12 +11,9 @@ from calor.plugins import hookimpl
 
 
 def _backend() -> Any:
-    from calor_kernel.runtime.backend import KernelBackend
+    from calor_kernel.runtime.entry import lazy_backend
 
-    from ._bindings import adapters
-    from .device import WgpuDevice
-
-    return KernelBackend("wgpu", WgpuDevice, lambda: len(adapters()))
+    return lazy_backend("wgpu", "calor_wgpu", "device:WgpuDevice", "_bindings:count")
 
 
 @hookimpl

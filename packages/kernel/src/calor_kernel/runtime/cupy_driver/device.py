@@ -19,14 +19,16 @@ from calor.errors import DeviceLostError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.cupy_driver.codes import Codes
 from calor_kernel.runtime.cupy_driver.launches import Function, Recorded, load
+from calor_kernel.runtime.cupy_driver.protocol import Driver
 from calor_kernel.runtime.device import Memory, Queue, Step
 
 
 class Stream:
     """A stream of a device, and the functions of the driver that use it."""
 
-    def __init__(self, number: int, runtime: Any, driver: Any, codes: Codes) -> None:
+    def __init__(self, number: int, runtime: Any, driver: Driver, codes: Codes) -> None:
         self.number = number
+        # A Runtime of the protocol; what the plugin's memory asks beyond it is the plugin's.
         self.runtime, self.driver = runtime, driver
         self.codes = codes
         # Why the GPU is lost to this process, once it is: the driver fails every call from then on.

@@ -14,6 +14,7 @@ import numpy as np
 
 from calor.dtypes import DType, bfloat16, float16
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.cupy_driver.protocol import Driver
 from calor_kernel.runtime.device import Slot, Step
 
 _CELL: Final = 8
@@ -129,7 +130,7 @@ def scalar_bits(given: float, dtype: DType) -> int:
     return int(held.view(_BITS[dtype.itemsize]))
 
 
-def load(driver: Any, image: bytes, kernel: Kernel, name: str, most: int) -> Function:
+def load(driver: Driver, image: bytes, kernel: Kernel, name: str, most: int) -> Function:
     """Return the function of an image; ``most``: the shared memory that needs no asking."""
     module = driver.moduleLoadData(image)
     function = driver.moduleGetFunction(module, name)

@@ -1,4 +1,4 @@
-"""Collectives of GPUs by NCCL, through CuPy.
+"""Collectives of GPUs by NCCL, or by RCCL, which has its functions, through CuPy.
 
 Requirements: one thread queues the part of every GPU as one group of calls, on the streams that
 their kernels run on, so that nothing else orders them; what NCCL computes otherwise than calor says
@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from calor.backends.communication import Collective
 from calor.errors import DeviceError
+from calor_kernel.runtime.cupy_driver.peers import PeerMemory
 from calor_kernel.runtime.links import Handles, Links
 
-if TYPE_CHECKING:
-    from .device import CudaDevice
-
-INSTALL: Final = "pip install nvidia-nccl-cu13 brings it (nvidia-nccl-cu12 for CUDA 12)"
 # NCCL's names of dtypes, those of complex numbers as pairs.
 _TYPES: Final = {
     "int8": ("INT8", 1),
@@ -51,27 +47,13 @@ _MOVES: Final = ("all_gather", "broadcast")
 _QUEUEING: Final = threading.Lock()
 # What NCCL's answers mean, with what helps.
 _MEANINGS: Final = {
-    1: "a call of CUDA failed within NCCL",
+    1: "a call of the driver failed within NCCL",
     2: "a call of the system failed within NCCL (is /dev/shm large enough?)",
     3: "NCCL broke",
     4: "NCCL refuses an argument",
     5: "NCCL refuses the call (GPUs of a group have to be different)",
     6: "another GPU of the group failed",
 }
-
-
-def nccl_module() -> Any:
-    """Return CuPy's functions of NCCL; DeviceError where NCCL is not installed."""
-    try:
-        with warnings.catch_warnings():
-            # CuPy warns of what the error below says.
-            warnings.simplefilter("ignore")
-            from cupy.cuda import nccl
-    except ImportError as error:
-        raise DeviceError(f"collectives of GPUs need CuPy with NCCL: {error}; {INSTALL}") from error
-    if not getattr(nccl, "available", False):
-        raise DeviceError(f"collectives of GPUs need NCCL, which is not installed; {INSTALL}")
-    return nccl
 
 
 @contextmanager
@@ -87,13 +69,13 @@ def told(nccl: Any, what: str) -> Iterator[None]:
         ) from error
 
 
-class CudaLinks(Links):
-    """A communicator of NCCL for each GPU, and their streams."""
+class CupyLinks(Links):
+    """A communicator of NCCL for each GPU, and their streams; ``nccl``: CuPy's module of it."""
 
-    def __init__(self, devices: Sequence[CudaDevice]) -> None:
-        self.nccl = nccl_module()
-        self.streams = [d.memory.on for d in devices]
-        pairs = list(combinations([d.memory for d in devices], 2))
+    def __init__(self, memories: Sequence[PeerMemory], nccl: Any) -> None:
+        self.nccl = nccl
+        self.streams = [memory.on for memory in memories]
+        pairs = list(combinations(memories, 2))
         reached = [a.peers.open(b) for a, b in pairs]
         if not all(reached):
             # Buffers that a peer cannot read go through NCCL's own.

@@ -1,0 +1,32 @@
+"""A device is a small plugin: what is general is calor-kernel's."""
+
+from pathlib import Path
+
+import pytest
+
+from code_lines import code_lines
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+# The most lines of code of a device's plugin, beside its bindings and what prints its language;
+# what OpenCL's says to the doctor is beside too.
+BARS = {
+    "cuda": (450, {"bindings", "pycuda_driver"}),
+    "hip": (250, {"bindings", "dialect", "tables"}),
+    "opencl": (250, {"_bindings", "diagnosis"}),
+}
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_a_plugin_of_a_device_is_small(name: str) -> None:
+    bar, beside = BARS[name]
+    files = {p.stem: p for p in (PLUGINS / name / "src").rglob("*.py")}
+    assert beside <= set(files)
+    assert sum(code_lines(p) for stem, p in files.items() if stem not in beside) <= bar
+
+
+def test_what_is_counted(tmp_path: Path) -> None:
+    text = '"""What it is."""\n\nx = (\n    1\n)  # why\n\n\n'
+    text += 'def f():\n    """Return."""\n    return """a\nb"""\n'
+    file = tmp_path / "given.py"
+    file.write_text(text, "utf-8")
+    assert code_lines(file) == 6
