@@ -184,7 +184,9 @@ class Model:
             self._check_shape(info, tuple(value.shape))
         if isinstance(value, Tensor):
             return value if value.device is self.device else calor.to_device(value, self.device)
-        return value if known == STRING else upload(value, self.device)
+        if known == STRING or info.name in self._plans.host_inputs:
+            return value
+        return upload(value, self.device, as_number=False)
 
     def _check_shape(self, info: ValueInfo, shape: tuple[int, ...]) -> None:
         declared = info.shape
