@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -156,9 +157,10 @@ class _Scan(_Flow):
         again, self.called = self.called, True
         if self.steps is None and self.even and not self.keep and min(self.carried, default=1):
             plan = self.body.settled if isinstance(self.body, Plan) else None
-            worth = self.length > 1 and (again or self.length > 2 * CHUNK)
-            if worth and plan is not None and Steps.take(plan):
-                self.steps = Steps(
+            if self.length < 2 or plan is None or not Steps.take(plan):
+                return None
+            if again or plan.together or self.length > 2 * CHUNK:
+                self.steps = Steps.of(
                     plan, self.carried, self.slices, self.rows, self.captures, self.reverse
                 )
         return self.steps
@@ -219,6 +221,7 @@ class ControlPlan:
     def __init__(self, engine: Engine, graph: Graph, build: Compile) -> None:
         self.engine = engine
         self.graph = graph
+        self._met: dict[Graph, int] = {}
         align = engine.device.info.align if engine.pool.parts else 0
         self.places = places_of(graph, align)
         self.stages = [self._stage(segment, build) for segment in self._segments()]
@@ -253,8 +256,20 @@ class ControlPlan:
         if segment.colour == -1:
             return segment.inputs, segment.outputs, build(self.engine, segment.graph)
         node = self.graph.nodes[segment.nodes[0]]
-        flow = FLOWS[node.op.name](self.engine, node, self.graph, build)
+        flow = FLOWS[node.op.name](self.engine, node, self.graph, partial(self._body, build))
         return node.inputs, node.outputs, flow
+
+    def _body(self, build: Compile, engine: Engine, graph: Graph) -> Executable:
+        """Return the executable of a sub-graph, which other sizes of the program may have as well.
+
+        Equal ones within a graph have their own: each has other weights, and keeps what it
+        prepares of them.
+        """
+        number = self._met[graph] = self._met.get(graph, -1) + 1
+        found: Executable | None = engine.bodies.get((graph, number))
+        if found is None:
+            found = engine.bodies[graph, number] = build(engine, graph)
+        return found
 
     def _required(self) -> tuple[int, str | None]:
         specs, graph = self.graph.specs, self.graph

@@ -3,8 +3,8 @@
 Requirements: a step of a small recurrent layer takes a microsecond or two, and to call its plan
 takes ten; so steps are recorded together, and a run of them is one call. Rows are read and written
 where they lie; what is carried goes to and fro between two pieces of memory, and from the last
-step to a third, so that no step writes what it reads. Lists are as long as a chunk at most, for
-a scan may have any number of steps.
+step to a third, so that no step writes what it reads. A scan may have any number of steps, and
+another one at each size of a program: lists are of powers of two, and belong to the body's plan.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calor_kernel.runtime.device import Slot, Step
 if TYPE_CHECKING:
     from calor_kernel.planning.recording import Recording
 
-# The most steps of one list.
+# The most steps of one list; a power of two.
 CHUNK: Final = 64
 
 
@@ -57,6 +57,19 @@ class Steps:
         lists = plan.base.recording.lists
         return not plan.block_bytes and not plan.status and len(lists) == 1
 
+    @staticmethod
+    def of(
+        plan: Plan, carries: Sequence[int], slices: Sequence[int], rows: Sequence[int],
+        captures: int, reverse: bool,
+    ) -> Steps:  # fmt: skip
+        """Return how scans of this form run a plan; the same for all of them."""
+        key = (*carries,), (*slices,), (*rows,), captures, reverse
+        found: Steps | None = plan.together.get(key)
+        if found is None:
+            made = Steps(plan, carries, slices, rows, captures, reverse)
+            found = plan.together[key] = made
+        return found
+
     def run(
         self, carry: Sequence[Any], xs: Sequence[Any], held: Sequence[Any],
         stacks: Sequence[KernelBuffer], length: int,
@@ -80,8 +93,9 @@ class Steps:
             nothing if variant.kept is None else variant.kept.handle,
         )
         try:
-            for start in range(0, length, CHUNK):
-                count = min(CHUNK, length - start)
+            start = 0
+            while start < length:
+                count = min(CHUNK, 1 << (length - start).bit_length() - 1)
                 low = length - start - count if self.reverse else start
                 made = [pool.take(n) for n in self.carries]
                 handles = [b.handle for b in (*carry, *between, *made)]
@@ -90,6 +104,7 @@ class Steps:
                 handles += self._parts(stacks, self.rows, low, count)
                 self._play(variant, count, handles)
                 carry = made
+                start += count
         finally:
             if arena is not None:
                 pool.give(*arena, 0)
