@@ -28,7 +28,7 @@ class Constant:
     ``tensor`` is the device's, None before it was asked for.
     """
 
-    __slots__ = ("_read", "dtype", "shape", "tensor")
+    __slots__ = ("_read", "derived", "dtype", "shape", "tensor")
 
     def __init__(
         self, dtype: HostType, shape: tuple[int, ...], read: Callable[[Room], Array]
@@ -36,6 +36,8 @@ class Constant:
         self.dtype = dtype
         self.shape = shape
         self.tensor: Any = None
+        # Small tensors of the device that operators make of it once, by what they are.
+        self.derived: dict[str, Any] = {}
         self._read: Callable[[Room], Array] | Array = read
 
     @classmethod
