@@ -13,6 +13,7 @@ from typing import Any
 
 from calor.graph.graph import Graph, Node
 from calor_kernel.runtime.device import Memory
+from calor_kernel.runtime.pool import SMALLEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,12 @@ class Part:
 
     def __init__(self, memory: Memory, base: Any, place: Place) -> None:
         self.base = base
-        self.handle = memory.part(base.handle, place.offset, place.nbytes)
+        self.handle = base.handle
+        if place.offset:
+            # A piece of the pool's goes on as far; kernels may be bound to a little more than
+            # they read.
+            room = -(-place.nbytes // SMALLEST) * SMALLEST
+            self.handle = memory.part(base.handle, place.offset, room)
         self.nbytes = place.nbytes
         self.outcomes = base.outcomes
 
