@@ -167,3 +167,25 @@ def test_only_as_many_weights_become_numbers_as_there_is_room_for(monkeypatch):
     ), device="numpy", simplify=False)  # fmt: skip
     given = np.ones((2, 64), np.float32)
     np.testing.assert_allclose(model(given).numpy(), plain(given).numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"block_size": 0}, {"block_size": 48}, {"N": -1}, {"K": 0}, {"bits": 3}, {"bits": 0}]
+)
+def test_weights_that_do_not_fit_their_attributes_are_left_alone(wrong):
+    weight, scales, zeros, _ = packed(4, 64, 64, 32, "bits")
+    a = np.ones((2, 64), np.float32)
+    attributes = {"K": 64, "N": 64, "bits": 4, "block_size": 32, **wrong}
+    proto, _ = model_of("MatMulNBits", [a, weight, scales, zeros], (1, 2, 3), "com.microsoft",
+                        onnx.TensorProto.FLOAT, **attributes)  # fmt: skip
+    (node,) = calor_onnx.load(proto, device="numpy").graph.nodes
+    assert node.op == "MatMulNBits"
+
+
+def test_zero_points_of_another_size_leave_weights_alone():
+    weight, scales, *_ = packed(4, 64, 64, 32, "none")
+    a, zeros = np.ones((2, 64), np.float32), np.zeros(5, U)
+    proto, _ = model_of("MatMulNBits", [a, weight, scales, zeros], (1, 2, 3), "com.microsoft",
+                        onnx.TensorProto.FLOAT, K=64, N=64, bits=4, block_size=32)  # fmt: skip
+    (node,) = calor_onnx.load(proto, device="numpy").graph.nodes
+    assert node.op == "MatMulNBits"

@@ -60,6 +60,8 @@ def _signed(look: Look, node: Node, place: int, zero_place: int) -> bool:
     weight, zero = _own(look, name), look.constant(zero_name)
     if weight is None or weight.dtype != np.uint8 or (zero_name and zero is None):
         return False
+    if zero is not None and zero.dtype != np.uint8:
+        return False
     constants = look.graph.constants
     inputs[place], inputs[zero_place] = look.fresh(f"{name}_signed"), look.fresh(f"{name}_zero")
     constants[inputs[place]] = Constant(np.dtype(np.int8), weight.shape, _moved(weight))
@@ -87,22 +89,28 @@ def _moved(constant: Constant) -> Callable[[Room], Array]:
 def _numbers(look: Look, node: Node) -> bool:
     a, name, rate_name, zero_name, groups, bias = inputs_of(node, 6)
     weight, rates, zeros = _own(look, name), look.constant(rate_name), look.constant(zero_name)
-    options = node.attributes
     if weight is None or rates is None or groups or (zero_name and zeros is None):
         return False
-    shape = int(options["N"]), int(options["K"])
+    options = {"bits": 4, **node.attributes}
+    numbers = [options.get(n) for n in ("N", "K", "block_size", "bits")]
+    if not all(isinstance(n, int) and n > 0 for n in numbers) or rates.dtype.kind != "f":
+        return False
+    shape, size, bits = (options["N"], options["K"]), options["block_size"], options["bits"]
     spent = sum(
         prod(known.shape) * known.dtype.itemsize
         for other, known in look.graph.constants.items()
         if other.endswith(_MADE)
     )
-    size, bits = int(options["block_size"]), int(options.get("bits", 4))
     wanted = prod(shape) * rates.dtype.itemsize
     if bits not in (2, 4, 8) or weight.dtype != np.uint8 or spent + wanted > LIMIT:
         return False
     blocks = -(-shape[1] // size)
     if weight.size * 8 != shape[0] * blocks * size * bits or rates.size != shape[0] * blocks:
         return False
+    if zeros is not None:
+        row = blocks if zeros.dtype != np.uint8 else -(-blocks * bits // 8)
+        if zeros.dtype not in (np.uint8, rates.dtype) or zeros.size != shape[0] * row:
+            return False
     made = look.fresh(name + _MADE)
     look.graph.constants[made] = Constant(
         rates.dtype, shape, _unpacked(weight, rates, zeros, shape, size, bits)
