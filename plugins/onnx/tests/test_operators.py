@@ -154,7 +154,7 @@ def pools() -> Iterator[Row]:
 
 
 def recurrent() -> Iterator[Row]:
-    inputs, hidden, batch, steps = 3, 4, 2, 5
+    inputs, hidden, batch = 3, 4, 2
     names: dict[str, Any] = {
         "RNN": ["Relu"],
         "GRU": ["HardSigmoid", "Softsign"],
@@ -164,11 +164,13 @@ def recurrent() -> Iterator[Row]:
         (("RNN", 1), ("GRU", 3), ("LSTM", 4)), ("forward", "reverse", "bidirectional"), range(4)
     ):
         count = 2 if direction == "bidirectional" else 1
+        # One step is no loop.
+        steps = 1 if more == 2 else 5
         given: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
         operands = [
             f(steps, batch, inputs), f(count, gates * hidden, inputs),
             f(count, gates * hidden, hidden), f(count, 2 * gates * hidden) if more else None,
-            np.array([3, 5], np.int32) if more % 2 else None,
+            np.array([3, steps], np.int32) if more % 2 else None,
             f(count, batch, hidden) if more > 1 else None,
         ]  # fmt: skip
         if op == "LSTM":

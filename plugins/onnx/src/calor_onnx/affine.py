@@ -1,7 +1,11 @@
 """Integers that stand for numbers: (q − zero point) · scale.
 
 Requirements: the scale and the zero point may be one for all, or one for each place of an axis;
-products of integers are computed in int32, so that they are exact.
+products of integers are exact, in int32. Bytes are multiplied as bytes, since devices have
+instructions for these and a quarter is read; zero points are taken off the sums.
+
+Source: Jacob and others, Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference (2018), section 2.3.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from typing import Any
 
 import calor
 from calor.dtypes import DType
+from calor.ops import contraction as rows
 from calor_onnx.computing import wide
 
 _RANGES = {
@@ -40,6 +45,51 @@ def less_zero(q: Any, zero: Any) -> Any:
     """Return integers as int32 with their zero point taken off."""
     made = calor.astype(q, calor.int32)
     return made if zero is None else made - calor.astype(zero, calor.int32)
+
+
+def product(a: Any, b: Any, a_zero: Any, b_zero: Any, b_sums: Any = None) -> Any:
+    """Return the matrix product of a − a_zero and b − b_zero in int32.
+
+    Zero points broadcast to (..., M, 1) and (..., 1, N). ``b_sums`` are the sums of b's columns
+    as they are, where somebody knows them.
+    """
+    axes = _batch(a, b)
+    if axes is None or {a.dtype, b.dtype} - {calor.int8, calor.uint8}:
+        return calor.matmul(less_zero(a, a_zero), less_zero(b, b_zero))
+    left, a_zero = _signed(a, a_zero)
+    right, b_zero = _signed(b, b_zero)
+    made = rows.dot_general(
+        left, right, contract=((a.ndim - 1,), (b.ndim - 2,)), batch=axes, dtype=calor.int32
+    )
+    if b_zero is not None:
+        made = made - calor.sum(left, axis=-1, keepdims=True, dtype=calor.int32) * b_zero
+    if a_zero is not None:
+        if b_sums is None or right is not b:
+            b_sums = calor.sum(right, axis=-2, keepdims=True, dtype=calor.int32)
+        if b_zero is not None:
+            b_sums = b_sums - b_zero * a.shape[-1]
+        made = made - b_sums * a_zero
+    return made
+
+
+def _batch(a: Any, b: Any) -> Any:
+    """Return the axes of a batch that both have, or b's lack of one; None for other products."""
+    if a.ndim < 2 or b.ndim < 2:
+        return None
+    if b.ndim == 2:
+        return (), ()
+    axes = tuple(range(a.ndim - 2))
+    return (axes, axes) if a.shape[:-2] == b.shape[:-2] else None
+
+
+def _signed(q: Any, zero: Any) -> tuple[Any, Any]:
+    """Return bytes as int8, and in int32 the zero point that these have; None for 0."""
+    if zero is not None:
+        zero = calor.astype(zero, calor.int32)
+    if q.dtype is calor.int8:
+        return q, zero
+    moved = calor.astype(calor.astype(q, calor.int16) - 128, calor.int8)
+    return moved, (-128 if zero is None else zero - 128)
 
 
 def aligned(value: Any, rank: int, axis: int) -> Any:

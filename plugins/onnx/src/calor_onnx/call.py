@@ -11,6 +11,7 @@ import calor
 from calor import Tensor
 from calor.errors import TraceError
 from calor.graph.tracing import outside
+from calor_onnx.constants import Constant
 from calor_onnx.errors import DataDependentError
 from calor_onnx.graph import Graph, Node
 from calor_onnx.values import Narrow, brought, dtype_of, is_host, to_host, upload
@@ -103,6 +104,26 @@ class Call:
         """Return ``function(tensor, *args)`` for a host array, computed and again on the host."""
         with outside(), calor.device("numpy") as device:
             return brought(function(upload(array, device), *args))
+
+    def constant(self, place: int) -> Constant | None:
+        """Return the graph's constant that an operand is; None for what is computed or given."""
+        name = self.node.inputs[place] if place < len(self.node.inputs) else ""
+        scope: Scope | None = self.scope
+        while scope is not None and name:
+            if name in scope.values:
+                return None
+            if name in scope.graph.constants:
+                return scope.graph.constants[name]
+            scope = scope.outer
+        return None
+
+    def derived(self, known: Constant, name: str, function: Callable[[Array], Array]) -> Tensor:
+        """Return the device's tensor of what a host function makes of a constant, made once."""
+        made = known.derived.get(name)
+        if made is None:
+            with outside():
+                made = known.derived[name] = upload(function(known.array()), self.run.device)
+        return self.tensor(made)
 
     def apply(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         """Run a sub-graph of the node with values for its inputs; return those of its outputs."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from calor_onnx.scratch import Room
 from calor_onnx.types import HostType
 
 Array = np.ndarray[Any, Any]
@@ -23,21 +24,26 @@ class Constant:
     """A constant of a graph: type and shape, and a way to its elements.
 
     ``array()`` gives the elements as a host array, from the file as long as no device holds them.
+    ``read`` makes that array, in memory that its argument gives where it computes one.
     ``tensor`` is the device's, None before it was asked for.
     """
 
-    __slots__ = ("_read", "dtype", "shape", "tensor")
+    __slots__ = ("_read", "derived", "dtype", "shape", "tensor")
 
-    def __init__(self, dtype: HostType, shape: tuple[int, ...], read: Callable[[], Array]) -> None:
+    def __init__(
+        self, dtype: HostType, shape: tuple[int, ...], read: Callable[[Room], Array]
+    ) -> None:
         self.dtype = dtype
         self.shape = shape
         self.tensor: Any = None
-        self._read: Callable[[], Array] | Array = read
+        # Small tensors of the device that operators make of it once, by what they are.
+        self.derived: dict[str, Any] = {}
+        self._read: Callable[[Room], Array] | Array = read
 
     @classmethod
     def of(cls, array: Array) -> Constant:
         """Return the constant of a host array, which it holds."""
-        made = cls(array.dtype, array.shape, lambda: array)
+        made = cls(array.dtype, array.shape, lambda _: array)
         made._read = array
         return made
 
@@ -51,14 +57,18 @@ class Constant:
         """Whether the host holds it, so that shape computation can use it."""
         return self.size <= HOST_LIMIT
 
-    def array(self) -> Array:
-        """Return the elements as a host array, which must not be written to."""
+    def array(self, room: Room = np.empty) -> Array:
+        """Return the elements as a host array, which must not be written to.
+
+        Where they are computed and the constant is not small, they are in the memory that ``room``
+        gives, and as long as that says.
+        """
         if callable(self._read):
             if self.tensor is not None:
                 from calor_onnx.values import to_host
 
                 return to_host(self.tensor)
-            found = self._read()
+            found = self._read(np.empty if self.small else room)
             if not self.small:
                 return found
             # Pages of a file would change with it.
@@ -75,6 +85,6 @@ class Constant:
         return f"Constant({self.dtype.name}, {self.shape})"
 
 
-def tensor_only() -> Array:
+def tensor_only(_: Room) -> Array:
     """Stand for the file once a device holds the elements."""
     raise AssertionError("a device holds this constant")

@@ -14,12 +14,13 @@ from calor.backends.selection import as_device, current_device
 from calor_onnx.arrays import array_of
 from calor_onnx.constants import Constant
 from calor_onnx.errors import CopyError, InputError
-from calor_onnx.execution import Run, on_devices
+from calor_onnx.execution import on_devices
 from calor_onnx.graph import Graph, ValueInfo
 from calor_onnx.passes import simplify as simplified
 from calor_onnx.plans import Plans
 from calor_onnx.reading import Imported, Source, read
 from calor_onnx.resolving import Resolver
+from calor_onnx.scratch import Scratch
 from calor_onnx.types import STRING, calor_type, name_of
 from calor_onnx.values import Later, Narrow, dtype_of, to_host, upload
 
@@ -63,11 +64,11 @@ class Model:
         """Bring the large constants to the device; return the small ones by identity."""
         graphs = [self.graph, *(g for node in self.graph.walk() for g in node.subgraphs())]
         constants = [c for g in graphs for c in g.constants.values()]
-        run = Run(self.device, {}, traced=False)
+        scratch = Scratch()
         # The largest first: the pages of the file that one is copied from come on top of it.
         for constant in sorted(constants, key=lambda c: -c.size):
-            if not constant.small and on_devices(constant):
-                run.constant(constant)
+            if not constant.small and on_devices(constant) and constant.tensor is None:
+                constant.held_by(upload(constant.array(scratch.room), self.device))
         return {id(c.array()): c for c in constants if c.small}
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
@@ -183,7 +184,9 @@ class Model:
             self._check_shape(info, tuple(value.shape))
         if isinstance(value, Tensor):
             return value if value.device is self.device else calor.to_device(value, self.device)
-        return value if known == STRING else upload(value, self.device)
+        if known == STRING or info.name in self._plans.host_inputs:
+            return value
+        return upload(value, self.device, as_number=False)
 
     def _check_shape(self, info: ValueInfo, shape: tuple[int, ...]) -> None:
         declared = info.shape

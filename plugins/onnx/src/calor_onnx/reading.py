@@ -37,7 +37,7 @@ DEPTH = 50
 class Imported:
     """What a file holds: the graph, functions by (domain, name), opsets, and its metadata.
 
-    ``proto`` is the model without its large weights.
+    ``proto`` is the model without its nodes and weights: what it says of its inputs and outputs.
     """
 
     graph: Graph
@@ -95,7 +95,7 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
         )
     _texts((n for f in proto.functions for n in (f.domain, f.name, *f.input, *f.output)),
            "a function")  # fmt: skip
-    functions = {(_domain(f.domain), f.name): f for f in proto.functions}
+    functions = {(_domain(f.domain), f.name): _copied(f) for f in proto.functions}
     graph = Builder(opsets, weights).graph(proto.graph)
     graph.link()
     if graph.captures:
@@ -113,7 +113,22 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
         "ir_version": proto.ir_version,
         "custom": {entry.key: entry.value for entry in proto.metadata_props},
     }
-    return Imported(graph, functions, opsets, weights, proto, metadata)
+    return Imported(graph, functions, opsets, weights, _declared(proto), metadata)
+
+
+def _copied(function: FunctionProto) -> FunctionProto:
+    """Return a message of its own: a part of a message keeps all of it in memory."""
+    made = FunctionProto()
+    made.CopyFrom(function)
+    return made
+
+
+def _declared(proto: ModelProto) -> ModelProto:
+    """Return a model with the inputs and outputs alone, so that the rest of it can go."""
+    made = ModelProto()
+    made.graph.input.extend(proto.graph.input)
+    made.graph.output.extend(proto.graph.output)
+    return made
 
 
 def _texts(names: Iterable[Any], where: str) -> list[str]:

@@ -19,6 +19,7 @@ from onnx import TensorProto, numpy_helper
 from calor_onnx.constants import Constant
 from calor_onnx.errors import ModelError
 from calor_onnx.limits import bounded
+from calor_onnx.scratch import Room
 from calor_onnx.types import PACKED, STRING, HostType, numpy_type
 
 Array = np.ndarray[Any, Any]
@@ -113,7 +114,7 @@ def _raw(blob: Blob, host: HostType, shape: tuple[int, ...], name: str) -> Const
                          f"{blob.length}; the file is damaged")  # fmt: skip
     bounded(shape, max(host.itemsize, 1), name)
 
-    def read() -> Array:
+    def read(_: Room) -> Array:
         data = blob.bytes()
         if bits % 8:
             return unpack(data, bits, count).view(host).reshape(shape)

@@ -74,8 +74,12 @@ def native(array: Array) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def upload(array: Array, device: Any) -> Tensor | Narrow:
-    """Return the device's tensor of a host array; DTypeError for strings, which no device has."""
+def upload(array: Array, device: Any, *, as_number: bool = True) -> Tensor | Narrow:
+    """Return the device's tensor of a host array; DTypeError for strings, which no device has.
+
+    With ``as_number`` one element becomes a number of the graphs that it is used in, which need not
+    be read; a graph's input is none, for it is another one at each call.
+    """
     array = native(array)
     if array.dtype == STRING or array.dtype.kind in "SU":
         raise DTypeError("strings stay on the host; this operator computes with numbers")
@@ -87,7 +91,7 @@ def upload(array: Array, device: Any) -> Tensor | Narrow:
     known = calor_type(array.dtype)
     if known is None:
         raise DTypeError(f"calor has no {name_of(array.dtype)}")
-    if array.size == 1 and known.kind in ("float", "int", "uint", "bool"):
+    if as_number and array.size == 1 and known.kind in ("float", "int", "uint", "bool"):
         number = array.reshape(()).item()
         # A number beyond 64 signed bits is no operand of a plan.
         if not isinstance(number, int) or abs(number) < 2**63:

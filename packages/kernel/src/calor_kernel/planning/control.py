@@ -7,7 +7,8 @@ the device; what a call needs at most is known before it runs, where the number 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,6 +18,9 @@ from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
 from calor.graph.segments import Segment, cut
 from calor_kernel.planning.outcomes import inherit, verify
+from calor_kernel.planning.parts import Part, Place, places_of
+from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.steps import CHUNK, Steps
 from calor_kernel.runtime.buffers import OPEN, KernelBuffer
 from calor_kernel.runtime.device import Memory
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
 Compile = Callable[["Engine", Graph], Executable]
 Buffers = list[Any]
+# The colour of nodes that are parts of inputs; others have numbers.
+_PARTS: Final = -2
 
 
 def has_control(graph: Graph) -> bool:
@@ -78,7 +84,7 @@ class _Scan(_Flow):
         attributes = node.attributes
         body: Graph = attributes["body"]
         self.captures: int = attributes["captures"]
-        self.carries: int = attributes["carries"]
+        carries = self.carries = int(attributes["carries"])
         self.length: int = attributes["length"]
         self.reverse: bool = attributes["reverse"]
         self.keep: bool = attributes["keep"]
@@ -93,14 +99,26 @@ class _Scan(_Flow):
         self.read = [bool(align) and n % align == 0 for n in self.slices]
         self.written = [bool(align) and n % align == 0 for n in self.rows]
         made = sum(graph.specs[o].nbytes for o in node.outputs)
-        carried = sum(s.nbytes for s in body.output_specs)
-        self.required = made + 2 * carried + self.body.required_bytes
+        self.carried = [s.nbytes for s in body.output_specs[:carries]]
+        most = max(2 * sum(s.nbytes for s in body.output_specs), 4 * sum(self.carried))
+        self.required = made + most + self.body.required_bytes
         self.required += sum(self.slices)
+        # Whether rows can be told by their place alone, and how steps are run together if so.
+        sizes = [*self.slices, *self.rows]
+        self.even = all(n and d for n, d in zip(sizes, [*self.read, *self.written], strict=True))
+        self.called = False
+        self.steps: Steps | None = None
 
     def __call__(self, inputs: Buffers) -> Buffers:
         pool, carries = self.engine.pool, self.carries
         copy = pool.memory.copy
         held = inputs[: self.captures]
+        steps = self._together()
+        if steps is not None:
+            stacks = [pool.take(n * self.length) for n in self.rows]
+            carry = inputs[self.captures : self.captures + carries]
+            xs = inputs[self.captures + carries :]
+            return [*steps.run(carry, xs, held, stacks, self.length), *stacks]
         carry = start = inputs[self.captures : self.captures + carries]
         xs = inputs[self.captures + carries :]
         rows = [None if d else pool.take(n) for n, d in zip(self.slices, self.read, strict=True)]
@@ -133,6 +151,32 @@ class _Scan(_Flow):
         if carry is start:
             carry = [duplicate(self.engine, b) for b in carry]
         return [*carry, *stacks, *kept]
+
+    def _together(self) -> Steps | None:
+        """Return what runs steps together; None where that is not possible, or not worth it yet."""
+        again, self.called = self.called, True
+        if self.steps is None and self.even and not self.keep and min(self.carried, default=1):
+            plan = self.body.settled if isinstance(self.body, Plan) else None
+            if self.length < 2 or plan is None or not Steps.take(plan):
+                return None
+            if again or plan.together or self.length > 2 * CHUNK:
+                self.steps = Steps.of(
+                    plan, self.carried, self.slices, self.rows, self.captures, self.reverse
+                )
+        return self.steps
+
+
+class _Parts(_Flow):
+    """Parts of inputs, which several stages read."""
+
+    required = 0
+
+    def __init__(self, engine: Engine, segment: Segment, places: Mapping[int, Place]) -> None:
+        self.memory = engine.pool.memory
+        self.places = [(segment.inputs.index(places[v].source), places[v]) for v in segment.outputs]
+
+    def __call__(self, inputs: Buffers) -> Buffers:
+        return [Part(self.memory, inputs[i], place) for i, place in self.places]
 
 
 class Row:
@@ -177,8 +221,10 @@ class ControlPlan:
     def __init__(self, engine: Engine, graph: Graph, build: Compile) -> None:
         self.engine = engine
         self.graph = graph
-        colours = [i if n.op.name in FLOWS else -1 for i, n in enumerate(graph.nodes)]
-        self.stages = [self._stage(segment, build) for segment in cut(graph, colours)]
+        self._met: dict[Graph, int] = {}
+        align = engine.device.info.align if engine.pool.parts else 0
+        self.places = places_of(graph, align)
+        self.stages = [self._stage(segment, build) for segment in self._segments()]
         last = {v: n for n, stage in enumerate(self.stages) for v in stage[0]}
         kept = {*graph.outputs, *graph.inputs}
         self.ends = [
@@ -187,24 +233,57 @@ class ControlPlan:
         ]
         self.required_bytes, self.largest = self._required()
 
+    def _segments(self) -> list[Segment]:
+        """Return the stages' graphs; what several of them read of inputs has a stage of its own."""
+        graph, places = self.graph, self.places
+        colours = [i if n.op.name in FLOWS else -1 for i, n in enumerate(graph.nodes)]
+        segments = cut(graph, colours)
+        wanted = {v for s in segments if s.colour == -1 for v in s.outputs if v in places}
+        if not wanted:
+            return segments
+        for i, node in reversed([*enumerate(graph.nodes)]):
+            if node.outputs[0] in wanted:
+                colours[i] = _PARTS
+                wanted.update(v for v in node.inputs if v in places)
+        return cut(graph, colours)
+
     def _stage(
         self, segment: Segment, build: Compile
     ) -> tuple[tuple[int, ...], tuple[int, ...], Executable | _Flow]:
+        if segment.colour == _PARTS:
+            parts = _Parts(self.engine, segment, self.places)
+            return segment.inputs, segment.outputs, parts
         if segment.colour == -1:
             return segment.inputs, segment.outputs, build(self.engine, segment.graph)
         node = self.graph.nodes[segment.nodes[0]]
-        flow = FLOWS[node.op.name](self.engine, node, self.graph, build)
+        flow = FLOWS[node.op.name](self.engine, node, self.graph, partial(self._body, build))
         return node.inputs, node.outputs, flow
+
+    def _body(self, build: Compile, engine: Engine, graph: Graph) -> Executable:
+        """Return the executable of a sub-graph, which other sizes of the program may have as well.
+
+        Equal ones within a graph have their own: each has other weights, and keeps what it
+        prepares of them.
+        """
+        number = self._met[graph] = self._met.get(graph, -1) + 1
+        found: Executable | None = engine.bodies.get((graph, number))
+        if found is None:
+            found = engine.bodies[graph, number] = build(engine, graph)
+        return found
 
     def _required(self) -> tuple[int, str | None]:
         specs, graph = self.graph.specs, self.graph
         # Host numbers that control flow reads become buffers, and outputs may be copies.
         most = live = sum(specs[v].nbytes for v in graph.host)
         most += live
+        lent: set[int] = set()
         for (_, made, runner), ends in zip(self.stages, self.ends, strict=True):
             needed = runner.required if isinstance(runner, _Flow) else runner.required_bytes
             most = max(most, live + needed)
-            live += sum(specs[v].nbytes for v in made) - sum(specs[v].nbytes for v in ends)
+            parts = made if isinstance(runner, _Parts) else ()
+            lent.update(parts)
+            live += sum(specs[v].nbytes for v in made if v not in lent)
+            live -= sum(specs[v].nbytes for v in ends if v not in lent)
         copies = sum(specs[v].nbytes for v in graph.outputs)
         sizes = {sum(specs[o].nbytes for o in n.outputs): n.op.name for n in graph.nodes}
         return max(most, live) + copies, sizes[max(sizes)] if sizes else None

@@ -89,6 +89,8 @@ class Plan:
         self.base = Variant(self, _NO_TARGETS, self.recorder.record())
         self.required_bytes = self.base.required
         self._variants: list[Variant] = []
+        # How scans run several steps of this plan, by the form of the scan.
+        self.together: dict[Any, Any] = {}
         self.keeper: Keeper | None = Keeper.of(self)
         self._short: Way | None = short_way(self)
 

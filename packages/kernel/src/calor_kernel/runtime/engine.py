@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
-from calor.backends.protocol import Info
+from calor.backends.protocol import Executable, Info
 from calor.errors import DeviceError, DeviceLostError
+from calor.graph.graph import Graph
 from calor.plugins.discovery import fusers as installed_fusers
 from calor_kernel.planning.compiling import fusers_of, plan_anew
 from calor_kernel.planning.cost import Ceilings
@@ -50,6 +52,8 @@ class Engine:
         self.deterministic = os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0")
         self.tuner = Tuner(self)
         self.lowerings = Lowerings(device.info, self.tuner.wants)
+        # Executables of sub-graphs, by graph and by how many equal ones came before in one program.
+        self.bodies: WeakValueDictionary[tuple[Graph, int], Executable] = WeakValueDictionary()
         self.replanning = Replanning(self, plan_anew, lambda: fusers_of(self))
         # What takes the times of launches while a profile is taken.
         self.profiler: Profiler | None = None

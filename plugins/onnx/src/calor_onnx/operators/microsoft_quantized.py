@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import calor
-from calor_onnx.affine import aligned, dequantized, less_zero, quantized
+from calor_onnx.affine import aligned, dequantized, less_zero, product, quantized
 from calor_onnx.call import Call
 from calor_onnx.computing import like
 from calor_onnx.operators.matrix import gemm
 from calor_onnx.operators.pooling import average_pool, global_average_pool
+from calor_onnx.operators.quantized import column_sums
 from calor_onnx.registry import operator
 
 DOMAIN = "com.microsoft"
@@ -117,9 +118,8 @@ def matmul_integer_to_float(
     b_zero: Any = None, bias: Any = None,
 ) -> Any:  # fmt: skip
     """The product of integers as the numbers that it stands for, plus a bias."""
-    sums = calor.matmul(
-        less_zero(a, aligned(a_zero, a.ndim, -2)), less_zero(b, aligned(b_zero, b.ndim, -1))
-    )
+    known = column_sums(call, 1)
+    sums = product(a, b, aligned(a_zero, a.ndim, -2), aligned(b_zero, b.ndim, -1), known)
     rate = aligned(a_scale, sums.ndim, -2) * aligned(b_scale, sums.ndim, -1)
     made = calor.astype(sums, rate.dtype) * rate
     return made if bias is None else made + bias

@@ -12,6 +12,7 @@ import numpy as np
 
 import calor
 from calor.ops import contraction as rows
+from calor_onnx.affine import product
 from calor_onnx.call import Call
 from calor_onnx.computing import like, wide
 from calor_onnx.errors import ModelError
@@ -143,10 +144,22 @@ def _row(zero: Any, x: Any) -> Any:
     return calor.reshape(zero, () if zero.size == 1 else (*zero.shape, 1)) if x.ndim > 1 else zero
 
 
+def column_sums(call: Call, place: int) -> Any:
+    """Return the sums of the columns of an operand of bytes that is a constant; None otherwise."""
+
+    def sums(array: Any) -> Any:
+        return array.sum(-2, dtype=np.int32, keepdims=True)
+
+    known = call.constant(place) if call.device is call.run.device else None
+    if known is None or known.dtype != np.int8 or len(known.shape) < 2:
+        return None
+    return call.derived(known, "column sums", sums)
+
+
 @operator("MatMulInteger", since=10)
 def matmul_integer(call: Call, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """The product of matrices of integers, less their zero points, as int32."""
-    return calor.matmul(shifted(a, _row(a_zero, a), calor.int32), shifted(b, b_zero, calor.int32))
+    return product(a, b, _row(a_zero, a), b_zero, column_sums(call, 1))
 
 
 @operator("QLinearMatMul", since=10, raw=True)
@@ -159,13 +172,11 @@ def qlinear_matmul(
     a, b, az, bz, yz = (held(call, t) for t in (a, b, a_zero, b_zero, y_zero))
     sa, sb, sy = (wide(held(call, t)) for t in (a_scale, b_scale, y_scale))
     if a.dtype.is_integer:
-        product = matmul_integer(call, a, b, az, bz)
+        sums = product(a, b, _row(az, a), bz, column_sums(call, 3))
     else:
-        product = calor.matmul(
-            shifted(a, _row(az, a), calor.float32), shifted(b, bz, calor.float32)
-        )
+        sums = calor.matmul(shifted(a, _row(az, a), calor.float32), shifted(b, bz, calor.float32))
     rate = _row(sa, a) * sb / _row(sy, a)
-    return quantized(call, like(product, calor.float32) * rate, _row(yz, a), to)
+    return quantized(call, like(sums, calor.float32) * rate, _row(yz, a), to)
 
 
 def conv_of(

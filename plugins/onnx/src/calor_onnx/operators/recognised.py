@@ -8,6 +8,8 @@ from typing import Any
 import calor
 import calor_nn.functional as nn
 from calor_onnx.call import Call
+from calor_onnx.computing import like
+from calor_onnx.operators.recurrent import times
 from calor_onnx.registry import operator
 
 
@@ -27,6 +29,13 @@ def scaled_attention(
     if scale != 1:
         scores = calor.astype(scores * scale, scores.dtype)
     return calor.matmul(calor.softmax(scores if bias is None else scores + bias, axis=-1), v)
+
+
+@operator("Linear", domain="calor")
+def linear(call: Call, a: Any, weight: Any, bias: Any = None) -> Any:
+    """a · weightᵀ + bias; the product is of a's type."""
+    made = times(a, like(weight, a))
+    return made if bias is None else made + bias
 
 
 def _fits(q: Any, k: Any, v: Any, bias: Any) -> bool:

@@ -10,12 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 import calor
 import calor_nn.functional as nn
 from calor_onnx.call import Call
-from calor_onnx.computing import constant
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
 
@@ -124,22 +121,43 @@ def walked(
     layer: Layer, cell: Callable[..., Any], inputs: Any, first: tuple[Any, ...], reverse: bool
 ) -> tuple[Any, tuple[Any, ...]]:
     """Return the outputs (T, N, H) of one direction and its last states."""
-    steps = inputs.shape[0]
-    rows: dict[str, Any] = {"x": inputs}
     if layer.lengths is not None:
-        numbers = constant(np.arange(steps).reshape(-1, 1, 1), inputs.device)
-        rows["live"] = numbers < calor.reshape(layer.lengths, (1, -1, 1))
+        return _walked_within(layer, cell, inputs, first, reverse)
 
     def step(states: Any, row: Any) -> tuple[Any, Any]:
-        new = cell(row["x"], states)
-        if "live" not in row:
-            return new, new[0]
-        live = row["live"]
-        kept = tuple(calor.where(live, a, b) for a, b in zip(new, states, strict=True))
-        return kept, calor.where(live, new[0], 0)
+        new = cell(row, states)
+        return new, new[0]
 
-    last, made = calor.scan(step, first, rows, reverse=reverse)
+    last, made = _scanned(step, first, inputs, reverse)
     return made, last
+
+
+def _walked_within(
+    layer: Layer, cell: Callable[..., Any], inputs: Any, first: tuple[Any, ...], reverse: bool
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return the same where each sample has a length; the step's number is carried along."""
+    lengths = calor.astype(calor.reshape(layer.lengths, (-1, 1)), calor.int32)
+    begin = inputs.shape[0] - 1 if reverse else 0
+    start = calor.full((1, 1), begin, dtype=calor.int32, device=inputs.device)
+
+    def step(carried: Any, row: Any) -> tuple[Any, Any]:
+        *states, number = carried
+        new = cell(row, tuple(states))
+        live = number < lengths
+        kept = tuple(calor.where(live, a, b) for a, b in zip(new, states, strict=True))
+        after = number - 1 if reverse else number + 1
+        return (*kept, after), calor.where(live, new[0], 0)
+
+    (*last, _), made = _scanned(step, (*first, start), inputs, reverse)
+    return made, tuple(last)
+
+
+def _scanned(step: Callable[..., Any], first: Any, rows: Any, reverse: bool) -> Any:
+    """Return what a scan gives; one step is no loop, and is planned with what is around it."""
+    if rows.shape[0] != 1:
+        return calor.scan(step, first, rows, reverse=reverse)
+    last, made = step(first, rows[0])
+    return last, made[None]
 
 
 def times(x: Any, weight: Any) -> Any:

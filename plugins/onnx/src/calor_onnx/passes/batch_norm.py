@@ -13,6 +13,7 @@ import numpy as np
 from calor_onnx.constants import Constant
 from calor_onnx.graph import Node
 from calor_onnx.passes.looking import Look, inputs_of
+from calor_onnx.scratch import Room
 
 Array = np.ndarray[Any, Any]
 
@@ -84,19 +85,22 @@ def _rate(moments: list[Constant], epsilon: float) -> Array:
 
 def _scaled(
     weight: Constant, axis: int, moments: list[Constant], epsilon: float
-) -> Callable[[], Array]:
-    def read() -> Array:
+) -> Callable[[Room], Array]:
+    def read(room: Room) -> Array:
         shape = [1] * len(weight.shape)
         shape[axis] = -1
         rate = _rate(moments, epsilon).astype(weight.dtype)
-        made: Array = weight.array() * rate.reshape(shape)
+        made = room(weight.shape, weight.dtype)
+        np.multiply(weight.array(), rate.reshape(shape), out=made)
         return made
 
     return read
 
 
-def _shift(bias: Constant | None, moments: list[Constant], epsilon: float) -> Callable[[], Array]:
-    def read() -> Array:
+def _shift(
+    bias: Constant | None, moments: list[Constant], epsilon: float
+) -> Callable[[Room], Array]:
+    def read(none: Room) -> Array:
         _, shift, mean, _ = (m.array().astype(np.float64) for m in moments)
         given = 0.0 if bias is None else bias.array().astype(np.float64)
         made: Array = (given - mean) * _rate(moments, epsilon) + shift

@@ -33,7 +33,7 @@ class Look:
         self.graph = graph
         self.outer = outer
         self.infos = {info.name: info for info in graph.inputs}
-        self._functions = functions
+        self.functions = functions
         self.pinned = {info.name for info in graph.outputs}
         self.makers: dict[str, Node] = {}
         # By identity, as nodes are not hashed.
@@ -59,7 +59,7 @@ class Look:
             and not node.domain
             and node.version >= since
             and any(node.outputs[:1])
-            and ("", node.op) not in self._functions
+            and ("", node.op) not in self.functions
         )
 
     def made_by(self, name: str, *ops: str, since: int = 1) -> Node | None:

@@ -10,6 +10,7 @@ import numpy as np
 from calor_onnx.constants import Constant
 from calor_onnx.passes.looking import Look
 from calor_onnx.passes.transposes import permutation
+from calor_onnx.scratch import Room
 
 
 def weights(look: Look) -> bool:
@@ -32,5 +33,11 @@ def weights(look: Look) -> bool:
     return changed
 
 
-def _turned(constant: Constant, perm: list[int]) -> Callable[[], Any]:
-    return lambda: np.ascontiguousarray(constant.array().transpose(perm))
+def _turned(constant: Constant, perm: list[int]) -> Callable[[Room], Any]:
+    def read(room: Room) -> Any:
+        turned = constant.array().transpose(perm)
+        made = room(turned.shape, turned.dtype)
+        np.copyto(made, turned)
+        return made
+
+    return read

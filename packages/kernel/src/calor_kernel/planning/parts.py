@@ -1,0 +1,95 @@
+"""Values that are a piece of an input as it lies in memory: slices of its first axes, reshaped.
+
+Requirements: what lies between the plans of a graph with control flow is whole buffers, and a
+layer's weights are often slices of what several layers have together; to copy these at every call
+costs more than the layer. Where a device has handles of parts, such a value is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from calor.graph.graph import Graph, Node
+from calor_kernel.runtime.device import Memory
+from calor_kernel.runtime.pool import SMALLEST
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value lies: the number of an input, the first byte in it, and how many."""
+
+    source: int
+    offset: int
+    nbytes: int
+
+
+def places_of(graph: Graph, align: int) -> dict[int, Place]:
+    """Return the places of the values that are parts of inputs, but for the graph's outputs.
+
+    Parts begin where ``align`` divides; 0 where a device has no handles of them.
+    """
+    found: dict[int, Place] = {}
+    if not align:
+        return found
+    inputs = {v for v in graph.inputs if v not in graph.host}
+    for node in graph.nodes:
+        if node.op.name not in ("slice", "reshape") or node.outputs[0] in graph.outputs:
+            continue
+        (source,) = node.inputs
+        if source in inputs:
+            place = Place(source, 0, graph.specs[source].nbytes)
+        elif source in found:
+            place = found[source]
+        else:
+            continue
+        skipped = _skipped(graph, node) if node.op.name == "slice" else 0
+        nbytes = graph.specs[node.outputs[0]].nbytes
+        if skipped is not None and nbytes and not (place.offset + skipped) % align:
+            found[node.outputs[0]] = Place(place.source, place.offset + skipped, nbytes)
+    return found
+
+
+def _skipped(graph: Graph, node: Node) -> int | None:
+    """Return the bytes before what a slice takes; None where that is not in one piece."""
+    spec = graph.specs[node.inputs[0]]
+    shape, options = spec.shape, node.attributes
+    starts, stops = options["starts"], options["stops"]
+    if any(step != 1 for step in options["steps"]):
+        return None
+    taken = [b - a for a, b in zip(starts, stops, strict=True)]
+    # The first axis of which there is more than one; the axes behind it are taken whole.
+    first = next((axis for axis, n in enumerate(taken) if n != 1), len(taken))
+    if tuple(taken[first + 1 :]) != tuple(shape[first + 1 :]):
+        return None
+    strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    elements = sum(a * n for a, n in zip(starts, strides, strict=True))
+    return int(elements * spec.dtype.itemsize)
+
+
+class Part:
+    """A part of a buffer, which its contents are told from; it owns nothing."""
+
+    __slots__ = ("base", "handle", "nbytes", "outcomes")
+
+    def __init__(self, memory: Memory, base: Any, place: Place) -> None:
+        self.base = base
+        self.handle = base.handle
+        if place.offset:
+            # A piece of the pool's goes on as far; kernels may be bound to a little more than
+            # they read.
+            room = -(-place.nbytes // SMALLEST) * SMALLEST
+            self.handle = memory.part(base.handle, place.offset, room)
+        self.nbytes = place.nbytes
+        self.outcomes = base.outcomes
+
+    @property
+    def stamp(self) -> int:
+        """The buffer's: as long as that has the same contents, so has its part."""
+        number: int = self.base.stamp
+        return number
+
+    @stamp.setter
+    def stamp(self, number: int) -> None:
+        self.base.stamp = number

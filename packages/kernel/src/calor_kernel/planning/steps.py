@@ -1,0 +1,170 @@
+"""Steps of a scan as one list of launches: the body's list, over and over, with other addresses.
+
+Requirements: a step of a small recurrent layer takes a microsecond or two, and to call its plan
+takes ten; so steps are recorded together, and a run of them is one call. Rows are read and written
+where they lie; what is carried goes to and fro between two pieces of memory, and from the last
+step to a third, so that no step writes what it reads. A scan may have any number of steps, and
+another one at each size of a program: lists are of powers of two, and belong to the body's plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from calor_kernel.planning.outcomes import inherit
+from calor_kernel.planning.plan import Plan, Variant
+from calor_kernel.runtime.buffers import OPEN, KernelBuffer
+from calor_kernel.runtime.device import Slot, Step
+
+if TYPE_CHECKING:
+    from calor_kernel.planning.recording import Recording
+
+# The most steps of one list; a power of two.
+CHUNK: Final = 64
+
+
+class _Changing:
+    """Stands for what is another buffer at each step, where a plan asks which of them stay."""
+
+    stamp: Final = OPEN
+
+
+_CHANGING: Final = _Changing()
+
+
+@dataclass(slots=True)
+class Steps:
+    """How the steps of one scan are run together.
+
+    ``carries``: bytes of what is carried; ``slices`` and ``rows``: bytes of a row of each x and of
+    each result that is stacked. ``captures``: how many inputs are the same at each step.
+    """
+
+    plan: Plan
+    carries: Sequence[int]
+    slices: Sequence[int]
+    rows: Sequence[int]
+    captures: int
+    reverse: bool
+    _lists: dict[int, tuple[Recording, Any]] = field(default_factory=dict)
+
+    @staticmethod
+    def take(plan: Plan) -> bool:
+        """Return whether a body's launches depend on nothing but addresses."""
+        lists = plan.base.recording.lists
+        return not plan.block_bytes and not plan.status and len(lists) == 1
+
+    @staticmethod
+    def of(
+        plan: Plan, carries: Sequence[int], slices: Sequence[int], rows: Sequence[int],
+        captures: int, reverse: bool,
+    ) -> Steps:  # fmt: skip
+        """Return how scans of this form run a plan; the same for all of them."""
+        key = (*carries,), (*slices,), (*rows,), captures, reverse
+        found: Steps | None = plan.together.get(key)
+        if found is None:
+            made = Steps(plan, carries, slices, rows, captures, reverse)
+            found = plan.together[key] = made
+        return found
+
+    def run(
+        self, carry: Sequence[Any], xs: Sequence[Any], held: Sequence[Any],
+        stacks: Sequence[KernelBuffer], length: int,
+    ) -> list[KernelBuffer]:  # fmt: skip
+        """Run all steps; return what is carried at the end, in buffers of its own."""
+        plan, pool = self.plan, self.plan.pool
+        changing = [_CHANGING] * (len(carry) + len(xs))
+        keeper = plan.keeper
+        variant = plan.base if keeper is None else keeper.variant([*changing, *held])
+        if plan.engine.tells_late:
+            plan.engine.last = plan.draft
+        sources = [*carry, *xs, *held]
+        between = [pool.take(n) for _ in range(2) for n in self.carries]
+        nothing = plan.engine.nothing.handle
+        arena = None if variant.arena is None else pool.raw(variant.recording.arena)
+        same = [b.handle for b in held]
+        same += (
+            plan.constants_handle,
+            nothing,
+            nothing if arena is None else arena[0],
+            nothing if variant.kept is None else variant.kept.handle,
+        )
+        try:
+            start = 0
+            while start < length:
+                count = min(CHUNK, 1 << (length - start).bit_length() - 1)
+                low = length - start - count if self.reverse else start
+                made = [pool.take(n) for n in self.carries]
+                handles = [b.handle for b in (*carry, *between, *made)]
+                handles += self._parts(xs, self.slices, low, count)
+                handles += same
+                handles += self._parts(stacks, self.rows, low, count)
+                self._play(variant, count, handles)
+                carry = made
+                start += count
+        finally:
+            if arena is not None:
+                pool.give(*arena, 0)
+        for buffer in (*carry, *stacks):
+            inherit(buffer, sources)
+        return [*carry]
+
+    def _parts(
+        self, buffers: Sequence[Any], sizes: Sequence[int], low: int, count: int
+    ) -> list[Any]:
+        """Return the handles of some rows of stacks."""
+        if not low:
+            return [b.handle for b in buffers]
+        part = self.plan.pool.memory.part
+        return [part(b.handle, low * n, count * n) for b, n in zip(buffers, sizes, strict=True)]
+
+    def _play(self, variant: Variant, count: int, handles: Sequence[Any]) -> None:
+        plan, recording = self.plan, variant.recording
+        found = self._lists.get(count)
+        if found is None or found[0] is not recording:
+            found = self._lists[count] = recording, self._record(recording, count)
+        profiler = plan.engine.profiler
+        if profiler is None:
+            plan.queue.run(found[1], handles)
+            return
+        start = perf_counter()
+        seconds = plan.queue.seconds(found[1], handles)
+        profiler(recording.launches[0] * count, start, seconds)
+
+    def _record(self, recording: Recording, count: int) -> Any:
+        """Return the list of so many steps, for the handles in the order of :meth:`run`."""
+        carries, known = len(self.carries), self.plan.recorder.slots
+        sizes = [0] * carries + [*self.slices] + [0] * self.captures
+        stacked = 4 * carries + len(self.slices) + self.captures + 4
+        steps: list[Step] = []
+        for number in range(count):
+            row = count - 1 - number if self.reverse else number
+            read = 0 if not number else (1 + (number - 1) % 2) * carries
+            written = (3 if number == count - 1 else 1 + number % 2) * carries
+            # For each slot of the body: the slot here, and where in it.
+            places: dict[int, tuple[int, int]] = {}
+            for i, slot in known.inputs.items():
+                first = read if i < carries else 3 * carries
+                places[slot] = first + i, row * sizes[i]
+            for i, slot in enumerate((known.constants, known.block, known.arena, known.kept)):
+                places[slot] = stacked - 4 + i, 0
+            for o in range(carries):
+                places[known.outputs + o] = written + o, 0
+            for o, nbytes in enumerate(self.rows):
+                places[known.outputs + carries + o] = stacked + o, row * nbytes
+            steps += [_moved(step, places) for step in recording.steps[0]]
+        return self.plan.queue.record(steps, stacked + len(self.rows))
+
+
+def _moved(step: Step, places: dict[int, tuple[int, int]]) -> Step:
+    """Return a step with its slots at other places."""
+    arguments: list[Slot | int | float] = []
+    for given in step.arguments:
+        if isinstance(given, Slot):
+            number, offset = places[given.number]
+            given = Slot(number, offset + given.offset)
+        arguments.append(given)
+    return Step(step.function, step.cubes, tuple(arguments), step.flops, step.nbytes)

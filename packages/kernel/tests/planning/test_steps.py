@@ -1,0 +1,176 @@
+"""Steps of scans that are run together, and parts of inputs that are not copied between plans."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import calor
+from calor.backends.device import device_of
+from calor_kernel.planning import control, steps
+from calor_kernel.planning.parts import Place, places_of
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
+
+WIDTH = 16
+
+
+class Handle(np.ndarray):
+    """A piece of memory that can be looked up."""
+
+    __hash__ = object.__hash__
+
+
+class Parts(LanesMemory):
+    """Memory with handles of parts."""
+
+    def part(self, handle, offset, nbytes):
+        return handle[offset : offset + nbytes].view(Handle)
+
+
+@pytest.fixture
+def device():
+    def opened(index):
+        made = LanesDevice(ONE_UNIT, checks=False)
+        made.memory = Parts()
+        return made
+
+    return device_of(KernelBackend("parts", opened), 0)
+
+
+@pytest.fixture
+def chunk(monkeypatch):
+    for module in (control, steps):
+        monkeypatch.setattr(module, "CHUNK", 3)
+
+
+def recurrent(weights, start, rows, reverse=False):
+    """Two states, of which one is a result as well, and two results."""
+
+    def step(states, row):
+        hidden, total = states
+        new = calor.tanh(row + calor.matmul(hidden, weights))
+        return (new, total + new), (new, total * 2)
+
+    (hidden, total), made = calor.scan(step, (start, start * 0 + 1), rows, reverse=reverse)
+    return hidden, total, *made
+
+
+def plain(weights, start, rows, reverse=False):
+    """The same in NumPy."""
+    hidden, total = start, start * 0 + 1
+    first, second = np.empty_like(rows), np.empty_like(rows)
+    order = range(len(rows))
+    for i in reversed(order) if reverse else order:
+        second[i] = total * 2
+        hidden = np.tanh(rows[i] + hidden @ weights)
+        first[i] = hidden
+        total = total + hidden
+    return hidden, total, first, second
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * 0.3
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 6, 7, 10])
+def test_steps_together_give_what_steps_alone_give(device, chunk, length, reverse):
+    def call(seed):
+        return numbers(WIDTH, WIDTH), numbers(1, WIDTH, seed=seed), numbers(length, 1, WIDTH)
+
+    with calor.device("numpy"):
+        traced = partial(recurrent, reverse=reverse)
+        graph = calor.trace(traced, *map(calor.asarray, call(0)))
+    backend = device.backend
+    executable = backend.compile(0, graph)
+    (flow,) = (runner for *_, runner in executable.stages if hasattr(runner, "steps"))
+    # The first call is by steps where they are few, those behind it are not.
+    for seed in range(4):
+        found = executable([backend.upload(0, array) for array in call(seed)])
+        wanted = plain(*call(seed), reverse)
+        for buffer, spec, want in zip(found, graph.output_specs, wanted, strict=True):
+            made = backend.download(0, buffer, spec)
+            np.testing.assert_allclose(made, want, rtol=1e-5, atol=1e-6)
+        assert (flow.steps is None) == (seed == 0 and length <= 6)
+
+
+@pytest.mark.parametrize("width", [WIDTH, 5])
+def test_a_captured_weight_that_is_replaced_is_read_anew(device, width):
+    start, rows = numbers(1, width), numbers(6, 1, width)
+    with calor.device(device):
+        jitted = calor.jit(recurrent)
+        for seed in range(6):
+            # Two calls with each, so that what is prepared of it may be kept.
+            weights = numbers(width, width, seed=seed)
+            held = calor.asarray(weights)
+            for _ in range(2):
+                found = jitted(held, calor.asarray(start), calor.asarray(rows))
+                want = plain(weights, start, rows)
+                np.testing.assert_allclose(found[0].numpy(), want[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_start_that_stays_is_not_taken_for_every_step(device):
+    weights, rows = numbers(WIDTH, WIDTH), numbers(6, 1, WIDTH)
+    with calor.device(device):
+        jitted = calor.jit(recurrent)
+        start, held = calor.zeros((1, WIDTH)), calor.asarray(weights)
+        calor.eval(start)
+        for _ in range(8):
+            found = jitted(held, start, calor.asarray(rows))
+            want = plain(weights, np.zeros((1, WIDTH), np.float32), rows)
+            np.testing.assert_allclose(found[1].numpy(), want[1], rtol=1e-5, atol=1e-6)
+
+
+def layers(weights, start, rows):
+    """Two layers whose weights are slices of one tensor."""
+    for number in range(2):
+        weight = weights[number]
+        last, rows = calor.scan(
+            lambda h, r, w=weight: ((new := calor.tanh(r + calor.matmul(h, w))), new),
+            start[number],
+            rows,
+        )
+    return last + rows[0]
+
+
+@pytest.mark.parametrize("width", [WIDTH, 5], ids=["parts", "copies"])
+def test_layers_with_parts_of_one_weight(device, width):
+    with calor.device(device):
+        jitted = calor.jit(layers)
+        weights = calor.asarray(numbers(2, width, width))
+        for call in range(5):
+            start, rows = numbers(2, 1, width, seed=call), numbers(4, 1, width, seed=call)
+            if call == 3:
+                weights = weights * 2
+            found = jitted(weights, calor.asarray(start), calor.asarray(rows))
+            now = numbers(2, width, width) * (2 if call > 2 else 1)
+            values = rows
+            for number in range(2):
+                last, _, values, _ = plain(now[number], start[number], values)
+            want = last + values[0]
+            np.testing.assert_allclose(found.numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "place"),
+    [
+        (lambda x: x[1], (3, 4, 16), (256, 256)),
+        (lambda x: x[1, 1:3], (3, 4, 16), (320, 128)),
+        (lambda x: x[1:].reshape((8, 16)), (3, 4, 16), (256, 512)),
+        (lambda x: x[0, 0, 3], (3, 4, 16), None),
+        (lambda x: x[:, 1], (3, 4, 16), None),
+        (lambda x: x[:, 1:2, :], (1, 4, 16), (64, 64)),
+        (lambda x: x[1::2], (4, 16), None),
+        (lambda x: x[::-1], (4, 16), None),
+        (lambda x: x[1], (3, 4), None),
+    ],
+)
+def test_where_parts_of_inputs_lie(function, shape, place):
+    with calor.device("numpy"):
+        graph = calor.trace(lambda x: function(x) + 0, calor.ones(shape))
+        nbytes = function(calor.ones(shape)).nbytes
+    found = [p for p in places_of(graph, 64).values() if p.nbytes == nbytes]
+    wanted = [] if place is None else [Place(graph.inputs[0], *place)]
+    assert found[-1:] == wanted
+    assert places_of(graph, 0) == {}
