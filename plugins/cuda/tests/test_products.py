@@ -12,7 +12,7 @@ from calor_kernel.library.matmul.boxes import Boxes, matmul_boxes
 from calor_kernel.printers import print_kernel
 from calor_kernel.printers.cuda_cpp import CudaCpp
 
-FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier"))
+FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier", "clusters"))
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
 
 
@@ -47,7 +47,9 @@ def compiled(compiler: Any, text: str) -> str:
     return log.decode()
 
 
-PLANS = [(bfloat16, bfloat16, made, False) for made in units._BOXES[:3] + units._MORE_BOXES[1:2]]
+SEVERAL = [made for made in units._MORE_BOXES if len(made) > 4]
+PLANS = [(bfloat16, bfloat16, made, False) for made in (*units._BOXES[:3], *SEVERAL[1:3])]
+PLANS += [(float32, float32, SEVERAL[0], True)]
 PLANS += [(float32, float32, units._BOXES[0], True), (int8, int32, units._BOXES[0], True)]
 
 
@@ -55,9 +57,12 @@ PLANS += [(float32, float32, units._BOXES[0], True), (int8, int32, units._BOXES[
 def test_products_stay_on_their_way(
     compiler: Any, dtype: DType, result: DType, made: Any, along: bool
 ) -> None:
-    plan = Boxes(dtype, result, *made[:3], True, along, made[3])
+    plan = Boxes(dtype, result, *made[:3], True, along, *made[3:])
     text = text_of(plan)
     assert "setmaxnreg.inc" in text or "setmaxnreg.dec.sync.aligned.u32 240" in text
+    assert (
+        ("multicast::cluster" in text) == ("__cluster_dims__(2, 1, 1)" in text) == (len(made) > 4)
+    )
     log = compiled(compiler, text)
     # Products that the compiler runs one after another, and budgets that it does not take.
     assert not re.findall(r"C75\d\d[^\n]*", log)

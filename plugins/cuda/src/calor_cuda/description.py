@@ -22,7 +22,7 @@ _FEATURES: Final = words(
     "load_matrix links"
 )
 # Products beside warp groups are of this capability alone; their copies are of newer ones too.
-_HOPPER: Final = words("async_matrix tensor_copy mbarrier")
+_HOPPER: Final = words("async_matrix tensor_copy mbarrier clusters")
 # What an access of memory may be at most, and what the allocator aligns to.
 _ACCESS: Final = 16
 _ALIGN: Final = 256

@@ -116,7 +116,8 @@ def launch_attributes(
 ) -> None:
     """Say what a launch of this kernel asks of the device, beside cubes and arguments.
 
-    ``cluster``: cubes along x, y and z that run together and reach each other's shared memory.
+    ``cluster``: cubes along x, y and z that run together and reach each other's shared memory; a
+    launch has whole ones. It is said before barriers in memory are made.
     ``registers``: a unit's at most. ``cubes_per_core``: how many shall fit at the same time.
     ``dynamic_shared``: whether shared memory is reserved by the launch instead of the kernel, which
     devices ask for above a size (48 KiB on NVIDIA's); each piece keeps its ``align``.
@@ -131,3 +132,8 @@ def launch_attributes(
     if cluster is not None and cluster != (1, 1, 1) and "clusters" not in builder.features:
         raise KernelTypeError(f"the device has no clusters, and the kernel asks for {cluster}")
     builder.attributes.update({k: v for k, v in given.items() if v is not None})
+
+
+def clustered() -> bool:
+    """Return whether cubes run in clusters of several."""
+    return bool(current().attributes.get("cluster", (1, 1, 1)) != (1, 1, 1))

@@ -41,6 +41,14 @@ ENGINE = replace(
 )
 
 
+TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=4)
+
+
+@pytest.fixture(scope="module")
+def together():
+    return KernelBackend("lanes", lambda index: LanesDevice(TOGETHER))
+
+
 @pytest.fixture(scope="module")
 def backend():
     return KernelBackend("lanes", lambda index: LanesDevice(INFO))
@@ -105,6 +113,17 @@ def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
     )
     check(engine, row, dtype, result)
     assert {type(plan) for plan in seen} == {Boxes}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row):
+    seen = []
+    monkeypatch.setattr(units, "_BOXES", ((64, 128, 2, 2, 2),))
+    monkeypatch.setattr(
+        boxed, "_launch", lambda *given, made=boxed._launch: seen.append(given[0]) or made(*given)
+    )
+    check(together, row, "bfloat16", "bfloat16")
+    assert {plan.cluster for plan in seen} == {2}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -179,7 +198,7 @@ def test_what_the_copy_engine_does_not_take(changed, reason):
 @pytest.mark.parametrize("made", units._BOXES + units._MORE_BOXES, ids=str)
 @pytest.mark.parametrize("result", [bfloat16, float32])
 def test_a_tile_of_boxes_fits(made, result):
-    plan = Boxes(bfloat16, result, *made[:3], True, False, made[3])
+    plan = Boxes(bfloat16, result, *made[:3], True, False, *made[3:])
     assert plan.shared_bytes <= INFO.shared_bytes
     assert plan.columns % plan.part == plan.columns % plan.depth == plan.rows % 64 == 0
 

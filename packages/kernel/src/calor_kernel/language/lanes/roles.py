@@ -28,15 +28,15 @@ class NamedBarrier:
 
     ``arrived``: the units that have, in this round; ``rounds``: how often all had; ``held`` and
     ``passed``: what those who arrive know, in this round and in the last one that was complete. To
-    know is to have a clock for each unit of the cube (Lamport; Mattern, 1988): accesses of the unit
-    before it come before one's own.
+    know is to have a clock for each unit of the cluster (Lamport; Mattern, 1988): accesses of the
+    unit before it come before one's own.
     """
 
-    def __init__(self, cubes: int, units: int) -> None:
+    def __init__(self, cubes: int, peers: int) -> None:
         self.arrived = np.zeros(cubes, np.int64)
         self.rounds = np.zeros(cubes, np.int64)
-        self.held = np.zeros((cubes, units), np.int64)
-        self.passed = np.zeros((cubes, units), np.int64)
+        self.held = np.zeros((cubes, peers), np.int64)
+        self.passed = np.zeros((cubes, peers), np.int64)
 
     def arrive(self, batch: Batch, operation: Operation, wanted: int) -> Array:
         """Count the active units, and return in which cubes there are some."""
@@ -48,9 +48,10 @@ class NamedBarrier:
             lane = int(np.argmax(batch.active()))
             message = f"{int(self.arrived.max())} units arrive where {wanted} are waited for"
             batch.fail(operation, "barrier", lane, message)
-        rows = batch.known.reshape(batch.count, batch.units, batch.units)
-        known = np.where(active[:, :, None], rows, 0).max(axis=1)
-        self.held = np.maximum(self.held, np.where(active, batch.launch.clock, known))
+        rows = batch.known.reshape(batch.count, batch.units, batch.peers)
+        self.held = np.maximum(self.held, np.where(active[:, :, None], rows, 0).max(axis=1))
+        lanes = np.flatnonzero(active)
+        self.held[lanes // batch.units, lanes % batch.peers] = batch.launch.clock
         full = (self.arrived == wanted) & (here > 0)
         self.passed[full] = self.held[full]
         self.held[full] = 0
@@ -61,7 +62,7 @@ class NamedBarrier:
 
 def named(batch: Batch, name: int) -> NamedBarrier:
     """Return a batch's barrier of a name."""
-    found: NamedBarrier = batch.named.setdefault(name, NamedBarrier(batch.count, batch.units))
+    found: NamedBarrier = batch.named.setdefault(name, NamedBarrier(batch.count, batch.peers))
     return found
 
 

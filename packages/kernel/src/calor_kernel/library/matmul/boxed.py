@@ -100,9 +100,12 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
         *_axes(a, product, count),
         *_axes(b, product, count),
     )
-    tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
-    cubes = (least(tiles, info.cores), 1, 1)
+    rows = plan.rows * plan.cluster
+    tiles = -(-product.m // rows) * -(-product.n // plan.columns) * product.batches
+    cubes = (least(tiles, info.cores // plan.cluster) * plan.cluster, 1, 1)
     label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
+    if plan.cluster > 1:
+        label = f"{label} by {plan.cluster}"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
 
 

@@ -43,9 +43,11 @@ _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
 # Rows and columns of a tile, what it takes of the summed axis, stages.
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
-# Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
+# Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
+# cubes of a cluster if there are several.
 _BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16), (64, 64, 8, 16))
 _MORE_BOXES = (
+    *((128, 256, 4, 8, 2), (128, 256, 4, 16, 2), (128, 128, 5, 16, 2), (128, 192, 4, 8, 2)),
     *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (192, 192, 3, 8)),
 )
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
@@ -136,8 +138,8 @@ def _by_boxes(
             yield made
         return
     dtype, along = product.a.dtype, _along(product)
-    usual = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _BOXES]
-    more = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _MORE_BOXES]
+    usual = [Boxes(dtype, product.dtype, *plan[:3], *along, *plan[3:]) for plan in _BOXES]
+    more = [Boxes(dtype, product.dtype, *plan[:3], *along, *plan[3:]) for plan in _MORE_BOXES]
 
     # A few idle cores cost less than what smaller tiles read.
     def fills(plan: Plan) -> bool:
@@ -210,7 +212,7 @@ def _chosen(
 
     Where candidates are ``wanted``, the other plans follow.
     """
-    fitting = [plan for plan in usual if _lack(plan.units, plan.shared_bytes, info) is None]
+    fitting = [plan for plan in usual if _lack(plan, info) is None]
     first = next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
     kind = type(usual[0]).__name__.lower()
     if first is not None:
@@ -218,15 +220,25 @@ def _chosen(
     for plan in (*usual, *more) if wanted else ():
         name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
         if isinstance(plan, Boxes):
-            name = f"{name} in {plan.band}"
-        reason = _lack(plan.units, plan.shared_bytes, info)
+            name = f"{name} in {plan.band}{f' of {plan.cluster}' if plan.cluster > 1 else ''}"
+        reason = _lack(plan, info)
         if reason is not None:
             yield Dropped(name, reason)
         elif plan is not first:
             yield Way(name, 1 if plan in usual else 2, launch(plan))
 
 
-def _lack(units: int, shared: int, info: DeviceInfo) -> str | None:
+def _lack(plan: Plan, info: DeviceInfo) -> str | None:
+    """Return why cubes of a plan do not fit."""
+    if isinstance(plan, Boxes) and plan.cluster > 1:
+        if not info.has("clusters"):
+            return "the device has no clusters"
+        if not plan.whole:
+            return "cubes of a cluster ask for parts of boxes"
+    return _too_much(plan.units, plan.shared_bytes, info)
+
+
+def _too_much(units: int, shared: int, info: DeviceInfo) -> str | None:
     """Return why cubes of so many units with so much shared memory do not fit."""
     if units > info.max_units:
         return f"cubes have {info.max_units} units at most, and not {units}"
@@ -244,7 +256,7 @@ def _by_tiles(
     for across, down, rows, columns in _TILED if wanted else ():
         plan = replace(base, across=across, down=down, rows=rows, columns=columns)
         name = f"tiled {rows}x{columns} by {down}x{across}"
-        reason = _lack(across * down, plan.shared_bytes, info)
+        reason = _too_much(across * down, plan.shared_bytes, info)
         if across > info.max_cube[0] or down > info.max_cube[1]:
             reason = f"cubes are {info.max_cube} units at most"
         if reason is not None:
