@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
-from calor_kernel.library.matmul import boxed, units
+from calor_kernel.library.matmul import boxed, divided, lowering, units
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.fragments import Fragments
 from calor_kernel.library.matmul.groups import Groups
@@ -18,6 +18,7 @@ from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 from .test_matmul import ONE, check
 
 NONE = ((), ())
+NORMAL = Operand((0, 0), 64, 1, 0, bfloat16)
 # As ROWS of the other ways; sizes are of whole accesses, and not of whole tiles.
 ROWS = [
     ((72, 40), (40, 104), ONE, NONE, (None, None)),
@@ -41,7 +42,7 @@ ENGINE = replace(
 )
 
 
-TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=4)
+TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=8)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,58 @@ def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row):
     assert {plan.cluster for plan in seen} == {2}
 
 
+DEEP = [
+    ((72, 160), (160, 104), ONE, NONE, (None, (1, 0))),
+    ((72, 160), (160, 104), ONE, NONE, ((1, 0), None)),
+    ((2, 72, 64), (2, 64, 64), ((2,), (1,)), ((0,), (0,)), (None, None)),
+]
+
+
+@pytest.mark.parametrize("row", DEEP, ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "result", "plan"),
+    [
+        ("bfloat16", "bfloat16", (64, 128, 2, 2)),
+        ("float16", "float32", (64, 128, 2, 2, 2)),
+        ("float32", "float32", (64, 128, 2, 2)),
+    ],
+)
+def test_parts_of_sums(together, monkeypatch, row, dtype, result, plan):
+    """Few tiles whose summed axis is cut, so that every core has something to do."""
+    monkeypatch.setattr(divided, "_LEAST", 32)
+    monkeypatch.setattr(units, "_DIVIDED", (plan,))
+    seen = []
+
+    def parts(*given, made=lowering.ways):
+        found = [way for way in made(*given[:3], True, *given[4:])[0] if "parts" in way.name]
+        seen.extend(way.name for way in found)
+        return found or made(*given)[0], []
+
+    monkeypatch.setattr(lowering, "ways", parts)
+    more = {"precision": "high"} if dtype == "float32" else {}
+    check(together, row, dtype, result, 2e-3 if more else None, **more)
+    assert bool(seen) == (dtype != "float32" or row is DEEP[0])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ((1, 1, 8192, 1), 8),
+        ((1, 1, 8192, 3), 2),
+        ((1, 1, 8192, 5), 1),
+        ((2, 1, 8192, 1), 1),
+        ((1, 3, 1024, 1), 2),
+        ((1, 1, 8188, 1), 4),
+        ((1, 1, 8191, 1), 1),
+    ],
+    ids=str,
+)
+def test_how_many_parts_there_are(sizes, parts):
+    outer, inner, k, tiles = sizes
+    product = Product((outer, inner), 64, 64, k, NORMAL, NORMAL, bfloat16)
+    assert divided.parts_of(product, tiles, TOGETHER) == parts
+
+
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_products_of_tf32(engine, backend, monkeypatch, row):
     """Where it is allowed, boxes of operands that lie along the summed axis, or of copies."""
@@ -171,9 +224,6 @@ def test_parts_of_a_tile_take_turns_in_their_places(columns, result, pending):
     """A tile of an odd number of parts ends in the place where the next one begins."""
     plan = Boxes(bfloat16, result, 64, columns, 2, True, True, 1)
     assert plan.pending == pending
-
-
-NORMAL = Operand((0, 0), 64, 1, 0, bfloat16)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
         able, dropped = ways(product, places, request.info, wanted, len(scratch))
         works = (
             Work(
-                (*before, *way.before, way.launch),
+                (*before, *way.before, way.launch, *way.after),
                 (*scratch, *way.scratch),
                 variant=way.name,
                 group=way.group,

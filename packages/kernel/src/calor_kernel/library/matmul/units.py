@@ -16,6 +16,7 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.matmul.boxed import boxed
 from calor_kernel.library.matmul.boxes import Boxes
+from calor_kernel.library.matmul.divided import divided, parts_of, sums_of
 from calor_kernel.library.matmul.fragments import ACCESS, Fragments, matmul_fragments
 from calor_kernel.library.matmul.groups import Groups, matmul_groups
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
@@ -50,6 +51,8 @@ _MORE_BOXES = (
     *((128, 256, 4, 8, 2), (128, 256, 4, 16, 2), (128, 128, 5, 16, 2), (128, 192, 4, 8, 2)),
     *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (192, 192, 3, 8)),
 )
+# Tiles of products whose summed axis is cut into parts, where there are few of them.
+_DIVIDED = ((128, 256, 4, 16, 2), (128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16))
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 # A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
 _PATCHES = ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
@@ -69,7 +72,8 @@ P = TypeVar("P", bound=Plan)
 class Way:
     """A launch that does a product, with its name among the candidates and its group.
 
-    ``before``: launches that come before it, and ``scratch`` what they write.
+    ``before`` and ``after``: launches that come before and after it; ``scratch``: what they and it
+    write beside the result.
     """
 
     name: str
@@ -77,6 +81,7 @@ class Way:
     launch: Launch
     before: tuple[Launch, ...] = ()
     scratch: tuple[int, ...] = ()
+    after: tuple[Launch, ...] = ()
 
 
 def ways(
@@ -95,11 +100,13 @@ def ways(
         elif types == {float32} and product.dtype is float32:
             if product.tf32:
                 found += _by_boxes(product, places, info, wanted)
+                found += _by_divided_boxes(product, places, info, wanted, held)
                 found += _by_turned_boxes(product, places, info, wanted, held)
                 found += _by_fragments(product, places, info, wanted)
             found += _by_patches(product, places, info, wanted)
         elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
             found += _by_boxes(product, places, info, wanted)
+            found += _by_divided_boxes(product, places, info, wanted, held)
             found += _by_groups(product, places, info, wanted)
             found += _by_fragments(product, places, info, wanted)
         elif types == {int8} and product.dtype is int32:
@@ -149,6 +156,29 @@ def _by_boxes(
     later = int(dtype in _HALVES and not fills(usual[0]))
     for way in _chosen(usual, more, wanted, info, fills, made):
         yield replace(way, group=way.group + later) if isinstance(way, Way) else way
+
+
+def _by_divided_boxes(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
+) -> Iterator[Way | Dropped]:
+    """Yield large tiles of which there are few, with the summed axis in parts."""
+    if not wanted or not all(map(info.has, _COPIED)):
+        return
+    along = _along(product)
+    for number in _DIVIDED:
+        plan = Boxes(product.a.dtype, sums_of(product.dtype), *number[:3], *along, *number[3:])
+        if _lack(plan, info) is not None:
+            continue
+        many = parts_of(product, _cubes(product, plan), info)
+        if many == 1:
+            continue
+        made = divided(product, many, held, info)
+        launch = boxed(made.product, places, info, made.target)
+        name = f"{_name(plan)} in {many} parts"
+        if isinstance(launch, Dropped):
+            yield replace(launch, variant=name)
+        else:
+            yield Way(name, 1, launch(plan), (), (made.nbytes,), (made.after,))
 
 
 def _by_turned_boxes(
@@ -214,18 +244,27 @@ def _chosen(
     """
     fitting = [plan for plan in usual if _lack(plan, info) is None]
     first = next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
-    kind = type(usual[0]).__name__.lower()
     if first is not None:
-        yield Way(kind, 0, launch(first))
+        yield Way(_kind(first), 0, launch(first))
     for plan in (*usual, *more) if wanted else ():
-        name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
-        if isinstance(plan, Boxes):
-            name = f"{name} in {plan.band}{f' of {plan.cluster}' if plan.cluster > 1 else ''}"
+        name = _name(plan)
         reason = _lack(plan, info)
         if reason is not None:
             yield Dropped(name, reason)
         elif plan is not first:
             yield Way(name, 1 if plan in usual else 2, launch(plan))
+
+
+def _kind(plan: Plan) -> str:
+    return type(plan).__name__.lower()
+
+
+def _name(plan: Plan) -> str:
+    """Return how a plan is called among candidates."""
+    name = f"{_kind(plan)} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+    if not isinstance(plan, Boxes):
+        return name
+    return f"{name} in {plan.band}{f' of {plan.cluster}' if plan.cluster > 1 else ''}"
 
 
 def _lack(plan: Plan, info: DeviceInfo) -> str | None:
@@ -347,7 +386,7 @@ def _launch(
         *(*b.batch, b.offset),
     )
     cubes = (-(-product.n // plan.columns), -(-product.m // plan.rows), product.batches)
-    label = f"matmul {type(plan).__name__.lower()} {plan.rows}x{plan.columns}"
+    label = f"matmul {_kind(plan)} {plan.rows}x{plan.columns}"
     if product.tf32 and isinstance(plan, Fragments):
         label = f"{label} tf32"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
