@@ -59,7 +59,7 @@ class Boxes:
     A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
     computed at the same time. ``result``: the type of c. ``cluster``: how many cubes have tiles one
-    below another and share what they read of b.
+    below another and share what they read of b. ``formats``: what numbers bytes are.
     """
 
     dtype: DType
@@ -71,6 +71,7 @@ class Boxes:
     b_along: bool
     band: int
     cluster: int = 1
+    formats: tuple[DType, DType] | None = None
 
     @property
     def depth(self) -> int:
@@ -90,7 +91,7 @@ class Boxes:
     @property
     def shape(self) -> MatrixShape:
         """The instruction."""
-        return wgmma_64(self.columns, self.dtype)
+        return wgmma_64(self.columns, self.dtype, self.formats)
 
     @property
     def part(self) -> int:

@@ -109,11 +109,13 @@ def ways(
             found += _by_divided_boxes(product, places, info, wanted, held)
             found += _by_groups(product, places, info, wanted)
             found += _by_fragments(product, places, info, wanted)
-        elif types == {int8} and product.dtype is int32:
+        elif product.formats is not None or (types == {int8} and product.dtype is int32):
             found += _by_boxes(product, places, info, wanted)
+            found += _by_divided_boxes(product, places, info, wanted, held)
             found += _by_turned_boxes(product, places, info, wanted, held)
     better = any(isinstance(way, Way) for way in found)
-    found += _by_tiles(product, places, info, wanted, better)
+    if product.formats is None:
+        found += _by_tiles(product, places, info, wanted, better)
     able = [way for way in found if isinstance(way, Way)]
     # The first of each way come first, as the cost model has them.
     able.sort(key=lambda way: way.group)
@@ -144,18 +146,24 @@ def _by_boxes(
         if wanted:
             yield made
         return
-    dtype, along = product.a.dtype, _along(product)
-    usual = [Boxes(dtype, product.dtype, *plan[:3], *along, *plan[3:]) for plan in _BOXES]
-    more = [Boxes(dtype, product.dtype, *plan[:3], *along, *plan[3:]) for plan in _MORE_BOXES]
+    usual = [_boxes(product, plan) for plan in _BOXES]
+    more = [_boxes(product, plan) for plan in _MORE_BOXES]
 
     # A few idle cores cost less than what smaller tiles read.
     def fills(plan: Plan) -> bool:
         return 5 * _cubes(product, plan) >= 4 * info.cores
 
     # Cubes that share a core begin sooner than those that have it alone, where each is short.
-    later = int(dtype in _HALVES and not fills(usual[0]))
+    later = int(product.a.dtype in _HALVES and not fills(usual[0]))
     for way in _chosen(usual, more, wanted, info, fills, made):
         yield replace(way, group=way.group + later) if isinstance(way, Way) else way
+
+
+def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
+    rows, columns, stages, *rest = made
+    band, cluster = (*rest, 1)[:2]
+    types, along = (product.a.dtype, product.dtype), _along(product)
+    return Boxes(*types, rows, columns, stages, *along, band, cluster, product.formats)
 
 
 def _by_divided_boxes(
@@ -164,9 +172,8 @@ def _by_divided_boxes(
     """Yield large tiles of which there are few, with the summed axis in parts."""
     if not wanted or not all(map(info.has, _COPIED)):
         return
-    along = _along(product)
-    for number in _DIVIDED:
-        plan = Boxes(product.a.dtype, sums_of(product.dtype), *number[:3], *along, *number[3:])
+    for numbers in _DIVIDED:
+        plan = replace(_boxes(product, numbers), result=sums_of(product.dtype))
         if _lack(plan, info) is not None:
             continue
         many = parts_of(product, _cubes(product, plan), info)
