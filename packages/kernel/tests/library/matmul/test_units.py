@@ -42,11 +42,12 @@ ENGINE = replace(
 )
 
 
-TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=8)
+TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=8, max_units=512)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def together():
+    """A device that has been asked nothing, since it remembers what it was told."""
     return KernelBackend("lanes", lambda index: LanesDevice(TOGETHER))
 
 
@@ -116,15 +117,22 @@ def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
     assert {type(plan) for plan in seen} == {Boxes}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
-def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row):
+TWO, AHEAD, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2, 1), (192, 64, 3, 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("row", "made"),
+    [*((row, TWO) for row in ROWS), (ROWS[0], AHEAD), (ROWS[4], AHEAD), (ROWS[4], ALONE)],
+    ids=str,
+)
+def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
     seen = []
-    monkeypatch.setattr(units, "_BOXES", ((64, 128, 2, 2, 2),))
+    monkeypatch.setattr(units, "_BOXES", (made,))
     monkeypatch.setattr(
         boxed, "_launch", lambda *given, made=boxed._launch: seen.append(given[0]) or made(*given)
     )
     check(together, row, "bfloat16", "bfloat16")
-    assert {plan.cluster for plan in seen} == {2}
+    assert {(plan.rows, plan.cluster) for plan in seen} == {(made[0], made[4])}
 
 
 DEEP = [
@@ -134,14 +142,16 @@ DEEP = [
 ]
 
 
-@pytest.mark.parametrize("row", DEEP, ids=str)
 @pytest.mark.parametrize(
-    ("dtype", "result", "plan"),
+    ("row", "dtype", "result", "plan"),
     [
-        ("bfloat16", "bfloat16", (64, 128, 2, 2)),
-        ("float16", "float32", (64, 128, 2, 2, 2)),
-        ("float32", "float32", (64, 128, 2, 2)),
+        (DEEP[0], "bfloat16", "bfloat16", (64, 128, 2, 2)),
+        (DEEP[1], "bfloat16", "bfloat16", (64, 128, 2, 2)),
+        (DEEP[2], "float16", "float32", (64, 128, 2, 2, 2)),
+        (DEEP[0], "float32", "float32", (64, 128, 2, 2)),
+        (DEEP[1], "float32", "float32", (64, 128, 2, 2)),
     ],
+    ids=str,
 )
 def test_parts_of_sums(together, monkeypatch, row, dtype, result, plan):
     """Few tiles whose summed axis is cut, so that every core has something to do."""

@@ -59,7 +59,9 @@ class Boxes:
     A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
     computed at the same time. ``result``: the type of c. ``cluster``: how many cubes have tiles one
-    below another and share what they read of b. ``formats``: what numbers bytes are.
+    below another and share what they read of b. ``formats``: what numbers bytes are. ``ahead``: the
+    steps by which the first warp group begins sooner than the others, so that it does not write its
+    sums while they write theirs.
     """
 
     dtype: DType
@@ -71,6 +73,7 @@ class Boxes:
     b_along: bool
     band: int
     cluster: int = 1
+    ahead: int = 0
     formats: tuple[DType, DType] | None = None
 
     @property
@@ -188,6 +191,7 @@ def matmul_boxes(
     parts = shared(_PARTS * plan.groups * part_size, plan.result, align=1024)
     full = Mbarriers(plan.stages, 1)
     empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster)
+    begun = Mbarriers(1, 4)
     down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
     whole = down * across
     rank, first = cube_position(0) % plan.cluster, cube_position(0) // plan.cluster
@@ -222,6 +226,9 @@ def matmul_boxes(
         for tile in range(first, tiles, step):
             row, column, batch = place_of_tile(tile, whole, down, across, rank, plan)
             sums = fragment(shape, "c")
+            if plan.ahead > 0:
+                turn = min(plan.ahead, (deep - 1) // plan.depth) * plan.depth
+                follow(begun, group, tile == first)
             before = stage
             for begin in range(0, deep, plan.depth):
                 full.wait(stage, parity)
@@ -240,6 +247,8 @@ def matmul_boxes(
                 # The step before has been computed once only this one is on its way.
                 wait_mma(pending=1)
                 release(empty, before, begin > 0, plan)
+                if plan.ahead > 0:
+                    lead(begun, group, (tile == first) & (begin == turn))
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
@@ -324,6 +333,20 @@ def release(empty: Any, stage: Any, wanted: Any, plan: Any) -> None:
     lane = lane_position()
     if wanted & (lane < plan.cluster):
         empty.arrive(stage, rank=lane if plan.cluster > 1 else None)
+
+
+@helper
+def follow(begun: Any, group: Any, wanted: Any) -> None:
+    """Wait until the first warp group is ahead."""
+    if wanted & (group > 0):
+        begun.wait(0, 0)
+
+
+@helper
+def lead(begun: Any, group: Any, wanted: Any) -> None:
+    """Say that the first warp group is ahead."""
+    if wanted & (group == 0) & (lane_position() == 0):
+        begun.arrive(0)
 
 
 @helper

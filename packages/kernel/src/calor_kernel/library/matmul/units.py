@@ -45,10 +45,12 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 # Rows and columns of a tile, what it takes of the summed axis, stages.
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
 # Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
-# cubes of a cluster if there are several.
+# cubes of a cluster if there are several, and how many steps the first warp group is ahead.
 _BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16), (64, 64, 8, 16))
 _MORE_BOXES = (
-    *((128, 256, 4, 8, 2), (128, 256, 4, 16, 2), (128, 128, 5, 16, 2), (128, 192, 4, 8, 2)),
+    *((128, 256, 4, 8, 2), (128, 256, 4, 16, 2), (128, 256, 4, 8, 2, 1), (128, 256, 4, 16, 2, 1)),
+    *((128, 256, 4, 8, 2, 2), (128, 256, 4, 16, 1, 1), (128, 128, 5, 16, 2), (128, 192, 4, 8, 2)),
+    *((128, 192, 4, 8, 2, 1), (64, 128, 6, 16, 2), (64, 64, 8, 16, 2), (64, 256, 4, 16, 2)),
     *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (192, 192, 3, 8)),
 )
 # Tiles of products whose summed axis is cut into parts, where there are few of them.
@@ -161,9 +163,9 @@ def _by_boxes(
 
 def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
     rows, columns, stages, *rest = made
-    band, cluster = (*rest, 1)[:2]
+    band, cluster, ahead = (*rest, *(1, 0)[len(rest) - 1 :])
     types, along = (product.a.dtype, product.dtype), _along(product)
-    return Boxes(*types, rows, columns, stages, *along, band, cluster, product.formats)
+    return Boxes(*types, rows, columns, stages, *along, band, cluster, ahead, product.formats)
 
 
 def _by_divided_boxes(
@@ -271,7 +273,8 @@ def _name(plan: Plan) -> str:
     name = f"{_kind(plan)} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
     if not isinstance(plan, Boxes):
         return name
-    return f"{name} in {plan.band}{f' of {plan.cluster}' if plan.cluster > 1 else ''}"
+    several = f" of {plan.cluster}" if plan.cluster > 1 else ""
+    return f"{name} in {plan.band}{several}{f' {plan.ahead} ahead' if plan.ahead else ''}"
 
 
 def _lack(plan: Plan, info: DeviceInfo) -> str | None:
