@@ -23,12 +23,13 @@ class Mbarriers:
 
     Making them is something that all units of the cube do together. The phases of a barrier have
     the parities 0, 1, 0, …; waiting for parity 1 before the first phase ends returns at once. Each
-    cube of a cluster has its own, at which the others may arrive too.
+    cube of a cluster has its own, at which the others may arrive too. ``meet``: whether all units
+    meet then, before which none may be used; of several made in a row the last ones' will do.
     """
 
     __slots__ = ("count", "pointer")
 
-    def __init__(self, count: int, arrivals: int) -> None:
+    def __init__(self, count: int, arrivals: int, *, meet: bool = True) -> None:
         if not has("mbarrier"):
             raise KernelTypeError("the device has no barriers in memory; hand over by barrier()")
         self.count = count
@@ -40,7 +41,8 @@ class Mbarriers:
             return ()
 
         branch(unit_index() == 0, initialize, lambda: (), (), ())
-        barrier("cluster" if clustered() else "cube")
+        if meet:
+            barrier("cluster" if clustered() else "cube")
 
     def expect(self, index: Any, nbytes: Any) -> None:
         """Say that copies will bring bytes in this phase, without arriving."""

@@ -189,8 +189,8 @@ def matmul_boxes(
     left = shared(plan.stages * a_size, plan.dtype, align=1024)
     right = shared(plan.stages * b_size, plan.dtype, align=1024)
     parts = shared(_PARTS * plan.groups * part_size, plan.result, align=1024)
-    full = Mbarriers(plan.stages, 1)
-    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster)
+    full = Mbarriers(plan.stages, 1, meet=False)
+    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster, meet=False)
     begun = Mbarriers(1, 4)
     down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
     whole = down * across

@@ -29,7 +29,11 @@ _FUNCTION: Final = "static __device__ __forceinline__"
 _SHARED: Final = "(uint32)__cvta_generic_to_shared({})"
 # What a swizzle's numbers are in bytes: bits of 16 bytes, eight of them above.
 _PIECE, _SHIFT = 16, 3
-TYPE: Final = "struct __align__(64) tensor_map { uint64 words[16]; };\n"
+TYPE: Final = (
+    "struct __align__(64) tensor_map { uint64 words[16]; };\n\n"
+    f"{_FUNCTION} void fetch_map(const tensor_map *map) {{\n"
+    '  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");\n}\n'
+)
 
 
 def map_name(number: int) -> str:
@@ -41,6 +45,12 @@ def declared_maps(kernel: Kernel) -> list[str]:
     """Return the parameters of a kernel's maps."""
     count = len(kernel.attributes.get("maps", ()))
     return [f"const __grid_constant__ tensor_map {map_name(i)}" for i in range(count)]
+
+
+def fetched_maps(count: int) -> str:
+    """Return what a kernel begins with: its maps come while it makes its barriers."""
+    lines = "".join(f"    fetch_map(&{map_name(i)});\n" for i in range(count))
+    return f"  if (threadIdx.x == 0) {{\n{lines}  }}\n"
 
 
 # Barriers in memory.

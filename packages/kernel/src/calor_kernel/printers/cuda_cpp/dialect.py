@@ -271,6 +271,7 @@ class CudaCpp(Dialect):
         if maps:
             helpers = f"{boxes.TYPE}\n{helpers}"
             declared += maps
+            body = f"{boxes.fetched_maps(len(maps))}{body}"
         return (
             f"{tables.prelude(helpers + body, self.pieces(kernel))}{helpers}"
             f'extern "C" __global__ void {self.bounds(kernel)}\n'
