@@ -299,7 +299,7 @@ _ROWS = (
         0,
         "none",
         pure=False,
-        attributes=("first", "count", "registers"),
+        attributes=("first", "count", "registers", "apart"),
         meaning="what units first to first + count − 1 of the cube do, beside the others",
     ),
     # For people.

@@ -36,8 +36,9 @@ class role(Region):
 
     ``first`` and ``count`` are in warpgroups (four planes), or in planes with ``scope="plane"``.
     ``registers``: the registers that each unit of them needs, of which a device may take from the
-    others. Roles next to each other run at the same time, and meet at named barriers or pipelines;
-    a barrier of the cube inside a role is an error. What a role assigns exists only in it.
+    others. ``apart``: whether its warpgroups wait for each other at barriers in memory. Roles next
+    to each other run at the same time, and meet at named barriers or pipelines; a barrier of the
+    cube inside a role is an error. What a role assigns exists only in it.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class role(Region):
         *,
         scope: Literal["plane", "warpgroup"] = "warpgroup",
         registers: int = 0,
+        apart: bool = False,
     ) -> None:
         builder = current()
         step = builder.plane * (_WARPGROUP if scope == "warpgroup" else 1)
         self.builder = builder
         self.first, self.count = first * step, count * step
         self.registers = registers
+        self.apart = apart
         units = units_of(builder)
         if first < 0 or count < 1 or self.first + self.count > units:
             raise KernelTypeError(
@@ -74,6 +77,8 @@ class role(Region):
         said = {"first": self.first, "count": self.count}
         if self.registers:
             said["registers"] = self.registers
+        if self.apart:
+            said["apart"] = True
         builder.emit("role", (), (), said, regions=[block])
         for array, after in zip(frame.arrays, items, strict=True):
             kept: list[Any] = [

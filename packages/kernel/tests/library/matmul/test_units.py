@@ -42,13 +42,21 @@ ENGINE = replace(
 )
 
 
-TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=8, max_units=512)
+# One core, so that a cluster has all tiles, one after another.
+TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=1)
+TOGETHER = replace(TOGETHER, max_units=512, max_cube=(512, 512, 64))
+SEVERAL = replace(TOGETHER, cores=8)
 
 
 @pytest.fixture
 def together():
     """A device that has been asked nothing, since it remembers what it was told."""
     return KernelBackend("lanes", lambda index: LanesDevice(TOGETHER))
+
+
+@pytest.fixture
+def several():
+    return KernelBackend("lanes", lambda index: LanesDevice(SEVERAL))
 
 
 @pytest.fixture(scope="module")
@@ -126,13 +134,18 @@ TWO, AHEAD, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2, 1), (192, 64, 3, 1, 
     ids=str,
 )
 def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
-    seen = []
     monkeypatch.setattr(units, "_BOXES", (made,))
-    monkeypatch.setattr(
-        boxed, "_launch", lambda *given, made=boxed._launch: seen.append(given[0]) or made(*given)
-    )
+    seen = []
+
+    def boxes(*given, was=lowering.ways):
+        able, dropped = was(*given)
+        seen.append(able[0].launch.build.keywords[0][1])
+        return able, dropped
+
+    monkeypatch.setattr(lowering, "ways", boxes)
     check(together, row, "bfloat16", "bfloat16")
-    assert {(plan.rows, plan.cluster) for plan in seen} == {(made[0], made[4])}
+    wanted = (made[0], *made[4:], 0)[:3]
+    assert {(plan.rows, plan.cluster, plan.ahead) for plan in seen} == {wanted}
 
 
 DEEP = [
@@ -153,7 +166,7 @@ DEEP = [
     ],
     ids=str,
 )
-def test_parts_of_sums(together, monkeypatch, row, dtype, result, plan):
+def test_parts_of_sums(several, monkeypatch, row, dtype, result, plan):
     """Few tiles whose summed axis is cut, so that every core has something to do."""
     monkeypatch.setattr(divided, "_LEAST", 32)
     monkeypatch.setattr(units, "_DIVIDED", (plan,))
@@ -166,7 +179,7 @@ def test_parts_of_sums(together, monkeypatch, row, dtype, result, plan):
 
     monkeypatch.setattr(lowering, "ways", parts)
     more = {"precision": "high"} if dtype == "float32" else {}
-    check(together, row, dtype, result, 2e-3 if more else None, **more)
+    check(several, row, dtype, result, 2e-3 if more else None, **more)
     assert bool(seen) == (dtype != "float32" or row is DEEP[0])
 
 
@@ -186,7 +199,7 @@ def test_parts_of_sums(together, monkeypatch, row, dtype, result, plan):
 def test_how_many_parts_there_are(sizes, parts):
     outer, inner, k, tiles = sizes
     product = Product((outer, inner), 64, 64, k, NORMAL, NORMAL, bfloat16)
-    assert divided.parts_of(product, tiles, TOGETHER) == parts
+    assert divided.parts_of(product, tiles, SEVERAL) == parts
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

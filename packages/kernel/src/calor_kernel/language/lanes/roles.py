@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 _GONE = -1
+# Planes in a warpgroup.
+WARPGROUP = 4
 
 
 class NamedBarrier:
@@ -162,17 +164,21 @@ class Party:
 
 def party_step(compiler: Compiler, operations: Sequence[Operation]) -> Step:
     """Return the step of roles that stand next to each other."""
-    parts = [
-        (op.attributes["first"], op.attributes["count"], compiler.block(op.regions[0]))
-        for op in operations
-    ]
+    group, parts = compiler.kernel.plane * WARPGROUP, []
+    for op in operations:
+        first, count = op.attributes["first"], op.attributes["count"]
+        steps, size = compiler.block(op.regions[0]), group if op.attributes.get("apart") else count
+        parts += [(start, size, steps) for start in range(first, first + count, size)]
 
     def step(batch: Batch) -> None:
         place, roles = batch.linear_position(), []
         for first, count, steps in parts:
             mine = (place >= first) & (place < first + count) & batch.active()
             if mine.any():
-                roles.append((batch.fork(mine), steps))
+                fork = batch.fork(mine)
+                # Those that run the same steps beside each other have values of their own.
+                fork.values = list(batch.values)
+                roles.append((fork, steps))
         party = Party(roles)
         for one, _ in roles:
             one.party = party

@@ -106,7 +106,7 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
     )
     rows = plan.rows * plan.cluster
     tiles = -(-product.m // rows) * -(-product.n // plan.columns) * product.batches
-    cubes = (least(tiles, info.cores // plan.cluster) * plan.cluster, 1, 1)
+    cubes = (least(tiles, max(info.cores // plan.cluster, 1)) * plan.cluster, 1, 1)
     label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
     if plan.cluster > 1:
         label = f"{label} by {plan.cluster}"

@@ -217,7 +217,7 @@ def matmul_boxes(
                           begin, full, stage, plan, False)  # fmt: skip
                     full.arrive(stage)
                     stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups]):
+    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups], apart=plan.ahead > 0):
         shape = plan.shape
         unit = unit_index() % 128
         group = unit_index() // 128 - 1
