@@ -228,6 +228,30 @@ def test_a_warp_group_meets_by_itself(away: int) -> None:
 
 
 @kernel
+def one_after_another(y, *, apart):
+    held = shared(1, int64)
+    gate = Mbarriers(1, 16)
+    with role(0, 2, apart=apart):
+        if unit_index() >= 16:
+            gate.wait(0, 0)
+            y[unit_index()] = held[0]
+        if unit_index() < 16:
+            if unit_index() == 0:
+                held[0] = 7
+            gate.arrive(0)
+
+
+def test_warp_groups_of_a_role_that_wait_for_each_other_are_apart() -> None:
+    options = {**CUBE, "features": frozenset({"barrier", "planes", "mbarrier"})}
+    y = np.zeros(32, np.int64)
+    run_on_lanes(verify(one_after_another.build([INTEGERS], apart=True, **options)), (1, 1, 1), [y])
+    assert y.tolist() == [0] * 16 + [7] * 16
+    built = one_after_another.build([INTEGERS], apart=False, **options)
+    with pytest.raises(KernelCheckError, match="has 0 of 16 arrivals"):
+        run_on_lanes(built, (1, 1, 1), [y])
+
+
+@kernel
 def asks(y, *, given):
     launch_attributes(**given)
     shared(3, float16)
