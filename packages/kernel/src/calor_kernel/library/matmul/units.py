@@ -14,13 +14,14 @@ from typing import TypeVar
 from calor.dtypes import bfloat16, float16, float32, int8, int32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.matmul.accesses import access_of, in_accesses, narrow
 from calor_kernel.library.matmul.boxed import boxed
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.divided import divided, parts_of, sums_of
-from calor_kernel.library.matmul.fragments import ACCESS, Fragments, matmul_fragments
+from calor_kernel.library.matmul.fragments import Fragments, matmul_fragments
 from calor_kernel.library.matmul.groups import Groups, matmul_groups
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
-from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
@@ -35,8 +36,6 @@ _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
 # Products of fewer rows or columns than this are done sooner than their operands are turned.
 _WORTH = 512
-# What a tile reaches over the end of an operand is not counted.
-_NARROW = (1 << 31) - (1 << 24)
 _HALVES = (float16, bfloat16)
 # Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
@@ -127,7 +126,7 @@ def ways(
 def _by_patches(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
 ) -> Iterator[Way | Dropped]:
-    if not info.has("barrier") or not _in_accesses(product, FOUR):
+    if not info.has("barrier") or not in_accesses(product, FOUR):
         return
     along = _along(product)
     # Units of wide planes have registers for twice the sums.
@@ -213,7 +212,7 @@ def _by_groups(
 ) -> Iterator[Way | Dropped]:
     if not all(map(info.has, _GROUPED)) or info.planes[0] != 32:
         return
-    if not _in_accesses(product, _access(product)):
+    if not in_accesses(product, access_of(product)):
         return
     usual = [Groups(product.a.dtype, *made, *_along(product)) for made in _GROUPS]
     # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
@@ -228,7 +227,7 @@ def _by_fragments(
 ) -> Iterator[Way | Dropped]:
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return
-    if not _in_accesses(product, _access(product)):
+    if not in_accesses(product, access_of(product)):
         return
     along = _along(product)
     usual = [Fragments(product.a.dtype, *made, *along) for made in _FRAGMENTS]
@@ -319,42 +318,6 @@ def _along(product: Product) -> tuple[bool, bool]:
     return product.a.depth == 1, product.b.depth == 1
 
 
-def _access(product: Product) -> int:
-    """Return the elements of an access."""
-    return int(ACCESS // product.a.dtype.itemsize)
-
-
-def _in_accesses(product: Product, count: int) -> bool:
-    """Return whether accesses of so many elements reach all of the operands and the result."""
-
-    def fits(operand: Operand, size: int) -> bool:
-        if operand.depth == 1:
-            dense, other = product.k, operand.free
-        elif operand.free == 1:
-            dense, other = size, operand.depth
-        else:
-            return False
-        numbers = (dense, other, operand.offset, *operand.batch)
-        return all(number % count == 0 for number in numbers)
-
-    if product.n % count:
-        return False
-    return fits(product.a, product.m) and fits(product.b, product.n)
-
-
-def _narrow(product: Product) -> bool:
-    """Return whether every place in the operands and the result is a number of 32 bits."""
-    ends = [product.m * product.n * product.batches]
-    for operand, size in ((product.a, product.m), (product.b, product.n)):
-        sizes = (*product.batch, size, product.k)
-        steps = (*operand.batch, operand.free, operand.depth)
-        if any(step < 0 for step in steps):
-            return False
-        pairs = zip(sizes, steps, strict=True)
-        ends.append(operand.offset + sum(n * step for n, step in pairs))
-    return all(end < _NARROW for end in ends)
-
-
 def _cubes(product: Product, plan: Plan) -> int:
     return -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
 
@@ -369,7 +332,7 @@ def _launch(
 ) -> Launch:
     a, b = product.a, product.b
     # Addresses of 64 bits are twice the instructions between those that multiply.
-    index = int32 if function is matmul_patches and _narrow(product) else int64
+    index = int32 if function is matmul_patches and narrow(product) else int64
     size = Scalar(index, nonnegative=True)
     wide = Scalar(index, divisible=count, nonnegative=True)
     stride = Scalar(index, divisible=count)
