@@ -46,8 +46,8 @@ from calor_kernel.language.matrices import MatrixShape, wgmma_64
 # A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
 LINE = 128
 # Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
-_ASKING = {1: 56, 2: 40, 3: 32}
-_MULTIPLYING = {1: 240, 2: 232, 3: 160}
+_ASKING = {1: 56, 2: 56, 3: 32}
+_MULTIPLYING = {1: 240, 2: 224, 3: 160}
 # Parts of a tile's sums that are on their way to memory.
 _PARTS = 2
 
@@ -227,8 +227,9 @@ def matmul_boxes(
             row, column, batch = place_of_tile(tile, whole, down, across, rank, plan)
             sums = fragment(shape, "c")
             if plan.ahead > 0:
-                turn = min(plan.ahead, (deep - 1) // plan.depth) * plan.depth
                 follow(begun, group, tile == first)
+                turn = min(plan.ahead, (deep - 1) // plan.depth) * plan.depth
+                turn = select((tile == first) & (group == 0), turn, -1)
             before = stage
             for begin in range(0, deep, plan.depth):
                 full.wait(stage, parity)
@@ -248,7 +249,7 @@ def matmul_boxes(
                 wait_mma(pending=1)
                 release(empty, before, begin > 0, plan)
                 if plan.ahead > 0:
-                    lead(begun, group, (tile == first) & (begin == turn))
+                    lead(begun, begin == turn)
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
@@ -343,9 +344,9 @@ def follow(begun: Any, group: Any, wanted: Any) -> None:
 
 
 @helper
-def lead(begun: Any, group: Any, wanted: Any) -> None:
+def lead(begun: Any, wanted: Any) -> None:
     """Say that the first warp group is ahead."""
-    if wanted & (group == 0) & (lane_position() == 0):
+    if wanted & (lane_position() == 0):
         begun.arrive(0)
 
 
