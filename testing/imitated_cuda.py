@@ -270,7 +270,7 @@ class Fake:
         self, kind: Any, rank: int, address: int, sizes: list[Any], strides: list[Any],
         box: list[Any], steps: list[Any], interleave: Any, swizzle: Any, promotion: Any, fill: Any,
     ) -> Any:  # fmt: skip
-        nbytes = {"UINT8": 1, "FLOAT16": 2, "BFLOAT16": 2, "FLOAT32": 4, "TFLOAT32": 4}
+        nbytes = {"UINT8": 1, "FLOAT16": 2, "BFLOAT16": 2, "FLOAT32": 4, "TFLOAT32": 4, "INT32": 4}
         item = nbytes[kind.name.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
         row = {"NONE": 1 << 20, "128B": 128}[swizzle.name.removeprefix("CU_TENSOR_MAP_SWIZZLE_")]
         assert address % 16 == 0

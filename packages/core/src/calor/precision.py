@@ -31,7 +31,8 @@ class matmul_precision:
 
     ``"highest"``, the default: as float32. ``"high"``, also called ``"tf32"``: a device may round
     the factors to TF32 (10 bits of mantissa instead of 23, relative errors up to 2**-10), and sums
-    in float32, where its matrix units are quicker so; other devices compute as float32.
+    in float32, where its matrix units are quicker so; other devices compute as float32. Of factors
+    of float8 (``calor.matmul`` with ``dtype``) the sums may have fewer bits, about 14 on Hopper.
     CALOR_MATMUL_PRECISION sets it for a whole process. Attention and other types are not touched.
     ArgumentError for other names.
 

@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float16, float32, int64
-from calor_kernel.errors import KernelSyntaxError, KernelTypeError, VerificationError
+from calor_kernel.errors import (
+    KernelCheckError,
+    KernelSyntaxError,
+    KernelTypeError,
+    VerificationError,
+)
 from calor_kernel.ir.passes.dead import eliminate_dead
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
+    Mbarriers,
     Scalar,
     arrive,
     barrier,
@@ -192,6 +198,57 @@ def wrong(y):
 def test_features_have_names() -> None:
     with pytest.raises(KeyError, match="'hyperdrive' is no feature; there are barrier"):
         wrong.build([INTEGERS])
+
+
+@kernel
+def in_warp_groups(y, *, away):
+    """Units write and read within their warp group, or of another one, which nothing orders."""
+    held = shared(32, int64)
+    gate = Mbarriers(1, 32)
+    with role(0, 2):
+        unit = unit_index()
+        held[unit] = unit * unit
+        barrier("warpgroup")
+        y[unit] = held[(unit + away) % 16 + unit // 16 * 16 if away < 16 else (unit + 16) % 32]
+        gate.arrive(0)
+
+
+@pytest.mark.parametrize("away", [1, 16])
+def test_a_warp_group_meets_by_itself(away: int) -> None:
+    features = frozenset({"barrier", "planes", "mbarrier"})
+    built = verify(in_warp_groups.build([INTEGERS], away=away, features=features, **CUBE))
+    y = np.zeros(32, np.int64)
+    if away == 16:
+        with pytest.raises(KernelCheckError, match="no barrier stands between"):
+            run_on_lanes(built, (1, 1, 1), [y])
+        return
+    run_on_lanes(built, (1, 1, 1), [y])
+    unit = np.arange(32)
+    np.testing.assert_array_equal(y, ((unit + 1) % 16 + unit // 16 * 16) ** 2)
+
+
+@kernel
+def one_after_another(y, *, apart):
+    held = shared(1, int64)
+    gate = Mbarriers(1, 16)
+    with role(0, 2, apart=apart):
+        if unit_index() >= 16:
+            gate.wait(0, 0)
+            y[unit_index()] = held[0]
+        if unit_index() < 16:
+            if unit_index() == 0:
+                held[0] = 7
+            gate.arrive(0)
+
+
+def test_warp_groups_of_a_role_that_wait_for_each_other_are_apart() -> None:
+    options = {**CUBE, "features": frozenset({"barrier", "planes", "mbarrier"})}
+    y = np.zeros(32, np.int64)
+    run_on_lanes(verify(one_after_another.build([INTEGERS], apart=True, **options)), (1, 1, 1), [y])
+    assert y.tolist() == [0] * 16 + [7] * 16
+    built = one_after_another.build([INTEGERS], apart=False, **options)
+    with pytest.raises(KernelCheckError, match="has 0 of 16 arrivals"):
+        run_on_lanes(built, (1, 1, 1), [y])
 
 
 @kernel

@@ -24,7 +24,7 @@ _FEATURES: Final = words(
 # NCCL is called by CuPy.
 _BY_CUPY: Final = words("links")
 # Products beside warp groups are of this capability alone; their copies are of newer ones too.
-_HOPPER: Final = words("async_matrix tensor_copy mbarrier")
+_HOPPER: Final = words("async_matrix tensor_copy mbarrier clusters")
 # What an access of memory may be at most, and what the allocator aligns to.
 _ACCESS: Final = 16
 _ALIGN: Final = 256

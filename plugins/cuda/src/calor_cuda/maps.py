@@ -19,6 +19,7 @@ from calor.dtypes import (
     float16,
     float32,
     float64,
+    int8,
     int32,
     int64,
     uint8,
@@ -32,6 +33,7 @@ from .bindings import failure
 
 NBYTES: Final = 128
 _TYPES: Final = {
+    int8: "UINT8",
     uint8: "UINT8",
     uint16: "UINT16",
     uint32: "UINT32",

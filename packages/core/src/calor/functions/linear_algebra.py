@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from calor.config import HIGHEST
+from calor.dtypes import DType, as_dtype
 from calor.errors import ShapeError
 from calor.functions.linear_algebra_contract import Product, plan
 from calor.functions.operands import as_tensor, integer, one_axis, pair
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from calor.tensor.tensor import Tensor
 
 _MATMULS: dict[tuple[Spec, Spec], Product] = {}
+_TYPED: dict[tuple[Spec, Spec, DType], Product] = {}
 _TENSORDOTS: dict[Any, Product] = {}
 _VECDOTS: dict[tuple[Spec, Spec, int], Product] = {}
 
@@ -33,18 +35,25 @@ def _both(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
     return as_tensor(x1, b), b
 
 
-def matmul(x1: Operand, x2: Operand, /) -> Tensor:
+def matmul(x1: Operand, x2: Operand, /, *, dtype: Any = None) -> Tensor:
     """Return the matrix product (..., M, K) × (..., K, N) → (..., M, N); ``x1 @ x2``.
 
     Axes before the last two are a batch and broadcast. A tensor with one axis is a row on the left
     and a column on the right, without that axis in the result: two of them give a number. The
-    dtype is the promoted one, in which integers wrap; half types accumulate in float32. Raises
-    ShapeError for a number or for sizes that do not fit.
+    dtype is the promoted one, in which integers wrap; half types accumulate in float32. ``dtype``,
+    a wider one of the same kind, is that of sums and result instead; float8 types, which have no
+    arithmetic, need one that is floating. Raises ShapeError for a number or for sizes that do not
+    fit, DTypeError for types that have no product.
 
     >>> import calor
     >>> calor.matmul(calor.asarray([[1, 2], [3, 4]]), calor.asarray([1, 1])).tolist()
     [3, 7]
+    >>> x = calor.asarray([[0.5, 2.0]]).astype("float8_e4m3fn")
+    >>> calor.matmul(x, x.T, dtype="float32").tolist()
+    [[4.25]]
     """
+    if dtype is not None:
+        return _typed_matmul(x1, x2, as_dtype(dtype))
     a: Any = x1
     b: Any = x2
     try:
@@ -61,7 +70,17 @@ def matmul(x1: Operand, x2: Operand, /) -> Tensor:
     return made if product.axes is None else permute(made, axes=product.axes)
 
 
-def _matmul_plan(a: Spec, b: Spec) -> Product:
+def _typed_matmul(x1: Operand, x2: Operand, dtype: DType) -> Tensor:
+    a, b = _both(x1, x2)
+    key = (a._value.spec, b._value.spec, dtype)
+    product = _TYPED.get(key)
+    if product is None:
+        product = remember(_TYPED, key, _matmul_plan(*key))
+    made: Tensor = product(a, b)
+    return made
+
+
+def _matmul_plan(a: Spec, b: Spec, dtype: DType | None = None) -> Product:
     if not a.ndim or not b.ndim:
         raise ShapeError(
             f"matmul: shapes {a.shape} and {b.shape}: a number has no rows or columns; "
@@ -84,6 +103,7 @@ def _matmul_plan(a: Spec, b: Spec) -> Product:
         (*batch_a, *rows, "k"),
         (*batch_b, "k", *columns),
         (*batch, *rows, *columns),
+        dtype,
     )
 
 

@@ -37,12 +37,13 @@ class Product:
         self._others: dict[str, Recipe] = {}
 
     def at(self, precision: str) -> Recipe:
-        """Return the recipe of another precision than the highest, which only float32 has."""
+        """Return the recipe of another precision than the highest: of float32, and of float8."""
         found = self._others.get(precision)
         if found is None:
             sig = self.recipe.signature
             found = self.recipe
-            if {s.dtype for s in (*sig.inputs, *sig.outputs)} == {dtypes.float32}:
+            types = {s.dtype for s in (*sig.inputs, *sig.outputs)}
+            if types == {dtypes.float32} or sig.inputs[0].dtype.kind == "storage":
                 attributes = {**sig.attributes, "precision": precision}
                 found = Recipe(signature(dot_general, sig.inputs, attributes), found.prologues)
             self._others[precision] = found
@@ -56,22 +57,23 @@ class Product:
         return made if self.axes is None else permute(made, axes=self.axes)
 
 
-def plan(what: str, a: Spec, b: Spec, left: Labels, right: Labels, out: Labels) -> Product:
+def plan(
+    what: str,
+    a: Spec,
+    b: Spec,
+    left: Labels,
+    right: Labels,
+    out: Labels,
+    result: dtypes.DType | None = None,
+) -> Product:
     """Return how to multiply specs whose axes are named ``left`` and ``right``.
 
     The labels of one operand are distinct. A label in both that is not in ``out`` is summed over;
-    every other label is in ``out``. Raises ShapeError where sizes differ and neither is 1,
-    DTypeError where the types have no common one.
+    every other label is in ``out``. ``result``: the type of sums where it is not the common one.
+    Raises ShapeError where sizes differ and neither is 1, DTypeError where the types have no common
+    one.
     """
-    try:
-        dtype = dtypes.promote(a.dtype, b.dtype)
-    except DTypeError as error:
-        raise DTypeError(f"{what}: {error}") from None
-    if dtype.kind == "storage":
-        raise DTypeError(
-            f"{what}: {dtype.name} is a storage type without arithmetic; cast it first: "
-            f"x.astype(calor.float32)"
-        )
+    factors, dtype = _types(what, a.dtype, b.dtype, result)
     sizes_a, sizes_b = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
     drop_a: set[Any] = set()
     drop_b: set[Any] = set()
@@ -86,8 +88,8 @@ def plan(what: str, a: Spec, b: Spec, left: Labels, right: Labels, out: Labels) 
                 f"meets, {m}"
             )
         (drop_a if n == 1 else drop_b).add(name)
-    steps_a, a = _prologue(a, dtype, [n not in drop_a for n in left])
-    steps_b, b = _prologue(b, dtype, [n not in drop_b for n in right])
+    steps_a, a = _prologue(a, factors[0], [n not in drop_a for n in left])
+    steps_b, b = _prologue(b, factors[1], [n not in drop_b for n in right])
     left = tuple(n for n in left if n not in drop_a)
     right = tuple(n for n in right if n not in drop_b)
     if alone := [n for n in (*left, *right) if n not in out and (n in left) != (n in right)]:
@@ -103,6 +105,39 @@ def plan(what: str, a: Spec, b: Spec, left: Labels, right: Labels, out: Labels) 
     recipe = Recipe(signature(dot_general, (a, b), attributes), (steps_a, steps_b))
     order = _places(made, out)
     return Product(recipe, None if order == tuple(range(len(order))) else order)
+
+
+def _types(
+    what: str, a: dtypes.DType, b: dtypes.DType, result: dtypes.DType | None
+) -> tuple[tuple[dtypes.DType, dtypes.DType], dtypes.DType]:
+    """Return what the operands are cast to, and the type of the sums."""
+    if result is not None and a.kind == b.kind == "storage":
+        if result.kind != "float":
+            raise DTypeError(
+                f"{what}: products of {a.name} are summed in a floating type, not {result.name}; "
+                f"dtype=calor.float32"
+            )
+        return (a, b), result
+    try:
+        common = dtypes.promote(a, b)
+    except DTypeError as error:
+        raise DTypeError(f"{what}: {error}") from None
+    if common.kind == "storage":
+        raise DTypeError(
+            f"{what}: {common.name} is a storage type without arithmetic; name the type of the "
+            f"sums in calor.matmul(..., dtype=calor.float32), or cast it first: "
+            f"x.astype(calor.float32)"
+        )
+    if result is None or result is common:
+        return (common, common), common
+    kinds = {common.kind, result.kind}
+    alike = kinds == {"int", "uint"} or (len(kinds) == 1 and common.kind != "bool")
+    if not alike or dtypes.promote(common, result) is not result:
+        raise DTypeError(
+            f"{what}: sums of {common.name} are of a type of the same kind that is as wide, not "
+            f"{result.name}; cast the result instead: .astype(calor.{result.name})"
+        )
+    return (common, common), result
 
 
 def _prologue(

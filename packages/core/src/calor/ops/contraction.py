@@ -23,8 +23,13 @@ Padding = tuple[tuple[int, int], ...]
 def _dot_rule(
     a: Spec, b: Spec, *, contract: Pair, batch: Pair, dtype: DType, precision: str = "highest"
 ) -> Spec:
-    if a.dtype is not b.dtype or a.dtype.kind == "storage":
-        raise DTypeError(f"dot_general: operands {a} and {b} must share an arithmetic dtype")
+    # Float8 types are factors, each of its own, of products that are summed in another type.
+    factors = a.dtype.kind == b.dtype.kind == "storage" and dtype.kind == "float"
+    if not factors and (a.dtype is not b.dtype or a.dtype.kind == "storage"):
+        raise DTypeError(
+            f"dot_general: operands {a} and {b} must share an arithmetic dtype, or be of float8 "
+            f"with a result of a floating one, not {dtype.name}"
+        )
     rules.check_axes(a, contract[0] + batch[0])
     rules.check_axes(b, contract[1] + batch[1])
     for what, (left, right) in (("contracted", contract), ("batch", batch)):

@@ -240,9 +240,10 @@ _ROWS = (
         "iu",
         alike=False,
         pure=False,
-        attributes=("source", "barrier", "map"),
+        attributes=("source", "barrier", "map", "cubes"),
         meaning="starts copying a box to memory at operand 0, of which the bytes count at the "
-        "barrier of operand 1; then come its position, and the tensor's sizes and strides",
+        "barrier of operand 1; then come its position, and the tensor's sizes and strides; with "
+        "cubes, to the memories of all so many of the cluster, and at the barrier of each",
     ),
     Row(
         "store_tensor",
@@ -271,7 +272,14 @@ _ROWS = (
         pure=False,
         meaning="the barrier's phase ends not before operand 1 more bytes have come",
     ),
-    Row("mbarrier_arrive", 1, "none", "iu", pure=False, meaning="counts an arrival"),
+    Row(
+        "mbarrier_arrive",
+        -1,
+        "none",
+        "iu",
+        pure=False,
+        meaning="counts an arrival, at the barrier of the cluster's cube of operand 1 if said",
+    ),
     Row(
         "mbarrier_wait",
         2,
@@ -291,7 +299,7 @@ _ROWS = (
         0,
         "none",
         pure=False,
-        attributes=("first", "count", "registers"),
+        attributes=("first", "count", "registers", "apart"),
         meaning="what units first to first + count − 1 of the cube do, beside the others",
     ),
     # For people.

@@ -292,6 +292,8 @@ def _mbarrier(operation: Operation) -> Complaints:
     memory = operation.memory
     if memory is not None and (memory.space != "shared" or memory.type != Type(uint64)):
         yield f"{memory!r} of {memory.type} holds no barriers; those are shared uint64"
+    if operation.name == "mbarrier_arrive" and len(operation.operands) not in (1, 2):
+        yield "it takes a barrier, and of which cube of the cluster"
 
 
 def _mma_async(operation: Operation) -> Complaints:

@@ -199,7 +199,8 @@ def barrier(scope: Scope = "cube", *, name: int = 0, count: int = 0) -> None:
     """
     builder = current()
     x, y, z = builder.cube
-    alone = scope == "unit" or (x * y * z if scope == "cube" else builder.plane) == 1
+    together = builder.plane if scope in ("plane", "warpgroup") else x * y * z
+    alone = scope == "unit" or (together == 1 and scope != "cluster")
     if not alone:
         builder.emit("barrier", (), (), {"scope": scope, "name": name, "count": count})
 

@@ -30,7 +30,8 @@ class MatrixShape:
     ``a``, ``b`` and ``c`` are layouts of two modes, (lane, register) → row + rows × column, in the
     lanes that compute together: a plane, a warpgroup (128 lanes), or one unit alone. ``pieces`` are
     the lengths of the vectors in which a lane holds its elements of a, b and c. ``tf32`` says that
-    of the factors only the upper 19 bits count. ``feature`` is what the device must have.
+    of the factors only the upper 19 bits count, ``formats`` what numbers the bytes of a and of b
+    are where they are float8. ``feature`` is what the device must have.
     """
 
     name: str
@@ -45,6 +46,7 @@ class MatrixShape:
     feature: str = "matrix"
     tf32: bool = False
     pieces: tuple[int, int, int] | None = None
+    formats: tuple[DType, DType] | None = None
 
     @property
     def lanes(self) -> int:
@@ -140,15 +142,20 @@ MMA_8X8X4_FLOAT64: Final = MatrixShape(
 )
 
 
-def wgmma_64(n: int, dtype: DType) -> MatrixShape:
-    """Return wgmma.m64 of a warpgroup, n up to 256 by eights; b, and a as one likes, are shared."""
+def wgmma_64(n: int, dtype: DType, formats: tuple[DType, DType] | None = None) -> MatrixShape:
+    """Return wgmma.m64 of a warpgroup, n up to 256 by eights; b, and a as one likes, are shared.
+
+    Bytes that are float8, which ``formats`` says, are added with fewer bits than float32 has:
+    about 14 (DeepSeek-V3 Technical Report, 2024, 3.3.2).
+    """
     if n % 8 or not 8 <= n <= 256:
         raise ValueError(f"wgmma has n from 8 to 256 by eights, not {n}")
     e = 4 // dtype.itemsize
     k = 8 * e
     c = Layout(((4, 8, 4), (2, 2, n // 8)), ((128, 1, 16), (64, 8, 512)))
+    factors = "_".join(f.name for f in formats or (dtype,))
     return MatrixShape(
-        f"wgmma_64x{n}x{k}_{dtype.name}",
+        f"wgmma_64x{n}x{k}_{factors}",
         64,
         n,
         k,
@@ -160,6 +167,7 @@ def wgmma_64(n: int, dtype: DType) -> MatrixShape:
         c,
         feature="async_matrix",
         tf32=dtype is float32,
+        formats=formats,
     )
 
 

@@ -14,7 +14,7 @@ from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import current
 from calor_kernel.language.functions import barrier, unit_index
 from calor_kernel.language.memory import Pointer, shared
-from calor_kernel.language.roles import has
+from calor_kernel.language.roles import clustered, has
 from calor_kernel.language.statements import branch
 from calor_kernel.language.values import Number
 
@@ -23,12 +23,14 @@ class Mbarriers:
     """``count`` barriers, each of which ends a phase after ``arrivals`` and the bytes expected.
 
     Making them is something that all units of the cube do together. The phases of a barrier have
-    the parities 0, 1, 0, …; waiting for parity 1 before the first phase ends returns at once.
+    the parities 0, 1, 0, …; waiting for parity 1 before the first phase ends returns at once. Each
+    cube of a cluster has its own, at which the others may arrive too. ``meet``: whether all units
+    meet then, before which none may be used; of several made in a row the last ones' will do.
     """
 
     __slots__ = ("count", "pointer")
 
-    def __init__(self, count: int, arrivals: int) -> None:
+    def __init__(self, count: int, arrivals: int, *, meet: bool = True) -> None:
         if not has("mbarrier"):
             raise KernelTypeError("the device has no barriers in memory; hand over by barrier()")
         self.count = count
@@ -40,15 +42,19 @@ class Mbarriers:
             return ()
 
         branch(unit_index() == 0, initialize, lambda: (), (), ())
-        barrier("cube")
+        if meet:
+            barrier("cluster" if clustered() else "cube")
 
     def expect(self, index: Any, nbytes: Any) -> None:
         """Say that copies will bring bytes in this phase, without arriving."""
         self._emit("mbarrier_expect", index, nbytes)
 
-    def arrive(self, index: Any) -> None:
-        """Count an arrival; what the unit read and wrote before comes before the phase's end."""
-        self._emit("mbarrier_arrive", index)
+    def arrive(self, index: Any, *, rank: Any = None) -> None:
+        """Count an arrival; what the unit read and wrote before comes before the phase's end.
+
+        ``rank``: of which cube of the cluster the barrier is, this one's if not said.
+        """
+        self._emit("mbarrier_arrive", index, *(() if rank is None else (rank,)))
 
     def wait(self, index: Any, parity: Any) -> None:
         """Wait for the end of the phase of a parity; what came before it is visible then."""

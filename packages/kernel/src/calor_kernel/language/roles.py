@@ -36,8 +36,9 @@ class role(Region):
 
     ``first`` and ``count`` are in warpgroups (four planes), or in planes with ``scope="plane"``.
     ``registers``: the registers that each unit of them needs, of which a device may take from the
-    others. Roles next to each other run at the same time, and meet at named barriers or pipelines;
-    a barrier of the cube inside a role is an error. What a role assigns exists only in it.
+    others. ``apart``: whether its warpgroups wait for each other at barriers in memory. Roles next
+    to each other run at the same time, and meet at named barriers or pipelines; a barrier of the
+    cube inside a role is an error. What a role assigns exists only in it.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class role(Region):
         *,
         scope: Literal["plane", "warpgroup"] = "warpgroup",
         registers: int = 0,
+        apart: bool = False,
     ) -> None:
         builder = current()
         step = builder.plane * (_WARPGROUP if scope == "warpgroup" else 1)
         self.builder = builder
         self.first, self.count = first * step, count * step
         self.registers = registers
+        self.apart = apart
         units = units_of(builder)
         if first < 0 or count < 1 or self.first + self.count > units:
             raise KernelTypeError(
@@ -74,6 +77,8 @@ class role(Region):
         said = {"first": self.first, "count": self.count}
         if self.registers:
             said["registers"] = self.registers
+        if self.apart:
+            said["apart"] = True
         builder.emit("role", (), (), said, regions=[block])
         for array, after in zip(frame.arrays, items, strict=True):
             kept: list[Any] = [
@@ -116,7 +121,8 @@ def launch_attributes(
 ) -> None:
     """Say what a launch of this kernel asks of the device, beside cubes and arguments.
 
-    ``cluster``: cubes along x, y and z that run together and reach each other's shared memory.
+    ``cluster``: cubes along x, y and z that run together and reach each other's shared memory; a
+    launch has whole ones. It is said before barriers in memory are made.
     ``registers``: a unit's at most. ``cubes_per_core``: how many shall fit at the same time.
     ``dynamic_shared``: whether shared memory is reserved by the launch instead of the kernel, which
     devices ask for above a size (48 KiB on NVIDIA's); each piece keeps its ``align``.
@@ -131,3 +137,8 @@ def launch_attributes(
     if cluster is not None and cluster != (1, 1, 1) and "clusters" not in builder.features:
         raise KernelTypeError(f"the device has no clusters, and the kernel asks for {cluster}")
     builder.attributes.update({k: v for k, v in given.items() if v is not None})
+
+
+def clustered() -> bool:
+    """Return whether cubes run in clusters of several."""
+    return bool(current().attributes.get("cluster", (1, 1, 1)) != (1, 1, 1))

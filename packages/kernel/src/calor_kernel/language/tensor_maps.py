@@ -107,12 +107,19 @@ class TensorMap:
         return made
 
     def fetch(
-        self, target: Pointer, position: Sequence[Any], barriers: Mbarriers, index: Any
+        self,
+        target: Pointer,
+        position: Sequence[Any],
+        barriers: Mbarriers,
+        index: Any,
+        *,
+        cubes: int = 1,
     ) -> None:
         """Start copying the box at a position to shared memory; its bytes count at a barrier.
 
         One unit calls this, and expects ``nbytes`` at the barrier. ``target`` starts at a multiple
-        of the layout's swizzle.
+        of the layout's swizzle. ``cubes``: all of so many of a cluster get the box, at the same
+        place and counted at the same barrier of each.
         """
         builder = current()
         of_index = builder.coerce(target.offset)
@@ -122,7 +129,10 @@ class TensorMap:
             "source": self.pointer.memory,
             "barrier": barriers.pointer.memory,
             "map": self.descriptor(),
+            **({"cubes": cubes} if cubes > 1 else {}),
         }
+        if cubes not in (1, prod(builder.attributes.get("cluster", (1,)))):
+            raise KernelTypeError(f"a box goes to one cube or to all of a cluster, not to {cubes}")
         builder.emit("copy_tensor", operands, (), said, memory=target.memory)
 
     def put(self, source: Pointer, position: Sequence[Any], unit: Any, units: int) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
-from calor_kernel.library.matmul import boxed, units
+from calor_kernel.library.matmul import boxed, divided, lowering, units
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.fragments import Fragments
 from calor_kernel.library.matmul.groups import Groups
@@ -18,6 +18,7 @@ from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 from .test_matmul import ONE, check
 
 NONE = ((), ())
+NORMAL = Operand((0, 0), 64, 1, 0, bfloat16)
 # As ROWS of the other ways; sizes are of whole accesses, and not of whole tiles.
 ROWS = [
     ((72, 40), (40, 104), ONE, NONE, (None, None)),
@@ -39,6 +40,23 @@ GROUPED = replace(INFO, features=INFO.features | {"async_matrix"})
 ENGINE = replace(
     INFO, features=INFO.features | {"async_matrix", "tensor_copy", "mbarrier"}, cores=3
 )
+
+
+# One core, so that a cluster has all tiles, one after another.
+TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=1)
+TOGETHER = replace(TOGETHER, max_units=512, max_cube=(512, 512, 64))
+SEVERAL = replace(TOGETHER, cores=8)
+
+
+@pytest.fixture
+def together():
+    """A device that has been asked nothing, since it remembers what it was told."""
+    return KernelBackend("lanes", lambda index: LanesDevice(TOGETHER))
+
+
+@pytest.fixture
+def several():
+    return KernelBackend("lanes", lambda index: LanesDevice(SEVERAL))
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +125,83 @@ def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
     assert {type(plan) for plan in seen} == {Boxes}
 
 
+TWO, AHEAD, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2, 1), (192, 64, 3, 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("row", "made"),
+    [*((row, TWO) for row in ROWS), (ROWS[0], AHEAD), (ROWS[4], AHEAD), (ROWS[4], ALONE)],
+    ids=str,
+)
+def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
+    monkeypatch.setattr(units, "_BOXES", (made,))
+    seen = []
+
+    def boxes(*given, was=lowering.ways):
+        able, dropped = was(*given)
+        seen.append(able[0].launch.build.keywords[0][1])
+        return able, dropped
+
+    monkeypatch.setattr(lowering, "ways", boxes)
+    check(together, row, "bfloat16", "bfloat16")
+    wanted = (made[0], *made[4:], 0)[:3]
+    assert {(plan.rows, plan.cluster, plan.ahead) for plan in seen} == {wanted}
+
+
+DEEP = [
+    ((72, 160), (160, 104), ONE, NONE, (None, (1, 0))),
+    ((72, 160), (160, 104), ONE, NONE, ((1, 0), None)),
+    ((2, 72, 64), (2, 64, 64), ((2,), (1,)), ((0,), (0,)), (None, None)),
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype", "result", "plan"),
+    [
+        (DEEP[0], "bfloat16", "bfloat16", (64, 128, 2, 2)),
+        (DEEP[1], "bfloat16", "bfloat16", (64, 128, 2, 2)),
+        (DEEP[2], "float16", "float32", (64, 128, 2, 2, 2)),
+        (DEEP[0], "float32", "float32", (64, 128, 2, 2)),
+        (DEEP[1], "float32", "float32", (64, 128, 2, 2)),
+    ],
+    ids=str,
+)
+def test_parts_of_sums(several, monkeypatch, row, dtype, result, plan):
+    """Few tiles whose summed axis is cut, so that every core has something to do."""
+    monkeypatch.setattr(divided, "_LEAST", 32)
+    monkeypatch.setattr(units, "_DIVIDED", (plan,))
+    seen = []
+
+    def parts(*given, made=lowering.ways):
+        found = [way for way in made(*given[:3], True, *given[4:])[0] if "parts" in way.name]
+        seen.extend(way.name for way in found)
+        return found or made(*given)[0], []
+
+    monkeypatch.setattr(lowering, "ways", parts)
+    more = {"precision": "high"} if dtype == "float32" else {}
+    check(several, row, dtype, result, 2e-3 if more else None, **more)
+    assert bool(seen) == (dtype != "float32" or row is DEEP[0])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ((1, 1, 8192, 1), 8),
+        ((1, 1, 8192, 3), 2),
+        ((1, 1, 8192, 5), 1),
+        ((2, 1, 8192, 1), 1),
+        ((1, 3, 1024, 1), 2),
+        ((1, 1, 8188, 1), 4),
+        ((1, 1, 8191, 1), 1),
+    ],
+    ids=str,
+)
+def test_how_many_parts_there_are(sizes, parts):
+    outer, inner, k, tiles = sizes
+    product = Product((outer, inner), 64, 64, k, NORMAL, NORMAL, bfloat16)
+    assert divided.parts_of(product, tiles, SEVERAL) == parts
+
+
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_products_of_tf32(engine, backend, monkeypatch, row):
     """Where it is allowed, boxes of operands that lie along the summed axis, or of copies."""
@@ -154,9 +249,6 @@ def test_parts_of_a_tile_take_turns_in_their_places(columns, result, pending):
     assert plan.pending == pending
 
 
-NORMAL = Operand((0, 0), 64, 1, 0, bfloat16)
-
-
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -179,7 +271,7 @@ def test_what_the_copy_engine_does_not_take(changed, reason):
 @pytest.mark.parametrize("made", units._BOXES + units._MORE_BOXES, ids=str)
 @pytest.mark.parametrize("result", [bfloat16, float32])
 def test_a_tile_of_boxes_fits(made, result):
-    plan = Boxes(bfloat16, result, *made[:3], True, False, made[3])
+    plan = Boxes(bfloat16, result, *made[:3], True, False, *made[3:])
     assert plan.shared_bytes <= INFO.shared_bytes
     assert plan.columns % plan.part == plan.columns % plan.depth == plan.rows % 64 == 0
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
-from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.machine import Batch, Step, cluster_of
 from calor_kernel.language.lanes.roles import wait_named
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ def together(batch: Batch, operation: Operation, group: int) -> None:
 
 
 def _groups(batch: Batch, group: int) -> Array:
-    """Return the units of each group of a cube; a last one that is not full is left out."""
-    per_cube = batch.every.reshape(batch.count, batch.units)
-    return per_cube[:, : batch.units // group * group].reshape(-1, group)
+    """Return the units of each group of a cube or cluster; one that is not full is left out."""
+    size = max(batch.units, group)
+    per_cube = batch.every.reshape(-1, size)
+    return per_cube[:, : size // group * group].reshape(-1, group)
 
 
 def barrier_step(compiler: Compiler, operation: Operation) -> Step:
@@ -56,6 +57,8 @@ def barrier_step(compiler: Compiler, operation: Operation) -> Step:
     kernel = compiler.kernel
     sizes = {"unit": 1, "plane": kernel.plane, "warpgroup": kernel.plane * WARPGROUP}
     group = min(sizes.get(scope, kernel.units), kernel.units)
+    if scope == "cluster":
+        group = kernel.units * cluster_of(kernel)
 
     def step(batch: Batch) -> None:
         if count:
@@ -66,8 +69,9 @@ def barrier_step(compiler: Compiler, operation: Operation) -> Step:
         batch.last_meeting = _now(batch, batch.last_meeting)
         if len(batch.known):
             _tell(batch, group)
-        # A warpgroup's barrier counts as its cube's, which finds fewer races and no false ones.
-        if scope not in ("unit", "plane"):
+        # A warpgroup's barrier counts as its cube's where nobody keeps what each unit knows, which
+        # finds fewer races and no false ones.
+        if scope not in ("unit", "plane") and not (scope == "warpgroup" and len(batch.known)):
             batch.last_barrier = _now(batch, batch.last_barrier)
 
     return step
@@ -77,7 +81,7 @@ def _tell(batch: Batch, group: int) -> None:
     """Let the active units of each group know what one of them knows, and of each other."""
     rows = _groups(batch, group)
     told, active = batch.known[rows].max(axis=1), batch.active()[rows]
-    members = (np.arange(len(rows))[:, None], rows % batch.units)
+    members = (np.arange(len(rows))[:, None], rows % batch.peers)
     told[members] = np.where(active, batch.launch.clock, told[members])
     batch.known[rows] = np.where(active[:, :, None], told[:, None], batch.known[rows])
 

@@ -30,7 +30,7 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
     number, origin = compiler.number(operation.memory), compiler.number(said["source"])
     barrier_number = compiler.number(said["barrier"])
     to, barrier, *numbers = compiler.slots(operation.operands)
-    offsets = _offsets(said["map"])
+    offsets, cubes_each = _offsets(said["map"]), said.get("cubes", 1)
 
     def step(batch: Batch) -> None:
         values, source, target = batch.values, batch.states[origin], batch.states[number]
@@ -40,22 +40,28 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
         tos, needed = reach(batch, operation, target, to_index, None)
         if source.watch is not None:
             source.watch.read(batch, operation, source, froms, read)
-        if target.watch is not None:
-            target.watch.write(batch, operation, target, tos, needed, starts=True)
-        phases, cubes, places = barriers_of(batch, operation, barrier_number, values[barrier])
-        for lane, where in zip(
-            np.flatnonzero(batch.active()).tolist(),
-            zip(cubes.tolist(), places.tolist(), strict=True),
-            strict=True,
-        ):
-            here, now = exists[lane], int(phases.phase[where])
-            starts, ends, empty = froms[lane][here], tos[lane][here], tos[lane][~here]
-            who, data = np.full(len(starts), lane), source.data[starts]
-            landing = phases.landing.setdefault(where, [])
-            landing.append((now, Copy(operation, source, target, starts, ends, who, data)))
-            landing.append((now, Fill(operation, target, empty, np.full(len(empty), lane))))
-            phases.missing[where] -= offsets.size * target.data.itemsize
-        phases.settle(batch, operation, cubes, places)
+        phases, own, places = barriers_of(batch, operation, barrier_number, values[barrier])
+        for member in range(cubes_each):
+            # The same place of each cube of the cluster, or of one's own.
+            cubes = own // cubes_each * cubes_each + member
+            away = np.zeros((batch.lanes, 1), np.int64)
+            away[batch.active(), 0] = (cubes - own) * (target.memory.size or 0)
+            there = tos + away
+            if target.watch is not None:
+                target.watch.write(batch, operation, target, there, needed, starts=True)
+            for lane, where in zip(
+                np.flatnonzero(batch.active()).tolist(),
+                zip(cubes.tolist(), places.tolist(), strict=True),
+                strict=True,
+            ):
+                here, now = exists[lane], int(phases.phase[where])
+                starts, ends, empty = froms[lane][here], there[lane][here], there[lane][~here]
+                who, data = np.full(len(starts), lane), source.data[starts]
+                landing = phases.landing.setdefault(where, [])
+                landing.append((now, Copy(operation, source, target, starts, ends, who, data)))
+                landing.append((now, Fill(operation, target, empty, np.full(len(empty), lane))))
+                phases.missing[where] -= offsets.size * target.data.itemsize
+            phases.settle(batch, operation, cubes, places)
 
     return step
 

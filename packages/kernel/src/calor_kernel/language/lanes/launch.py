@@ -16,7 +16,7 @@ import numpy as np
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Kernel, Memory, Parameter
 from calor_kernel.ir.types import Scalar
-from calor_kernel.language.lanes.machine import Batch, Launch, run_steps
+from calor_kernel.language.lanes.machine import Batch, Launch, cluster_of, run_steps
 from calor_kernel.language.lanes.memory import State
 from calor_kernel.language.lanes.program import Program
 from calor_kernel.language.lanes.states import own_states, watch_arguments
@@ -65,10 +65,15 @@ def run_on_lanes(
     if checks:
         watch_arguments(program, states)
     count, units = prod(cubes), program.kernel.units
+    crew = cluster_of(program.kernel)
+    if count % crew:
+        raise KernelTypeError(f"{count} cubes are no whole number of clusters of {crew}")
     if batch is None:
         # Named barriers keep a number for each pair of units.
-        each = program.width * (units * units if program.named else units)
+        each = program.width * (units * units * crew if program.named else units)
         batch = 1 if program.in_order else max(1, LANES // each)
+    # The cubes of a cluster wait for each other.
+    batch = -(-batch // crew) * crew
     with np.errstate(all="ignore"):
         for first in range(0, count, batch):
             size = min(batch, count - first)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -59,13 +60,14 @@ class Batch:
     number of each one's cube, and ``who``, its own number in the launch plus one; ``last_barrier``
     and ``last_meeting``, the clock at each unit's last barrier of its cube, and of its plane or
     cube; ``flights``, the asynchronous copies by the name of their group; ``named``, the named
-    barriers, and ``mbarriers``, those in memory by its number; ``known``, where there are any, a
-    clock per unit and unit of its cube, before which accesses are ordered; ``party``, the roles
-    that run beside this one.
+    barriers, and ``mbarriers``, those in memory by its number; ``crew``, the cubes of a cluster,
+    and ``peers``, their units; ``known``, where there are barriers of some units, a clock per unit
+    and peer, before which accesses are ordered; ``party``, the roles that run beside this one.
     """
 
     __slots__ = (
         "count",
+        "crew",
         "cubes",
         "every",
         "first",
@@ -79,6 +81,7 @@ class Batch:
         "mbarriers",
         "named",
         "party",
+        "peers",
         "states",
         "units",
         "values",
@@ -98,6 +101,8 @@ class Batch:
         self.first = first
         self.count = count
         self.units = launch.kernel.units
+        self.crew = cluster_of(launch.kernel)
+        self.peers = self.crew * self.units
         self.lanes = count * self.units
         self.values = values
         self.states = states
@@ -105,7 +110,7 @@ class Batch:
         self.flights: dict[Any, Any] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.mbarriers: dict[int, Phases] = {}
-        self.known = np.zeros((self.lanes if named else 0, self.units), np.int64)
+        self.known = np.zeros((self.lanes if named else 0, self.peers), np.int64)
         self.party: Party | None = None
         self.every = np.arange(self.lanes)
         self.who = self.every + (first * self.units + 1)
@@ -184,6 +189,11 @@ class Batch:
 
 def _place(linear: int, size: Sequence[int]) -> tuple[int, int, int]:
     return linear % size[0], linear // size[0] % size[1], linear // (size[0] * size[1])
+
+
+def cluster_of(kernel: Kernel) -> int:
+    """Return how many cubes run together and reach each other's shared memory."""
+    return prod(kernel.attributes.get("cluster", (1,)))
 
 
 def run_steps(steps: Sequence[Step], batch: Batch) -> None:

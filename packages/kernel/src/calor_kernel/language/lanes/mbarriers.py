@@ -71,11 +71,10 @@ class Phases:
             if not over:
                 continue
             self.landing[cube, place] = flying[len(over) :]
-            done = np.zeros(batch.lanes, np.bool_)
-            done[cube * batch.units : (cube + 1) * batch.units] = True
+            done = np.ones(batch.lanes, np.bool_)
             batch.launch.clock += 1
             for copy in over:
-                who = copy.lanes % batch.units
+                who = copy.lanes % batch.peers
                 copy.finish(batch, done)
                 self.passed[cube, place, who] = batch.launch.clock + 1
             batch.launch.clock += 1
@@ -84,7 +83,7 @@ class Phases:
 def phases_of(batch: Batch, number: int) -> Phases:
     """Return the barriers of a memory."""
     size = batch.states[number].memory.size or 0
-    found: Phases = batch.mbarriers.setdefault(number, Phases(batch.count, size, batch.units))
+    found: Phases = batch.mbarriers.setdefault(number, Phases(batch.count, size, batch.peers))
     return found
 
 
@@ -133,17 +132,30 @@ def expect_step(compiler: Compiler, operation: Operation) -> Step:
 def arrive_step(compiler: Compiler, operation: Operation) -> Step:
     """Return the step that counts an arrival."""
     number = compiler.number(operation.memory)
-    (place,) = compiler.slots(operation.operands)
+    place, *rank = compiler.slots(operation.operands)
 
     def step(batch: Batch) -> None:
         phases, cubes, places = barriers_of(batch, operation, number, batch.values[place])
+        if rank:
+            cubes = _of_rank(batch, operation, cubes, batch.values[rank[0]])
         np.add.at(phases.arrived, (cubes, places), 1)
         lanes = np.flatnonzero(batch.active())
         np.maximum.at(phases.held, (cubes, places), batch.known[lanes])
-        phases.held[cubes, places, lanes % batch.units] = batch.launch.clock + 1
+        phases.held[cubes, places, lanes % batch.peers] = batch.launch.clock + 1
         phases.settle(batch, operation, cubes, places)
 
     return step
+
+
+def _of_rank(batch: Batch, operation: Operation, cubes: Array, rank: Array) -> Array:
+    """Return the cubes of a rank in the clusters of the active units' cubes."""
+    wanted = batch.full(rank)[batch.active()].astype(np.int64)
+    bad = (wanted < 0) | (wanted >= batch.crew)
+    if bad.any():
+        lane = int(np.flatnonzero(batch.active())[np.argmax(bad)])
+        message = f"a cluster of {batch.crew} cubes has none of rank {int(wanted[np.argmax(bad)])}"
+        batch.fail(operation, "bounds", lane, message)
+    return np.asarray(cubes // batch.crew * batch.crew + wanted)
 
 
 def wait_step(compiler: Compiler, operation: Operation) -> Step:

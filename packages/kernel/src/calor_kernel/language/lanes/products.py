@@ -104,8 +104,8 @@ def async_step(compiler: Compiler, operation: Operation) -> Step:
             a = reads[-1][2].reshape(len(c), -1)[:, : shape.m * shape.k]
         reads.append(_read(batch, b_number, values[b_slot], said["b"], shape.extent("b")))
         b = reads[-1][2].reshape(len(c), -1)[:, : shape.k * shape.n]
-        left = as_factor(a, shape.tf32).astype(host).reshape(-1, shape.m, shape.k)
-        right = as_factor(b, shape.tf32).astype(host).reshape(-1, shape.k, shape.n)
+        left = _factor(a, shape, 0).astype(host).reshape(-1, shape.m, shape.k)
+        right = _factor(b, shape, 1).astype(host).reshape(-1, shape.k, shape.n)
         for p in range(shape.k):
             c = c + left[:, :, p, None] * right[:, None, p, :]
         made = Unfinished(batch, operation, c[:, c_at[0], c_at[1]].reshape(batch.lanes, width))
@@ -130,6 +130,13 @@ def async_step(compiler: Compiler, operation: Operation) -> Step:
         return state, places, state.data.take(places)
 
     return step
+
+
+def _factor(values: Array, shape: MatrixShape, side: int) -> Array:
+    """Return elements of a (0) or b (1) as the instruction reads them."""
+    if shape.formats is not None:
+        return np.ascontiguousarray(values).view(shape.formats[side].numpy)
+    return as_factor(values, shape.tf32)
 
 
 def result_step(compiler: Compiler, operation: Operation) -> Step:

@@ -154,6 +154,9 @@ class Shadow:
         racing = foreign & (when >= batch.last_barrier[lanes])
         ours = batch.cubes[lanes]
         if self.shared:
+            if batch.crew > 1:
+                # What a cube of the cluster did is not ordered by the barriers of another one.
+                racing |= foreign & (marks > 0) & (_cubes(marks, units) != ours)
             if not racing.any():
                 return racing
             theirs = ours
@@ -162,11 +165,11 @@ class Shadow:
             racing |= foreign & (theirs != ours)
         one = (theirs == ours) & (marks > 0)
         if plane > 1:
-            near = (marks - 1) % units // plane == lanes % units // plane
+            near = (marks - 1) % batch.peers // plane == lanes % batch.peers // plane
             racing &= ~(one & near & (when < batch.last_meeting[lanes]))
         if len(batch.known):
             # Of several units it is enough here that one is known, which finds fewer races.
-            of_one = batch.known[lanes, np.where(one, (marks - 1) % units, 0)]
+            of_one = batch.known[lanes, np.where(one, (marks - 1) % batch.peers, 0)]
             clock = np.where(one, of_one, batch.known[lanes].max(axis=1))
             racing &= ~((theirs == ours) & (when < clock))
         if launch.published:

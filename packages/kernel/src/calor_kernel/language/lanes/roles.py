@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 _GONE = -1
+# Planes in a warpgroup.
+WARPGROUP = 4
 
 
 class NamedBarrier:
@@ -28,15 +30,15 @@ class NamedBarrier:
 
     ``arrived``: the units that have, in this round; ``rounds``: how often all had; ``held`` and
     ``passed``: what those who arrive know, in this round and in the last one that was complete. To
-    know is to have a clock for each unit of the cube (Lamport; Mattern, 1988): accesses of the unit
-    before it come before one's own.
+    know is to have a clock for each unit of the cluster (Lamport; Mattern, 1988): accesses of the
+    unit before it come before one's own.
     """
 
-    def __init__(self, cubes: int, units: int) -> None:
+    def __init__(self, cubes: int, peers: int) -> None:
         self.arrived = np.zeros(cubes, np.int64)
         self.rounds = np.zeros(cubes, np.int64)
-        self.held = np.zeros((cubes, units), np.int64)
-        self.passed = np.zeros((cubes, units), np.int64)
+        self.held = np.zeros((cubes, peers), np.int64)
+        self.passed = np.zeros((cubes, peers), np.int64)
 
     def arrive(self, batch: Batch, operation: Operation, wanted: int) -> Array:
         """Count the active units, and return in which cubes there are some."""
@@ -48,9 +50,10 @@ class NamedBarrier:
             lane = int(np.argmax(batch.active()))
             message = f"{int(self.arrived.max())} units arrive where {wanted} are waited for"
             batch.fail(operation, "barrier", lane, message)
-        rows = batch.known.reshape(batch.count, batch.units, batch.units)
-        known = np.where(active[:, :, None], rows, 0).max(axis=1)
-        self.held = np.maximum(self.held, np.where(active, batch.launch.clock, known))
+        rows = batch.known.reshape(batch.count, batch.units, batch.peers)
+        self.held = np.maximum(self.held, np.where(active[:, :, None], rows, 0).max(axis=1))
+        lanes = np.flatnonzero(active)
+        self.held[lanes // batch.units, lanes % batch.peers] = batch.launch.clock
         full = (self.arrived == wanted) & (here > 0)
         self.passed[full] = self.held[full]
         self.held[full] = 0
@@ -61,7 +64,7 @@ class NamedBarrier:
 
 def named(batch: Batch, name: int) -> NamedBarrier:
     """Return a batch's barrier of a name."""
-    found: NamedBarrier = batch.named.setdefault(name, NamedBarrier(batch.count, batch.units))
+    found: NamedBarrier = batch.named.setdefault(name, NamedBarrier(batch.count, batch.peers))
     return found
 
 
@@ -161,17 +164,21 @@ class Party:
 
 def party_step(compiler: Compiler, operations: Sequence[Operation]) -> Step:
     """Return the step of roles that stand next to each other."""
-    parts = [
-        (op.attributes["first"], op.attributes["count"], compiler.block(op.regions[0]))
-        for op in operations
-    ]
+    group, parts = compiler.kernel.plane * WARPGROUP, []
+    for op in operations:
+        first, count = op.attributes["first"], op.attributes["count"]
+        steps, size = compiler.block(op.regions[0]), group if op.attributes.get("apart") else count
+        parts += [(start, size, steps) for start in range(first, first + count, size)]
 
     def step(batch: Batch) -> None:
         place, roles = batch.linear_position(), []
         for first, count, steps in parts:
             mine = (place >= first) & (place < first + count) & batch.active()
             if mine.any():
-                roles.append((batch.fork(mine), steps))
+                fork = batch.fork(mine)
+                # Those that run the same steps beside each other have values of their own.
+                fork.values = list(batch.values)
+                roles.append((fork, steps))
         party = Party(roles)
         for one, _ in roles:
             one.party = party

@@ -22,12 +22,16 @@ _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _NBYTES = 16
 # Of factors of so many bytes the instruction reads lines that lie along either axis.
 _BOTH_WAYS = 2
+_RESULT = Output(0)
 # Places in a tensor are numbers of 32 bits.
 _MOST = 1 << 31
 
 
 def boxed(
-    product: Product, places: Sequence[Argument], info: DeviceInfo
+    product: Product,
+    places: Sequence[Argument],
+    info: DeviceInfo,
+    target: Output | Scratch = _RESULT,
 ) -> Callable[[Boxes], Launch] | Dropped:
     """Return what makes the launch of a plan, or why the copy engine cannot feed the product."""
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
@@ -46,7 +50,7 @@ def boxed(
         reason = _refused(operand, product)
         if reason is not None:
             return Dropped("boxes", f"operand {name} {reason}")
-    started = [_from(p, o) for p, o in zip(places, (a, b), strict=True)]
+    started = [*(_from(p, o) for p, o in zip(places, (a, b), strict=True)), target]
     return lambda plan: _launch(plan, product, started, info)
 
 
@@ -92,7 +96,7 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
         index=int32,
     )
     arguments = (
-        *(*places, Output(0)),
+        *places,
         *(product.m, product.n, product.k),
         a.free if plan.a_along else a.depth,
         b.free if plan.b_along else b.depth,
@@ -100,9 +104,12 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
         *_axes(a, product, count),
         *_axes(b, product, count),
     )
-    tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
-    cubes = (least(tiles, info.cores), 1, 1)
+    rows = plan.rows * plan.cluster
+    tiles = -(-product.m // rows) * -(-product.n // plan.columns) * product.batches
+    cubes = (least(tiles, max(info.cores // plan.cluster, 1)) * plan.cluster, 1, 1)
     label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
+    if plan.cluster > 1:
+        label = f"{label} by {plan.cluster}"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
 
 

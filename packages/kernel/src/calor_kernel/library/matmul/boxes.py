@@ -4,7 +4,10 @@ Requirements: as :mod:`groups`, on devices that copy boxes by themselves; one un
 and the other warp groups do nothing but multiply, so that the matrix units never wait for
 addresses; a step's products are still on their way when the next step's begin; a cube computes
 tile after tile, so that the next tile's boxes come while this one's sums are written, whole lines
-at a time, by the copy engine again. (Roles of warps after CUTLASS's kernels for Hopper.)
+at a time, by the copy engine again; each warp group writes its own sums, and the others' products
+go on meanwhile; cubes of a cluster have tiles of the same columns, of which each asks for a part
+for all. (Roles of warps, and boxes for several cubes, after CUTLASS's kernels for Hopper; what each
+is worth was measured by P. Shankhdhar, "Outperforming cuBLAS on H100: a Worklog", 2024.)
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ from calor_kernel.language.matrices import MatrixShape, wgmma_64
 # A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
 LINE = 128
 # Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
-_ASKING = {1: 56, 2: 40, 3: 32}
-_MULTIPLYING = {1: 240, 2: 232, 3: 160}
+_ASKING = {1: 56, 2: 56, 3: 32}
+_MULTIPLYING = {1: 240, 2: 224, 3: 160}
 # Parts of a tile's sums that are on their way to memory.
 _PARTS = 2
 
@@ -55,7 +58,10 @@ class Boxes:
 
     A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
-    computed at the same time. ``result``: the type of c.
+    computed at the same time. ``result``: the type of c. ``cluster``: how many cubes have tiles one
+    below another and share what they read of b. ``formats``: what numbers bytes are. ``ahead``: the
+    steps by which the first warp group begins sooner than the others, so that it does not write its
+    sums while they write theirs.
     """
 
     dtype: DType
@@ -66,6 +72,9 @@ class Boxes:
     a_along: bool
     b_along: bool
     band: int
+    cluster: int = 1
+    ahead: int = 0
+    formats: tuple[DType, DType] | None = None
 
     @property
     def depth(self) -> int:
@@ -85,7 +94,7 @@ class Boxes:
     @property
     def shape(self) -> MatrixShape:
         """The instruction."""
-        return wgmma_64(self.columns, self.dtype)
+        return wgmma_64(self.columns, self.dtype, self.formats)
 
     @property
     def part(self) -> int:
@@ -119,8 +128,18 @@ class Boxes:
 
     def box(self, first: bool) -> tuple[int, int]:
         """Return the rows and columns of what is copied at a time: an operand as it lies."""
-        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
-        return (size if along else self.depth, self.depth)
+        along = self.a_along if first else self.b_along
+        return (self.own(first) if along else self.depth, self.depth)
+
+    def own(self, first: bool) -> int:
+        """Return the rows of a, or the columns of b, that a cube asks for."""
+        return self.rows if first else self.columns // self.cluster
+
+    @property
+    def whole(self) -> bool:
+        """Whether what a cube asks for is whole boxes."""
+        part = 8 if self.b_along else self.depth
+        return self.columns % (self.cluster * part) == 0
 
 
 @kernel
@@ -152,7 +171,7 @@ def matmul_boxes(
     ``a_outer``, ``a_inner``, ``b_outer``, ``b_inner``: how many products an operand has along the
     two axes of ``batches`` and ``inner`` of them, or 1 where all take the same.
     """
-    launch_attributes(cubes_per_core=1)
+    launch_attributes(cubes_per_core=1, cluster=(plan.cluster, 1, 1))
     left_at, right_at = plan.layout(True), plan.layout(False)
     a_map = operand_map(
         a, (a_outer, a_inner), (m, k) if plan.a_along else (k, m),
@@ -162,19 +181,21 @@ def matmul_boxes(
         b, (b_outer, b_inner), (n, k) if plan.b_along else (k, n),
         (b_outer_stride, b_inner_stride, b_stride), plan.box(False), plan,
     )  # fmt: skip
-    box = (1, plan.rows, plan.part)
+    box = (1, 64, plan.part)
     c_at = Swizzled(plan.swizzle(plan.result), Layout(box, (0, plan.part, 1)))
     c_map = tensor_map(c, (batches, m, n), (c_stride, n, 1), box, c_at)
     a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
-    part_size = plan.rows * plan.part
+    part_size = 64 * plan.part
     left = shared(plan.stages * a_size, plan.dtype, align=1024)
     right = shared(plan.stages * b_size, plan.dtype, align=1024)
-    parts = shared(_PARTS * part_size, plan.result, align=1024)
-    full = Mbarriers(plan.stages, 1)
-    empty = Mbarriers(plan.stages, 4 * plan.groups)
-    down, across = -(-m // plan.rows), -(-n // plan.columns)
+    parts = shared(_PARTS * plan.groups * part_size, plan.result, align=1024)
+    full = Mbarriers(plan.stages, 1, meet=False)
+    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster, meet=False)
+    begun = Mbarriers(1, 4)
+    down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
     whole = down * across
-    first, tiles, step = cube_position(0), whole * batches, cube_count(0)
+    rank, first = cube_position(0) % plan.cluster, cube_position(0) // plan.cluster
+    tiles, step = whole * batches, cube_count(0) // plan.cluster
     # There is a first step, so that sums come from products alone: where the compiler sees another
     # way to them, it reads them early, and runs the products one after another.
     deep = max(k, 1)
@@ -182,7 +203,7 @@ def matmul_boxes(
         if unit_index() == 0:
             stage, parity = first * 0, first * 0 + 1
             for tile in range(first, tiles, step):
-                row, column, batch = place_of_tile(tile, whole, down, across, plan)
+                row, column, batch = place_of_tile(tile, whole, down, across, rank, plan)
                 outer, within = batch // inner, batch % inner
                 a_from = (min(outer, a_outer - 1), min(within, a_inner - 1))
                 b_from = (min(outer, b_outer - 1), min(within, b_inner - 1))
@@ -191,18 +212,24 @@ def matmul_boxes(
                     full.expect(stage, (a_size + b_size) * plan.dtype.itemsize)
                     fetch(a_map, left.at(stage * a_size), a_from, row, begin, full, stage,
                           plan, True)  # fmt: skip
-                    fetch(b_map, right.at(stage * b_size), b_from, column, begin, full, stage,
-                          plan, False)  # fmt: skip
+                    own = rank * plan.own(False)
+                    fetch(b_map, right.at(stage * b_size + own * plan.depth), b_from, column + own,
+                          begin, full, stage, plan, False)  # fmt: skip
                     full.arrive(stage)
                     stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups]):
+    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups], apart=plan.ahead > 0):
         shape = plan.shape
-        unit = unit_index() - 128
-        top = unit // 128 * 64
+        unit = unit_index() % 128
+        group = unit_index() // 128 - 1
+        top = group * 64
         stage, parity = first * 0, first * 0
         for tile in range(first, tiles, step):
-            row, column, batch = place_of_tile(tile, whole, down, across, plan)
+            row, column, batch = place_of_tile(tile, whole, down, across, rank, plan)
             sums = fragment(shape, "c")
+            if plan.ahead > 0:
+                follow(begun, group, tile == first)
+                turn = min(plan.ahead, (deep - 1) // plan.depth) * plan.depth
+                turn = select((tile == first) & (group == 0), turn, -1)
             before = stage
             for begin in range(0, deep, plan.depth):
                 full.wait(stage, parity)
@@ -220,24 +247,29 @@ def matmul_boxes(
                 )
                 # The step before has been computed once only this one is on its way.
                 wait_mma(pending=1)
-                release(empty, before, begin > 0)
+                release(empty, before, begin > 0, plan)
+                if plan.ahead > 0:
+                    lead(begun, begin == turn)
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
-            release(empty, before, True)
+            release(empty, before, True, plan)
             for part in range(plan.columns // plan.part):
                 start = part * plan.part
-                place = parts.at(part % _PARTS * part_size)
+                place = parts.at((group * _PARTS + part % _PARTS) * part_size)
                 wait_puts(plan.pending, read=True)
-                barrier(name=1, count=plan.units - 128)
-                store_part(sums, place, start, top, plan)
-                barrier(name=1, count=plan.units - 128)
-                c_map.put(place, (batch, row, column + start), unit, plan.units - 128)
+                barrier("warpgroup")
+                store_part(sums, place, start, plan)
+                barrier("warpgroup")
+                c_map.put(place, (batch, row + top, column + start), unit, 128)
         wait_puts()
+    if plan.cluster > 1:
+        # Others of the cluster bring boxes here, and arrive at barriers, until they are done.
+        barrier("cluster")
 
 
 @helper
-def store_part(sums: Any, target: Any, start: int, top: Any, plan: Any) -> None:
+def store_part(sums: Any, target: Any, start: int, plan: Any) -> None:
     """Store some columns of sums as the copy engine takes them.
 
     The pieces of a line are swizzled by the row's number in its eight, which is the same for all
@@ -245,7 +277,7 @@ def store_part(sums: Any, target: Any, start: int, top: Any, plan: Any) -> None:
     """
     row, column = sums.lane_place()
     swizzle = plan.swizzle(plan.result)
-    begin = (top + row) * plan.part
+    begin = row * plan.part
     within = column ^ (row % 8 << swizzle.base)
     for block in range(0, plan.part, 8):
         place = assume_multiple(begin + (within ^ block), 2)
@@ -277,13 +309,14 @@ def fetch(
     first: bool,
 ) -> None:
     """Ask for the boxes of a step of an operand: one where it is dense along the summed axis."""
-    size, along = (plan.rows, plan.a_along) if first else (plan.columns, plan.b_along)
-    if along:
-        source.fetch(target, (*batch, across, deep), full, stage)
+    cubes = 1 if first else plan.cluster
+    if plan.a_along if first else plan.b_along:
+        source.fetch(target, (*batch, across, deep), full, stage, cubes=cubes)
     else:
-        for i in range(size // plan.depth):
+        for i in range(plan.own(first) // plan.depth):
             to = target.at(i * plan.depth * plan.depth)
-            source.fetch(to, (*batch, deep, across + i * plan.depth), full, stage)
+            place = (*batch, deep, across + i * plan.depth)
+            source.fetch(to, place, full, stage, cubes=cubes)
 
 
 @helper
@@ -295,19 +328,40 @@ def following(stage: Any, parity: Any, stages: int) -> tuple[Any, Any]:
 
 
 @helper
-def release(empty: Any, stage: Any, wanted: Any) -> None:
-    """Say that a plane has done with a stage."""
+def release(empty: Any, stage: Any, wanted: Any, plan: Any) -> None:
+    """Say that a plane has done with a stage, to each cube that writes it."""
     barrier("plane")
-    if wanted & (lane_position() == 0):
-        empty.arrive(stage)
+    lane = lane_position()
+    if wanted & (lane < plan.cluster):
+        empty.arrive(stage, rank=lane if plan.cluster > 1 else None)
 
 
 @helper
-def place_of_tile(tile: Any, whole: Any, down: Any, across: Any, plan: Any) -> tuple[Any, Any, Any]:
-    """Return the row and column of a tile and its product: bands of rows, from top to bottom."""
+def follow(begun: Any, group: Any, wanted: Any) -> None:
+    """Wait until the first warp group is ahead."""
+    if wanted & (group > 0):
+        begun.wait(0, 0)
+
+
+@helper
+def lead(begun: Any, wanted: Any) -> None:
+    """Say that the first warp group is ahead."""
+    if wanted & (lane_position() == 0):
+        begun.arrive(0)
+
+
+@helper
+def place_of_tile(
+    tile: Any, whole: Any, down: Any, across: Any, rank: Any, plan: Any
+) -> tuple[Any, Any, Any]:
+    """Return the row and column of a tile and its product: bands of rows, from top to bottom.
+
+    ``rank``: which of the cubes of a cluster this is, whose tiles count as one.
+    """
     batch, number = tile // whole, tile % whole
     of_band = across * plan.band
     first = number // of_band * plan.band
     rows = min(down - first, plan.band)
     place = number % of_band
-    return (first + place % rows) * plan.rows, place // rows * plan.columns, batch
+    down = (first + place % rows) * plan.cluster + rank
+    return down * plan.rows, place // rows * plan.columns, batch

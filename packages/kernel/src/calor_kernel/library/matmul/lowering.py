@@ -20,6 +20,7 @@ from calor_kernel.library.matmul.blueprints import (
 )
 from calor_kernel.library.matmul.complexes import expand_complex
 from calor_kernel.library.matmul.dots import dot_rows, scaled_rows
+from calor_kernel.library.matmul.float8 import lower_float8
 from calor_kernel.library.matmul.packed import packed_matmul
 from calor_kernel.library.matmul.packing import pack, pack_transposed
 from calor_kernel.library.matmul.problem import Operand, Product, copied, product_of
@@ -56,6 +57,8 @@ _PARTS = {complex64: float32, complex128: float64}
 @lowering("dot_general", strided=True)
 def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute a product, the likeliest first."""
+    if request.inputs[0].dtype.kind == "storage":
+        return lower_float8(request, lower_dot_general)
     before: list[Launch] = []
     scratch: list[int] = []
     places: list[Argument] = [Input(0), Input(1)]
@@ -78,7 +81,7 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
         able, dropped = ways(product, places, request.info, wanted, len(scratch))
         works = (
             Work(
-                (*before, *way.before, way.launch),
+                (*before, *way.before, way.launch, *way.after),
                 (*scratch, *way.scratch),
                 variant=way.name,
                 group=way.group,

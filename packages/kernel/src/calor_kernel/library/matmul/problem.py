@@ -32,7 +32,8 @@ class Operand:
 class Product:
     """``c[i, j, m, n] = Σ_k a[i, j, m, k] · b[i, j, k, n]``; c is dense, of ``dtype``.
 
-    ``tf32``: whether factors of float32 may be rounded to TF32.
+    ``tf32``: whether factors of float32 may be rounded to TF32. ``formats``: what numbers the bytes
+    of factors of uint8 are, where they are float8.
     """
 
     batch: tuple[int, int]
@@ -43,6 +44,7 @@ class Product:
     b: Operand
     dtype: DType
     tf32: bool = False
+    formats: tuple[DType, DType] | None = None
 
     @property
     def batches(self) -> int:
@@ -64,7 +66,8 @@ class Product:
 
     def swapped(self) -> Product:
         """Return the product of the transposes, whose result is the transpose."""
-        return replace(self, m=self.n, n=self.m, a=self.b, b=self.a)
+        formats = self.formats and self.formats[::-1]
+        return replace(self, m=self.n, n=self.m, a=self.b, b=self.a, formats=formats)
 
 
 def merged(view: View, axes: Sequence[int]) -> tuple[int, int] | None:

@@ -14,12 +14,14 @@ from typing import TypeVar
 from calor.dtypes import bfloat16, float16, float32, int8, int32, int64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.matmul.accesses import access_of, in_accesses, narrow
 from calor_kernel.library.matmul.boxed import boxed
 from calor_kernel.library.matmul.boxes import Boxes
-from calor_kernel.library.matmul.fragments import ACCESS, Fragments, matmul_fragments
+from calor_kernel.library.matmul.divided import divided, parts_of, sums_of
+from calor_kernel.library.matmul.fragments import Fragments, matmul_fragments
 from calor_kernel.library.matmul.groups import Groups, matmul_groups
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
-from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
@@ -34,8 +36,6 @@ _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
 # Products of fewer rows or columns than this are done sooner than their operands are turned.
 _WORTH = 512
-# What a tile reaches over the end of an operand is not counted.
-_NARROW = (1 << 31) - (1 << 24)
 _HALVES = (float16, bfloat16)
 # Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
@@ -43,11 +43,17 @@ _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
 # Rows and columns of a tile, what it takes of the summed axis, stages.
 _GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
-# Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
+# Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
+# cubes of a cluster if there are several, and how many steps the first warp group is ahead.
 _BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16), (64, 64, 8, 16))
 _MORE_BOXES = (
+    *((128, 256, 4, 8, 2), (128, 256, 4, 16, 2), (128, 256, 4, 8, 2, 1), (128, 256, 4, 16, 2, 1)),
+    *((128, 256, 4, 8, 2, 2), (128, 256, 4, 16, 1, 1), (128, 128, 5, 16, 2), (128, 192, 4, 8, 2)),
+    *((128, 192, 4, 8, 2, 1), (64, 128, 6, 16, 2), (64, 64, 8, 16, 2), (64, 256, 4, 16, 2)),
     *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (192, 192, 3, 8)),
 )
+# Tiles of products whose summed axis is cut into parts, where there are few of them.
+_DIVIDED = ((128, 256, 4, 16, 2), (128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16))
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 # A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
 _PATCHES = ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
@@ -67,7 +73,8 @@ P = TypeVar("P", bound=Plan)
 class Way:
     """A launch that does a product, with its name among the candidates and its group.
 
-    ``before``: launches that come before it, and ``scratch`` what they write.
+    ``before`` and ``after``: launches that come before and after it; ``scratch``: what they and it
+    write beside the result.
     """
 
     name: str
@@ -75,6 +82,7 @@ class Way:
     launch: Launch
     before: tuple[Launch, ...] = ()
     scratch: tuple[int, ...] = ()
+    after: tuple[Launch, ...] = ()
 
 
 def ways(
@@ -93,18 +101,22 @@ def ways(
         elif types == {float32} and product.dtype is float32:
             if product.tf32:
                 found += _by_boxes(product, places, info, wanted)
+                found += _by_divided_boxes(product, places, info, wanted, held)
                 found += _by_turned_boxes(product, places, info, wanted, held)
                 found += _by_fragments(product, places, info, wanted)
             found += _by_patches(product, places, info, wanted)
         elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
             found += _by_boxes(product, places, info, wanted)
+            found += _by_divided_boxes(product, places, info, wanted, held)
             found += _by_groups(product, places, info, wanted)
             found += _by_fragments(product, places, info, wanted)
-        elif types == {int8} and product.dtype is int32:
+        elif product.formats is not None or (types == {int8} and product.dtype is int32):
             found += _by_boxes(product, places, info, wanted)
+            found += _by_divided_boxes(product, places, info, wanted, held)
             found += _by_turned_boxes(product, places, info, wanted, held)
     better = any(isinstance(way, Way) for way in found)
-    found += _by_tiles(product, places, info, wanted, better)
+    if product.formats is None:
+        found += _by_tiles(product, places, info, wanted, better)
     able = [way for way in found if isinstance(way, Way)]
     # The first of each way come first, as the cost model has them.
     able.sort(key=lambda way: way.group)
@@ -114,7 +126,7 @@ def ways(
 def _by_patches(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
 ) -> Iterator[Way | Dropped]:
-    if not info.has("barrier") or not _in_accesses(product, FOUR):
+    if not info.has("barrier") or not in_accesses(product, FOUR):
         return
     along = _along(product)
     # Units of wide planes have registers for twice the sums.
@@ -135,18 +147,46 @@ def _by_boxes(
         if wanted:
             yield made
         return
-    dtype, along = product.a.dtype, _along(product)
-    usual = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _BOXES]
-    more = [Boxes(dtype, product.dtype, *plan[:3], *along, plan[3]) for plan in _MORE_BOXES]
+    usual = [_boxes(product, plan) for plan in _BOXES]
+    more = [_boxes(product, plan) for plan in _MORE_BOXES]
 
     # A few idle cores cost less than what smaller tiles read.
     def fills(plan: Plan) -> bool:
         return 5 * _cubes(product, plan) >= 4 * info.cores
 
     # Cubes that share a core begin sooner than those that have it alone, where each is short.
-    later = int(dtype in _HALVES and not fills(usual[0]))
+    later = int(product.a.dtype in _HALVES and not fills(usual[0]))
     for way in _chosen(usual, more, wanted, info, fills, made):
         yield replace(way, group=way.group + later) if isinstance(way, Way) else way
+
+
+def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
+    rows, columns, stages, *rest = made
+    band, cluster, ahead = (*rest, *(1, 0)[len(rest) - 1 :])
+    types, along = (product.a.dtype, product.dtype), _along(product)
+    return Boxes(*types, rows, columns, stages, *along, band, cluster, ahead, product.formats)
+
+
+def _by_divided_boxes(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
+) -> Iterator[Way | Dropped]:
+    """Yield large tiles of which there are few, with the summed axis in parts."""
+    if not wanted or not all(map(info.has, _COPIED)):
+        return
+    for numbers in _DIVIDED:
+        plan = replace(_boxes(product, numbers), result=sums_of(product.dtype))
+        if _lack(plan, info) is not None:
+            continue
+        many = parts_of(product, _cubes(product, plan), info)
+        if many == 1:
+            continue
+        made = divided(product, many, held, info)
+        launch = boxed(made.product, places, info, made.target)
+        name = f"{_name(plan)} in {many} parts"
+        if isinstance(launch, Dropped):
+            yield replace(launch, variant=name)
+        else:
+            yield Way(name, 1, launch(plan), (), (made.nbytes,), (made.after,))
 
 
 def _by_turned_boxes(
@@ -172,7 +212,7 @@ def _by_groups(
 ) -> Iterator[Way | Dropped]:
     if not all(map(info.has, _GROUPED)) or info.planes[0] != 32:
         return
-    if not _in_accesses(product, _access(product)):
+    if not in_accesses(product, access_of(product)):
         return
     usual = [Groups(product.a.dtype, *made, *_along(product)) for made in _GROUPS]
     # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
@@ -187,7 +227,7 @@ def _by_fragments(
 ) -> Iterator[Way | Dropped]:
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return
-    if not _in_accesses(product, _access(product)):
+    if not in_accesses(product, access_of(product)):
         return
     along = _along(product)
     usual = [Fragments(product.a.dtype, *made, *along) for made in _FRAGMENTS]
@@ -210,23 +250,43 @@ def _chosen(
 
     Where candidates are ``wanted``, the other plans follow.
     """
-    fitting = [plan for plan in usual if _lack(plan.units, plan.shared_bytes, info) is None]
+    fitting = [plan for plan in usual if _lack(plan, info) is None]
     first = next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
-    kind = type(usual[0]).__name__.lower()
     if first is not None:
-        yield Way(kind, 0, launch(first))
+        yield Way(_kind(first), 0, launch(first))
     for plan in (*usual, *more) if wanted else ():
-        name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
-        if isinstance(plan, Boxes):
-            name = f"{name} in {plan.band}"
-        reason = _lack(plan.units, plan.shared_bytes, info)
+        name = _name(plan)
+        reason = _lack(plan, info)
         if reason is not None:
             yield Dropped(name, reason)
         elif plan is not first:
             yield Way(name, 1 if plan in usual else 2, launch(plan))
 
 
-def _lack(units: int, shared: int, info: DeviceInfo) -> str | None:
+def _kind(plan: Plan) -> str:
+    return type(plan).__name__.lower()
+
+
+def _name(plan: Plan) -> str:
+    """Return how a plan is called among candidates."""
+    name = f"{_kind(plan)} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+    if not isinstance(plan, Boxes):
+        return name
+    several = f" of {plan.cluster}" if plan.cluster > 1 else ""
+    return f"{name} in {plan.band}{several}{f' {plan.ahead} ahead' if plan.ahead else ''}"
+
+
+def _lack(plan: Plan, info: DeviceInfo) -> str | None:
+    """Return why cubes of a plan do not fit."""
+    if isinstance(plan, Boxes) and plan.cluster > 1:
+        if not info.has("clusters"):
+            return "the device has no clusters"
+        if not plan.whole:
+            return "cubes of a cluster ask for parts of boxes"
+    return _too_much(plan.units, plan.shared_bytes, info)
+
+
+def _too_much(units: int, shared: int, info: DeviceInfo) -> str | None:
     """Return why cubes of so many units with so much shared memory do not fit."""
     if units > info.max_units:
         return f"cubes have {info.max_units} units at most, and not {units}"
@@ -244,7 +304,7 @@ def _by_tiles(
     for across, down, rows, columns in _TILED if wanted else ():
         plan = replace(base, across=across, down=down, rows=rows, columns=columns)
         name = f"tiled {rows}x{columns} by {down}x{across}"
-        reason = _lack(across * down, plan.shared_bytes, info)
+        reason = _too_much(across * down, plan.shared_bytes, info)
         if across > info.max_cube[0] or down > info.max_cube[1]:
             reason = f"cubes are {info.max_cube} units at most"
         if reason is not None:
@@ -256,42 +316,6 @@ def _by_tiles(
 def _along(product: Product) -> tuple[bool, bool]:
     """Return whether each operand is dense along the summed axis."""
     return product.a.depth == 1, product.b.depth == 1
-
-
-def _access(product: Product) -> int:
-    """Return the elements of an access."""
-    return int(ACCESS // product.a.dtype.itemsize)
-
-
-def _in_accesses(product: Product, count: int) -> bool:
-    """Return whether accesses of so many elements reach all of the operands and the result."""
-
-    def fits(operand: Operand, size: int) -> bool:
-        if operand.depth == 1:
-            dense, other = product.k, operand.free
-        elif operand.free == 1:
-            dense, other = size, operand.depth
-        else:
-            return False
-        numbers = (dense, other, operand.offset, *operand.batch)
-        return all(number % count == 0 for number in numbers)
-
-    if product.n % count:
-        return False
-    return fits(product.a, product.m) and fits(product.b, product.n)
-
-
-def _narrow(product: Product) -> bool:
-    """Return whether every place in the operands and the result is a number of 32 bits."""
-    ends = [product.m * product.n * product.batches]
-    for operand, size in ((product.a, product.m), (product.b, product.n)):
-        sizes = (*product.batch, size, product.k)
-        steps = (*operand.batch, operand.free, operand.depth)
-        if any(step < 0 for step in steps):
-            return False
-        pairs = zip(sizes, steps, strict=True)
-        ends.append(operand.offset + sum(n * step for n, step in pairs))
-    return all(end < _NARROW for end in ends)
 
 
 def _cubes(product: Product, plan: Plan) -> int:
@@ -308,7 +332,7 @@ def _launch(
 ) -> Launch:
     a, b = product.a, product.b
     # Addresses of 64 bits are twice the instructions between those that multiply.
-    index = int32 if function is matmul_patches and _narrow(product) else int64
+    index = int32 if function is matmul_patches and narrow(product) else int64
     size = Scalar(index, nonnegative=True)
     wide = Scalar(index, divisible=count, nonnegative=True)
     stride = Scalar(index, divisible=count)
@@ -335,7 +359,7 @@ def _launch(
         *(*b.batch, b.offset),
     )
     cubes = (-(-product.n // plan.columns), -(-product.m // plan.rows), product.batches)
-    label = f"matmul {type(plan).__name__.lower()} {plan.rows}x{plan.columns}"
+    label = f"matmul {_kind(plan)} {plan.rows}x{plan.columns}"
     if product.tf32 and isinstance(plan, Fragments):
         label = f"{label} tf32"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)

@@ -3,6 +3,7 @@
 Requirements: a box lies in shared memory as the engine leaves it, in rows one after another that
 are swizzled or not, and what lies otherwise is refused; a tensor's descriptor is an argument after
 those of the kernel, in the order of the kernel's attribute "maps", and stays where arguments are.
+Barriers of cubes that run in clusters order what all cubes of a cluster do.
 (PTX ISA 9.7.9.27, 9.7.13.15.)
 """
 
@@ -28,7 +29,11 @@ _FUNCTION: Final = "static __device__ __forceinline__"
 _SHARED: Final = "(uint32)__cvta_generic_to_shared({})"
 # What a swizzle's numbers are in bytes: bits of 16 bytes, eight of them above.
 _PIECE, _SHIFT = 16, 3
-TYPE: Final = "struct __align__(64) tensor_map { uint64 words[16]; };\n"
+TYPE: Final = (
+    "struct __align__(64) tensor_map { uint64 words[16]; };\n\n"
+    f"{_FUNCTION} void fetch_map(const tensor_map *map) {{\n"
+    '  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");\n}\n'
+)
 
 
 def map_name(number: int) -> str:
@@ -40,6 +45,12 @@ def declared_maps(kernel: Kernel) -> list[str]:
     """Return the parameters of a kernel's maps."""
     count = len(kernel.attributes.get("maps", ()))
     return [f"const __grid_constant__ tensor_map {map_name(i)}" for i in range(count)]
+
+
+def fetched_maps(count: int) -> str:
+    """Return what a kernel begins with: its maps come while it makes its barriers."""
+    lines = "".join(f"    fetch_map(&{map_name(i)});\n" for i in range(count))
+    return f"  if (threadIdx.x == 0) {{\n{lines}  }}\n"
 
 
 # Barriers in memory.
@@ -78,10 +89,16 @@ def expect(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def arrive(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print an arrival."""
-    _barrier(
-        printer, operation, "barrier_arrive", "mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+    """Print an arrival, at a barrier of another cube of the cluster if that is said."""
+    if len(operation.operands) == 1:
+        text = "mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+        _barrier(printer, operation, "barrier_arrive", text)
+        return
+    text = (
+        "{\\n.reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\\n}"
     )
+    _barrier(printer, operation, "barrier_arrive_at", text)
 
 
 def wait(printer: Printer, operation: Operation, block: Block) -> None:
@@ -89,9 +106,11 @@ def wait(printer: Printer, operation: Operation, block: Block) -> None:
 
     Its labels are those of a block of PTX, of which each place in the text has its own.
     """
+    several = printer.kernel.attributes.get("cluster", (1, 1, 1)) != (1, 1, 1)
+    scope = "cluster" if several else "cta"
     text = (
         "{\\n.reg .pred over;\\nagain:\\n"
-        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 over, [%0], %1;\\n"
+        f"mbarrier.try_wait.parity.acquire.{scope}.shared::cta.b64 over, [%0], %1;\\n"
         "@over bra done;\\nbra again;\\ndone:\\n}"
     )
     _barrier(printer, operation, "barrier_wait", text)
@@ -140,16 +159,19 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
     barrier = _at(printer, said["barrier"], operation.operands[1])
     places = _numbers(printer, operation.operands[2 : 2 + rank])
     printer.settle()
-    name = f"copy_box_{rank}"
-    listed = ", ".join(f"%{3 + i}" for i in range(rank))
+    cubes = said.get("cubes", 1)
+    name = f"copy_box_{rank}" if cubes == 1 else f"copy_box_{rank}_to_{cubes}"
+    inputs = [("r", _SHARED.format("to")), ("l", "map"), ("r", _SHARED.format("barrier"))]
+    done, mask = "mbarrier::complete_tx::bytes", ""
+    if cubes > 1:
+        inputs.append(("h", f"(uint16){(1 << cubes) - 1}"))
+        done, mask = f"{done}.multicast::cluster", ", %3"
+    listed = ", ".join(f"%{len(inputs) + i}" for i in range(rank))
     text = (
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[%0], [%1, {{{listed}}}], [%2];"
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{done} "
+        f"[%0], [%1, {{{listed}}}], [%2]{mask};"
     )
-    _box(
-        printer, name, text, "void *to, const tensor_map *map, uint64 *barrier",
-        (("r", _SHARED.format("to")), ("l", "map"), ("r", _SHARED.format("barrier"))), rank,
-    )  # fmt: skip
+    _box(printer, name, text, "void *to, const tensor_map *map, uint64 *barrier", inputs, rank)
     call = ex.call(name, target, _map(printer, made), barrier, *places)
     printer.line(f"{call.text};")
 
@@ -194,7 +216,7 @@ def _box(
 # What units do.
 def barrier(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a barrier; what was written before it is seen by the engine that copies it."""
-    several = operation.attributes.get("scope", "cube") == "cube"
+    several = operation.attributes.get("scope", "cube") != "plane"
     if several and any(o.name == "store_tensor" for o in printer.kernel.body.walk()):
         printer.settle()
         printer.line('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");')

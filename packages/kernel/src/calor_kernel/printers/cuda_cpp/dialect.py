@@ -26,6 +26,17 @@ STATIC_BYTES: Final = 48 << 10
 _FENCES: Final = MappingProxyType(
     dict.fromkeys(("unit", "plane", "warpgroup", "cube"), "_block") | {"system": "_system"}
 )
+# Of the sixteen barriers with names, kernels have the first eight, and warp groups the others.
+_BARRIERS: Final = MappingProxyType(
+    {
+        "plane": "__syncwarp();",
+        "warpgroup": 'asm volatile("bar.sync %0, 128;" ::"r"(15 - plane_of_cube() / 4) '
+        ': "memory");',
+        "cube": "__syncthreads();",
+        "cluster": 'asm volatile("barrier.cluster.arrive.release;\\n'
+        'barrier.cluster.wait.acquire;" ::: "memory");',
+    }
+)
 _REDUCED: Final = ("add", "min", "max", "and", "or", "xor")
 _ALL_LANES: Final = "0xffffffffu"
 
@@ -168,12 +179,12 @@ class CudaCpp(Dialect):
         return self.cast(dtype, Expression(self.positions[name].format("xyz"[axis])))
 
     def barrier(self, scope: str, name: int, count: int) -> str:
-        """Return a barrier of a cube, of a plane, or one of the sixteen with names."""
+        """Return a barrier of a scope, or one of the sixteen with names."""
         if name:
             return f'asm volatile("bar.sync {name}, {count};" ::: "memory");'
-        if scope not in ("cube", "plane"):
+        if scope not in _BARRIERS:
             self.refuse(f"barrier without a name of a {scope}")
-        return "__syncthreads();" if scope == "cube" else "__syncwarp();"
+        return _BARRIERS[scope]
 
     def fence(self, scope: str, order: str) -> str:
         """Return a fence of what a scope sees."""
@@ -236,7 +247,11 @@ class CudaCpp(Dialect):
         """Return what says of how many units a cube is, and what a core has of cubes if known."""
         # Budgets of registers are given out where the compiler knows what a core has of cubes.
         cubes = kernel.attributes.get("cubes_per_core")
-        return f"__launch_bounds__({kernel.units}{f', {cubes}' if cubes else ''})"
+        bounds = f"__launch_bounds__({kernel.units}{f', {cubes}' if cubes else ''})"
+        cluster = kernel.attributes.get("cluster", (1, 1, 1))
+        if cluster == (1, 1, 1):
+            return bounds
+        return f"{bounds} __cluster_dims__({', '.join(map(str, cluster))})"
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
         """Return what the text uses of the prelude, helpers and the kernel."""
@@ -256,6 +271,7 @@ class CudaCpp(Dialect):
         if maps:
             helpers = f"{boxes.TYPE}\n{helpers}"
             declared += maps
+            body = f"{boxes.fetched_maps(len(maps))}{body}"
         return (
             f"{tables.prelude(helpers + body, self.pieces(kernel))}{helpers}"
             f'extern "C" __global__ void {self.bounds(kernel)}\n'

@@ -11,7 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from calor.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
+from calor.dtypes import (
+    DType,
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    int8,
+    int32,
+    uint8,
+)
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.language.layouts import Layout
@@ -30,6 +40,8 @@ _NAMES: Final = {
     float32: "tf32",
     int8: "s8",
     uint8: "u8",
+    float8_e4m3fn: "e4m3",
+    float8_e5m2: "e5m2",
 }
 # A line of a block in bytes.
 _LINE: Final = 128
@@ -59,7 +71,8 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
     said, dialect = operation.attributes, printer.dialect
     shape: MatrixShape = said["shape"]
     total, left, right = operation.operands
-    sums = int32 if shape.a_dtype.kind in ("int", "uint") else float32
+    whole = shape.a_dtype.kind in ("int", "uint") and shape.formats is None
+    sums = int32 if whole else float32
     if shape.a_dtype not in _NAMES or total.type.dtype is not sums:
         dialect.refuse(f"{shape.name} beside the units")
     inner = left.type.width > 1
@@ -126,7 +139,7 @@ _DESCRIBED: Final = (
 def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool]) -> str:
     """Return the function; of a left factor in registers ``transposed`` says nothing."""
     count = shape.m * shape.n // shape.lanes
-    kind = _NAMES[shape.a_dtype]
+    kinds = ".".join(_NAMES[f] for f in shape.formats or (shape.a_dtype, shape.a_dtype))
     type, total, register = f"float32x{count}", "f32", "f"
     # Factors of two bytes may lie either way; integers have no signs to change.
     flags = ", 1, 1" + "".join(f", {int(flag)}" for flag in transposed if shape.k == _BOTH_WAYS)
@@ -146,7 +159,7 @@ def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool
         f"{printer.dialect.function_prefix} {type} {name}({type} c, {factor}, uint64 b) {{\n"
         f"{copied}"
         f'  asm volatile("wgmma.mma_async.sync.aligned.m{shape.m}n{shape.n}k{shape.k}'
-        f'.{total}.{kind}.{kind}\\n"\n      "{{{sums}}},\\n"\n'
+        f'.{total}.{kinds}\\n"\n      "{{{sums}}},\\n"\n'
         f'      "{place}, %{count + words}, 1{flags};"\n'
         f'      : {outputs}\n      : {inputs}, "l"(b));\n  return c;\n}}'
     )

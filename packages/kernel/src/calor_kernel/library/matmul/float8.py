@@ -1,0 +1,112 @@
+"""Products of factors of float8: by instructions that take their bytes, or of halves they become.
+
+Requirements: every device does them, since a float8 number is one of any wider type, and halves
+add up in float32; an instruction that adds with fewer bits than float32 is taken only where the
+precision that is asked for allows it, as TF32 is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from calor.dtypes import DType, bfloat16, float16, float32, uint8
+from calor_kernel.library.composing import redirected
+from calor_kernel.library.matmul.problem import product_of
+from calor_kernel.library.matmul.units import ways
+from calor_kernel.library.work import (
+    LOWERINGS,
+    Argument,
+    Candidates,
+    Dropped,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Scratch,
+    View,
+    Work,
+)
+from calor_kernel.planning.choices import spec_of
+
+Lower = Callable[[Request], Sequence[Work] | Refusal]
+
+
+def lower_float8(request: Request, lower: Lower) -> Sequence[Work] | Refusal:
+    """Return the ways to compute a product of float8; ``lower`` does those of other types."""
+    works, dropped = _of_bytes(request)
+    if not works or request.candidates:
+        made = _of_wider(request, lower)
+        if isinstance(made, Refusal):
+            return made if not works else Candidates.of(works, dropped)
+        later = 1 if works else 0
+        works += [replace(work, group=work.group + later) for work in made]
+    return Candidates.of(works, dropped)
+
+
+def _of_bytes(request: Request) -> tuple[list[Work], list[Dropped]]:
+    """Return the ways that read bytes, where fewer bits of the sums are allowed."""
+    if request.attributes.get("precision", "highest") == "highest":
+        return [], []
+    bytes_ = tuple(replace(view, dtype=uint8) for view in request.inputs)
+    product, _ = product_of(replace(request, inputs=bytes_))
+    if product is None or product.m * product.n * product.k * product.batches == 0:
+        return [], []
+    a, b = request.inputs
+    product = replace(product, formats=(a.dtype, b.dtype))
+    places = Input(0), Input(1)
+    able, dropped = ways(product, places, request.info, request.candidates)
+    works = [
+        Work((*w.before, w.launch, *w.after), w.scratch, variant=w.name, group=w.group)
+        for w in able
+    ]
+    return works, dropped
+
+
+def _of_wider(request: Request, lower: Lower) -> Sequence[Work] | Refusal:
+    """Return the ways by factors of a type that the device multiplies, which holds each float8."""
+    info, (result,) = request.info, request.outputs
+    wide = float32
+    if info.has("matrix") or info.has("async_matrix"):
+        wide = result.dtype if result.dtype in (float16, bfloat16) else float16
+    if result.dtype.itemsize > wide.itemsize and result.dtype is not float32:
+        wide = result.dtype
+    launches: list[Launch] = []
+    for number, view in enumerate(request.inputs):
+        cast = _cast(request, view, wide, Input(number), Scratch(number))
+        if isinstance(cast, Refusal):
+            return cast
+        launches += cast
+    views = tuple(View.dense(spec_of(view.shape, wide)) for view in request.inputs)
+    made = lower(replace(request, inputs=views))
+    if isinstance(made, Refusal):
+        return made
+    sizes = tuple(view.size * wide.itemsize for view in views)
+    return [
+        replace(
+            work,
+            launches=(*launches, *(redirected(la, _moved(work)) for la in work.launches)),
+            scratch=(*sizes, *work.scratch),
+            in_place=(),
+            variant=f"{wide.name} {work.variant}".rstrip(),
+        )
+        for work in made
+    ]
+
+
+def _moved(work: Work) -> Mapping[Argument, Argument]:
+    """Return where a work's operands are, and its scratch behind them."""
+    places: dict[Argument, Argument] = {Input(n): Scratch(n) for n in (0, 1)}
+    return places | {Scratch(n): Scratch(n + 2) for n in range(len(work.scratch))}
+
+
+def _cast(
+    request: Request, view: View, dtype: DType, source: Input, target: Scratch
+) -> list[Launch] | Refusal:
+    asked = Request("cast", {"dtype": dtype}, (view,), (spec_of(view.shape, dtype),), request.info)
+    found = LOWERINGS["cast"](asked)
+    if isinstance(found, Refusal):
+        return found
+    places: dict[Argument, Argument] = {Input(0): source, Output(0): target}
+    return [replace(redirected(la, places), prepares=True) for la in found[0].launches]
