@@ -15,14 +15,17 @@ from calor_kernel.language import (
     fence,
     fma,
     kernel,
+    loop_range,
     modulo,
     plane_reduce,
     plane_scan,
     plane_shuffle,
+    select,
     shared,
     sqrt,
     unit_position,
 )
+from calor_kernel.library.math.base import exactly
 from calor_wgpu.wgsl import WGSL, arguments, print_wgsl
 from golden import assert_golden
 from kernel_cases import cube_sum_case
@@ -61,7 +64,20 @@ ADAPTERS = [
     (float32, {"changes": "contracts"}, "fma(x_, x_, x_)", lambda x: x * x + x),
     (float32, {"flushes": True}, "bitcast<u32>(x) & ~2147483648u", lambda x: abs(x)),
     (float32, {"rounded": False}, "return f32(f64(a) / f64(b));", lambda x: x / (x + 1.0)),
+    (
+        float32,
+        {"rounded": False},
+        "return fma(fma(-b, better, a), inverse, better);",
+        lambda x: x / (x + 1.0),
+    ),
     (float32, {"rounded": False, "double": False}, "fma(-s, s, x)", lambda x: sqrt(x)),
+    (float32, {"changes": "contracts"}, "= x_ * (x_ * x_);", exactly(lambda x: x * (x * x))),
+    (
+        float32,
+        {"changes": "contracts"},
+        "select(x_, fn_exact_float32(x_ * x_), (x_ > 0.0f)) + 1.0f",
+        exactly(lambda x: select(x > 0.0, x * x, x) + 1.0),
+    ),
     (int32, {}, "return a - (a / b) * b;", lambda x: modulo(x, x + 1)),
     (float32, {}, "!(x_ == x_)", lambda x: (x != x).to(float32)),
     (float32, {}, "bitcast<f32>(2139095040u)", lambda x: x + float("inf")),
@@ -134,6 +150,28 @@ def test_four_words_are_one_access_where_they_are_aligned() -> None:
         text = print_wgsl(moved.build([memory, memory, size]), WGSL())
         assert ("x: array<vec4<f32>>;" in text) == (align == 16)
         assert ("x[(x_offset + u32(n)) >> 2u][(x_offset + u32(n)) & 3u]" in text) == (align == 16)
+
+
+def test_loops_to_unroll_are_so_and_their_rounds_differ_by_a_number() -> None:
+    @kernel
+    def summed(x: Any, y: Any, n: Any) -> None:
+        held = shared(64, float32, align=16)
+        i = unit_position()
+        held.store(i * 4, x.load(n * 4, 4))
+        barrier()
+        total = held.load(i * 4, 4)
+        for p in loop_range(0, 3, unroll=3):
+            total = total + held.load(i * 4 + p * 20, 4)
+        y.store(n * 4, total)
+
+    memory, size = Buffer(float32, align=16), Scalar(int32, nonnegative=True)
+    built = summed.build([memory, memory, size], cube=(4, 1, 1))
+    text = print_wgsl(built, WGSL())
+    assert "for (" not in text
+    for place in ("unit_x", "unit_x + 5li", "unit_x + 10li"):
+        assert f"= shared0[u32({place})];" in text
+    assert "x[(x_offset >> 2u) + u32(n)]" in text
+    assert "for (" in print_wgsl(built, WGSL(limited=True))
 
 
 def test_arguments_lie_where_the_struct_has_them() -> None:

@@ -15,8 +15,12 @@ var<workgroup> shared0: array<f32, 8>;
 @compute @workgroup_size(8, 1, 1)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) unit: vec3<u32>) {
   let cubes = vec3<u32>(args.cubes_x, args.cubes_y, args.cubes_z);
-  let cube = vec3<u32>(group.x + group.y / cubes.y * 65535u, group.y % cubes.y, group.z);
-  if (cube.x >= cubes.x) { return; }
+  var cube = group;
+  if (cubes.x > 65535u) {
+    cube.x += group.y / cubes.y * 65535u;
+    cube.y = group.y % cubes.y;
+    if (cube.x >= cubes.x) { return; }
+  }
   let x_offset = args.a0;
   let y_offset = args.a1;
   let n = args.a2;

@@ -140,25 +140,50 @@ def _modulo(dialect: WGSL, name: str, d: DType) -> Made:
     return _function(dialect, name, {"a": d, "b": d}, d, "return a - (a / b) * b;")
 
 
+def _rounded(dialect: WGSL, name: str, parameters: str, steps: str, other: str) -> Made:
+    """Return a quotient or root by fma, where it rounds once and no step leaves the range.
+
+    Where a step may leave it, ``other`` is taken, or what float64 has.
+    """
+    wide = {"ab": "f32(f64(a) / f64(b))", "x": "f32(sqrt(f64(x)))"}[parameters]
+    body = f"return {wide};" if dialect.double else other
+    if dialect.fused:
+        inside = (f"abs({p}) > 1e-18f && abs({p}) < 1e+18f" for p in parameters)
+        fast = "".join(f"\n  {line}" for line in steps.strip().splitlines())
+        body = f"if ({' && '.join(inside)}) {{{fast}\n}}\n{body.strip()}"
+    return _function(dialect, name, dict.fromkeys(parameters, float32), float32, body)
+
+
 def _div(dialect: WGSL, name: str, d: DType) -> Made:
-    body = "return f32(f64(a) / f64(b));"
-    if not dialect.double:
-        # What is left of a quotient, divided, is its error (Markstein, IBM J. R&D 34, 1990).
-        body = """
+    # Two steps of Newton give the quotient, and what is left of it, divided, is its error
+    # (Markstein, IBM J. R&D 34, 1990).
+    steps = """
+let near = 1.0f / b;
+let inverse = fma(fma(-b, near, 1.0f), near, near);
+let q = a * inverse;
+let better = fma(fma(-b, q, a), inverse, q);
+return fma(fma(-b, better, a), inverse, better);"""
+    other = """
 let q = a / b;
 let made = q + fma(-q, b, a) / b;
 return select(q, made, abs(made) <= 3.4028235e+38f && abs(q) > 1e-30f);"""
-    return _function(dialect, name, {"a": d, "b": d}, d, body)
+    return _rounded(dialect, name, "ab", steps, other)
 
 
 def _sqrt(dialect: WGSL, name: str, d: DType) -> Made:
-    body = "return f32(sqrt(f64(x)));"
-    if not dialect.double:
-        body = """
+    # Goldschmidt's steps, then Markstein's; for every float32 and an inverse within 3 ulp.
+    steps = """
+let near = inverseSqrt(x);
+let s = x * near;
+let half = 0.5f * near;
+let e = fma(-s, half, 0.5f);
+let better = fma(s, e, s);
+return fma(fma(-better, better, x), fma(half, e, half), better);"""
+    other = """
 let s = sqrt(x);
 let made = s + fma(-s, s, x) / (2.0f * s);
 return select(s, made, abs(made) <= 3.4028235e+38f && x > 1e-30f);"""
-    return _function(dialect, name, {"x": d}, d, body)
+    return _rounded(dialect, name, "x", steps, other)
 
 
 def _exact(dialect: WGSL, name: str, d: DType) -> Made:

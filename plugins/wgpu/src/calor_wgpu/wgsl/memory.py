@@ -75,11 +75,12 @@ def wide_of(kernel: Kernel, atomics: set[Memory]) -> set[Memory]:
     return {
         of(operation)
         for operation in kernel.body.walk()
-        if operation.name in ("load", "store") and _is_wide(operation, atomics)
+        if operation.name in ("load", "store") and is_wide(operation, atomics)
     }
 
 
-def _is_wide(operation: Operation, atomics: set[Memory]) -> bool:
+def is_wide(operation: Operation, atomics: set[Memory]) -> bool:
+    """Return whether a load or store takes four words at once."""
     memory, align = of(operation), operation.attributes.get("align", 0)
     value = (*operation.operands, *operation.results)[1]
     plain = len(operation.operands) == (1 if operation.results else 2) and memory not in atomics
@@ -112,6 +113,16 @@ def place(printer: WGSLPrinter, memory: Memory, index: Expression, lane: int = 0
     if memory.space == "global":
         made = ex.infix("+", ex.SUM, Expression(printer.offsets[memory]), made)
     return ex.infix("+", ex.SUM, made, Expression(f"{lane}u")) if lane else made
+
+
+def wide_element(printer: WGSLPrinter, memory: Memory, index: Expression) -> Expression:
+    """Return four words, of which the index counts those before."""
+    made = printer.dialect.cast(uint32, index)
+    if memory.space == "global":
+        # Offsets of memories that are read so divide by four.
+        offset = ex.infix(">>", ex.SHIFT, Expression(printer.offsets[memory]), Expression("2u"))
+        made = ex.infix("+", ex.SUM, offset, made)
+    return Expression(f"{printer.memories[memory]}[{made.text}]")
 
 
 def loaded(printer: WGSLPrinter, memory: Memory, at: Expression) -> Expression:
@@ -238,12 +249,12 @@ def load(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
         _masked_load(printer, operation)
         return
     operands = [(printer.operand(v), v.type) for v in operation.operands]
-    if type.width > 1:
+    wide = is_wide(operation, printer.atomics)
+    if type.width > 1 and not wide:
         operands = [(printer.named(e, t), t) for e, t in operands]
     index, index_type = operands[0]
-    if _is_wide(operation, printer.atomics):
-        at = place(printer, memory, index)
-        made = Expression(f"{printer.memories[memory]}[{_four(at)}]")
+    if wide:
+        made = wide_element(printer, memory, index)
     elif type.width > 1 and index_type.width == 1 and is_packed(memory) and _aligned(operation):
         made = ex.call(_load_word_helper(printer, memory, type), place(printer, memory, index))
     else:
@@ -297,9 +308,9 @@ def store(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
         return
     operands = [(printer.atom(v), v.type) for v in operation.operands]
     printer.settle()
-    if _is_wide(operation, printer.atomics):
-        at, value = place(printer, memory, operands[0][0]), operands[1][0]
-        printer.line(f"{printer.memories[memory]}[{_four(at)}] = {value.text};")
+    if is_wide(operation, printer.atomics):
+        target = wide_element(printer, memory, operands[0][0])
+        printer.line(f"{target.text} = {operands[1][0].text};")
         return
     lanes = [_at_lane(printer, operands, i) for i in range(value_type.width)]
     if is_packed(memory) and _whole_words(operation):

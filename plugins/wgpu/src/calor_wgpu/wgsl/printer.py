@@ -15,10 +15,17 @@ import numpy as np
 
 from calor.dtypes import DType
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
-from calor_kernel.ir.passes import eliminate_dead, optimize, split_vectors
+from calor_kernel.ir.passes import (
+    count_vectors,
+    eliminate_dead,
+    optimize,
+    split_vectors,
+    unroll_loops,
+)
 from calor_kernel.ir.types import Scalar
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.c import Printer
+from calor_kernel.printers.dialect import words
 from calor_kernel.printers.expressions import Expression
 
 from . import memory, planes
@@ -41,8 +48,12 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
 
     The arguments are binding 0, as :func:`arguments` lays them out, and buffers follow it.
     """
-    fitting = split_vectors(optimize(kernel), dialect.widths)
-    return WGSLPrinter(eliminate_dead(fitting), dialect).text()
+    made = optimize(kernel)
+    # A driver that ends loops runs on a processor, whose compiler takes long for long texts.
+    made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
+    atomics = memory.atomics_of(made)
+    counted = count_vectors(made, lambda o: 4 if memory.is_wide(o, atomics) else 1)
+    return WGSLPrinter(eliminate_dead(counted), dialect).text()
 
 
 def argument_type(dialect: WGSL, dtype: DType) -> str:
@@ -81,22 +92,32 @@ Statement = Callable[[Any, Operation, Block], None]
 
 
 # What a compiler would compute otherwise than it is written, and what only moves numbers to it.
-_JOINED: Final = frozenset(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"))
-_MOVED: Final = frozenset(("select", "extract", "insert", "shuffle", "pack", "splat"))
+_JOINED: Final = words("add sub mul div eq ne lt le gt ge")
+_MOVED: Final = words("select extract insert shuffle pack splat")
+# What no compiler joins with a product that it is given.
+_APART: Final = words("mul div fma sqrt store bitcast cast eq ne lt le gt ge")
+_CHANGE: Final = MappingProxyType({"fma": "reassoc", "mul": "contract"})
 
 
 def _let_products_be(kernel: Kernel) -> None:
-    """Say of each fma that only goes on into others, as sums of products do, that it may change.
+    """Say of each product and each fma, that no compiler has anything to join it with, so.
 
-    A compiler has nothing to join it with, so that it need not be hidden.
+    An fma that only goes on into others, as sums of products do, and a product that is no part of
+    a sum need not be hidden from compilers.
     """
     joined: set[Value] = set()
+    summed = {v for o in kernel.body.walk() for region in o.regions for v in region.yields}
     for operation in reversed(list(kernel.body.walk())):
-        moved = operation.name in _MOVED and operation.result in joined
-        if operation.name in _JOINED or moved:
+        name, results = operation.name, operation.results
+        moved = name in _MOVED
+        if name in _JOINED or (moved and operation.result in joined):
             joined.update(operation.operands)
-        elif operation.name == "fma" and operation.result not in joined:
-            operation.attributes = {**operation.attributes, "flags": ("reassoc",)}
+        if operation.result in summed if moved else name not in _APART:
+            summed.update(operation.operands)
+        used = {"fma": joined, "mul": summed}.get(name)
+        if used is not None and not used.intersection(results):
+            flags = (*operation.attributes.get("flags", ()), _CHANGE[name])
+            operation.attributes = {**operation.attributes, "flags": flags}
 
 
 class WGSLPrinter(Printer):
@@ -242,9 +263,10 @@ class WGSLPrinter(Printer):
             f"{''.join(f'{b}{chr(10)}' for b in buffers)}\n{self.helpers.text()}"
             f"@compute @workgroup_size({size})\nfn main({head}) {{\n{unit}"
             "  let cubes = vec3<u32>(args.cubes_x, args.cubes_y, args.cubes_z);\n"
-            f"  let cube = vec3<u32>(group.x + group.y / cubes.y * {MOST_CUBES}u, "
-            "group.y % cubes.y, group.z);\n"
-            "  if (cube.x >= cubes.x) { return; }\n"
+            "  var cube = group;\n"
+            f"  if (cubes.x > {MOST_CUBES}u) {{\n"
+            f"    cube.x += group.y / cubes.y * {MOST_CUBES}u;\n    cube.y = group.y % cubes.y;\n"
+            "    if (cube.x >= cubes.x) { return; }\n  }\n"
             f"{named}{body}}}\n"
         )
 
