@@ -205,7 +205,7 @@ def test_planes_are_made_of_shuffles() -> None:
     assert "subgroupBarrier();" not in text
     assert "subgroupBarrier();" in print_wgsl(built, WGSL(diverges=True))
     with pytest.raises(CompileError, match="no subgroups"):
-        print_wgsl(built, WGSL(subgroups=False))
+        print_wgsl(built, WGSL(lanes=1))
 
 
 def test_a_barrier_is_of_global_memory_where_units_hand_it_over() -> None:

@@ -75,8 +75,9 @@ class WGSL(Dialect):
     "reassociates" as well. ``rounded``: quotients and roots of float32 are rounded right.
     ``flushes``: float32 arithmetic takes the smallest numbers for zeros. ``limited``: loops that
     take long are ended, so that kernels look whether one came to its end. ``diverges``: units of a
-    plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``, ``subgroups``:
-    what there is. ``buffers``: how many a kernel may have. ``shared_bytes``: of a cube.
+    plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``: what there is.
+    ``lanes``: the units of a plane, 1 where there are none. ``buffers``: how many a kernel may
+    have. ``shared_bytes``: of a cube.
     """
 
     wide: bool = True
@@ -89,7 +90,7 @@ class WGSL(Dialect):
     diverges: bool = False
     atomics_64: bool = True
     float_atomics: bool = True
-    subgroups: bool = True
+    lanes: int = 32
     buffers: int = 8
     shared_bytes: int = 16384
 

@@ -30,7 +30,7 @@ def plane(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
         return
     if any(v.type.width > 1 for v in (*operation.operands, *operation.results)):
         printer.dialect.refuse(f"{operation.name} of vectors")
-    if not printer.dialect.subgroups:
+    if printer.dialect.lanes == 1:
         printer.dialect.refuse("subgroups")
     operands = [printer.operand(v) for v in operation.operands]
     if printer.dialect.diverges:

@@ -22,11 +22,11 @@ from calor_kernel.ir.passes import (
     split_vectors,
     unroll_loops,
 )
-from calor_kernel.ir.types import Scalar
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.dialect import words
 from calor_kernel.printers.expressions import Expression
+from calor_kernel.runtime.structs import COUNTS, struct_of
 
 from . import memory, planes
 from .dialect import WGSL
@@ -34,7 +34,6 @@ from .scalars import WGSLScalars
 
 # The cubes of a dispatch along each axis at most.
 MOST_CUBES: Final = 65535
-COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
 # Where loops are ended that take long, the lines of one that is repeated, and how often it is.
 _SHORT: Final = 48
 _TURNS: Final = 4
@@ -63,29 +62,8 @@ def argument_type(dialect: WGSL, dtype: DType) -> str:
 
 
 def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
-    """Return the struct of a kernel's arguments: a field per parameter, the cubes, and a zero.
-
-    A buffer's field is its offset in elements. Fields are aligned to their size, as in WGSL.
-    """
-    offsets, formats, end = [], [], 0
-    for parameter in parameters:
-        number = isinstance(parameter.declared, Scalar)
-        type = argument_type(dialect, parameter.declared.dtype) if number else "u32"
-        size = np.dtype(_HOST[type]).itemsize
-        offsets.append(-(-end // size) * size)
-        formats.append(_HOST[type])
-        end = offsets[-1] + size
-    end = -(-end // 4) * 4
-    offsets += [end + 4 * i for i in range(len(COUNTS))]
-    names = [f"a{i}" for i in range(len(formats))] + list(COUNTS)
-    return np.dtype(
-        {
-            "names": names,
-            "formats": formats + ["<u4"] * len(COUNTS),
-            "offsets": offsets,
-            "itemsize": -(-(end + 4 * len(COUNTS)) // 16) * 16,
-        }
-    )
+    """Return the struct of a kernel's arguments."""
+    return struct_of(parameters, lambda dtype: _HOST[argument_type(dialect, dtype)])
 
 
 Statement = Callable[[Any, Operation, Block], None]
