@@ -23,11 +23,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
     cube.y = group.y % cubes.y;
     if (cube.x >= cubes.x) { return; }
   }
+  let n = args.a3;
+  let k = args.a4;
   let a_offset = args.a0;
   let b_offset = args.a1;
   let c_offset = args.a2;
-  let n = args.a3;
-  let k = args.a4;
   var t1: vec4<f32> = vec4<f32>(0.0f, 0.0f, 0.0f, 0.0f);
   var t2: i64 = i64(u64(cube.x)) * 2li;
   var t3: i64 = i64(u64(cube.y)) * 4li;
@@ -37,7 +37,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   var item: vec4<f32> = t1;
   var item_1: vec4<f32> = t1;
   for (var i: i64 = 0li; i < k; i += 1li) {
-    var b_: vec4<f32> = b[(b_offset >> 2u) + u32((i * n + t3) >> 2u)];
+    var b_: vec4<f32> = b[(b_offset + u32(i * n + t3)) >> 2u];
     var t7: f32 = a[a_offset + u32(t4 + i)];
     var t8: vec4<f32> = vec4<f32>(t7, t7, t7, t7);
     var t9: vec4<f32> = vec4<f32>(fma(t8.x, b_.x, item.x), fma(t8.y, b_.y, item.y), fma(t8.z, b_.z, item.z), fma(t8.w, b_.w, item.w));
@@ -47,8 +47,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
     item = t9;
     item_1 = t12;
   }
-  var t13: i64 = (t2 * n + t3) >> 2u;
-  c[(c_offset >> 2u) + u32(t13)] = item;
-  var t14: i64 = (t5 * n + t3) >> 2u;
-  c[(c_offset >> 2u) + u32(t14)] = item_1;
+  c[(c_offset + u32(t2 * n + t3)) >> 2u] = item;
+  c[(c_offset + u32(t5 * n + t3)) >> 2u] = item_1;
 }

@@ -16,8 +16,10 @@ import numpy as np
 from calor.dtypes import DType
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
 from calor_kernel.ir.passes import (
+    atomics_of,
     count_vectors,
     eliminate_dead,
+    lower_accesses,
     optimize,
     split_vectors,
     unroll_loops,
@@ -50,9 +52,8 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     made = optimize(kernel)
     # A driver that ends loops runs on a processor, whose compiler takes long for long texts.
     made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
-    atomics = memory.atomics_of(made)
-    counted = count_vectors(made, lambda o: 4 if memory.is_wide(o, atomics) else 1)
-    return WGSLPrinter(eliminate_dead(counted), dialect).text()
+    made = count_vectors(lower_accesses(made), memory.width_of)
+    return WGSLPrinter(eliminate_dead(made), dialect).text()
 
 
 def argument_type(dialect: WGSL, dtype: DType) -> str:
@@ -108,7 +109,6 @@ class WGSLPrinter(Printer):
             "load": memory.load,
             "store": memory.store,
             "atomic": memory.atomic,
-            "copy_async": memory.copy,
             "prefetch": memory.nothing,
             "plane_shuffle": planes.plane,
             "plane_reduce": planes.plane,
@@ -120,10 +120,9 @@ class WGSLPrinter(Printer):
     def __init__(self, kernel: Kernel, dialect: WGSL) -> None:
         super().__init__(kernel, dialect)
         self.scalars = WGSLScalars(dialect, self.helpers)
-        self.atomics = memory.atomics_of(kernel)
+        self.atomics = atomics_of(kernel)
         self.native = memory.native_of(kernel, dialect)
-        self.wide = memory.wide_of(kernel, self.atomics)
-        self.offsets: dict[Memory, str] = {}
+        self.wide = memory.wide_of(kernel)
         _let_products_be(kernel)
 
     def operation(self, operation: Operation, block: Block) -> None:
@@ -272,24 +271,29 @@ class WGSLPrinter(Printer):
     def parameters(self) -> tuple[str, str, list[str]]:
         """Return the fields of the arguments, the lines that name them, and the buffers."""
         buffers: list[str] = []
+        places: list[int] = []
         fields, named = "", ""
-        for number, parameter in enumerate(self.kernel.parameters):
-            name = self.fresh(parameter.name)
-            dtype = parameter.declared.dtype
+        given = self.kernel.parameters
+        count = len(given) - sum(p.memory is not None for p in given)
+        for number, parameter in enumerate(given):
+            name, dtype = self.fresh(parameter.name), parameter.declared.dtype
+            type = "u32"
             if parameter.memory is not None:
                 self.memories[parameter.memory] = name
-                own = self.offsets[parameter.memory] = self.fresh(f"{name}_offset")
-                type, value = "u32", f"args.a{number}"
+                places.append(number)
                 held = memory.element_type(self, parameter.memory)
                 place = f"@group(0) @binding({len(buffers) + 1})"
                 buffers.append(f"{place} var<storage, read_write> {name}: array<{held}>;")
             else:
                 assert parameter.value is not None
-                own, type = name, argument_type(self.dialect, dtype)
                 self.texts[parameter.value] = Expression(name)
-                value = f"args.a{number}" + (" != 0u" if dtype.kind == "bool" else "")
-            fields += f"  a{number}: {type},\n"
-            named += f"  let {own} = {value};\n"
+                # Offsets, which come last, have the fields of their buffers.
+                own = number if number < count else places[number - count]
+                value = f"args.a{own}" + (" != 0u" if dtype.kind == "bool" else "")
+                named += f"  let {name} = {value};\n"
+                type = argument_type(self.dialect, dtype)
+            if number < count:
+                fields += f"  a{number}: {type},\n"
         if self.dialect.limited:
             place = f"@group(0) @binding({len(buffers) + 1})"
             buffers.append(f"{place} var<storage, read_write> trouble: atomic<u32>;")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.passes.accesses import atomics_of, lower_accesses
 from calor_kernel.ir.passes.align import align, align_accesses
 from calor_kernel.ir.passes.counting import count_vectors
 from calor_kernel.ir.passes.dead import eliminate_dead, sweep
@@ -16,10 +17,12 @@ from calor_kernel.ir.passes.vectors import lower_vreduce, split_vectors
 __all__ = [
     "Rewriter",
     "align_accesses",
+    "atomics_of",
     "clone",
     "count_vectors",
     "eliminate_dead",
     "hoist_invariants",
+    "lower_accesses",
     "lower_bfloat16",
     "lower_float16",
     "lower_vreduce",

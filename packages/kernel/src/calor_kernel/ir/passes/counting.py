@@ -73,7 +73,11 @@ class _Counter(Rewriter):
         """Return a number that divides by a power of two, divided."""
         if isinstance(value.known, int):
             return self.like(value.known // size, value)
+        # A cast of an index only leaves out what is zero.
         maker, loops = self.makers.get(value, (None, 0))
+        index = maker is not None and maker.operands[0].type.dtype.kind in ("int", "uint")
+        if maker is not None and index and maker.name == "cast":
+            return self.convert(self.divided(maker.operands[0], size), value.type.dtype)
         if maker is not None and maker.name in ("add", "sub", "mul"):
             a, b = maker.operands
             near = isinstance(b.known, int) or loops == self.loops
