@@ -33,7 +33,7 @@ def test_elements_are_moved(dtype: DType, width: int, start: int, align: int) ->
     into = np.ones(64, dtype.numpy)
     expected = into.copy()
     expected[start : start + n] = data[start : start + n]
-    signature = [Buffer(dtype, False, align), Buffer(dtype, True, align), Scalar(int64)]
+    signature: list[Any] = [Buffer(dtype, False, align), Buffer(dtype, True, align), Scalar(int64)]
     built = moved.build(signature, width=width, cube=(4, 1, 1))
     widths = (1, 4 // dtype.itemsize) if dtype.itemsize < 4 else (1, 4)
     made = verify(lower_accesses(split_vectors(optimize(built), lambda dtype: widths)))

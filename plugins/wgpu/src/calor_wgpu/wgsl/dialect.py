@@ -65,6 +65,11 @@ def value_of(literal: Expression) -> int | None:
     return None if found is None else int(found[2]) - bool(found[1])
 
 
+def function_name(helper: str, dtypes: Sequence[DType]) -> str:
+    """Return what a helper's function is called."""
+    return f"fn_{'_'.join((helper, *(d.name for d in dtypes)))}"
+
+
 @dataclass(eq=False, kw_only=True)
 class WGSL(Dialect):
     """WGSL for an adapter that has and does what is said here.
@@ -192,9 +197,8 @@ class WGSL(Dialect):
         return ex.reading(Expression(f"select({texts})"), condition, a, b)
 
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Return name and text of a function of this language."""
-        function = f"fn_{'_'.join((name, *(d.name for d in dtypes)))}"
-        return HELPERS[name](self, function, *dtypes)
+        """Return name and text of a function that is no recipe."""
+        return HELPERS[name](self, function_name(name, dtypes), *dtypes)
 
     # Vectors: the lanes of a word.
     def vector_type(self, type: Type) -> str:
