@@ -203,7 +203,7 @@ def test_planes_are_made_of_shuffles() -> None:
     built = planes.build([F, F], cube=(16, 2, 1), plane=16)
     text = print_wgsl(built, WGSL())
     assert "@workgroup_size(32)" in text
-    assert "x = x + fn_shuffle_xor_float32(x, 8u, own);" in text
+    assert "x = x + subgroupShuffleXor(x, 8u);" in text
     assert "subgroupBarrier();" not in text
     assert "subgroupBarrier();" in print_wgsl(built, WGSL(diverges=True))
     with pytest.raises(CompileError, match="no subgroups"):

@@ -64,7 +64,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   }
   private1[3u] = t13;
   var total: f32 = private1[0u];
-  for (var i: i64 = 1li; i < 4li; i += 1li) {
+  for (var i: i64 = 1li; i < 4li; i++) {
     total = total + private1[u32(i)];
   }
   var t14: u32 = u32(unit_x);

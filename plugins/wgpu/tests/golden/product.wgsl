@@ -36,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   var t6: i64 = t5 * k;
   var item: vec4<f32> = t1;
   var item_1: vec4<f32> = t1;
-  for (var i: i64 = 0li; i < k; i += 1li) {
+  for (var i: i64 = 0li; i < k; i++) {
     var b_: vec4<f32> = b[(b_offset + u32(i * n + t3)) >> 2u];
     var t7: f32 = a[a_offset + u32(t4 + i)];
     var t8: vec4<f32> = vec4<f32>(t7, t7, t7, t7);

@@ -220,6 +220,47 @@ class WGSL(Dialect):
         given = f" = {value.text}" if value is not None else ""
         return f"var {name}: {self.type(type)}{given};"
 
+    def function(
+        self,
+        name: str,
+        result: DType,
+        parameters: Sequence[tuple[DType, str]],
+        lines: Sequence[str],
+    ) -> str:
+        """Return a function, in which the first parameter is a variable."""
+        given = ", ".join(f"{own}: {self.type(Type(dtype))}" for dtype, own in parameters)
+        first = parameters[0][1]
+        head = f"fn {name}(given_{given}) -> {self.type(Type(result))} {{"
+        body = (f"var {first} = given_{first};", *lines)
+        return "\n".join((head, *(f"  {line}" for line in body), "}"))
+
+    def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
+        """Return the value of another unit; ``lane`` is its own name, 64 bits go in halves."""
+        bare = lane.bare and lane.text.isdigit()
+        other = f"{lane.text}u" if bare else self.cast(uint32, lane).text
+        own = "u32(lane)"
+        function, at = (
+            "subgroupShuffle",
+            {
+                "index": other,
+                "xor": f"{own} ^ ({other})",
+                "up": f"select({own} - {other}, {own}, {own} < {other})",
+                "down": f"select({own} + {other}, {own}, {own} + {other} >= {self.lanes}u)",
+            }[kind],
+        )
+        if kind == "xor" and bare:
+            function, at = "subgroupShuffleXor", other
+        if dtype is bool_:
+            made = f"({function}(u32({value.text}), {at}) != 0u)"
+        elif dtype.itemsize < 8 or self.types[int64] == "i32":
+            made = f"{function}({value.text}, {at})"
+        else:
+            words = f"bitcast<u64>({value.text})" if dtype is not uint64 else value.text
+            low, high = f"u32({words})", f"u32(({words}) >> 32u)"
+            made = f"(u64({function}({low}, {at})) | (u64({function}({high}, {at})) << 32u))"
+            made = made if dtype is uint64 else f"bitcast<{self.types[dtype]}>{made}"
+        return ex.reading(Expression(made), value, lane)
+
     def unroll(self, times: int) -> str:
         """Return nothing: there is no way to ask for it."""
         return ""

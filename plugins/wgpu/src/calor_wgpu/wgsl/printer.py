@@ -7,32 +7,36 @@ from an offset on; a launch of more cubes along x than a dispatch may have is fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from calor.dtypes import DType
-from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
+from calor_kernel.ir.nodes import Block, Kernel, Operation
 from calor_kernel.ir.passes import (
     atomics_of,
     count_vectors,
     eliminate_dead,
+    flag_unjoined,
+    hands_over,
     lower_accesses,
     optimize,
     split_vectors,
     unroll_loops,
 )
 from calor_kernel.ir.recipes import block_of
+from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers import units
 from calor_kernel.printers.c import Printer
-from calor_kernel.printers.dialect import words
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.helpers import Helpers
 from calor_kernel.runtime.structs import COUNTS, struct_of
 
-from . import memory, planes
+from . import memory
 from .dialect import WGSL, function_name
 from .scalars import WGSLScalars
 
@@ -72,35 +76,6 @@ def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
 Statement = Callable[[Any, Operation, Block], None]
 
 
-# What a compiler would compute otherwise than it is written, and what only moves numbers to it.
-_JOINED: Final = words("add sub mul div eq ne lt le gt ge")
-_MOVED: Final = words("select extract insert shuffle pack splat")
-# What no compiler joins with a product that it is given.
-_APART: Final = words("mul div fma sqrt store bitcast cast eq ne lt le gt ge")
-_CHANGE: Final = MappingProxyType({"fma": "reassoc", "mul": "contract"})
-
-
-def _let_products_be(kernel: Kernel) -> None:
-    """Say of each product and each fma, that no compiler has anything to join it with, so.
-
-    An fma that only goes on into others, as sums of products do, and a product that is no part of
-    a sum need not be hidden from compilers.
-    """
-    joined: set[Value] = set()
-    summed = {v for o in kernel.body.walk() for region in o.regions for v in region.yields}
-    for operation in reversed(list(kernel.body.walk())):
-        name, results = operation.name, operation.results
-        moved = name in _MOVED
-        if name in _JOINED or (moved and operation.result in joined):
-            joined.update(operation.operands)
-        if operation.result in summed if moved else name not in _APART:
-            summed.update(operation.operands)
-        used = {"fma": joined, "mul": summed}.get(name)
-        if used is not None and not used.intersection(results):
-            flags = (*operation.attributes.get("flags", ()), _CHANGE[name])
-            operation.attributes = {**operation.attributes, "flags": flags}
-
-
 class Functions(Helpers):
     """The functions that a kernel uses."""
 
@@ -128,10 +103,6 @@ class WGSLPrinter(Printer):
             "store": memory.store,
             "atomic": memory.atomic,
             "prefetch": memory.nothing,
-            "plane_shuffle": planes.plane,
-            "plane_reduce": planes.plane,
-            "plane_scan": planes.plane,
-            "plane_ballot": planes.plane,
         }
     )
 
@@ -140,21 +111,38 @@ class WGSLPrinter(Printer):
         self.helpers = functions or Functions(dialect)
         self.scalars = WGSLScalars(dialect, self.helpers)
         self.atomics = atomics_of(kernel)
+        self.across = hands_over(kernel)
         self.native = memory.native_of(kernel, dialect)
         self.wide = memory.wide_of(kernel)
-        _let_products_be(kernel)
+        flag_unjoined(kernel)
 
     def operation(self, operation: Operation, block: Block) -> None:
         """Print one operation, as this language does what it does otherwise."""
         own = self.statements.get(operation.name)
-        if operation.name in ("for", "while"):
-            (self.loop if operation.name == "for" else self.repeat)(operation, block)
+        if operation.name == "while":
+            self.repeat(operation, block)
         elif own is not None:
             own(self, operation, block)
+        elif operation.name.startswith("plane_"):
+            self.together(operation, block)
         elif operation.name == "barrier" and operation.attributes.get("scope", "cube") == "cube":
             self.barrier(operation)
         else:
             super().operation(operation, block)
+
+    def together(self, operation: Operation, block: Block) -> None:
+        """Print an operation of a plane, whose units meet again before it where they may be apart.
+
+        What is shuffled is repeated where it has 64 bits.
+        """
+        if self.kernel.plane > 1:
+            if self.dialect.lanes == 1:
+                self.dialect.refuse("subgroups")
+            for value in operation.operands:
+                self.texts[value] = self.atom(value)
+            if self.dialect.diverges:
+                self.line("subgroupBarrier();")
+        units.plane(self, operation, block)
 
     def barrier(self, operation: Operation) -> None:
         """Print a barrier of the cube, also for global memory that units hand to each other."""
@@ -163,62 +151,33 @@ class WGSLPrinter(Printer):
             self.dialect.refuse("named barriers")
         if self.kernel.units > 1:
             self.line("workgroupBarrier();")
-            if self.hands_over:
+            if self.across:
                 self.line("storageBarrier();")
 
-    @property
-    def hands_over(self) -> bool:
-        """Whether the kernel reads global memory that it writes."""
-        found: dict[str, set[Memory]] = {"load": set(), "store": set()}
-        for operation in self.kernel.body.walk():
-            if operation.memory is not None and operation.memory.space == "global":
-                names = ("load", "store") if operation.name == "atomic" else (operation.name,)
-                for name in names:
-                    found.setdefault(name, set()).add(operation.memory)
-        return bool(found["load"] & found["store"])
-
-    def loop(self, operation: Operation, block: Block) -> None:
-        """Print ``for``."""
-        (body,) = operation.regions
-        start, stop, step = operation.operands[:3]
-        first, last, stride = self.operand(start), self.atom(stop), self.atom(step)
-        index, *carried = body.arguments
-        self.carry(operation, operation.operands[3:], [carried])
-        self.settle_for(operation)
-        name = self.fresh(index.hint or "i")
-        self.texts[index] = Expression(name)
-        below = ex.infix("<", ex.ORDER, Expression(name), last)
-        above = ex.infix(">", ex.ORDER, Expression(name), last)
-        if step.known is None:
-            zero = self.dialect.literal(0, step.type.dtype)
-            forward = ex.infix(">", ex.ORDER, stride, zero)
-            test = self.dialect.choose(forward, below, above)
-        else:
-            test = below if step.known > 0 else above
-        begin = self.dialect.declare(index.type, name, first)
-        if self.dialect.limited:
-            self.line(begin)
-            begin = ";"
-        with self.braces(f"for ({begin} {test.text}; {name} += {stride.text})"):
+    @contextmanager
+    def rounds(
+        self, index: Expression, type: Type, begin: str, test: str, forward: str
+    ) -> Iterator[None]:
+        """Put what is printed inside a loop, and look after it where a driver ends loops."""
+        if not self.dialect.limited:
+            with super().rounds(index, type, begin, test, forward):
+                yield
+            return
+        self.line(begin)
+        with self.braces(f"for (; {test}; {forward})"):
             begun = len(self.lines)
-            self.block(body)
-            self.assign(carried, body.yields)
-            if self.dialect.limited and len(self.lines) - begun <= _SHORT:
-                self.repeated(self.lines[begun:], f"{name} += {stride.text};", test)
-        if self.dialect.limited:
-            kind = self.dialect.type(index.type)
-            nothing = f"{kind}(u64(args.zero))" if kind == "i64" else f"{kind}(args.zero)"
-            # The zero is for the compiler, which takes it for granted that loops end.
-            self.line(f"{name} += {nothing};")
-            with self.braces(f"if ({test.text})"):
-                self.line("atomicStore(&trouble, 1u);")
-
-    def repeated(self, body: Sequence[str], step: str, test: Expression) -> None:
-        """Print a body again, so that a loop takes fewer turns."""
-        for _ in range(_TURNS - 1):
-            self.line(step)
-            self.line(f"if (!({test.text})) {{ break; }}")
-            self.lines += [f"{'  ' * self.depth}{{", *body, f"{'  ' * self.depth}}}"]
+            yield
+            body, indent = self.lines[begun:], "  " * self.depth
+            # A short body is printed again, so that there are fewer turns.
+            for _ in range(_TURNS - 1) if len(body) <= _SHORT else ():
+                self.line(f"{forward};")
+                self.line(f"if (!({test})) {{ break; }}")
+                self.lines += [f"{indent}{{", *body, f"{indent}}}"]
+        # The zero is for the compiler, which takes it for granted that loops end.
+        kind = self.dialect.type(type)
+        zero = "u64(args.zero)" if kind == "i64" else "args.zero"
+        self.line(f"{index.text} += {kind}({zero});")
+        self.line(f"if ({test}) {{ atomicStore(&trouble, 1u); }}")
 
     def repeat(self, operation: Operation, block: Block) -> None:
         """Print ``while``."""

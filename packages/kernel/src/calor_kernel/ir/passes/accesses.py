@@ -36,6 +36,18 @@ def atomics_of(kernel: Kernel) -> set[Memory]:
     return found
 
 
+def hands_over(kernel: Kernel) -> bool:
+    """Return whether a kernel reads memory of others that it writes."""
+    read, written = set(), set()
+    for operation in kernel.body.walk():
+        if operation.memory is not None and operation.memory.space == "global":
+            if operation.name in ("load", "atomic"):
+                read.add(operation.memory)
+            if operation.name in ("store", "atomic"):
+                written.add(operation.memory)
+    return bool(read & written)
+
+
 def lower_accesses(kernel: Kernel) -> Kernel:
     """Return the kernel with accesses of one element, or of four words where they are aligned.
 
