@@ -19,6 +19,7 @@ from calor_kernel.language import (
     kernel,
     modulo,
     mulhi,
+    popcount,
 )
 from calor_kernel.language.lanes import run_on_lanes
 
@@ -62,7 +63,7 @@ def applied(x: Any, y: Any, z: Any, r: Any, *, function: Any) -> None:
     r[i] = function(x[i], y[i], z[i])
 
 
-FLOATS, LONG = (float32, float64), (int64, uint64)
+FLOATS = (float32, float64)
 WHOLE = (int8, int16, int32, int64, uint8, uint32, uint64)
 CASES: list[tuple[str, Any, tuple[DType, ...]]] = [
     ("min", lambda x, y, z: x.builder.binary("min", x, y), FLOATS),
@@ -73,8 +74,9 @@ CASES: list[tuple[str, Any, tuple[DType, ...]]] = [
     ("fma", fma, FLOATS),
     ("modulo", lambda x, y, z: modulo(x, y), WHOLE),
     ("mulhi", lambda x, y, z: mulhi(x, y), WHOLE),
-    ("clz", lambda x, y, z: clz(x), LONG),
-    ("ctz", lambda x, y, z: ctz(x), LONG),
+    ("clz", lambda x, y, z: clz(x), (int8, int16, uint8, int64, uint64)),
+    ("ctz", lambda x, y, z: ctz(x), (int8, int16, uint8, int64, uint64)),
+    ("popcount", lambda x, y, z: popcount(x), (int8, int16, uint8)),
 ]
 
 
@@ -85,7 +87,7 @@ CASES: list[tuple[str, Any, tuple[DType, ...]]] = [
 def test_a_recipe(name: str, function: Any, dtype: DType, wide: bool) -> None:
     built = applied.build([Buffer(dtype)] * 4, function=function)
     made = verify(Lowered(name, dtype, wide).run(built))
-    if name not in ("clz", "ctz"):
+    if name not in ("clz", "ctz", "popcount"):
         assert name not in [o.name for o in made.body.walk()]
     x, y, z = (numbers(dtype, seed) for seed in range(3))
     if name == "modulo":

@@ -12,7 +12,18 @@ from typing import Final
 
 import numpy as np
 
-from calor.dtypes import DType, float16, float32, float64, int32, int64, uint32, uint64
+from calor.dtypes import (
+    DType,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from calor_kernel.ir.nodes import Block, Value
 from calor_kernel.ir.passes.halves import converter
 from calor_kernel.ir.passes.rewriting import Rewriter
@@ -105,14 +116,26 @@ def _mulhi(r: Rewriter, a: Value, b: Value, wide: bool) -> Value:
     return r.convert(made, dtype)
 
 
-def _zeros(name: str) -> Recipe:
+def _counted(name: str) -> Recipe:
+    """Count bits of small numbers in words of 32, of large ones in two of them."""
+
     def made(r: Rewriter, a: Value, wide: bool) -> Value:
-        bits = r.convert(a, uint64)
-        high = r.convert(r.make("shr", bits, r.like(32, bits)), uint32)
-        near, far = (high, r.convert(bits, uint32))[:: 1 if name == "clz" else -1]
+        dtype = a.type.dtype
+        bits = 8 * dtype.itemsize
+        if bits < 32:
+            word = r.convert(r.convert(a, uint8 if bits == 8 else uint16), uint32)
+            if name == "ctz":
+                word = r.make("or", word, r.like(1 << bits, word))
+            found = r.make(name, word)
+            if name == "clz":
+                found = r.make("sub", found, r.like(32 - bits, found))
+            return r.convert(found, dtype)
+        whole = r.convert(a, uint64)
+        high = r.convert(r.make("shr", whole, r.like(32, whole)), uint32)
+        near, far = (high, r.convert(whole, uint32))[:: 1 if name == "clz" else -1]
         none = r.make("eq", near, r.like(0, near))
         more = r.make("add", r.make(name, far), r.like(32, far))
-        return r.convert(r.select(none, more, r.make(name, near)), a.type.dtype)
+        return r.convert(r.select(none, more, r.make(name, near)), dtype)
 
     return made
 
@@ -189,8 +212,9 @@ RECIPES: Final[Mapping[str, Recipe]] = MappingProxyType(
         "neg": _neg,
         "modulo": _modulo,
         "mulhi": _mulhi,
-        "clz": _zeros("clz"),
-        "ctz": _zeros("ctz"),
+        "clz": _counted("clz"),
+        "ctz": _counted("ctz"),
+        "popcount": _counted("popcount"),
         "fma": _fma,
         "float32_of": lambda r, a, wide: r.widen(a),
         "of_float32": lambda r, a, wide: r.narrow(a),

@@ -51,6 +51,15 @@ _TYPES: Final = MappingProxyType(
         float32: "f32",
     }
 )
+_TEMPLATES: Final = {
+    **{f"{name} float": f"{name}({{0}})" for name in ("abs", "floor", "ceil", "trunc", "sqrt")},
+    **{f"{f} {k}": f"{f}({{0}}, {{1}})" for f in ("min", "max") for k in ("int", "uint")},
+    **{f"popcount {k}": "countOneBits({0})" for k in ("int32", "uint32", "int64", "uint64")},
+    **{f"clz {kind}": "countLeadingZeros({0})" for kind in ("int32", "uint32")},
+    **{f"ctz {kind}": "countTrailingZeros({0})" for kind in ("int32", "uint32")},
+    "rint float": "round({0})",
+    "abs int": "abs({0})",
+}
 _LITERAL: Final = re.compile(r"(\(?)(-?\d+)(?:u|i|li|lu)(?: - 1l?i\))?")
 _NO_LIMIT: Final = 1 << 62
 _SUFFIXES: Final = MappingProxyType({"i32": "i", "u32": "u", "i64": "li", "u64": "lu"})
@@ -113,7 +122,8 @@ class WGSL(Dialect):
         if self.double:
             types[float64] = "f64"
         self.types = types
-        self.templates = {"fma float": "fma({0}, {1}, {2})"} if self.fused else {}
+        fused = {"fma float": "fma({0}, {1}, {2})"} if self.fused else {}
+        self.templates = {**_TEMPLATES, **fused}
 
     @property
     def key(self) -> str:
