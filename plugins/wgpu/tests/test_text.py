@@ -17,6 +17,7 @@ from calor_kernel.language import (
     kernel,
     loop_range,
     modulo,
+    plane_position,
     plane_reduce,
     plane_scan,
     plane_shuffle,
@@ -196,7 +197,7 @@ def planes(x: Any, y: Any) -> None:
     i = unit_position()
     total = plane_reduce("add", x[i])
     scanned = plane_scan("max", x[i], exclusive=True)
-    y[i] = total + scanned + plane_shuffle(x[i], 1, "up")
+    y[i] = total + scanned + plane_shuffle(x[i], 1, "up") + plane_position().to(float32)
 
 
 def test_planes_are_made_of_shuffles() -> None:

@@ -123,7 +123,7 @@ class WGSLPrinter(Printer):
             self.repeat(operation, block)
         elif own is not None:
             own(self, operation, block)
-        elif operation.name.startswith("plane_"):
+        elif operation.name.startswith("plane_") and operation.operands:
             self.together(operation, block)
         elif operation.name == "barrier" and operation.attributes.get("scope", "cube") == "cube":
             self.barrier(operation)
