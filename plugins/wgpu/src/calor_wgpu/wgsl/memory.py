@@ -174,9 +174,3 @@ def _float_helper(printer: WGSLPrinter, memory: Memory, kind: str) -> str:
   return bitcast<{f}>(old);
 }}""",
     )
-
-
-def nothing(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
-    """Print nothing."""
-    for value in operation.operands:
-        printer.operand(value)

@@ -98,12 +98,7 @@ class WGSLPrinter(Printer):
     dialect: WGSL
     scalars: WGSLScalars
     statements: ClassVar[Mapping[str, Statement]] = MappingProxyType(
-        {
-            "load": memory.load,
-            "store": memory.store,
-            "atomic": memory.atomic,
-            "prefetch": memory.nothing,
-        }
+        {"load": memory.load, "store": memory.store, "atomic": memory.atomic}
     )
 
     def __init__(self, kernel: Kernel, dialect: WGSL, functions: Functions | None = None) -> None:
