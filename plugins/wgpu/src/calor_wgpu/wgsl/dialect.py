@@ -35,6 +35,7 @@ from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import numbers
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, words
 from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.recipes import function_name
 
 from .helpers import HELPERS
 from .words import RESERVED
@@ -72,11 +73,6 @@ def value_of(literal: Expression) -> int | None:
     """Return the number that a literal of an integer is, None for everything else."""
     found = _LITERAL.fullmatch(literal.text) if literal.bare else None
     return None if found is None else int(found[2]) - bool(found[1])
-
-
-def function_name(helper: str, dtypes: Sequence[DType]) -> str:
-    """Return what a helper's function is called."""
-    return f"fn_{'_'.join((helper, *(d.name for d in dtypes)))}"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -27,17 +27,16 @@ from calor_kernel.ir.passes import (
     split_vectors,
     unroll_loops,
 )
-from calor_kernel.ir.recipes import block_of
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import units
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.helpers import Helpers
+from calor_kernel.printers.recipes import Recipes
 from calor_kernel.runtime.structs import COUNTS, struct_of
 
 from . import memory
-from .dialect import WGSL, function_name
+from .dialect import WGSL
 from .scalars import WGSLScalars
 
 # The cubes of a dispatch along each axis at most.
@@ -76,22 +75,6 @@ def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
 Statement = Callable[[Any, Operation, Block], None]
 
 
-class Functions(Helpers):
-    """The functions that a kernel uses."""
-
-    dialect: WGSL
-
-    def name(self, helper: str, *dtypes: DType) -> str:
-        """Return the name of a helper for some dtypes, and print it if it is new."""
-        name = function_name(helper, dtypes)
-        if name in self.texts:
-            return name
-        body = block_of(helper, *dtypes, wide=self.dialect.wide and self.dialect.double)
-        if body is None:
-            return super().name(helper, *dtypes)
-        return self.add(name, WGSLPrinter(Kernel(name, (), body), self.dialect, self).function())
-
-
 class WGSLPrinter(Printer):
     """Prints one kernel."""
 
@@ -101,9 +84,9 @@ class WGSLPrinter(Printer):
         {"load": memory.load, "store": memory.store, "atomic": memory.atomic}
     )
 
-    def __init__(self, kernel: Kernel, dialect: WGSL, functions: Functions | None = None) -> None:
+    def __init__(self, kernel: Kernel, dialect: WGSL, functions: Recipes | None = None) -> None:
         super().__init__(kernel, dialect)
-        self.helpers = functions or Functions(dialect)
+        self.helpers = functions or Recipes(dialect, WGSLPrinter, dialect.wide and dialect.double)
         self.scalars = WGSLScalars(dialect, self.helpers)
         self.atomics = atomics_of(kernel)
         self.across = hands_over(kernel)
@@ -191,18 +174,6 @@ class WGSLPrinter(Printer):
             self.block(body)
             self.assign(body.arguments, body.yields)
         self.line(f"if (!{ended}) {{ atomicStore(&trouble, 1u); }}")
-
-    def function(self) -> str:
-        """Return a body that computes a value of its arguments as a function."""
-        body, given = self.kernel.body, []
-        for value in body.arguments:
-            self.texts[value] = Expression(self.fresh(value.hint))
-            given.append(f"{self.texts[value].text}: {self.dialect.type(value.type)}")
-        self.block(body)
-        (result,) = body.yields
-        lines = [*self.lines, f"  return {self.operand(result).text};"]
-        head = f"fn {self.kernel.name}({', '.join(given)}) -> {self.dialect.type(result.type)} {{"
-        return "\n".join((head, *lines, "}"))
 
     def text(self) -> str:
         """Return the module."""
