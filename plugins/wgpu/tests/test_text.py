@@ -15,14 +15,18 @@ from calor_kernel.language import (
     fence,
     fma,
     kernel,
+    loop_range,
     modulo,
+    plane_position,
     plane_reduce,
     plane_scan,
     plane_shuffle,
+    select,
     shared,
     sqrt,
     unit_position,
 )
+from calor_kernel.library.math.base import exactly
 from calor_wgpu.wgsl import WGSL, arguments, print_wgsl
 from golden import assert_golden
 from text_cases import arithmetic, kept_cases
@@ -42,7 +46,7 @@ ADAPTERS = [
     (
         float32,
         {"changes": "reassociates"},
-        "fn_exact_float32(x[x_offset + 0u] - fn_exact_float32(1.0f))",
+        "fn_exact_float32(x[x_offset] - fn_exact_float32(1.0f))",
         lambda x: x - 1.0 - 2.0,
     ),
     (float32, {"changes": "reassociates"}, "= fma(x_, x_, x_);", lambda x: fma(x, x, x)),
@@ -53,18 +57,31 @@ ADAPTERS = [
         lambda x: fma(x, x, x) - 1.0,
     ),
     (float32, {"changes": "contracts"}, "fma(x_, x_, x_)", lambda x: x * x + x),
-    (float32, {"flushes": True}, "bitcast<u32>(x) & ~2147483648u", lambda x: abs(x)),
+    (float32, {"flushes": True}, "bitcast<u32>(a) & 2147483647u", lambda x: abs(x)),
     (float32, {"rounded": False}, "return f32(f64(a) / f64(b));", lambda x: x / (x + 1.0)),
+    (
+        float32,
+        {"rounded": False},
+        "return fma(fma(-b, better, a), inverse, better);",
+        lambda x: x / (x + 1.0),
+    ),
     (float32, {"rounded": False, "double": False}, "fma(-s, s, x)", lambda x: sqrt(x)),
-    (int32, {}, "return a - (a / b) * b;", lambda x: modulo(x, x + 1)),
+    (float32, {"changes": "contracts"}, "= x_ * (x_ * x_);", exactly(lambda x: x * (x * x))),
+    (
+        float32,
+        {"changes": "contracts"},
+        "select(x_, fn_exact_float32(x_ * x_), (x_ > 0.0f)) + 1.0f",
+        exactly(lambda x: select(x > 0.0, x * x, x) + 1.0),
+    ),
+    (int32, {}, "return a - a / b * b;", lambda x: modulo(x, x + 1)),
     (float32, {}, "!(x_ == x_)", lambda x: (x != x).to(float32)),
     (float32, {}, "bitcast<f32>(2139095040u)", lambda x: x + float("inf")),
     (int32, {}, "(-2147483647i - 1i)", lambda x: x + (-(2**31))),
-    (int8, {}, "extractBits(i32(x_ * x_), 0u, 8u)", lambda x: x * x),
+    (int8, {}, "extractBits(i32(t1 * t1), 0u, 8u)", lambda x: x * x),
     (float16, {}, "fn_float32_of_float16(", lambda x: x.to(float32)),
-    (bfloat16, {}, "bitcast<f32>(h << 16u)", lambda x: x.to(float32)),
+    (bfloat16, {}, "return bitcast<f32>(", lambda x: x.to(float32)),
     (int64, {"wide": True}, "array<i64>", lambda x: x + 1),
-    (float64, {}, "x[x_offset + 0u] * 2.0lf", lambda x: x * 2.0),
+    (float64, {}, "x[x_offset] * 2.0lf", lambda x: x * 2.0),
 ]
 
 
@@ -95,13 +112,15 @@ def test_indices_are_of_32_bits_where_there_are_no_others() -> None:
         print_wgsl(words, WGSL(wide=False, double=False))
 
 
-def test_elements_that_share_words_are_exchanged_unless_a_word_is_written_whole() -> None:
+def test_elements_that_share_words_are_set_bit_by_bit_unless_a_word_is_written_whole() -> None:
     bytes_ = Buffer(uint8, align=4)
     copied = arithmetic.build([bytes_, bytes_], function=lambda x: x)
     text = print_wgsl(copied, WGSL())
     assert "x: array<u32>;" in text
     assert "y: array<atomic<u32>>;" in text
-    assert "atomicCompareExchangeWeak(&y[k >> 2u], old, made)" in text
+    assert "atomicAnd(&y[t2], ~(255u << u32(t1)))" in text
+    whole = arithmetic.build([bytes_, bytes_], function=lambda x: x, width=4)
+    assert "y: array<u32>;" in print_wgsl(whole, WGSL())
 
 
 def test_an_adapter_adds_floats_itself_where_nothing_else_is_done_to_them() -> None:
@@ -111,7 +130,7 @@ def test_an_adapter_adds_floats_itself_where_nothing_else_is_done_to_them() -> N
             x.atomic(kind, 0, 1.0)
 
     sums, both = (added.build([F], kinds=kinds) for kinds in (("add",), ("add", "max")))
-    assert "_ = atomicAdd(&x[x_offset + 0u], 1.0f);" in print_wgsl(sums, WGSL())
+    assert "_ = atomicAdd(&x[x_offset], 1.0f);" in print_wgsl(sums, WGSL())
     assert "atomicCompareExchangeWeak" in print_wgsl(sums, WGSL(float_atomics=False))
     assert "atomicCompareExchangeWeak" in print_wgsl(both, WGSL())
 
@@ -127,7 +146,29 @@ def test_four_words_are_one_access_where_they_are_aligned() -> None:
         memory = Buffer(float32, align=align)
         text = print_wgsl(moved.build([memory, memory, size]), WGSL())
         assert ("x: array<vec4<f32>>;" in text) == (align == 16)
-        assert ("x[(x_offset + u32(n)) >> 2u][(x_offset + u32(n)) & 3u]" in text) == (align == 16)
+        assert ("x[(x_offset + t1) >> 2u][(x_offset + t1) & 3u]" in text) == (align == 16)
+
+
+def test_loops_to_unroll_are_so_and_their_rounds_differ_by_a_number() -> None:
+    @kernel
+    def summed(x: Any, y: Any, n: Any) -> None:
+        held = shared(64, float32, align=16)
+        i = unit_position()
+        held.store(i * 4, x.load(n * 4, 4))
+        barrier()
+        total = held.load(i * 4, 4)
+        for p in loop_range(0, 3, unroll=3):
+            total = total + held.load(i * 4 + p * 20, 4)
+        y.store(n * 4, total)
+
+    memory, size = Buffer(float32, align=16), Scalar(int32, nonnegative=True)
+    built = summed.build([memory, memory, size], cube=(4, 1, 1))
+    text = print_wgsl(built, WGSL())
+    assert "for (" not in text
+    for place in ("t2", "u32(unit_x + 5li)", "u32(unit_x + 10li)"):
+        assert f" = shared0[{place}];" in text
+    assert "x[(x_offset >> 2u) + t1]" in text
+    assert "for (" in print_wgsl(built, WGSL(limited=True))
 
 
 def test_arguments_lie_where_the_struct_has_them() -> None:
@@ -150,18 +191,18 @@ def planes(x: Any, y: Any) -> None:
     i = unit_position()
     total = plane_reduce("add", x[i])
     scanned = plane_scan("max", x[i], exclusive=True)
-    y[i] = total + scanned + plane_shuffle(x[i], 1, "up")
+    y[i] = total + scanned + plane_shuffle(x[i], 1, "up") + plane_position().to(float32)
 
 
 def test_planes_are_made_of_shuffles() -> None:
     built = planes.build([F, F], cube=(16, 2, 1), plane=16)
     text = print_wgsl(built, WGSL())
     assert "@workgroup_size(32)" in text
-    assert "x = x + fn_shuffle_xor_float32(x, 8u, own);" in text
+    assert "x = x + subgroupShuffleXor(x, 8u);" in text
     assert "subgroupBarrier();" not in text
     assert "subgroupBarrier();" in print_wgsl(built, WGSL(diverges=True))
     with pytest.raises(CompileError, match="no subgroups"):
-        print_wgsl(built, WGSL(subgroups=False))
+        print_wgsl(built, WGSL(lanes=1))
 
 
 def test_a_barrier_is_of_global_memory_where_units_hand_it_over() -> None:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from time import perf_counter
 from typing import Any, Final
 
+import numpy as np
 import wgpu
 from wgpu.backends.wgpu_native import _api as native
 from wgpu.backends.wgpu_native.extras import set_instance_extras
@@ -33,6 +37,8 @@ _WANTED: Final = frozenset(
         "timestamp-query",
     )
 )
+_BATCH: Final = 64  # dispatches that wait at most
+_TROUBLE: Final = 4  # bytes
 STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 
@@ -135,6 +141,150 @@ def _trusted(opened: Any, text: str, name: str) -> Any:
     return native.GPUShaderModule(name, made, opened)
 
 
-def nanoseconds(opened: Any) -> float:
-    """Return the nanoseconds of a step of the device's clock."""
-    return float(native.libf.wgpuQueueGetTimestampPeriod(opened.queue._internal))
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A compute pipeline and the layout of what is bound to it."""
+
+    made: Any
+    layout: Any
+
+
+def pipeline(number: int | None, text: str, name: str, buffers: int) -> Pipeline:
+    """Return the pipeline of a text: numbers are binding 0, and buffers follow."""
+    assert number is not None
+    opened, shader = device(number), module(number, text, name)
+    kinds = ["uniform", *["storage"] * buffers]
+    layout = opened.create_bind_group_layout(
+        entries=[
+            {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+            for i, kind in enumerate(kinds)
+        ]
+    )
+    made = opened.create_compute_pipeline(
+        layout=opened.create_pipeline_layout(bind_group_layouts=[layout]),
+        compute={"module": shader, "entry_point": "main"},
+    )
+    return Pipeline(made, layout)
+
+
+def uniform(opened: Any, data: bytes) -> Any:
+    """Return a buffer of numbers that do not change."""
+    return opened.create_buffer_with_data(data=data, usage=wgpu.BufferUsage.UNIFORM)
+
+
+class Stream:
+    """What waits to be submitted, in order. Its methods are called with its lock held.
+
+    Encoding and submitting cost more than a dispatch, so that dispatches wait in one compute pass
+    until somebody needs what they compute, or enough of them wait.
+    """
+
+    def __init__(self, opened: Any, limited: bool) -> None:
+        self.device = opened
+        # Where kernels tell that a loop did not come to its end, on a device that ends them.
+        self.trouble: Any = opened.create_buffer(size=_TROUBLE, usage=STORAGE) if limited else None
+        self.lock = threading.RLock()
+        self._encoder: Any = None
+        self._pass: Any = None
+        self._waiting = 0
+
+    def commands(self) -> Any:
+        """Return the compute pass."""
+        if self._pass is None:
+            self._pass = self.between().begin_compute_pass()
+        return self._pass
+
+    def between(self) -> Any:
+        """Return the encoder after the dispatches that wait."""
+        if self._pass is not None:
+            self._pass.end()
+            self._pass = None
+        if self._encoder is None:
+            self._encoder = self.device.create_command_encoder()
+        return self._encoder
+
+    def queued(self, dispatches: int) -> None:
+        """Count dispatches, and submit when enough wait."""
+        self._waiting += dispatches
+        if self._waiting >= _BATCH:
+            self.submit()
+
+    def submit(self) -> None:
+        """Hand over everything that waits."""
+        if self._encoder is not None:
+            finished = self.between().finish()
+            self._encoder, self._waiting = None, 0
+            self.device.queue.submit([finished])
+
+    def read(self, buffer: Any, start: int, nbytes: int) -> np.ndarray[Any, Any]:
+        """Return bytes of a buffer, after what waits."""
+        self.submit()
+        found = self.device.queue.read_buffer(buffer, start, nbytes)
+        self.check()
+        return np.frombuffer(found, np.uint8)
+
+    def wait(self) -> None:
+        """Wait for everything."""
+        self.submit()
+        self.device._poll_wait()
+        self.check()
+
+    def check(self) -> None:
+        """Raise what went wrong in kernels since the last look."""
+        queue = self.device.queue
+        if self.trouble is not None and any(queue.read_buffer(self.trouble)):
+            queue.write_buffer(self.trouble, 0, bytes(_TROUBLE))
+            raise DeviceError(
+                "the driver ended a loop before its end, which Mesa's software device does after "
+                "65535 turns; compute in smaller parts, or on another device"
+            )
+
+
+def bind(stream: Stream, to: Pipeline, shown: Sequence[tuple[Any, int, int]]) -> Any:
+    """Return a bind group of parts of buffers: each is given with offset and size."""
+    told = [] if stream.trouble is None else [(stream.trouble, 0, _TROUBLE)]
+    entries = [
+        {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": size}}
+        for i, (buffer, offset, size) in enumerate([*shown, *told])
+    ]
+    return stream.device.create_bind_group(layout=to.layout, entries=entries)
+
+
+def compute(number: int, text: str, data: bytes) -> memoryview:
+    """Return what one cube of a text makes of a buffer, its binding 1."""
+    stream = Stream(device(number), limited=False)
+    buffer = stream.device.create_buffer_with_data(data=data, usage=STORAGE)
+    made = pipeline(number, text, "probe", 1)
+    shown = [(uniform(stream.device, bytes(16)), 0, 16), (buffer, 0, len(data))]
+    commands = stream.commands()
+    commands.set_pipeline(made.made)
+    commands.set_bind_group(0, bind(stream, made, shown))
+    commands.dispatch_workgroups(1)
+    return stream.read(buffer, 0, len(data)).data
+
+
+def timed(stream: Stream, encode: Callable[[Any], None]) -> float:
+    """Return how long a pass takes, by the device's clock, or the host's where it has none."""
+    opened, clock = stream.device, "timestamp-query" in stream.device.features
+    stream.wait()
+    queries = opened.create_query_set(type="timestamp", count=2) if clock else None
+    writes = {
+        "query_set": queries,
+        "beginning_of_pass_write_index": 0,
+        "end_of_pass_write_index": 1,
+    }
+    begin = perf_counter()
+    encoder = stream.between()
+    commands = encoder.begin_compute_pass(timestamp_writes=writes if clock else None)
+    encode(commands)
+    commands.end()
+    if not clock:
+        stream.wait()
+        return perf_counter() - begin
+    usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+    times = opened.create_buffer(size=16, usage=usage)
+    encoder.resolve_query_set(queries, 0, 2, times, 0)
+    start, end = stream.read(times, 0, 16).view("<u8").tolist()
+    period = native.libf.wgpuQueueGetTimestampPeriod(opened.queue._internal)
+    seconds: float = max(end - start, 0) * period * 1e-9
+    return seconds

@@ -7,9 +7,9 @@ import wgpu
 from calor.errors import DeviceError
 from calor_kernel.runtime.device import Device
 
-from ._bindings import adapters, device
+from ._bindings import Stream, adapters, device
 from .description import describe, language
-from .memory import Stream, WgpuMemory
+from .memory import WgpuMemory
 from .queue import WgpuQueue
 from .toolchain import WgpuToolchain
 
@@ -29,15 +29,14 @@ class WgpuDevice(Device):
                 f"Vulkan, Metal or Direct3D 12 makes one"
             )
         opened = device(number)
-        dialect, plane = language(opened, number)
+        dialect = language(opened, number)
         info = opened.adapter.info
         words = (info["backend_type"], info["device"], info["description"], wgpu.__version__)
-        self.info = describe(opened, dialect, plane)
+        self.info = describe(opened, dialect)
         self.toolchain = WgpuToolchain(dialect, f"wgpu {' '.join(words)} {dialect.key}", number)
         stream = Stream(opened, dialect.limited)
         align = opened.limits["min-storage-buffer-offset-alignment"]
-        most = opened.limits["max-buffer-size"]
-        self.memory = WgpuMemory(stream, most, parts=align <= 64)
+        self.memory = WgpuMemory(stream, parts=align <= 64)
         self.queue = WgpuQueue(stream, self.toolchain)
 
     def close(self) -> None:

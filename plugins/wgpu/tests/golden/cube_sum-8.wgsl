@@ -15,50 +15,71 @@ var<workgroup> shared0: array<f32, 8>;
 @compute @workgroup_size(8, 1, 1)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) unit: vec3<u32>) {
   let cubes = vec3<u32>(args.cubes_x, args.cubes_y, args.cubes_z);
-  let cube = vec3<u32>(group.x + group.y / cubes.y * 65535u, group.y % cubes.y, group.z);
-  if (cube.x >= cubes.x) { return; }
+  var cube = group;
+  if (cubes.x > 65535u) {
+    cube.x += group.y / cubes.y * 65535u;
+    cube.y = group.y % cubes.y;
+    if (cube.x >= cubes.x) { return; }
+  }
+  let n = args.a2;
   let x_offset = args.a0;
   let y_offset = args.a1;
-  let n = args.a2;
   var private1: array<f32, 4>;
   var unit_x: i64 = i64(u64(unit.x));
   var t1: i64 = i64(u64(cube.x)) * 8li + unit_x;
   var t2: i64 = t1 * 4li;
-  var t3: bool = t2 < n;
-  var x_: f32 = 0.0f;
-  if (t3) { x_ = x[x_offset + u32(t2)]; }
-  private1[0u] = x_;
-  var t4: i64 = t2 + 1li;
-  var t5: bool = t4 < n;
-  var x_1: f32 = 0.0f;
-  if (t5) { x_1 = x[x_offset + u32(t4)]; }
-  private1[1u] = x_1;
-  var t6: i64 = t2 + 2li;
-  var t7: bool = t6 < n;
-  var x_2: f32 = 0.0f;
-  if (t7) { x_2 = x[x_offset + u32(t6)]; }
-  private1[2u] = x_2;
-  var t8: i64 = t2 + 3li;
-  var t9: bool = t8 < n;
-  var x_3: f32 = 0.0f;
-  if (t9) { x_3 = x[x_offset + u32(t8)]; }
-  private1[3u] = x_3;
+  var t3: u32 = x_offset + u32(t2);
+  var t4: f32;
+  if (t2 < n) {
+    t4 = x[t3];
+  } else {
+    t4 = 0.0f;
+  }
+  private1[0u] = t4;
+  var t5: i64 = t2 + 1li;
+  var t6: u32 = x_offset + u32(t5);
+  var t7: f32;
+  if (t5 < n) {
+    t7 = x[t6];
+  } else {
+    t7 = 0.0f;
+  }
+  private1[1u] = t7;
+  var t8: i64 = t2 + 2li;
+  var t9: u32 = x_offset + u32(t8);
+  var t10: f32;
+  if (t8 < n) {
+    t10 = x[t9];
+  } else {
+    t10 = 0.0f;
+  }
+  private1[2u] = t10;
+  var t11: i64 = t2 + 3li;
+  var t12: u32 = x_offset + u32(t11);
+  var t13: f32;
+  if (t11 < n) {
+    t13 = x[t12];
+  } else {
+    t13 = 0.0f;
+  }
+  private1[3u] = t13;
   var total: f32 = private1[0u];
-  for (var i: i64 = 1li; i < 4li; i += 1li) {
+  for (var i: i64 = 1li; i < 4li; i++) {
     total = total + private1[u32(i)];
   }
-  shared0[u32(unit_x)] = total;
+  var t14: u32 = u32(unit_x);
+  shared0[t14] = total;
   workgroupBarrier();
   if (unit_x < 4li) {
-    shared0[u32(unit_x)] = shared0[u32(unit_x)] + shared0[u32(unit_x + 4li)];
+    shared0[t14] = shared0[t14] + shared0[u32(unit_x + 4li)];
   }
   workgroupBarrier();
   if (unit_x < 2li) {
-    shared0[u32(unit_x)] = shared0[u32(unit_x)] + shared0[u32(unit_x + 2li)];
+    shared0[t14] = shared0[t14] + shared0[u32(unit_x + 2li)];
   }
   workgroupBarrier();
   if (unit_x < 1li) {
-    shared0[u32(unit_x)] = shared0[u32(unit_x)] + shared0[u32(unit_x + 1li)];
+    shared0[t14] = shared0[t14] + shared0[u32(unit_x + 1li)];
   }
   workgroupBarrier();
   if (unit_x == 0li) {

@@ -17,13 +17,17 @@ struct Arguments {
 @compute @workgroup_size(1, 1, 1)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) unit: vec3<u32>) {
   let cubes = vec3<u32>(args.cubes_x, args.cubes_y, args.cubes_z);
-  let cube = vec3<u32>(group.x + group.y / cubes.y * 65535u, group.y % cubes.y, group.z);
-  if (cube.x >= cubes.x) { return; }
+  var cube = group;
+  if (cubes.x > 65535u) {
+    cube.x += group.y / cubes.y * 65535u;
+    cube.y = group.y % cubes.y;
+    if (cube.x >= cubes.x) { return; }
+  }
+  let n = args.a3;
+  let k = args.a4;
   let a_offset = args.a0;
   let b_offset = args.a1;
   let c_offset = args.a2;
-  let n = args.a3;
-  let k = args.a4;
   var t1: vec4<f32> = vec4<f32>(0.0f, 0.0f, 0.0f, 0.0f);
   var t2: i64 = i64(u64(cube.x)) * 2li;
   var t3: i64 = i64(u64(cube.y)) * 4li;
@@ -32,20 +36,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   var t6: i64 = t5 * k;
   var item: vec4<f32> = t1;
   var item_1: vec4<f32> = t1;
-  for (var i: i64 = 0li; i < k; i += 1li) {
-    var t7: i64 = i * n + t3;
-    var b_: vec4<f32> = b[(b_offset + u32(t7)) >> 2u];
-    var t8: f32 = a[a_offset + u32(t4 + i)];
-    var t9: vec4<f32> = vec4<f32>(t8, t8, t8, t8);
-    var t10: vec4<f32> = vec4<f32>(fma(t9.x, b_.x, item.x), fma(t9.y, b_.y, item.y), fma(t9.z, b_.z, item.z), fma(t9.w, b_.w, item.w));
-    var t11: f32 = a[a_offset + u32(t6 + i)];
-    var t12: vec4<f32> = vec4<f32>(t11, t11, t11, t11);
-    var t13: vec4<f32> = vec4<f32>(fma(t12.x, b_.x, item_1.x), fma(t12.y, b_.y, item_1.y), fma(t12.z, b_.z, item_1.z), fma(t12.w, b_.w, item_1.w));
-    item = t10;
-    item_1 = t13;
+  for (var i: i64 = 0li; i < k; i++) {
+    var b_: vec4<f32> = b[(b_offset + u32(i * n + t3)) >> 2u];
+    var t7: f32 = a[a_offset + u32(t4 + i)];
+    var t8: vec4<f32> = vec4<f32>(t7, t7, t7, t7);
+    var t9: vec4<f32> = vec4<f32>(fma(t8.x, b_.x, item.x), fma(t8.y, b_.y, item.y), fma(t8.z, b_.z, item.z), fma(t8.w, b_.w, item.w));
+    var t10: f32 = a[a_offset + u32(t6 + i)];
+    var t11: vec4<f32> = vec4<f32>(t10, t10, t10, t10);
+    var t12: vec4<f32> = vec4<f32>(fma(t11.x, b_.x, item_1.x), fma(t11.y, b_.y, item_1.y), fma(t11.z, b_.z, item_1.z), fma(t11.w, b_.w, item_1.w));
+    item = t9;
+    item_1 = t12;
   }
-  var t14: i64 = t2 * n + t3;
-  c[(c_offset + u32(t14)) >> 2u] = item;
-  var t15: i64 = t5 * n + t3;
-  c[(c_offset + u32(t15)) >> 2u] = item_1;
+  c[(c_offset + u32(t2 * n + t3)) >> 2u] = item;
+  c[(c_offset + u32(t5 * n + t3)) >> 2u] = item_1;
 }

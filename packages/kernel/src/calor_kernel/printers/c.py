@@ -229,19 +229,28 @@ class Printer:
         name = self.fresh(index.hint or "i")
         self.texts[index] = Expression(name)
         number = step.known
-        below, above = f"{name} < {last.at(ex.SUM)}", f"{name} > {last.at(ex.SUM)}"
+        below, above = (ex.infix(sign, ex.ORDER, self.texts[index], last) for sign in "<>")
         if number is None:
-            test = f"{stride.text} > 0 ? {below} : {above}"
+            forth = Expression(f"{stride.text} > 0", ex.ORDER)
+            test = self.dialect.choose(forth, below, above).text
         else:
-            test = below if number > 0 else above
+            test = (below if number > 0 else above).text
         forward = {1: f"{name}++", -1: f"{name}--"}.get(number, f"{name} += {stride.text}")
         unroll = operation.attributes.get("unroll", 1)
         if unroll != 1:
             self.line(self.dialect.unroll(unroll))
         begin = self.dialect.declare(index.type, name, first)
-        with self.braces(f"for ({begin} {test}; {forward})"):
+        with self.rounds(self.texts[index], index.type, begin, test, forward):
             self.block(body)
             self.assign(arguments, body.yields)
+
+    @contextmanager
+    def rounds(
+        self, index: Expression, type: Type, begin: str, test: str, forward: str
+    ) -> Iterator[None]:
+        """Put what is printed inside a loop."""
+        with self.braces(f"for ({begin} {test}; {forward})"):
+            yield
 
     def repeat(self, operation: Operation, block: Block) -> None:
         """Print ``while``."""

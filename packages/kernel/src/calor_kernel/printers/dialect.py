@@ -189,6 +189,18 @@ class Dialect:
         """Return the declaration of a variable."""
         return f"{self.type(type)} {name}" + (f" = {value.text};" if value is not None else ";")
 
+    def function(
+        self,
+        name: str,
+        result: DType,
+        parameters: Sequence[tuple[DType, str]],
+        lines: Sequence[str],
+    ) -> str:
+        """Return a function of scalars; its lines may change the first parameter."""
+        given = ", ".join(f"{self.type(Type(dtype))} {own}" for dtype, own in parameters)
+        head = f"{self.function_prefix} {self.type(Type(result))} {name}({given}) {{"
+        return "\n".join((head, *(f"  {line}" for line in lines), "}"))
+
     def unroll(self, times: int) -> str:
         """Return the line before a loop that asks for unrolling, or nothing."""
         return f"#pragma unroll {times}"

@@ -44,7 +44,8 @@ def plane(printer: Printer, operation: Operation, operands: Sequence[Expression]
         return ex.call(_scan(printer, kind, dtype, exclusive), operands[0], lane)
     wide = uint64 if printer.kernel.plane > 32 else uint32
     place = dialect.position("lane_position", 0, wide)
-    bit = ex.infix("<<", ex.SHIFT, dialect.cast(wide, operands[0]), place)
+    pair, types = [dialect.cast(wide, operands[0]), place], [Type(wide)] * 2
+    bit = printer.scalars.operation("shl", Type(wide), types, pair, {})
     made = ex.call(_reduction(printer, "or", wide), bit)
     result = operation.result.type.dtype
     return made if result is wide else dialect.cast(result, made)
@@ -67,12 +68,9 @@ def _combined(printer: Printer, kind: str, dtype: DType, a: str, b: str) -> str:
 
 
 def _function(
-    printer: Printer, name: str, dtype: DType, lines: Sequence[str], more: str = ""
+    printer: Printer, name: str, dtype: DType, lines: Sequence[str], *more: tuple[DType, str]
 ) -> str:
-    dialect = printer.dialect
-    type = dialect.type(Type(dtype))
-    body = "".join(f"  {line}\n" for line in lines)
-    text = f"{dialect.function_prefix} {type} {name}({type} x{more}) {{\n{body}  return x;\n}}"
+    text = printer.dialect.function(name, dtype, [(dtype, "x"), *more], [*lines, "return x;"])
     return printer.helpers.add(name, text)
 
 
@@ -95,19 +93,23 @@ def _reduction(printer: Printer, kind: str, dtype: DType) -> str:
 
 def _scan(printer: Printer, kind: str, dtype: DType, exclusive: bool) -> str:
     # Hillis and Steele, "Data parallel algorithms", 1986.
-    dialect = printer.dialect
-    type = Type(dtype)
-    lines = [dialect.declare(type, "y")]
+    dialect, lane = printer.dialect, Expression("lane")
+
+    def chosen(sign: str, place: int, then: str, otherwise: str) -> str:
+        condition = ex.infix(sign, ex.ORDER, lane, Expression(str(place), bare=True))
+        return dialect.choose(condition, Expression(then), Expression(otherwise)).text
+
+    lines = [dialect.declare(Type(dtype), "y")]
     for distance in reversed(_distances(printer)):
         lines.append(f"y = {_shuffled(printer, 'up', dtype, distance)};")
         combined = _combined(printer, kind, dtype, "y", "x")
-        lines.append(f"x = lane >= {distance} ? {combined} : x;")
+        lines.append(f"x = {chosen('>=', distance, combined, 'x')};")
     if exclusive:
         neutral = dialect.literal(identity(kind, dtype), dtype).text
         lines.append(f"y = {_shuffled(printer, 'up', dtype, 1)};")
-        lines.append(f"x = lane == 0 ? {neutral} : y;")
+        lines.append(f"x = {chosen('==', 0, neutral, 'y')};")
     name = f"plane_{'exclusive_' if exclusive else ''}scan_{kind}_{dtype.name}"
-    return _function(printer, name, dtype, lines, f", {dialect.type(Type(int32))} lane")
+    return _function(printer, name, dtype, lines, (int32, "lane"))
 
 
 def identity(kind: str, dtype: DType) -> Any:

@@ -1,6 +1,7 @@
 """Kernels as text of WGSL."""
 
 from .dialect import WGSL
-from .printer import COUNTS, MOST_CUBES, arguments, print_wgsl
+from .printer import MOST_CUBES, arguments, print_wgsl
+from .probe import probe
 
-__all__ = ["COUNTS", "MOST_CUBES", "WGSL", "arguments", "print_wgsl"]
+__all__ = ["MOST_CUBES", "WGSL", "arguments", "print_wgsl", "probe"]

@@ -35,6 +35,7 @@ from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import numbers
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, words
 from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.recipes import function_name
 
 from .helpers import HELPERS
 from .words import RESERVED
@@ -51,6 +52,15 @@ _TYPES: Final = MappingProxyType(
         float32: "f32",
     }
 )
+_TEMPLATES: Final = {
+    **{f"{name} float": f"{name}({{0}})" for name in ("abs", "floor", "ceil", "trunc", "sqrt")},
+    **{f"{f} {k}": f"{f}({{0}}, {{1}})" for f in ("min", "max") for k in ("int", "uint")},
+    **{f"popcount {k}": "countOneBits({0})" for k in ("int32", "uint32", "int64", "uint64")},
+    **{f"clz {kind}": "countLeadingZeros({0})" for kind in ("int32", "uint32")},
+    **{f"ctz {kind}": "countTrailingZeros({0})" for kind in ("int32", "uint32")},
+    "rint float": "round({0})",
+    "abs int": "abs({0})",
+}
 _LITERAL: Final = re.compile(r"(\(?)(-?\d+)(?:u|i|li|lu)(?: - 1l?i\))?")
 _NO_LIMIT: Final = 1 << 62
 _SUFFIXES: Final = MappingProxyType({"i32": "i", "u32": "u", "i64": "li", "u64": "lu"})
@@ -75,8 +85,9 @@ class WGSL(Dialect):
     "reassociates" as well. ``rounded``: quotients and roots of float32 are rounded right.
     ``flushes``: float32 arithmetic takes the smallest numbers for zeros. ``limited``: loops that
     take long are ended, so that kernels look whether one came to its end. ``diverges``: units of a
-    plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``, ``subgroups``:
-    what there is. ``buffers``: how many a kernel may have. ``shared_bytes``: of a cube.
+    plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``: what there is.
+    ``lanes``: the units of a plane, 1 where there are none. ``buffers``: how many a kernel may
+    have. ``shared_bytes``: of a cube.
     """
 
     wide: bool = True
@@ -89,7 +100,7 @@ class WGSL(Dialect):
     diverges: bool = False
     atomics_64: bool = True
     float_atomics: bool = True
-    subgroups: bool = True
+    lanes: int = 32
     buffers: int = 8
     shared_bytes: int = 16384
 
@@ -107,7 +118,8 @@ class WGSL(Dialect):
         if self.double:
             types[float64] = "f64"
         self.types = types
-        self.templates = {"fma float": "fma({0}, {1}, {2})"} if self.fused else {}
+        fused = {"fma float": "fma({0}, {1}, {2})"} if self.fused else {}
+        self.templates = {**_TEMPLATES, **fused}
 
     @property
     def key(self) -> str:
@@ -191,9 +203,8 @@ class WGSL(Dialect):
         return ex.reading(Expression(f"select({texts})"), condition, a, b)
 
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Return name and text of a function of this language."""
-        function = f"fn_{'_'.join((name, *(d.name for d in dtypes)))}"
-        return HELPERS[name](self, function, *dtypes)
+        """Return name and text of a function that is no recipe."""
+        return HELPERS[name](self, function_name(name, dtypes), *dtypes)
 
     # Vectors: the lanes of a word.
     def vector_type(self, type: Type) -> str:
@@ -214,6 +225,47 @@ class WGSL(Dialect):
         """Return the declaration of a variable."""
         given = f" = {value.text}" if value is not None else ""
         return f"var {name}: {self.type(type)}{given};"
+
+    def function(
+        self,
+        name: str,
+        result: DType,
+        parameters: Sequence[tuple[DType, str]],
+        lines: Sequence[str],
+    ) -> str:
+        """Return a function, in which the first parameter is a variable."""
+        given = ", ".join(f"{own}: {self.type(Type(dtype))}" for dtype, own in parameters)
+        first = parameters[0][1]
+        head = f"fn {name}(given_{given}) -> {self.type(Type(result))} {{"
+        body = (f"var {first} = given_{first};", *lines)
+        return "\n".join((head, *(f"  {line}" for line in body), "}"))
+
+    def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
+        """Return the value of another unit; ``lane`` is its own name, 64 bits go in halves."""
+        bare = lane.bare and lane.text.isdigit()
+        other = f"{lane.text}u" if bare else self.cast(uint32, lane).text
+        own = "u32(lane)"
+        function, at = (
+            "subgroupShuffle",
+            {
+                "index": other,
+                "xor": f"{own} ^ ({other})",
+                "up": f"select({own} - {other}, {own}, {own} < {other})",
+                "down": f"select({own} + {other}, {own}, {own} + {other} >= {self.lanes}u)",
+            }[kind],
+        )
+        if kind == "xor" and bare:
+            function, at = "subgroupShuffleXor", other
+        if dtype is bool_:
+            made = f"({function}(u32({value.text}), {at}) != 0u)"
+        elif dtype.itemsize < 8 or self.types[int64] == "i32":
+            made = f"{function}({value.text}, {at})"
+        else:
+            words = f"bitcast<u64>({value.text})" if dtype is not uint64 else value.text
+            low, high = f"u32({words})", f"u32(({words}) >> 32u)"
+            made = f"(u64({function}({low}, {at})) | (u64({function}({high}, {at})) << 32u))"
+            made = made if dtype is uint64 else f"bitcast<{self.types[dtype]}>{made}"
+        return ex.reading(Expression(made), value, lane)
 
     def unroll(self, times: int) -> str:
         """Return nothing: there is no way to ask for it."""

@@ -7,27 +7,40 @@ from an offset on; a launch of more cubes along x than a dispatch may have is fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from calor.dtypes import DType
-from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
-from calor_kernel.ir.passes import eliminate_dead, optimize, split_vectors
-from calor_kernel.ir.types import Scalar
+from calor_kernel.ir.nodes import Block, Kernel, Operation
+from calor_kernel.ir.passes import (
+    atomics_of,
+    count_vectors,
+    eliminate_dead,
+    flag_unjoined,
+    hands_over,
+    lower_accesses,
+    optimize,
+    split_vectors,
+    unroll_loops,
+)
+from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers import units
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.recipes import Recipes
+from calor_kernel.runtime.structs import COUNTS, struct_of
 
-from . import memory, planes
+from . import memory
 from .dialect import WGSL
 from .scalars import WGSLScalars
 
 # The cubes of a dispatch along each axis at most.
 MOST_CUBES: Final = 65535
-COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
 # Where loops are ended that take long, the lines of one that is repeated, and how often it is.
 _SHORT: Final = 48
 _TURNS: Final = 4
@@ -41,8 +54,11 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
 
     The arguments are binding 0, as :func:`arguments` lays them out, and buffers follow it.
     """
-    fitting = split_vectors(optimize(kernel), dialect.widths)
-    return WGSLPrinter(eliminate_dead(fitting), dialect).text()
+    made = optimize(kernel)
+    # A driver that ends loops runs on a processor, whose compiler takes long for long texts.
+    made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
+    made = count_vectors(lower_accesses(made), memory.width_of)
+    return WGSLPrinter(eliminate_dead(made), dialect).text()
 
 
 def argument_type(dialect: WGSL, dtype: DType) -> str:
@@ -52,51 +68,11 @@ def argument_type(dialect: WGSL, dtype: DType) -> str:
 
 
 def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
-    """Return the struct of a kernel's arguments: a field per parameter, the cubes, and a zero.
-
-    A buffer's field is its offset in elements. Fields are aligned to their size, as in WGSL.
-    """
-    offsets, formats, end = [], [], 0
-    for parameter in parameters:
-        number = isinstance(parameter.declared, Scalar)
-        type = argument_type(dialect, parameter.declared.dtype) if number else "u32"
-        size = np.dtype(_HOST[type]).itemsize
-        offsets.append(-(-end // size) * size)
-        formats.append(_HOST[type])
-        end = offsets[-1] + size
-    end = -(-end // 4) * 4
-    offsets += [end + 4 * i for i in range(len(COUNTS))]
-    names = [f"a{i}" for i in range(len(formats))] + list(COUNTS)
-    return np.dtype(
-        {
-            "names": names,
-            "formats": formats + ["<u4"] * len(COUNTS),
-            "offsets": offsets,
-            "itemsize": -(-(end + 4 * len(COUNTS)) // 16) * 16,
-        }
-    )
+    """Return the struct of a kernel's arguments."""
+    return struct_of(parameters, lambda dtype: _HOST[argument_type(dialect, dtype)])
 
 
 Statement = Callable[[Any, Operation, Block], None]
-
-
-# What a compiler would compute otherwise than it is written, and what only moves numbers to it.
-_JOINED: Final = frozenset(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"))
-_MOVED: Final = frozenset(("select", "extract", "insert", "shuffle", "pack", "splat"))
-
-
-def _let_products_be(kernel: Kernel) -> None:
-    """Say of each fma that only goes on into others, as sums of products do, that it may change.
-
-    A compiler has nothing to join it with, so that it need not be hidden.
-    """
-    joined: set[Value] = set()
-    for operation in reversed(list(kernel.body.walk())):
-        moved = operation.name in _MOVED and operation.result in joined
-        if operation.name in _JOINED or moved:
-            joined.update(operation.operands)
-        elif operation.name == "fma" and operation.result not in joined:
-            operation.attributes = {**operation.attributes, "flags": ("reassoc",)}
 
 
 class WGSLPrinter(Printer):
@@ -105,39 +81,46 @@ class WGSLPrinter(Printer):
     dialect: WGSL
     scalars: WGSLScalars
     statements: ClassVar[Mapping[str, Statement]] = MappingProxyType(
-        {
-            "load": memory.load,
-            "store": memory.store,
-            "atomic": memory.atomic,
-            "copy_async": memory.copy,
-            "prefetch": memory.nothing,
-            "plane_shuffle": planes.plane,
-            "plane_reduce": planes.plane,
-            "plane_scan": planes.plane,
-            "plane_ballot": planes.plane,
-        }
+        {"load": memory.load, "store": memory.store, "atomic": memory.atomic}
     )
 
-    def __init__(self, kernel: Kernel, dialect: WGSL) -> None:
+    def __init__(self, kernel: Kernel, dialect: WGSL, functions: Recipes | None = None) -> None:
         super().__init__(kernel, dialect)
+        self.helpers = functions or Recipes(dialect, WGSLPrinter, dialect.wide and dialect.double)
         self.scalars = WGSLScalars(dialect, self.helpers)
-        self.atomics = memory.atomics_of(kernel)
+        self.atomics = atomics_of(kernel)
+        self.across = hands_over(kernel)
         self.native = memory.native_of(kernel, dialect)
-        self.wide = memory.wide_of(kernel, self.atomics)
-        self.offsets: dict[Memory, str] = {}
-        _let_products_be(kernel)
+        self.wide = memory.wide_of(kernel)
+        flag_unjoined(kernel)
 
     def operation(self, operation: Operation, block: Block) -> None:
         """Print one operation, as this language does what it does otherwise."""
         own = self.statements.get(operation.name)
-        if operation.name in ("for", "while"):
-            (self.loop if operation.name == "for" else self.repeat)(operation, block)
+        if operation.name == "while":
+            self.repeat(operation, block)
         elif own is not None:
             own(self, operation, block)
+        elif operation.name.startswith("plane_") and operation.operands:
+            self.together(operation, block)
         elif operation.name == "barrier" and operation.attributes.get("scope", "cube") == "cube":
             self.barrier(operation)
         else:
             super().operation(operation, block)
+
+    def together(self, operation: Operation, block: Block) -> None:
+        """Print an operation of a plane, whose units meet again before it where they may be apart.
+
+        What is shuffled is repeated where it has 64 bits.
+        """
+        if self.kernel.plane > 1:
+            if self.dialect.lanes == 1:
+                self.dialect.refuse("subgroups")
+            for value in operation.operands:
+                self.texts[value] = self.atom(value)
+            if self.dialect.diverges:
+                self.line("subgroupBarrier();")
+        units.plane(self, operation, block)
 
     def barrier(self, operation: Operation) -> None:
         """Print a barrier of the cube, also for global memory that units hand to each other."""
@@ -146,62 +129,33 @@ class WGSLPrinter(Printer):
             self.dialect.refuse("named barriers")
         if self.kernel.units > 1:
             self.line("workgroupBarrier();")
-            if self.hands_over:
+            if self.across:
                 self.line("storageBarrier();")
 
-    @property
-    def hands_over(self) -> bool:
-        """Whether the kernel reads global memory that it writes."""
-        found: dict[str, set[Memory]] = {"load": set(), "store": set()}
-        for operation in self.kernel.body.walk():
-            if operation.memory is not None and operation.memory.space == "global":
-                names = ("load", "store") if operation.name == "atomic" else (operation.name,)
-                for name in names:
-                    found.setdefault(name, set()).add(operation.memory)
-        return bool(found["load"] & found["store"])
-
-    def loop(self, operation: Operation, block: Block) -> None:
-        """Print ``for``."""
-        (body,) = operation.regions
-        start, stop, step = operation.operands[:3]
-        first, last, stride = self.operand(start), self.atom(stop), self.atom(step)
-        index, *carried = body.arguments
-        self.carry(operation, operation.operands[3:], [carried])
-        self.settle_for(operation)
-        name = self.fresh(index.hint or "i")
-        self.texts[index] = Expression(name)
-        below = ex.infix("<", ex.ORDER, Expression(name), last)
-        above = ex.infix(">", ex.ORDER, Expression(name), last)
-        if step.known is None:
-            zero = self.dialect.literal(0, step.type.dtype)
-            forward = ex.infix(">", ex.ORDER, stride, zero)
-            test = self.dialect.choose(forward, below, above)
-        else:
-            test = below if step.known > 0 else above
-        begin = self.dialect.declare(index.type, name, first)
-        if self.dialect.limited:
-            self.line(begin)
-            begin = ";"
-        with self.braces(f"for ({begin} {test.text}; {name} += {stride.text})"):
+    @contextmanager
+    def rounds(
+        self, index: Expression, type: Type, begin: str, test: str, forward: str
+    ) -> Iterator[None]:
+        """Put what is printed inside a loop, and look after it where a driver ends loops."""
+        if not self.dialect.limited:
+            with super().rounds(index, type, begin, test, forward):
+                yield
+            return
+        self.line(begin)
+        with self.braces(f"for (; {test}; {forward})"):
             begun = len(self.lines)
-            self.block(body)
-            self.assign(carried, body.yields)
-            if self.dialect.limited and len(self.lines) - begun <= _SHORT:
-                self.repeated(self.lines[begun:], f"{name} += {stride.text};", test)
-        if self.dialect.limited:
-            kind = self.dialect.type(index.type)
-            nothing = f"{kind}(u64(args.zero))" if kind == "i64" else f"{kind}(args.zero)"
-            # The zero is for the compiler, which takes it for granted that loops end.
-            self.line(f"{name} += {nothing};")
-            with self.braces(f"if ({test.text})"):
-                self.line("atomicStore(&trouble, 1u);")
-
-    def repeated(self, body: Sequence[str], step: str, test: Expression) -> None:
-        """Print a body again, so that a loop takes fewer turns."""
-        for _ in range(_TURNS - 1):
-            self.line(step)
-            self.line(f"if (!({test.text})) {{ break; }}")
-            self.lines += [f"{'  ' * self.depth}{{", *body, f"{'  ' * self.depth}}}"]
+            yield
+            body, indent = self.lines[begun:], "  " * self.depth
+            # A short body is printed again, so that there are fewer turns.
+            for _ in range(_TURNS - 1) if len(body) <= _SHORT else ():
+                self.line(f"{forward};")
+                self.line(f"if (!({test})) {{ break; }}")
+                self.lines += [f"{indent}{{", *body, f"{indent}}}"]
+        # The zero is for the compiler, which takes it for granted that loops end.
+        kind = self.dialect.type(type)
+        zero = "u64(args.zero)" if kind == "i64" else "args.zero"
+        self.line(f"{index.text} += {kind}({zero});")
+        self.line(f"if ({test}) {{ atomicStore(&trouble, 1u); }}")
 
     def repeat(self, operation: Operation, block: Block) -> None:
         """Print ``while``."""
@@ -242,9 +196,10 @@ class WGSLPrinter(Printer):
             f"{''.join(f'{b}{chr(10)}' for b in buffers)}\n{self.helpers.text()}"
             f"@compute @workgroup_size({size})\nfn main({head}) {{\n{unit}"
             "  let cubes = vec3<u32>(args.cubes_x, args.cubes_y, args.cubes_z);\n"
-            f"  let cube = vec3<u32>(group.x + group.y / cubes.y * {MOST_CUBES}u, "
-            "group.y % cubes.y, group.z);\n"
-            "  if (cube.x >= cubes.x) { return; }\n"
+            "  var cube = group;\n"
+            f"  if (cubes.x > {MOST_CUBES}u) {{\n"
+            f"    cube.x += group.y / cubes.y * {MOST_CUBES}u;\n    cube.y = group.y % cubes.y;\n"
+            "    if (cube.x >= cubes.x) { return; }\n  }\n"
             f"{named}{body}}}\n"
         )
 
@@ -272,24 +227,29 @@ class WGSLPrinter(Printer):
     def parameters(self) -> tuple[str, str, list[str]]:
         """Return the fields of the arguments, the lines that name them, and the buffers."""
         buffers: list[str] = []
+        places: list[int] = []
         fields, named = "", ""
-        for number, parameter in enumerate(self.kernel.parameters):
-            name = self.fresh(parameter.name)
-            dtype = parameter.declared.dtype
+        given = self.kernel.parameters
+        count = len(given) - sum(p.memory is not None for p in given)
+        for number, parameter in enumerate(given):
+            name, dtype = self.fresh(parameter.name), parameter.declared.dtype
+            type = "u32"
             if parameter.memory is not None:
                 self.memories[parameter.memory] = name
-                own = self.offsets[parameter.memory] = self.fresh(f"{name}_offset")
-                type, value = "u32", f"args.a{number}"
+                places.append(number)
                 held = memory.element_type(self, parameter.memory)
                 place = f"@group(0) @binding({len(buffers) + 1})"
                 buffers.append(f"{place} var<storage, read_write> {name}: array<{held}>;")
             else:
                 assert parameter.value is not None
-                own, type = name, argument_type(self.dialect, dtype)
                 self.texts[parameter.value] = Expression(name)
-                value = f"args.a{number}" + (" != 0u" if dtype.kind == "bool" else "")
-            fields += f"  a{number}: {type},\n"
-            named += f"  let {own} = {value};\n"
+                # Offsets, which come last, have the fields of their buffers.
+                own = number if number < count else places[number - count]
+                value = f"args.a{own}" + (" != 0u" if dtype.kind == "bool" else "")
+                named += f"  let {name} = {value};\n"
+                type = argument_type(self.dialect, dtype)
+            if number < count:
+                fields += f"  a{number}: {type},\n"
         if self.dialect.limited:
             place = f"@group(0) @binding({len(buffers) + 1})"
             buffers.append(f"{place} var<storage, read_write> trouble: atomic<u32>;")

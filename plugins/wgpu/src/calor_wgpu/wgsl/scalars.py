@@ -8,26 +8,21 @@ floats.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 from calor.dtypes import DType, bool_, float32, int64, uint32, uint64
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import words
 from calor_kernel.printers.elementwise import INFIX, Scalars
 from calor_kernel.printers.expressions import Expression
 
 from .dialect import WGSL, value_of
 
-_FLOATS: Final = MappingProxyType(
-    {"abs": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round"}
-    | {"sqrt": "sqrt"}
-)
-_BY_HELPER: Final = frozenset(("min", "max", "copysign", "fma"))
 # What a number of 32 bits in the place of one of 64 does not do.
-_OF_BITS: Final = frozenset(("mulhi", "popcount", "clz", "ctz"))
-# Steps that stay in the range of the operands.
-_INSIDE: Final = frozenset(("and", "or", "xor", "shr", "modulo"))
+_OF_BITS: Final = words("mulhi popcount clz ctz")
+# What is rounded, and may be joined with other such steps.
+_ROUNDED: Final = words("add sub mul div fma sqrt")
 
 
 class WGSLScalars(Scalars):
@@ -51,36 +46,39 @@ class WGSLScalars(Scalars):
             # naga computes what is known, and has not all of the language for it.
             held = ex.call(self.helpers.name("held", dtype), operands[0])
             operands = [held, *operands[1:]]
+        whole, narrow = dtype.kind != "float", dtype.itemsize < 4
         if name in ("cast", "bitcast", "select") or dtype is bool_:
             return super().operation(name, result, types, operands, attributes, safe)
-        if dtype.kind != "float":
-            return self.integer(name, dtype, operands)
-        if not self.dialect.computes(dtype):
-            self.dialect.refuse(f"arithmetic of {dtype}: {name}")
-        if name in INFIX and self.changes == "reassociates":
+        if whole and dtype.itemsize == 8 and not self.dialect.wide and name in _OF_BITS:
+            self.dialect.refuse(f"64-bit integers on this adapter: {name}")
+        if name in ("shl", "shr"):
+            operands = [operands[0], self.dialect.cast(uint32, operands[1])]
+        if not whole and name in INFIX and self.changes == "reassociates":
             # Neither x - x nor 0 * x is zero for an infinite x, and signs of zeros matter.
             operands = [operands[0], self.hidden(dtype, operands[1])]
-        if name == "ne":
+        if not whole and name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
-        if name in ("abs", "neg") and self.dialect.flushes:
+        if self.by_function(name, dtype):
             return ex.call(self.helpers.name(name, dtype), *operands)
-        if name in ("div", "sqrt") and dtype is float32 and not self.dialect.rounded:
-            return ex.call(self.helpers.name(name, dtype), *operands)
-        if name in _FLOATS:
-            made = ex.call(_FLOATS[name], *operands)
-            return self.exact(name, dtype, made, ()) if name == "sqrt" else made
-        template = self.template(name, dtype)
-        if template is not None:
-            made = self.filled(template, operands, "")
-            return self.exact(name, dtype, made, attributes.get("flags", ()))
-        if name in _BY_HELPER:
-            return ex.call(self.helpers.name(name, dtype), *operands)
-        if name == "neg":
-            return ex.prefix("-", operands[0])
-        if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
-            return ex.infix(*INFIX[name], *operands)
-        made = self.floating(name, dtype, operands[0], operands[1], attributes)
-        return self.exact(name, dtype, made, attributes.get("flags", ()))
+        if whole and name == "neg":
+            # Unsigned numbers have no sign to change.
+            zero = self.dialect.literal(0, dtype)
+            made = ex.infix("-", ex.SUM, zero, operands[0])
+        else:
+            made = super().operation(name, result, types, operands, attributes, safe)
+        if whole:
+            return self.dialect.cast(dtype, made) if narrow and name in ("abs", "neg") else made
+        flags = attributes.get("flags", ())
+        return self.exact(name, dtype, made, flags) if name in _ROUNDED else made
+
+    def by_function(self, name: str, dtype: DType) -> bool:
+        """Return whether the language's own operation has not the results that it should."""
+        if dtype.kind != "float":
+            # SPIR-V leaves the remainder of a negative number open.
+            return name == "modulo" and dtype.kind == "int"
+        if name in ("div", "sqrt"):
+            return dtype is float32 and not self.dialect.rounded
+        return name in ("abs", "neg") and self.dialect.flushes
 
     def exact(self, name: str, dtype: DType, made: Expression, flags: Sequence[str]) -> Expression:
         """Return a result that the compiler knows nothing of, where it would change what uses it.
@@ -101,57 +99,6 @@ class WGSLScalars(Scalars):
     def changes(self) -> str:
         """What the compiler does that nobody asked for, as the dialect says."""
         return self.dialect.changes
-
-    def integer(self, name: str, dtype: DType, operands: Sequence[Expression]) -> Expression:
-        """Return an operation of integers."""
-        a, bits = operands[0], 8 * dtype.itemsize
-        if bits == 64 and not self.dialect.wide and name in _OF_BITS:
-            self.dialect.refuse(f"64-bit integers on this adapter: {name}")
-        if name in ("popcount", "clz", "ctz"):
-            return self.counted(name, dtype, a)
-        if name in ("min", "max"):
-            return ex.call(name, *operands)
-        if name == "mulhi":
-            return ex.call(self.helpers.name(name, dtype), *operands)
-        if name in ("shl", "shr"):
-            operands = [a, self.dialect.cast(uint32, operands[1])]
-        if name == "modulo" and dtype.kind == "int":
-            # SPIR-V leaves the remainder of a negative number open.
-            made = ex.call(self.helpers.name(name, dtype), *operands)
-        elif name in INFIX:
-            made = ex.infix(*INFIX[name], *operands)
-            if INFIX[name][1] in (ex.EQUAL, ex.ORDER):
-                return made
-        elif name == "not":
-            made = ex.prefix("~", a)
-        elif name == "neg":
-            zero = self.dialect.literal(0, dtype)
-            made = ex.prefix("-", a) if dtype.kind == "int" else ex.infix("-", ex.SUM, zero, a)
-        else:
-            assert name == "abs", name
-            made = a if dtype.kind == "uint" else ex.call("abs", a)
-        return made if bits >= 32 or name in _INSIDE else self.dialect.cast(dtype, made)
-
-    def counted(self, name: str, dtype: DType, a: Expression) -> Expression:
-        """Return a count of bits."""
-        bits = 8 * dtype.itemsize
-        if bits == 64:
-            if name == "popcount":
-                return ex.call("countOneBits", a)
-            return ex.call(self.helpers.name(name, dtype), a)
-        if bits < 32:
-            a = self.dialect.cast(self.dialect.bits(dtype), a)
-        if name == "popcount":
-            made = ex.call("countOneBits", a)
-        elif name == "clz":
-            made = ex.call("countLeadingZeros", a)
-            if bits < 32:
-                made = ex.infix("-", ex.SUM, made, Expression(f"{32 - bits}u"))
-        else:
-            if bits < 32:
-                a = ex.infix("|", ex.BIT_OR, a, Expression(f"{1 << bits}u"))
-            made = ex.call("countTrailingZeros", a)
-        return made if bits == 32 else self.dialect.cast(dtype, made)
 
     def cast(self, value: Expression, source: DType, target: DType) -> Expression:
         """Return a conversion as the operation ``cast`` means it."""

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.passes.accesses import atomics_of, hands_over, lower_accesses
 from calor_kernel.ir.passes.align import align, align_accesses
+from calor_kernel.ir.passes.counting import count_vectors
 from calor_kernel.ir.passes.dead import eliminate_dead, sweep
 from calor_kernel.ir.passes.halves import lower_bfloat16, lower_float16
 from calor_kernel.ir.passes.hoist import hoist, hoist_invariants
+from calor_kernel.ir.passes.joining import flag_unjoined
 from calor_kernel.ir.passes.rewriting import Rewriter, clone
 from calor_kernel.ir.passes.simplify import simplify
+from calor_kernel.ir.passes.unroll import unroll_loops
 from calor_kernel.ir.passes.vectors import lower_vreduce, split_vectors
 
 __all__ = [
     "Rewriter",
     "align_accesses",
+    "atomics_of",
     "clone",
+    "count_vectors",
     "eliminate_dead",
+    "flag_unjoined",
+    "hands_over",
     "hoist_invariants",
+    "lower_accesses",
     "lower_bfloat16",
     "lower_float16",
     "lower_vreduce",
     "optimize",
     "simplify",
     "split_vectors",
+    "unroll_loops",
 ]
 
 

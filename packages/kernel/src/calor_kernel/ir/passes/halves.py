@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from calor.dtypes import DType, bfloat16, float16, float32, float64, uint16, uint32
+from calor.dtypes import DType, bfloat16, float16, float32, float64, uint16, uint32, uint64
 from calor.errors import CompileError
 from calor_kernel.ir.nodes import Kernel, Memory, Operation, Value
 from calor_kernel.ir.passes.rewriting import CONTROL, Parts, Rewriter
@@ -46,10 +46,16 @@ def lower_float16(kernel: Kernel) -> Kernel:
     return _Float16().run(kernel)
 
 
+def converter(half: DType) -> _Half:
+    """Return what makes float32 of the bits of a half type, and bits of numbers."""
+    return _Bfloat16() if half is bfloat16 else _Float16()
+
+
 class _Half(Rewriter):
     """Values of one half type become their bits."""
 
     half: DType
+    bits = uint16
 
     def types(self, type: Type) -> tuple[Type, ...]:
         return (Type(uint16, type.width),) if type.dtype is self.half else (type,)
@@ -101,17 +107,19 @@ class _Half(Rewriter):
         if dtype is not self.half:
             return self.convert(value, dtype)
         source = value.type.dtype
-        if source is float64:
-            value = self._odd(value)
+        if source is float64 or (source.kind in ("int", "uint") and source.itemsize == 8):
+            value = self.odd(value)
         elif source.kind in ("int", "uint") and source.itemsize > 2:
             value = self._sticky(value)
         return self.narrow(self.convert(value, float32))
 
-    def _odd(self, value: Value) -> Value:
-        """Return float64 as float32 of which a second rounding gives what one would.
+    def odd(self, value: Value) -> Value:
+        """Return a number as float32 of which a second rounding gives what one would.
 
         Truncated, with the last bit set where something was lost (Boldo and Melquiond, 2008).
         """
+        if value.type.dtype is not float64:
+            return self._odd_integer(value)
         near = self.convert(value, float32)
         back = self.convert(near, float64)
         above = self.make("gt", self.make("abs", back), self.make("abs", value))
@@ -120,6 +128,21 @@ class _Half(Rewriter):
         bits = self.make("sub", bits, self.convert(above, uint32))
         bits = self.make("or", bits, self.convert(lost, uint32))
         return self.convert(bits, float32, "bitcast")
+
+    def _odd_integer(self, value: Value) -> Value:
+        dtype = value.type.dtype
+        size = self.convert(value, uint32 if dtype.itemsize == 4 else uint64)
+        negative = self.make("lt", value, self.like(0, value))
+        size = self.select(negative, self.make("sub", self.like(0, size), size), size)
+        # Of more than 24 bits the lower ones are cut off.
+        bits = self.make("sub", self.like(8 * dtype.itemsize - 24, size), self.make("clz", size))
+        large = self.make("ne", self._do("shr", size, 24), self.like(0, size))
+        bits = self.select(large, bits, self.like(0, size))
+        kept = self.make("shl", self.make("shr", size, bits), bits)
+        last = self.make("or", kept, self.make("shl", self.like(1, size), bits))
+        cut = self.select(self.make("eq", kept, size), size, last)
+        made = self.convert(cut, float32)
+        return self.select(negative, self.make("neg", made), made)
 
     def _sticky(self, value: Value) -> Value:
         """Return integers that float32 holds, and that round to a half as the given ones do."""

@@ -7,7 +7,7 @@ itself; what a pass makes is folded and shared as the builder's operations are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -61,6 +61,13 @@ class Rewriter:
         self._visit(kernel.body, body)
         body.operations[:0] = self._constants
         return replace(kernel, parameters=parameters, memories=memories, body=body)
+
+    def function(self, arguments: Sequence[Value], make: Callable[[], Value]) -> Block:
+        """Return a block of its own that computes a value of its arguments."""
+        with self.inside(Block(tuple(arguments))) as block:
+            block.yields = (make(),)
+        block.operations[:0] = self._constants
+        return block
 
     def _parameter(self, parameter: Parameter) -> Parameter:
         declared, value, memory = parameter.declared, None, None

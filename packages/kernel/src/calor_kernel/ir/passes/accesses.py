@@ -1,0 +1,281 @@
+"""Accesses as languages have them whose memory is arrays of whole words, without pointers.
+
+Requirements: elements of fewer than 32 bits share words of a buffer: they are read by shifts, words
+are written whole where one unit writes all of one, and else bit by bit by atomics that leave the
+neighbours as they are, whoever writes them; in shared and private memory each has a word of its
+own. What a mask hides may lie outside of the memory, so that a mask is a branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from calor.dtypes import DType, bool_, uint8, uint16, uint32
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Parameter, Value
+from calor_kernel.ir.passes.rewriting import Parts, Rewriter
+from calor_kernel.ir.types import Scalar, Type
+
+WORD = 4
+_BITS = {1: uint8, 2: uint16}
+
+
+def is_packed(memory: Memory) -> bool:
+    """Return whether elements of a memory share words."""
+    return memory.space == "global" and memory.type.dtype.itemsize < WORD
+
+
+def atomics_of(kernel: Kernel) -> set[Memory]:
+    """Return the memories that are changed atomically, or in a set order, anywhere."""
+    found = set()
+    for operation in kernel.body.walk():
+        ordered = operation.name in ("load", "store") and operation.attributes.get("order")
+        if operation.name == "atomic" or ordered:
+            found.add(_memory(operation))
+    return found
+
+
+def hands_over(kernel: Kernel) -> bool:
+    """Return whether a kernel reads memory of others that it writes."""
+    read, written = set(), set()
+    for operation in kernel.body.walk():
+        if operation.memory is not None and operation.memory.space == "global":
+            if operation.name in ("load", "atomic"):
+                read.add(operation.memory)
+            if operation.name in ("store", "atomic"):
+                written.add(operation.memory)
+    return bool(read & written)
+
+
+def lower_accesses(kernel: Kernel) -> Kernel:
+    """Return the kernel with accesses of one element, or of four words where they are aligned.
+
+    Indices are uint32 and count from the start of a buffer: behind the parameters comes one for the
+    offset of each, in elements. Memory of small elements becomes memory of uint32. Vectors before
+    fill a word, or are four, as :func:`split_vectors` leaves them.
+    """
+    return _Accesses(kernel).run(kernel)
+
+
+class _Accesses(Rewriter):
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.atomics = atomics_of(kernel)
+        self.offsets: dict[Memory, Value] = {}
+        for parameter in kernel.parameters:
+            if parameter.memory is not None:
+                made = Value(Type(uint32), f"{parameter.name}_offset", nonnegative=True)
+                size = parameter.memory.type.dtype.itemsize
+                made.divisible = max(parameter.memory.align // size, 1)
+                self.offsets[parameter.memory] = made
+
+    def run(self, kernel: Kernel) -> Kernel:
+        made = super().run(kernel)
+        offsets = [Parameter(v.hint, Scalar(uint32), value=v) for v in self.offsets.values()]
+        return replace(made, parameters=(*made.parameters, *offsets))
+
+    def memory_of(self, memory: Memory) -> Memory:
+        return replace(memory, type=Type(uint32)) if is_packed(memory) else memory
+
+    def operation(self, operation: Operation) -> Sequence[Parts] | None:
+        if operation.name == "load":
+            return [(self.load(operation),)]
+        if operation.name == "store":
+            self.store(operation)
+            return []
+        if operation.name == "copy_async":
+            self.copied(operation)
+            return []
+        if operation.name == "atomic":
+            return self.atomic(operation)
+        return None
+
+    def is_wide(self, operation: Operation, type: Type) -> bool:
+        """Return whether an access takes four words at once, from where four divide."""
+        memory, align = _memory(operation), operation.attributes.get("align", 0)
+        four = type.width == 4 and type.dtype.itemsize == WORD
+        plain = len(operation.operands) == (1 if operation.results else 2)
+        whole = memory.space != "private" and (memory.size or 0) % 4 == 0
+        known = operation.operands[0].type.width == 1 and align > 0 and align % 16 == 0
+        return four and plain and whole and known and memory not in self.atomics
+
+    # Places.
+    def place(self, memory: Memory, index: Value, lane: int = 0) -> Value:
+        """Return the number of a lane's element, counted from the start of the array."""
+        if index.type.width > 1:
+            index, lane = self.extract(index, lane), 0
+        if lane:
+            index = self.make("add", index, self.like(lane, index))
+        made = self.convert(index, uint32)
+        offset = self.offsets.get(memory)
+        return made if offset is None else self.make("add", offset, made)
+
+    def word(self, dtype: DType, place: Value) -> tuple[Value, Value]:
+        """Return the word that an element is in, and its first bit there."""
+        per = WORD // dtype.itemsize
+        bits = self.make("and", place, self.like(per - 1, place))
+        first = self.make("mul", bits, self.like(8 * dtype.itemsize, place))
+        return self.make("shr", place, self.like(per.bit_length() - 1, place)), first
+
+    # Values of small types as the low bits of words.
+    def narrowed(self, word: Value, dtype: DType) -> Value:
+        bits = _BITS[dtype.itemsize]
+        if dtype is bool_:
+            low = self.make("and", word, self.like(0xFF, word))
+            return self.make("ne", low, self.like(0, low))
+        if dtype.kind == "float":
+            return self.convert(self.convert(word, bits), dtype, "bitcast")
+        return self.convert(word, dtype)
+
+    def widened(self, value: Value) -> Value:
+        dtype = value.type.dtype
+        bits = _BITS[dtype.itemsize]
+        if dtype.kind == "float":
+            value = self.convert(value, bits, "bitcast")
+        elif dtype.kind == "int":
+            value = self.convert(value, bits)
+        return self.convert(value, uint32)
+
+    # Loads.
+    def element(self, operation: Operation, memory: Memory, place: Value) -> Value:
+        dtype, held = memory.type.dtype, self.memory(memory)
+        order = {k: v for k, v in operation.attributes.items() if k == "order" and v}
+        if not is_packed(memory):
+            return self.emit("load", (place,), (Type(dtype),), order, memory=held)[0]
+        at, first = self.word(dtype, place)
+        word = self.emit("load", (at,), (Type(uint32),), order, memory=held)[0]
+        return self.narrowed(self.make("shr", word, first), dtype)
+
+    def load(self, operation: Operation) -> Value:
+        memory, type = _memory(operation), operation.result.type
+        index, *rest = (self.get(v) for v in operation.operands)
+        if self.is_wide(operation, type):
+            held, place = self.memory(memory), self.place(memory, index)
+            return self.emit("load", (place,), (type,), operation.attributes, memory=held)[0]
+        if not rest and _whole_word(operation, type):
+            at, _ = self.word(type.dtype, self.place(memory, index))
+            word = self.emit("load", (at,), (Type(uint32),), memory=self.memory(memory))[0]
+            bits = range(0, 32, 8 * type.dtype.itemsize)
+            parts = [self.make("shr", word, self.like(bit, word)) for bit in bits]
+            return self.pack([self.narrowed(part, type.dtype) for part in parts])
+        lanes = []
+        for lane in range(type.width):
+            place = self.place(memory, index, lane)
+            if not rest:
+                lanes.append(self.element(operation, memory, place))
+                continue
+            mask, other = (self.extract(v, lane) for v in rest)
+            found = self.branch(
+                mask, partial(self.element, operation, memory, place), partial(_itself, other)
+            )
+            assert found is not None
+            lanes.append(found)
+        return self.pack(lanes)
+
+    # Stores.
+    def written(self, operation: Operation, memory: Memory, place: Value, value: Value) -> None:
+        order = operation.attributes.get("order")
+        held = self.memory(memory)
+        if not is_packed(memory):
+            said = {"order": order} if order else {}
+            self.emit("store", (place, value), (), said, memory=held)
+            return
+        at, first = self.word(memory.type.dtype, place)
+        ones = self.like((1 << 8 * memory.type.dtype.itemsize) - 1, at)
+        kept = self.make("not", self.make("shl", ones, first))
+        bits = self.make("shl", self.widened(value), first)
+        for kind, given in (("and", kept), ("or", bits)):
+            said = {"kind": kind, "order": "relaxed", "scope": "device"}
+            self.emit("atomic", (at, given), (Type(uint32),), said, memory=held)
+
+    def store(self, operation: Operation) -> None:
+        memory, type = _memory(operation), operation.operands[1].type
+        index, value, *rest = (self.get(v) for v in operation.operands)
+        if self.is_wide(operation, type):
+            held, place = self.memory(memory), self.place(memory, index)
+            self.emit("store", (place, value), (), operation.attributes, memory=held)
+            return
+        if not rest and _whole_word(operation, type):
+            at, _ = self.word(type.dtype, self.place(memory, index))
+            parts = [self.widened(self.extract(value, i)) for i in range(type.width)]
+            total = parts[0]
+            for number, part in enumerate(parts[1:], 1):
+                moved = self.make("shl", part, self.like(8 * type.dtype.itemsize * number, part))
+                total = self.make("or", total, moved)
+            self.emit("store", (at, total), (), memory=self.memory(memory))
+            return
+        for lane in range(type.width):
+            place, one = self.place(memory, index, lane), self.extract(value, lane)
+            write = partial(self.written, operation, memory, place, one)
+            if rest:
+                self.branch(self.extract(rest[0], lane), write, _nothing)
+            else:
+                write()
+
+    def copied(self, operation: Operation) -> None:
+        """Do a copy at once."""
+        source, target = operation.attributes["source"], _memory(operation)
+        to, of, *mask = (self.get(v) for v in operation.operands)
+        for lane in range(operation.attributes["elements"]):
+            place = self.place(source, of, lane)
+            if mask:
+                zero = self.constant(0, source.type.dtype)
+                value = self.branch(
+                    mask[0], partial(self.element, operation, source, place), partial(_itself, zero)
+                )
+                assert value is not None
+            else:
+                value = self.element(operation, source, place)
+            self.written(operation, target, self.place(target, to, lane), value)
+
+    def atomic(self, operation: Operation) -> Sequence[Parts]:
+        memory = _memory(operation)
+        index, *values = (self.get(v) for v in operation.operands)
+        types = [r.type for r in operation.results]
+        made = self.emit(
+            "atomic",
+            (self.place(memory, index), *values),
+            types,
+            operation.attributes,
+            memory=self.memory(memory),
+        )
+        return [(value,) for value in made]
+
+    def branch(
+        self,
+        condition: Value,
+        then: Callable[[], Value | None],
+        otherwise: Callable[[], Value | None],
+    ) -> Value | None:
+        """Make a branch; return what it gives, if that is anything."""
+        regions, given = [], None
+        for way in (then, otherwise):
+            with self.inside(Block()) as region:
+                given = way()
+                region.yields = (given,) if given is not None else ()
+            regions.append(region)
+        types = (given.type,) if given is not None else ()
+        made = self.emit("if", (condition,), types, regions=regions)
+        return made[0] if made else None
+
+
+def _itself(value: Value) -> Value:
+    return value
+
+
+def _nothing() -> None:
+    return None
+
+
+def _memory(operation: Operation) -> Memory:
+    assert operation.memory is not None
+    return operation.memory
+
+
+def _whole_word(operation: Operation, type: Type) -> bool:
+    """Return whether an access is of all elements of a word."""
+    index, align = operation.operands[0], operation.attributes.get("align", 0)
+    size = _memory(operation).type.dtype.itemsize * type.width
+    packed = is_packed(_memory(operation)) and index.type.width == 1
+    return packed and size == WORD and align > 0 and align % WORD == 0

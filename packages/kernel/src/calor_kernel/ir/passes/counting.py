@@ -1,0 +1,88 @@
+"""Indices that count vectors, for languages whose arrays are of vectors.
+
+Requirements: an address is a sum again, of which a number is one part, as machines have it in their
+accesses, and no shift of a sum at each of them; sums that stand before a loop are not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
+from calor_kernel.ir.passes.rewriting import Parts, Rewriter
+from calor_kernel.ir.types import Type
+
+
+def count_vectors(kernel: Kernel, size: Callable[[Operation], int]) -> Kernel:
+    """Return the kernel in which the indices of some loads and stores count vectors.
+
+    ``size`` says of a load or store how many elements a vector has, 1 for what stays as it is; the
+    index divides by that power of two.
+    """
+    return _Counter(size).run(kernel)
+
+
+class _Counter(Rewriter):
+    def __init__(self, size: Callable[[Operation], int]) -> None:
+        super().__init__()
+        self.size = size
+        # What makes a value, and in how many loops it stands.
+        self.makers: dict[Value, tuple[Operation, int]] = {}
+        self.loops = 0
+
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Value] = (),
+        types: Sequence[Type] = (),
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        memory: Memory | None = None,
+        regions: Sequence[Block] = (),
+    ) -> tuple[Value, ...]:
+        made = super().emit(name, operands, types, attributes, memory=memory, regions=regions)
+        last = self.block.operations[-1:]
+        if last and last[0].results == made:
+            for value in made:
+                self.makers[value] = last[0], self.loops
+        return made
+
+    def operation(self, operation: Operation) -> Sequence[Parts] | None:
+        if operation.name in ("for", "while"):
+            self.loops += 1
+            copied = self.copy(operation)
+            self.loops -= 1
+            return copied
+        size = self.size(operation) if operation.name in ("load", "store") else 1
+        if size == 1:
+            return None
+        index, *others = operation.operands
+        counted = self.divided(self.get(index), size)
+        assert operation.memory is not None
+        made = self.emit(
+            operation.name,
+            [counted, *self.flat(others)],
+            [r.type for r in operation.results],
+            operation.attributes,
+            memory=self.memory(operation.memory),
+        )
+        return [(value,) for value in made]
+
+    def divided(self, value: Value, size: int) -> Value:
+        """Return a number that divides by a power of two, divided."""
+        if isinstance(value.known, int):
+            return self.like(value.known // size, value)
+        # A cast of an index only leaves out what is zero.
+        maker, loops = self.makers.get(value, (None, 0))
+        index = maker is not None and maker.operands[0].type.dtype.kind in ("int", "uint")
+        if maker is not None and index and maker.name == "cast":
+            return self.convert(self.divided(maker.operands[0], size), value.type.dtype)
+        if maker is not None and maker.name in ("add", "sub", "mul"):
+            a, b = maker.operands
+            near = isinstance(b.known, int) or loops == self.loops
+            if maker.name != "mul" and near and a.divisible % size == b.divisible % size == 0:
+                return self.make(maker.name, self.divided(a, size), self.divided(b, size))
+            if maker.name == "mul" and isinstance(b.known, int) and b.known % size == 0:
+                return self.make("mul", a, self.divided(b, size))
+        return self.make("shr", value, self.like(size.bit_length() - 1, value))

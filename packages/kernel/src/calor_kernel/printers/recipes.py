@@ -1,0 +1,69 @@
+"""Helper functions that are printed from recipes, by the printer of the kernel that uses them.
+
+Requirements: one recipe for all languages, printed with what the language computes otherwise than
+it is written; what is no recipe is a function of the language's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from calor.dtypes import DType
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.recipes import block_of
+from calor_kernel.printers.dialect import Dialect
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.helpers import Helpers
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.c import Printer
+
+
+def function_name(helper: str, dtypes: Sequence[DType]) -> str:
+    """Return what a helper's function is called.
+
+    >>> from calor.dtypes import float32, int8
+    >>> function_name("saturated", [float32, int8])
+    'fn_saturated_float32_int8'
+    """
+    return f"fn_{'_'.join((helper, *(d.name for d in dtypes)))}"
+
+
+class Recipes(Helpers):
+    """The functions that a kernel uses; ``printer`` makes what prints a body with them.
+
+    ``wide``: whether the language has types of 64 bits.
+    """
+
+    def __init__(
+        self, dialect: Dialect, printer: Callable[[Kernel, Any, Any], Printer], wide: bool
+    ) -> None:
+        super().__init__(dialect)
+        self.printer = printer
+        self.wide = wide
+
+    def name(self, helper: str, *dtypes: DType) -> str:
+        """Return the name of a helper for some dtypes, and print it if it is new."""
+        name = function_name(helper, dtypes)
+        if name in self.texts:
+            return name
+        body = block_of(helper, *dtypes, wide=self.wide)
+        if body is None:
+            return super().name(helper, *dtypes)
+        printer = self.printer(Kernel(name, (), body), self.dialect, self)
+        return self.add(name, _function(printer))
+
+
+def _function(printer: Printer) -> str:
+    """Return a body that computes a value of its arguments as a function."""
+    body = printer.kernel.body
+    (result,) = body.yields
+    given = [(value, printer.fresh(value.hint)) for value in body.arguments]
+    printer.texts.update((value, Expression(name)) for value, name in given)
+    printer.depth = 0
+    printer.block(body)
+    printer.line(f"return {printer.operand(result).text};")
+    parameters = [(value.type.dtype, name) for value, name in given]
+    name, dtype = printer.kernel.name, result.type.dtype
+    return printer.dialect.function(name, dtype, parameters, printer.lines)

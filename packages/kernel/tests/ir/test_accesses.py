@@ -1,0 +1,43 @@
+"""Accesses without pointers: small elements share words, and masks are branches."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calor.dtypes import DType, bfloat16, bool_, float16, int8, int32, int64, uint8, uint16
+from calor_kernel.ir.passes import lower_accesses, optimize, split_vectors
+from calor_kernel.ir.verify import verify
+from calor_kernel.language import Buffer, Scalar, absolute_position, kernel, pack
+from calor_kernel.language.lanes import run_on_lanes
+
+
+@kernel
+def moved(x: Any, y: Any, n: Any, *, width: int) -> None:
+    i = absolute_position() * width
+    left = n - i
+    if left > 0:
+        inside = pack([left > lane for lane in range(width)])
+        y.store(i, x.load(i, width, mask=inside, other=x[0]), mask=inside)
+
+
+@pytest.mark.parametrize("dtype", [bool_, int8, uint8, uint16, float16, bfloat16, int32], ids=str)
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize(("start", "align"), [(0, 16), (3, 0)])
+def test_elements_are_moved(dtype: DType, width: int, start: int, align: int) -> None:
+    n = 29
+    x = np.random.default_rng(0).integers(0, 2, 64).astype(np.float32)
+    if dtype is not bool_:
+        x = x * np.arange(64) - (dtype.kind != "uint") * 20
+    data = x.astype(dtype.numpy)
+    into = np.ones(64, dtype.numpy)
+    expected = into.copy()
+    expected[start : start + n] = data[start : start + n]
+    signature: list[Any] = [Buffer(dtype, False, align), Buffer(dtype, True, align), Scalar(int64)]
+    built = moved.build(signature, width=width, cube=(4, 1, 1))
+    widths = (1, 4 // dtype.itemsize) if dtype.itemsize < 4 else (1, 4)
+    made = verify(lower_accesses(split_vectors(optimize(built), lambda dtype: widths)))
+    assert not any(o.operands[2:] for o in made.body.walk() if o.name in ("load", "store"))
+    shown = [a.view(np.uint32) if dtype.itemsize < 4 else a for a in (data, into)]
+    run_on_lanes(made, (-(-n // (4 * width)), 1, 1), [*shown, n, start, start])
+    np.testing.assert_array_equal(into.view(np.uint8), expected.view(np.uint8))
