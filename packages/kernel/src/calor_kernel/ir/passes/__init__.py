@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.align import align, align_accesses
+from calor_kernel.ir.passes.cubes import fold_cubes
 from calor_kernel.ir.passes.dead import eliminate_dead, sweep
 from calor_kernel.ir.passes.halves import lower_bfloat16, lower_float16
 from calor_kernel.ir.passes.hoist import hoist, hoist_invariants
@@ -16,6 +17,7 @@ __all__ = [
     "align_accesses",
     "clone",
     "eliminate_dead",
+    "fold_cubes",
     "hoist_invariants",
     "lower_bfloat16",
     "lower_float16",
