@@ -158,7 +158,7 @@ def move_by_digit(
             base = bases[digit_of(key, plan.shift, plan.bits)]
             place = row * n + (base + j).to(int64)
             if plan.last:
-                put_element(original, moved, row * n, place, key, own, plan)
+                put_element(original, moved, row * n, place, key, own, plan.descending)
                 moved_order[place] = own.to(int64)
             else:
                 moved[place] = key
@@ -196,8 +196,9 @@ def sort_in_cube(source: Any, values: Any, indices: Any, n: Any, *, plan: RadixP
         j = unit.to(int32) + k * cube_size()
         if j < count:
             own = staged_order[j]
-            put_element(source, values, start, start + j.to(int64), staged[j], own, plan)
-            indices[start + j.to(int64)] = own.to(int64)
+            to = start + j.to(int64)
+            put_element(source, values, start, to, staged[j], own, plan.descending)
+            indices[to] = own.to(int64)
 
 
 def cubes_beside() -> int:
@@ -212,11 +213,11 @@ def key_at(keys: Any, place: Any, plan: RadixPlan) -> Any:
 
 @helper
 def put_element(
-    source: Any, values: Any, start: Any, to: Any, key: Any, own: Any, plan: RadixPlan
+    source: Any, values: Any, start: Any, to: Any, key: Any, own: Any, descending: bool
 ) -> None:
     """Write the element of a key; zeros and NaN, of which keys tell less, are the source's."""
-    dtype = plan.source
-    value: Any = value_of(key, dtype, plan.descending)
+    dtype = source.dtype
+    value: Any = value_of(key, dtype, descending)
     if dtype.kind == "float":
         bits = UNSIGNED[dtype.itemsize]
         raw = bitcast(value, bits)
