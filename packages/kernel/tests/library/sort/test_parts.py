@@ -102,9 +102,7 @@ def test_fronts_of_orders(backend, order):
 SELECTING = {
     "planes": MANY_UNITS,
     "little memory": replace(MANY_UNITS, shared_bytes=6 << 10),
-    "few units without planes": replace(
-        MANY_UNITS, max_units=64, planes=(1,), features=MANY_UNITS.features - {"planes"}
-    ),
+    "few units": replace(MANY_UNITS, max_units=64, planes=(32,)),
 }
 
 

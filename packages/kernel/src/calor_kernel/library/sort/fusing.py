@@ -24,8 +24,7 @@ class SortFuser(Fuser):
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return a group for each such sort."""
         sorts = [i for i, node in enumerate(graph.nodes) if node.op.name == "sort"]
-        many = info.max_units >= 64 and info.has("atomics") and info.has("barrier")
-        if not sorts or not (info.has("compress") or many):
+        if not sorts or not (info.has("compress") or info.has("planes")):
             return ()
         readers: dict[int, list[int]] = {}
         for i, node in enumerate(graph.nodes):

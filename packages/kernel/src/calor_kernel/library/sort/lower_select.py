@@ -37,6 +37,16 @@ _MOST: Final = 1024
 _CUBES, _PART, _TIMES = 4, 1 << 13, 8
 
 
+def selects(info: DeviceInfo) -> bool:
+    """Return whether a device finds the first few elements with cubes of many units.
+
+    Without planes it does not: compilers for processors, which have none, take half a minute for
+    barriers in loops in loops, and PoCL 3.1 makes wrong code of them.
+    """
+    able = info.has("planes") and info.has("atomics") and info.has("barrier")
+    return able and info.max_units >= 64 and info.planes[0] > 1
+
+
 def lower_select(request: Request, rows: int, n: int, count: int) -> list[Work] | Refusal:
     """Return the work that finds the first ``count`` elements of dense rows, in order."""
     (x,) = request.inputs
@@ -115,7 +125,7 @@ def _plan(request: Request, n: int, count: int, width: int) -> SelectPlan | None
         most *= 2
     if most < count:
         return None
-    bits = 8 if units >= 256 and info.planes[0] > 1 else 4
+    bits = 8 if units >= 256 else 4
     each = (8 if x.dtype.itemsize == 8 else 4) + 4
     fixed = 4 * (most + (1 << bits) + units // info.planes[0] + 6)
     room = (min(info.shared_bytes, _SHARED) - fixed) // each

@@ -22,7 +22,6 @@ from calor_kernel.language import (
     helper,
     kernel,
     loop_range,
-    plane_size,
     select,
     shared,
     unit_position,
@@ -126,7 +125,6 @@ def select_front(
     at = begin + held.to(int64)
     limit, limit_order = constant(0, plan.word), constant(0, uint32)
     step = cube_size() * plan.width * plan.vectors
-    # No barrier stands under an if: compilers for processors copy what follows such a one.
     left = end - at + max(held - wanted, 0).to(int64)
     while left > 0:
         # The steps that surely find room.
@@ -289,15 +287,11 @@ def found_digit(pool: Pool, need: Any, plan: SelectPlan) -> tuple[Any, Any, Any]
 
     Besides, its number among those of the digit, and whether it is their last.
     """
-    unit, digits = unit_position().to(int32), 1 << plan.bits
-    own, before = constant(0, int32), constant(0, int32)
-    if unit < digits:
+    unit = unit_position().to(int32)
+    own = constant(0, int32)
+    if unit < 1 << plan.bits:
         own = pool.bins[unit]
-    if plane_size() > 1:
-        before = exclusive_in_cube(own, pool.room)
-    else:
-        for digit in range(digits - 1):
-            before = before + select(unit > digit, pool.bins[digit], 0)
+    before = exclusive_in_cube(own, pool.room)
     if (before < need) & (need <= before + own):
         pool.said[1] = unit
         pool.said[2] = need - before
