@@ -23,7 +23,7 @@ from calor_kernel.library.indexing.at_once import (
     scatter_at_once,
     update_segments,
 )
-from calor_kernel.library.scan.look_back import clear_words
+from calor_kernel.library.scan.tickets import clear_words
 from calor_kernel.library.work import (
     Argument,
     Build,
