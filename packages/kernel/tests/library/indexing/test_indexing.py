@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from calor.dtypes import bfloat16, float32, int64
+from calor.dtypes import float32, int64
 from calor.errors import ElementIndexError
 from calor.specs import spec
 from calor_kernel.library.indexing import lower_at_once
@@ -209,13 +209,13 @@ def test_updates_are_numbered_by_as_many_bits_as_they_need(monkeypatch):
         run_op(backend, "scatter_nd", [x, index, numbers((5, 3))], {"update": "assign"})
 
 
-@pytest.mark.parametrize(("update", "dtype"), [("assign", float32), ("add", bfloat16)])
-def test_many_updates_are_numbered_or_refused(update, dtype):
-    picks, known = 1 << 32, spec((10**6,), dtype)
-    views = [View.dense(s) for s in (known, spec((picks, 1), int64), spec((picks,), dtype))]
+@pytest.mark.parametrize("update", ["assign", "mul"])
+def test_many_updates_are_numbered_or_refused(update):
+    picks, known = 1 << 32, spec((10**6,), float32)
+    views = [View.dense(s) for s in (known, spec((picks, 1), int64), spec((picks,), float32))]
     request = Request("scatter_nd", {"update": update}, tuple(views), (known,), MANY_UNITS)
     made = lower_scatter_nd(request)
-    if update == "add":
+    if update == "mul":
         assert isinstance(made, Refusal)
         assert "too long to be sorted" in made.reason
         return
