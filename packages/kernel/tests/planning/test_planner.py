@@ -217,9 +217,21 @@ def test_equal_constants_are_one(backend, device):
 
 
 def test_a_launch_of_too_many_cubes_is_refused_by_name():
-    few = replace(MANY_UNITS, max_cubes=(2**31 - 1, 8, 8))
+    few = replace(MANY_UNITS, max_cubes=(4, 2, 8))
     device = device_of(KernelBackend("few", lambda index: LanesDevice(few, checks=False)), 0)
     x = calor.asarray(np.ones((9, 2, 2), np.float32), device=device)
-    with pytest.raises(UnsupportedError, match="9.* cubes.*at most.*in op 'dot_general'"):
+    with pytest.raises(UnsupportedError, match="9.* cubes.*at most 8.*in op 'dot_general'"):
         (x @ x).numpy()
     assert (x[:8] @ x[:8]).sum().item() == 64.0
+
+
+def test_a_launch_is_folded_at_sizes_where_it_must_be():
+    few = replace(MANY_UNITS, max_cubes=(1 << 20, 8, 8))
+    backend = KernelBackend("few", lambda index: LanesDevice(few, checks=False))
+    device = device_of(backend, 0)
+    for count in (5, 6, 7, 9, 12, 8):
+        x = np.arange(count * 6, dtype=np.float32).reshape(count, 2, 3)
+        plan, graph, given = compiled(device, lambda x: x @ x.swapaxes(1, 2), x)
+        (found,) = results(device, graph, plan(given))
+        assert np.array_equal(found, x @ x.swapaxes(1, 2))
+    assert backend.engine(0).replanning.used

@@ -16,6 +16,7 @@ from calor.dtypes import DType, int64
 from calor.errors import DeviceError
 from calor.specs import Spec
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.passes.cubes import COUNTS, fold_cubes
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.runtime.device import DeviceInfo
@@ -66,6 +67,8 @@ class Build:
 
     ``keywords`` are the build-time arguments: numbers, text, dtypes, tuples of those, functions of
     modules and frozen dataclasses of all these; their ``repr`` is part of the key on disk.
+    ``folded``: whether the cubes of all axes are launched along x and y; the last three numbers of
+    the signature then say how many there are along each, and the function knows nothing of them.
     """
 
     function: KernelFunction
@@ -74,17 +77,19 @@ class Build:
     cube: tuple[int, int, int] = (1, 1, 1)
     plane: int = 1
     index: DType = int64
+    folded: bool = False
 
     def kernel(self, features: frozenset[str] = frozenset()) -> Kernel:
         """Build the kernel's intermediate form."""
-        return self.function.build(
-            self.signature,
+        made = self.function.build(
+            self.signature[: -len(COUNTS)] if self.folded else self.signature,
             cube=self.cube,
             plane=self.plane,
             index=self.index,
             features=features,
             **dict(self.keywords),
         )
+        return fold_cubes(made) if self.folded else made
 
 
 @dataclass(frozen=True, slots=True)

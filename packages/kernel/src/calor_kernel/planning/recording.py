@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from calor.dtypes import uint8
-from calor.errors import UnsupportedError
 from calor_kernel.library.work import (
     Argument,
     Input,
@@ -26,6 +25,7 @@ from calor_kernel.library.work import (
 )
 from calor_kernel.planning.arena import Layout, lay_out, may_overwrite
 from calor_kernel.planning.choices import spec_of
+from calor_kernel.planning.fitting import fitted
 from calor_kernel.planning.sizes import Size
 from calor_kernel.planning.values import Draft, Piece, Task
 from calor_kernel.runtime.device import Slot, Step
@@ -127,8 +127,9 @@ class Recorder:
                 place = number, order
                 left_out = place in without or (only is not None and place not in only)
                 if launch.copies not in layout.in_place[number] and not left_out:
-                    lists[-1].append(Launched(number, task.op, launch))
-                    placed[-1].append(self._arguments(layout, number, task, launch))
+                    made = fitted(launch, self.engine.device.info, task.op)
+                    lists[-1].append(Launched(number, task.op, made))
+                    placed[-1].append(self._arguments(layout, number, task, made))
         if split and len(lists) == 1:
             lists.append([])
             placed.append([])
@@ -145,9 +146,6 @@ class Recorder:
         layout: Layout,
     ) -> Recording:
         flat = [la.launch for one in lists for la in one]
-        for one in lists:
-            for launched in one:
-                self._check_cubes(launched)
         functions = iter(self.engine.kernels.load(la.build for la in flat))
         steps = tuple(
             tuple(
@@ -165,16 +163,6 @@ class Recorder:
         queue = self.engine.device.queue
         recorded = tuple(queue.record(one, self.slots.count) for one in steps)
         return Recording(recorded, steps, tuple(map(tuple, lists)), layout.nbytes)
-
-    def _check_cubes(self, launched: Launched) -> None:
-        """Raise UnsupportedError for more cubes along an axis than the device launches."""
-        cubes, most = launched.launch.cubes, self.engine.device.info.max_cubes
-        if any(count > limit for count, limit in zip(cubes, most, strict=True)):
-            raise UnsupportedError(
-                f"{launched.launch.label or launched.op} is a launch of {cubes} cubes, and the "
-                f"device launches at most {most}; compute it in parts along its first axis",
-                op=launched.op,
-            )
 
     def _aliases(self, targets: Targets, fails: int) -> tuple[dict[Piece, Piece], dict[Piece, int]]:
         """Return the inputs that outputs may overwrite, and the outputs that are copied last."""
@@ -258,7 +246,7 @@ class Recorder:
         known = spec_of((piece.nbytes,), uint8)
         works = self.engine.lowerings.ask("copy", {}, (View.dense(known),), (known,))
         assert not isinstance(works, Refusal)
-        (launch,) = works[0].launches
+        launch = fitted(works[0].launches[0], self.engine.device.info, "copy")
         slot, start = self._place(layout, piece)
         places: dict[type, Slot] = {
             Input: Slot(slot, start),

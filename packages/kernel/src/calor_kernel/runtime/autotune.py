@@ -30,6 +30,7 @@ from calor.specs import Spec
 from calor_kernel.errors import KernelCheckError
 from calor_kernel.library.work import Candidates, Dropped, Input, Output, Scratch, View, Work
 from calor_kernel.planning.cost import work_seconds
+from calor_kernel.planning.fitting import fitted
 from calor_kernel.planning.values import Task
 from calor_kernel.runtime.description import describe
 from calor_kernel.runtime.device import Slot, Step
@@ -219,9 +220,11 @@ class Trial:
     def _time(self, work: Work, scratch: Sequence[Any], best: float) -> float:
         queue = self.engine.device.queue
         handles = [*self.inputs, *self.outputs, self.status, *scratch]
-        functions = self.engine.kernels.load(la.build for la in work.launches)
+        info, op = self.engine.device.info, self.task.op
+        launches = [fitted(launch, info, op) for launch in work.launches]
+        functions = self.engine.kernels.load(la.build for la in launches)
         steps = []
-        for launch, function in zip(work.launches, functions, strict=True):
+        for launch, function in zip(launches, functions, strict=True):
             arguments = tuple(
                 self._slot(a, launch.build.signature[i].dtype)
                 for i, a in enumerate(launch.arguments)

@@ -42,7 +42,7 @@ def build_text(build: Build) -> str:
         describe(build.function),
         f"({','.join(map(_declared, build.signature))})",
         describe(build.keywords),
-        f"{build.cube} {build.plane} {build.index.name}",
+        f"{build.cube} {build.plane} {build.index.name}{' folded' if build.folded else ''}",
     )
     return "\n".join(parts)
 

@@ -184,16 +184,28 @@ def _array(handle: Any, offset: int, host: np.dtype[Any]) -> tuple[np.ndarray[An
 
 
 class LanesQueue(Queue):
-    """Runs at once what it is given; ``checks`` as in :func:`run_on_lanes`."""
+    """Runs at once what it is given; ``checks`` as in :func:`run_on_lanes`.
 
-    def __init__(self, checks: bool = True, output: Callable[[str], object] = print) -> None:
+    ``most``: the cubes of a launch along each axis.
+    """
+
+    def __init__(
+        self,
+        checks: bool = True,
+        output: Callable[[str], object] = print,
+        most: tuple[int, int, int] = ONE_UNIT.max_cubes,
+    ) -> None:
         self.checks = checks
         self.output = output
+        self.most = most
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Any:
         return Program(pickle.loads(image))
 
     def record(self, steps: Sequence[Step], slots: int) -> Any:
+        for step in steps:
+            if any(count > limit for count, limit in zip(step.cubes, self.most, strict=True)):
+                raise KernelTypeError(f"{step.cubes} cubes are launched where {self.most} may be")
         return [_bind(step, slots) for step in steps]
 
     def run(self, recorded: Any, handles: Sequence[Any]) -> None:
@@ -252,4 +264,4 @@ class LanesDevice(Device):
         self.info = info
         self.memory = LanesMemory(info.align, limit)
         self.toolchain = LanesToolchain(info)
-        self.queue = LanesQueue(checks, output)
+        self.queue = LanesQueue(checks, output, info.max_cubes)

@@ -12,6 +12,7 @@ from calor_kernel.library.conv import (
     lower_conv_weight_gradient,
 )
 from calor_kernel.library.work import Request, View
+from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
@@ -106,7 +107,7 @@ MANY = [
 @pytest.mark.parametrize("dtype", [bfloat16, float32], ids=str)
 def test_launches_have_no_more_cubes_than_a_device_takes(op, row, dtype):
     works = LOWERINGS[op](request_of(op, row, dtype))
-    for launch in works[0].launches:
+    for launch in (fitted(launch, INFO, op) for launch in works[0].launches):
         assert all(n <= most for n, most in zip(launch.cubes, INFO.max_cubes, strict=True))
 
 

@@ -6,7 +6,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from calor.dtypes import float32, int64
 from calor.errors import ElementIndexError
+from calor.specs import spec
+from calor_kernel.library.indexing import lower_at_once
+from calor_kernel.library.indexing.scattering import lower_scatter_nd
+from calor_kernel.library.work import Refusal, Request, View
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
@@ -189,3 +194,30 @@ def test_rows_with_many_updates(monkeypatch, deterministic, length):
         exact = update != "add" or deterministic == "1"
         check(backend, "scatter_nd", [x, index, updates], {"update": update}, exact=exact)
     check(backend, "gather", [x, index[:, 0]], {"axis": 0})
+
+
+def test_updates_are_numbered_by_as_many_bits_as_they_need(monkeypatch):
+    x, index = numbers((5, 3)), np.array([[0], [2], [0], [4], [2]])
+    monkeypatch.setattr(lower_at_once, "_NUMBERED", 3)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    check(backend, "scatter_nd", [x, index, numbers((5, 3))], {"update": "assign"})
+    few = replace(MANY_UNITS, features=MANY_UNITS.features - {"atomics_64"})
+    backend = KernelBackend("lanes", lambda index: LanesDevice(few))
+    check(backend, "scatter_nd", [x, index[:3], numbers((3, 3))], {"update": "assign"})
+    # The device does not claim the op then.
+    with pytest.raises(AssertionError, match="5 updates are more than .* update in parts"):
+        run_op(backend, "scatter_nd", [x, index, numbers((5, 3))], {"update": "assign"})
+
+
+@pytest.mark.parametrize("update", ["assign", "mul"])
+def test_many_updates_are_numbered_or_refused(update):
+    picks, known = 1 << 32, spec((10**6,), float32)
+    views = [View.dense(s) for s in (known, spec((picks, 1), int64), spec((picks,), float32))]
+    request = Request("scatter_nd", {"update": update}, tuple(views), (known,), MANY_UNITS)
+    made = lower_scatter_nd(request)
+    if update == "mul":
+        assert isinstance(made, Refusal)
+        assert "too long to be sorted" in made.reason
+        return
+    claims = [la.build for la in made[0].launches if la.build.function.name == "claim_rows"]
+    assert [build.signature[1].dtype for build in claims] == [int64]

@@ -6,7 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from calor.dtypes import float32
+from calor.specs import spec
 from calor_kernel.library.scan import lower_rows, lowering
+from calor_kernel.library.work import Request, View
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
@@ -118,3 +121,38 @@ def test_nan_and_nothing(backend):
     check(backend, x, "cummax", 0, False)
     check(backend, np.zeros((3, 0), np.float32), "cumsum", 1, False)
     check(backend, np.array(3.0, np.float32).reshape(1), "cumsum", 0, True)
+
+
+COLUMNS = {
+    **WAYS,
+    "many cores": replace(MANY_UNITS, cores=1),
+    "large planes": replace(MANY_UNITS, planes=(32,), max_units=1024, cores=132),
+}
+
+
+@pytest.mark.parametrize("info", COLUMNS.values(), ids=COLUMNS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.complex64])
+def test_columns(info, dtype):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 3, (2, 270, 77)).astype(dtype)
+    check(backend, x, "cumsum", 1, False)
+    x = rng.integers(-3, 3, (1, 900, 8)).astype(dtype)
+    check(backend, x, "cumsum" if np.dtype(dtype).kind == "c" else "cummax", 1, True)
+
+
+def test_columns_look_back_where_there_are_few():
+    info = COLUMNS["large planes"]
+    views = (View.dense(spec((10**6, 64), float32)),)
+    said = {"axis": 0, "reverse": False}
+    request = Request("cumsum", said, views, (spec((10**6, 64), float32),), info)
+
+    def names(request):
+        (work,) = lowering.lower_scan(request)
+        return [launch.build.function.name for launch in work.launches]
+
+    assert names(request) == ["clear_words", "scan_columns_looking_back"]
+    assert "chunk_totals" in names(replace(request, deterministic=True))
+    views = (View.dense(spec((1000, 10**6), float32)),)
+    request = replace(request, inputs=views, outputs=(spec((1000, 10**6), float32),))
+    assert names(request) == ["scan_columns"]

@@ -1,5 +1,7 @@
 """Are values alone, and the first few elements, those of the whole sort?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from calor.dtypes import ALL
 from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
-from calor_kernel.library.sort import lowering, parts
+from calor_kernel.library.sort import lower_select, lowering, parts
 from calor_kernel.library.sort.networks import pairs_of_network
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
@@ -95,6 +97,63 @@ def test_fronts_of_orders(backend, order):
     }[order].astype(np.float32)
     check(backend, x, 0, False, 100, (0, 1))
     check(backend, x, 0, True, 1, (0, 1))
+
+
+SELECTING = {
+    "planes": MANY_UNITS,
+    "little memory": replace(MANY_UNITS, shared_bytes=6 << 10),
+    "few units": replace(MANY_UNITS, max_units=64, planes=(32,)),
+}
+
+
+@pytest.fixture(scope="module", params=SELECTING)
+def selecting(request):
+    info = SELECTING[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+@pytest.fixture(scope="module")
+def planes():
+    return KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+
+
+@pytest.mark.parametrize("dtype", [t for t in TYPES if np.dtype(t).kind != "c"])
+def test_selected(planes, dtype):
+    check(planes, elements((2, 300), dtype), 1, np.dtype(dtype).itemsize > 1, 20, (0, 1))
+
+
+@pytest.mark.parametrize("n", [2, 65, 1500])
+def test_selected_of_lengths(selecting, n):
+    for count in (1, min(n - 1, 200)):
+        check(selecting, elements((2, n), np.float32), 1, False, count, (1,))
+
+
+@pytest.mark.parametrize("which", [(0,), (0, 1)])
+def test_selected_in_parts(selecting, monkeypatch, which):
+    monkeypatch.setattr(lower_select, "_PART", 64)
+    check(selecting, elements((2, 3000), np.float32), 1, False, 30, which)
+
+
+@pytest.mark.parametrize("parted", [False, True])
+@pytest.mark.parametrize("order", ["rising", "falling", "equal", "all NaN", "of two"])
+def test_selected_of_orders(selecting, monkeypatch, order, parted):
+    if parted:
+        monkeypatch.setattr(lower_select, "_PART", 300)
+    n = 3000
+    x = {
+        "rising": np.arange(n),
+        "falling": -np.arange(n),
+        "equal": np.zeros(n),
+        "all NaN": np.full(n, np.nan),
+        "of two": np.arange(n) % 2,
+    }[order].astype(np.float32)
+    check(selecting, x, 0, False, 100, (0, 1))
+    check(selecting, x, 0, True, 1, (0, 1))
+
+
+def test_more_than_a_cube_holds_are_sorted_whole():
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS, checks=False))
+    check(backend, elements((1, 5000), np.float32), 1, False, 1500, (0, 1))
 
 
 ORDERS = {

@@ -6,6 +6,7 @@ from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.accesses import atomics_of, hands_over, lower_accesses
 from calor_kernel.ir.passes.align import align, align_accesses
 from calor_kernel.ir.passes.counting import count_vectors
+from calor_kernel.ir.passes.cubes import fold_cubes
 from calor_kernel.ir.passes.dead import eliminate_dead, sweep
 from calor_kernel.ir.passes.halves import lower_bfloat16, lower_float16
 from calor_kernel.ir.passes.hoist import hoist, hoist_invariants
@@ -23,6 +24,7 @@ __all__ = [
     "count_vectors",
     "eliminate_dead",
     "flag_unjoined",
+    "fold_cubes",
     "hands_over",
     "hoist_invariants",
     "lower_accesses",

@@ -25,7 +25,7 @@ def by_products(
     ``rounded``: whether factors of float32 may be rounded to TF32.
     """
     product = product_of(problem, rounded)
-    if product is None or product.batches > info.max_cubes[2]:
+    if product is None:
         return
     for way in ways(product, (Input(1), Input(0)), info, wanted)[0]:
         if not way.name.startswith("tiled"):

@@ -83,7 +83,7 @@ def claim_rows(
     pick = cube_position() * cube_size() + unit_position()
     if pick < picks:
         row = row_of(indices, pick, status, axes, parts, small)
-        owners.atomic("max", row, (pick + 1).to(int32))
+        owners.atomic("max", row, (pick + 1).to(owners.dtype))
 
 
 @kernel
@@ -106,7 +106,7 @@ def scatter_at_once(
     if pick < picks:
         row = row_of(indices, pick, status, axes, parts, small)
         if update == "assign":
-            if owners[row] == (pick + 1).to(int32):
+            if owners[row] == (pick + 1).to(owners.dtype):
                 for i in loop_range(unit_position(0), length, cube_size(0)):
                     new = updates.load((pick * length + i) * width, width)
                     target.store((row * length + i) * width, new)

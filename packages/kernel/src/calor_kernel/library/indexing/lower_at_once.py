@@ -23,7 +23,7 @@ from calor_kernel.library.indexing.at_once import (
     scatter_at_once,
     update_segments,
 )
-from calor_kernel.library.scan.look_back import clear_words
+from calor_kernel.library.scan.tickets import clear_words
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -41,6 +41,8 @@ from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _STATUS: Final = Buffer(int32)
+# Updates are numbered from 1 with 32 bits up to so many.
+_NUMBERED: Final = (1 << 31) - 2
 # Units of a cube, and of them along a row at most.
 _UNITS, _ALONG = 256, 128
 _ATOMIC: Final = {
@@ -139,8 +141,8 @@ class Scatter:
         self.indices_type = Buffer(indices.dtype, writable=False)
         self.update = request.attributes["update"]
 
-    def launches(self) -> list[Launch]:
-        """Return the launches."""
+    def launches(self) -> list[Launch] | Refusal:
+        """Return the launches, or why there are too many updates."""
         if self.update == "assign":
             return self._claimed()
         atomic = _ATOMIC.get(self.dtype, "")
@@ -157,20 +159,31 @@ class Scatter:
         return Scratch(self.taken + len(self.scratch) - 1)
 
     @property
+    def number(self) -> DType:
+        """The type in which updates are numbered."""
+        return int32 if self.picks <= _NUMBERED else int64
+
+    @property
     def _how(self) -> tuple[tuple[str, Any], ...]:
         return ("parts", self.parts), ("small", is_small(self.picks))
 
-    def _claimed(self) -> list[Launch]:
-        owners = self.new(4 * self.rows)
+    def _claimed(self) -> list[Launch] | Refusal:
+        number = self.number
+        if number is int64 and not self.info.has("atomics_64"):
+            return Refusal(
+                f"{self.picks} updates are more than the device's atomics of 32 bits tell apart; "
+                "update in parts"
+            )
+        owners = self.new(number.itemsize * self.rows)
         cleared = Launch(
-            Build(clear_words, (Buffer(int32), _SIZE), (), (_UNITS, 1, 1)),
+            Build(clear_words, (Buffer(number), _SIZE), (), (_UNITS, 1, 1)),
             (-(-self.rows // _UNITS), 1, 1),
             (owners, self.rows),
             0,
-            4 * self.rows,
+            number.itemsize * self.rows,
             "scatter owners",
         )
-        claimed = self._flat(claim_rows, Buffer(int32), owners, "scatter claims")
+        claimed = self._flat(claim_rows, Buffer(number), owners, "scatter claims")
         width = max(1, self.info.vector_bytes // self.dtype.itemsize)
         if self.length % width != 0:
             width = 1
@@ -195,7 +208,7 @@ class Scatter:
                 Buffer(self.dtype),
                 self.indices_type,
                 Buffer(dtype, writable=False),
-                Buffer(int32, writable=False) if owned else self.indices_type,
+                Buffer(self.number, writable=False) if owned else self.indices_type,
                 _STATUS,
                 _SIZE,
                 _SIZE,
@@ -223,7 +236,7 @@ class Scatter:
             f"scatter {self.update}",
         )
 
-    def _sorted(self) -> list[Launch]:
+    def _sorted(self) -> list[Launch] | Refusal:
         """Return the launches that sort updates by their rows, and update row by row."""
         from calor_kernel.library.sort import lower_sort
 
@@ -241,7 +254,8 @@ class Scatter:
             outputs=(given, found),
         )
         made = lower_sort(asked)
-        assert not isinstance(made, Refusal)
+        if isinstance(made, Refusal):
+            return made
         places: dict[Argument, Argument] = {
             Input(0): numbers,
             Output(0): ranked,

@@ -212,13 +212,16 @@ class Target:
         axes: tuple[int, ...],
         parts: int,
         wrong: Any,
-    ) -> list[Work]:
+    ) -> list[Work] | Refusal:
         """Return the whole work of ``picks`` updates of rows by cubes of many units."""
         updates = (self.update_offset, self.update_dtype)
         taken = len(self.scratch)
         given = (picks, rows, length, parts, axes, taken)
         made = Scatter(request, self.place, self.dtype, updates, *given)
-        launches = (*self.before, *made.launches(), *self.after)
+        own = made.launches()
+        if isinstance(own, Refusal):
+            return own
+        launches = (*self.before, *own, *self.after)
         return [Work(launches, (*self.scratch, *made.scratch), self.in_place, wrong)]
 
     def work(self, launch: Launch | None, wrong: Any) -> list[Work]:
@@ -238,7 +241,7 @@ def _cast(request: Request, view: View, result: Any, places: dict[Any, Any]) -> 
 
 
 @lowering("scatter_nd", dense=(0, 1, 2))
-def lower_scatter_nd(request: Request) -> Sequence[Work]:
+def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     """Update parts of x at indices of its first axes."""
     x, indices, _ = request.inputs
     update = request.attributes["update"]
@@ -294,7 +297,7 @@ def lower_scatter_nd(request: Request) -> Sequence[Work]:
 
 
 @lowering("scatter_along", dense=(0, 1, 2))
-def lower_scatter_along(request: Request) -> Sequence[Work]:
+def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     """Update elements of x at indices along an axis."""
     x, indices, _ = request.inputs
     update, axis = request.attributes["update"], request.attributes["axis"]

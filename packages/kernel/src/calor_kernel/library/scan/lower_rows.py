@@ -13,8 +13,9 @@ from typing import Any, Final
 from calor.dtypes import DType, int32, int64, uint64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.scan.look_back import clear_words, scan_looking_back
+from calor_kernel.library.scan.look_back import scan_looking_back
 from calor_kernel.library.scan.rows import scan_rows, total_parts
+from calor_kernel.library.scan.tickets import clear_words
 from calor_kernel.library.scan.tiles import TilePlan
 from calor_kernel.library.work import Argument, Build, Launch, Scratch
 from calor_kernel.planning.choices import greatest

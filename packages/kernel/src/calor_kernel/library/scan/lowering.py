@@ -8,6 +8,7 @@ from math import inf, prod
 from calor.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, uint8
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.scan.kernels import chunk_totals, scan_chunks
+from calor_kernel.library.scan.lower_columns import column_scan
 from calor_kernel.library.scan.lower_rows import RowScan
 from calor_kernel.library.work import (
     Argument,
@@ -58,6 +59,22 @@ def lower_scan(request: Request) -> Sequence[Work]:
         )
         made = rows.level(source, Output(0), dtype, dtype, n, request.attributes["reverse"])
         return [Work(tuple(made), tuple(scan.scratch))]
+    if n > _SHORT and request.info.max_units > 1 and not (pair and kind == "prod"):
+        sizes, reverse = (outer, n, inner), request.attributes["reverse"]
+        found = column_scan(
+            request.info,
+            kind,
+            dtype,
+            scan.accumulate,
+            scan.identity,
+            sizes,
+            source,
+            reverse,
+            request.op,
+            request.deterministic,
+        )
+        if found is not None:
+            return [Work(tuple(found[0]), found[1])]
     launches = scan.level(source, Output(0), dtype, dtype, n, request.attributes["reverse"])
     return [Work(tuple(launches), tuple(scan.scratch))]
 

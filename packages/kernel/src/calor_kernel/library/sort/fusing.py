@@ -24,7 +24,7 @@ class SortFuser(Fuser):
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return a group for each such sort."""
         sorts = [i for i, node in enumerate(graph.nodes) if node.op.name == "sort"]
-        if not sorts or not info.has("compress"):
+        if not sorts or not (info.has("compress") or info.has("planes")):
             return ()
         readers: dict[int, list[int]] = {}
         for i, node in enumerate(graph.nodes):

@@ -1,8 +1,8 @@
 """Parts of a sort as launches: its values alone, and its first few elements.
 
 Requirements: where the chosen lanes of a vector are moved together in one instruction, values are
-sorted by their keys in vectors; elsewhere, and along axes whose elements do not lie one after
-another, the whole sort is done.
+sorted by their keys in vectors; cubes of planes select the first few; elsewhere, and along axes
+whose elements do not lie one after another, the whole sort is done.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from calor.dtypes import DType, int64, uint32, uint64
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.sort.front import STEP, front_candidates, front_results
+from calor_kernel.library.sort.lower_select import lower_select, selects
 from calor_kernel.library.sort.pairs import sort_pairs
 from calor_kernel.library.sort.quick import ASIDE
 from calor_kernel.library.sort.values import sort_values
@@ -52,6 +53,10 @@ def sort_part(request: Request) -> Sequence[Work] | Refusal:
     if x.size == 0:
         return [Work(())]
     rows = x.size // n
+    if not request.info.has("compress"):
+        if count == n or not selects(request.info):
+            return Refusal("all elements are sorted, and those wanted are taken of them")
+        return lower_select(request, rows, n, count)
     if count == n and not said["indices"]:
         return [_values(request, x.dtype, rows, n)]
     if not in_pairs(x.dtype, n, request.info):

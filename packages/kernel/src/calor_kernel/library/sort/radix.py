@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.dtypes import int32, int64, uint32
+from calor.dtypes import int32, int64
 from calor_kernel.language import (
     barrier,
     bitcast,
@@ -27,6 +27,7 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
+from calor_kernel.library.scan.tickets import looked_back, ticket
 from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
 from calor_kernel.library.sort.ranks import (
     Bins,
@@ -38,9 +39,6 @@ from calor_kernel.library.sort.ranks import (
     ranks_of,
     settle_bins,
 )
-
-# A tile's word: what it says in the upper bits, and a count below.
-_TOTAL, _UP_TO, _COUNT = 1 << 30, 2 << 30, (1 << 30) - 1
 
 
 @kernel
@@ -137,7 +135,9 @@ def move_by_digit(
             whole = counts[number + unit]
         begun = exclusive_in_cube(whole, bins.room)
         if unit < size:
-            earlier = looked_back(words.at(1), item, part, unit, size, total)
+            said, own = words.at(1), item * size + unit
+            nothing = constant(0, int32)
+            earlier = looked_back(said, own, part, size, total, "sum", nothing, 1)
             bases[unit] = begun + earlier - bins.starts[unit]
     else:
         if unit < size:
@@ -158,7 +158,7 @@ def move_by_digit(
             base = bases[digit_of(key, plan.shift, plan.bits)]
             place = row * n + (base + j).to(int64)
             if plan.last:
-                put_element(original, moved, row * n, place, key, own, plan)
+                put_element(original, moved, row * n, place, key, own, plan.descending)
                 moved_order[place] = own.to(int64)
             else:
                 moved[place] = key
@@ -196,8 +196,9 @@ def sort_in_cube(source: Any, values: Any, indices: Any, n: Any, *, plan: RadixP
         j = unit.to(int32) + k * cube_size()
         if j < count:
             own = staged_order[j]
-            put_element(source, values, start, start + j.to(int64), staged[j], own, plan)
-            indices[start + j.to(int64)] = own.to(int64)
+            to = start + j.to(int64)
+            put_element(source, values, start, to, staged[j], own, plan.descending)
+            indices[to] = own.to(int64)
 
 
 def cubes_beside() -> int:
@@ -212,11 +213,11 @@ def key_at(keys: Any, place: Any, plan: RadixPlan) -> Any:
 
 @helper
 def put_element(
-    source: Any, values: Any, start: Any, to: Any, key: Any, own: Any, plan: RadixPlan
+    source: Any, values: Any, start: Any, to: Any, key: Any, own: Any, descending: bool
 ) -> None:
     """Write the element of a key; zeros and NaN, of which keys tell less, are the source's."""
-    dtype = plan.source
-    value: Any = value_of(key, dtype, plan.descending)
+    dtype = source.dtype
+    value: Any = value_of(key, dtype, descending)
     if dtype.kind == "float":
         bits = UNSIGNED[dtype.itemsize]
         raw = bitcast(value, bits)
@@ -224,37 +225,3 @@ def put_element(
         if (magnitude == 0) | (magnitude > constant(infinity_bits(dtype), bits)):
             value = source[start + own.to(int64)]
     values[to] = value
-
-
-@helper
-def ticket(words: Any, room: Any) -> Any:
-    """Return the number of a cube among those that began, from the first of the words."""
-    if unit_position() == 0:
-        room[0] = bitcast(words.atomic("add", 0, constant(1, uint32)), int32)
-    barrier()
-    item = room[0].to(int64)
-    barrier()
-    return item
-
-
-@helper
-def looked_back(words: Any, item: Any, part: Any, digit: Any, size: int, total: Any) -> Any:
-    """Say how often a digit stands in this tile; return how often in those before it."""
-    own = item * size + digit
-    mine = bitcast(total, uint32)
-    before = constant(0, uint32)
-    if part == 0:
-        words.store(own, mine | constant(_UP_TO, uint32), order="relaxed", scope="device")
-    else:
-        words.store(own, mine | constant(_TOTAL, uint32), order="relaxed", scope="device")
-        at = own - size
-        word = constant(0, uint32)
-        while word < constant(_UP_TO, uint32):
-            word = words.load(at, order="relaxed", scope="device")
-            said = word >= constant(_TOTAL, uint32)
-            before = before + select(said, word & constant(_COUNT, uint32), 0)
-            at = at - select(said & (word < constant(_UP_TO, uint32)), size, 0)
-        words.store(
-            own, (before + mine) | constant(_UP_TO, uint32), order="relaxed", scope="device"
-        )
-    return bitcast(before, int32)
