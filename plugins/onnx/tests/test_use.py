@@ -217,7 +217,9 @@ def test_commands(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "image  float32  [N, 3, 8, 8]" in out
     assert "Conv                    1" in out
     picture = folder / "net.svg"
-    assert main(["inspect", str(path), "--device", "numpy", "--draw", str(picture)]) == 0
+    looked = ["inspect", str(path), "--device", "numpy", "--draw", str(picture), "--verbose"]
+    assert main(looked) == 0
+    assert "\ncompiled as a whole\n" in capsys.readouterr().out
     assert picture.read_text().startswith("<svg")
     saved = folder / "saved"
     assert main(["run", str(path), "--shape", "image=2,3,8,8", "--save", str(saved)]) == 0

@@ -6,6 +6,7 @@ from calor_onnx.errors import (
     DataDependentError,
     InputError,
     ModelError,
+    TypeConstraintError,
     UnsupportedOperatorsError,
 )
 from calor_onnx.exporting import ExportError, export
@@ -27,6 +28,7 @@ __all__ = [
     "ModelError",
     "Node",
     "OnnxModule",
+    "TypeConstraintError",
     "UnsupportedOperatorsError",
     "ValueInfo",
     "apply",

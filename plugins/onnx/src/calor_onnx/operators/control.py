@@ -26,6 +26,7 @@ from calor_onnx.values import is_host
 LONG = 8
 # A compiled graph holds at most so many nodes of a loop's turns.
 UNROLLED = 20_000
+_NO_LOOP = "turn after turn, not one loop on the device"
 
 
 @operator("If", raw=True)
@@ -34,8 +35,8 @@ def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -
     if call.run.choices and call.traced and isinstance(condition, Tensor):
         try:
             return _chosen(call, condition, then_branch, else_branch)
-        except CalorError:
-            pass
+        except CalorError as error:
+            call.refuse("not one choice on the device", error)
     holds = bool(call.host(condition).reshape(-1)[0])
     return tuple(call.apply(then_branch if holds else else_branch, []))
 
@@ -63,15 +64,15 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
     if free and (_unknown(trips) or _unknown(condition)):
         try:
             return _while(call, trips, condition, carry, body)
-        except CalorError:
-            pass
+        except CalorError as error:
+            call.refuse(_NO_LOOP, error)
     count = None if trips is None else call.integers(trips)[0]
     on = condition is None or bool(call.host(condition).reshape(-1)[0])
     if count is not None and count >= LONG and on and _on_device(carry):
         try:
             return _counted(call, count, carry, body)
-        except CalorError:
-            pass
+        except CalorError as error:
+            call.refuse(_NO_LOOP, error)
     if call.traced and (count or 0) * len(body.nodes) > UNROLLED:
         raise call.cannot(f"{count} turns are too many for a compiled graph")
     collected: list[list[Any]] = [[] for _ in range(stacks)]
@@ -214,8 +215,8 @@ def _scanned(
                     step, [call.tensor(v) for v in carry], [call.tensor(v) for v in rows]
                 )
             return [*last, *stacked]
-        except CalorError:
-            pass
+        except CalorError as error:
+            call.refuse(_NO_LOOP, error)
     infos = body.outputs[kept:]
     collected: list[list[Any]] = [[] for _ in infos]
     for turn in range(length):
