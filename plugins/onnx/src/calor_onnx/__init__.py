@@ -39,3 +39,10 @@ __all__ = [
     "to_python",
 ]
 __all__ += _session
+
+
+def __getattr__(name: str) -> object:
+    """Tell of names of ONNX Runtime that are not here what to do instead."""
+    from calor_onnx.session.absent import absent
+
+    raise absent(__name__, name)
