@@ -186,13 +186,34 @@ def test_weights_of_bodies_are_the_modules_and_one_operation_is_compiled(tmp_pat
     assert float(abs(module.w.grad).sum()) > 0
 
 
+FUNCTIONS = """<ir_version: 8, opset_import: ["" : 18, "mine" : 1]>
+    f (float[T,3] x, float[3] h) => (float[T,3] y, float[T,3] z)
+        <float[1] two = {2}, float[3] w = {1, 2, 3}> {
+        a = Mul (h, two)
+        [first] y = mine.Scaled <bias = 0.5> (x, a)
+        [second] z = mine.Scaled (y, w)
+    }
+    <domain: "mine", opset_import: ["" : 18, "mine" : 1]> Scaled <bias: float = 1.0> (x, two) => (z)
+    {
+        b = Constant <value_float: float = @bias> ()
+        p = Mul (x, two)
+        q = mine.Shifted (p, b)
+        z = Tanh (q)
+    }
+    <domain: "mine", opset_import: ["" : 18]> Shifted (x, w) => (y) { y = Add (x, w) }"""
+
+
+def test_functions_of_the_model_are_functions(tmp_path: Path) -> None:
+    model = calor_onnx.load(onnx.parser.parse_model(FUNCTIONS), "numpy")
+    module, source = written(model, tmp_path / "net.py", {"x": X, "h": H})
+    for x in (X, X[:4]):
+        agree(module(calor.asarray(x), calor.asarray(H)), model(x, H))
+    assert "def Scaled(x, two):" in source
+    assert "def Shifted(x, " in source
+    assert "y = Scaled(x, a)" in source
+
+
 def test_what_is_not_written_is_named(tmp_path: Path) -> None:
-    text = """<ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
-        f (float[N] x) => (float[N] y) { [call] y = mine.Twice (x) }
-        <domain: "mine", opset_import: ["" : 17]> Twice (x) => (y) { y = Add (x, x) }"""
-    model = calor_onnx.load(onnx.parser.parse_model(text), "numpy")
-    with pytest.raises(UnsupportedError, match=r"own functions .*call; calor_onnx\.as_module"):
-        calor_onnx.to_python(model, tmp_path / "net.py", {"x": H})
     text = SCAN.replace("OPTIONS", "").replace("u = Add (s, r)", "n = NonZero (r) k = Cast "
         "<to = 1> (n) j = ReduceMax <keepdims = 0> (k) v = Add (s, r) u = Add (v, j)")  # fmt: skip
     model = calor_onnx.load(onnx.parser.parse_model(f"{HEAD} {text}"), "numpy")

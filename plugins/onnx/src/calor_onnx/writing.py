@@ -21,7 +21,6 @@ from calor import Tensor
 from calor.errors import UnsupportedError
 from calor.safetensors_file import write_safetensors
 from calor_onnx.constants import Constant
-from calor_onnx.functions import Expansion
 from calor_onnx.graph import Graph, Node, used_by
 from calor_onnx.model import Model
 from calor_onnx.modules import trainable
@@ -31,7 +30,7 @@ from calor_onnx.source_text import literal, wrapped
 from calor_onnx.templates import TEMPLATES, Written
 from calor_onnx.values import upload
 from calor_onnx.watching import CONTROL, Form, Watching
-from calor_onnx.writing_control import control_lines
+from calor_onnx.writing_control import call_lines, control_lines
 
 # Constants of more elements are kept in the file of weights, others are written in the source.
 INLINE = 32
@@ -74,8 +73,8 @@ def to_python(model: Model, path: str | os.PathLike[str], given: Mapping[str, An
 
     ``given`` are inputs by name, on which the graph is run once to learn the forms of its values.
     Branches and loops become ``calor.cond``, ``calor.scan`` and ``calor.while_loop``, or Python's
-    own where their shapes differ; one of no turns then has nothing to stack. Raises
-    UnsupportedError, naming the nodes, for functions of the model and the rarest scans.
+    own where their shapes differ; one of no turns then has nothing to stack. Functions of the model
+    are functions. Raises UnsupportedError, naming the nodes, for the rarest scans.
 
     >>> import calor_onnx, numpy as np, onnx, tempfile
     >>> model = calor_onnx.load(onnx.parser.parse_model('''
@@ -105,9 +104,6 @@ class Writer:
         g = model.graph
         self.graph = Graph(g.name, infos, g.outputs, g.nodes, g.constants)
         self.scopes = [self.graph]
-        self._refuse(lambda node: isinstance(node.operator and node.operator.function, Expansion)
-                     and (node.domain, node.op) in model.imported.functions,
-                     "a model's own functions are not written as Python")  # fmt: skip
         self.trained = trainable(self.graph)
         nodes = [node for node in self.graph.walk() if node.op in _LAYERS]
         self.of_layers = {name for node in nodes for name in node.inputs}
@@ -141,13 +137,14 @@ class Writer:
         return run
 
     @contextmanager
-    def within(self, graph: Graph) -> Iterator[None]:
-        """Write what is inside of a sub-graph."""
-        self.scopes.append(graph)
+    def within(self, graph: Graph, *, alone: bool = False) -> Iterator[None]:
+        """Write what is inside of a sub-graph; ``alone`` it sees nothing of those around."""
+        scopes = self.scopes
+        self.scopes = [graph] if alone else [*scopes, graph]
         try:
             yield
         finally:
-            self.scopes.pop()
+            self.scopes = scopes
 
     def form(self, name: str) -> Form:
         """Return what is known of a value: rank and whether it is floating; None at the host."""
@@ -252,6 +249,8 @@ class Writer:
             before = scope
             if node.op in CONTROL and not node.domain:
                 lines += control_lines(self, node)
+            elif (node.domain, node.op) in self.model.imported.functions:
+                lines += call_lines(self, node)
             else:
                 lines += wrapped(self._statement(node))
         return lines

@@ -1,4 +1,4 @@
-"""If, Loop and Scan as Python source: functions for calor's control flow, or Python's own.
+"""If, Loop, Scan and calls as Python source: calor's control flow, or Python's own.
 
 Requirements: what calor takes as one operation is written as that, so that the source can be
 compiled and trained; where shapes differ from turn to turn it is an ``if`` or a ``for``.
@@ -31,6 +31,26 @@ def control_lines(writer: Writer, node: Node) -> list[str]:
         return _scan(writer, node, body, targets)
     forms = {"scan": _counted, "while": _while}
     return forms.get(way, _for)(writer, node, body, targets)
+
+
+def call_lines(writer: Writer, node: Node) -> list[str]:
+    """Return the statements of a call of one of the model's own functions."""
+    body = node.bodies.get(None)
+    if body is None:
+        # It was not called when the graph was watched.
+        body = node.operator.function.body(node, ())  # type: ignore[union-attr]
+    function = writer.names.fresh(node.op)
+    with writer.within(body, alone=True):
+        arguments = [writer.names.of(info.name) for info in body.inputs]
+        lines = writer.statements(body.nodes)
+        found = [writer.operand(info.name) for info in body.outputs]
+    given = [writer.operand(name) for name in node.inputs]
+    given += ["None"] * (len(arguments) - len(given))
+    targets = [writer.names.of(name) if name else "_" for name in node.outputs]
+    targets = _padded(targets, len(found))
+    call = f"{MARGIN}{', '.join(targets)} = {function}({', '.join(given)})"
+    lines.append(f"{MARGIN}return {', '.join(found)}")
+    return [*_function(f"{function}({', '.join(arguments)})", lines), "", *wrapped(call)]
 
 
 def _indented(lines: list[str]) -> list[str]:
