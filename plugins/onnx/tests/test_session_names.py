@@ -49,6 +49,14 @@ def test_the_modules_names() -> None:
         onnxruntime.nothing
 
 
+def test_the_compiled_modules_names() -> None:
+    assert state.OrtValue is onnxruntime.OrtValue
+    assert state.OrtMemoryInfo is onnxruntime.OrtMemoryInfo
+    assert isinstance(state.OrtValueVector(), list)
+    with pytest.raises(state.NotImplemented, match="has no SparseTensor: "):
+        state.SparseTensor
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_names_of_a_class(name: str) -> None:
     ours = public(getattr(onnxruntime, name)) | {
