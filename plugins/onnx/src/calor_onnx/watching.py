@@ -17,7 +17,6 @@ from calor.errors import CalorError
 from calor_onnx.call import Call
 from calor_onnx.execution import UNFIT, Run, Scope
 from calor_onnx.graph import Graph, Node, used_by
-from calor_onnx.operators import control
 from calor_onnx.registry import Operator
 
 # What is known of a value: the rank and whether the type is floating of a tensor; None for others.
@@ -29,7 +28,7 @@ class Watching(Run):
     """A run that remembers what each value was, by the graph that makes it and its name.
 
     ``ways`` tells of each branch and loop, by the identity of its node, how it can be written:
-    "cond", "scan", "while", or "plain" for Python's own.
+    "cond", "scan", "while", or "plain" for Python's own. (Operators are imported by models alone.)
     """
 
     def __init__(self, device: Any) -> None:
@@ -108,6 +107,8 @@ def _tried(call: Call) -> str:
 
 
 def _if(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -> str:
+    from calor_onnx.operators import control
+
     way = "plain"
     if isinstance(condition, Tensor):
         try:
@@ -126,6 +127,8 @@ def _if(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -
 
 
 def _loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> str:
+    from calor_onnx.operators import control
+
     carry, stacks = list(carried), len(body.outputs) - 1 - len(carried)
     if any(isinstance(value, list) or value is None for value in carry):
         return "plain"
@@ -140,6 +143,8 @@ def _loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) ->
 
 
 def _scan(call: Call, *values: Any, body: Graph, num_scan_inputs: int, **options: Any) -> str:
+    from calor_onnx.operators import control
+
     if call.node.version < 9:
         return "plain"
     kept = len(values) - num_scan_inputs
