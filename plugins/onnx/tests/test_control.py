@@ -1,5 +1,7 @@
 """Branches, loops and scans beside ONNX Runtime, compiled and interpreted."""
 
+import re
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -115,3 +117,36 @@ def test_is_compiled(case: str) -> None:
     model = calor_onnx.load(onnx.parser.parse_model(f"{HEAD} {CASES[case]}"), device="numpy")
     model(X, np.abs(X[:, 0]) if case == "scan of columns" else H)
     assert model.reason is None
+
+
+GROWS = """f (float[T,3] x, float[3] h) => (float[M] y) {
+    on = Constant <value = bool {1}> ()
+    y = Loop (, on, h) <body = b (int64 i, bool c, float[K] s) => (bool d, float[L] t) {
+        t = Concat <axis = 0> (s, h)
+        most = ReduceMax <keepdims = 0> (t)
+        limit = Constant <value_float = -1.0> ()
+        d = Less (most, limit)
+    }>
+}"""
+DIFFERS = """f (float[T,3] x, float[3] h) => (float[M] y) {
+    total = ReduceSum <keepdims = 0> (x)
+    zero = Constant <value_float = 0.0> ()
+    c = Greater (total, zero)
+    [choice] y = If (c) <then_branch = t () => (float[M] a) { a = Neg (h) },
+        else_branch = e () => (float[M] b) { b = Concat <axis = 0> (h, h) }>
+}"""
+REASONS = {
+    # What is not compiled as one operation, and what the model says of it.
+    "loop that slices": (LOOP.replace("BODY", SLICED), "turn after turn, not one loop .*needs the"),
+    "loop that grows": (GROWS, "what its turns give ends it, and .*(6,|shape)"),
+    "branches of two shapes": (DIFFERS, r"choice \(If\).*not one choice on the device: .*shape"),
+}
+
+
+@pytest.mark.parametrize("case", REASONS)
+def test_says_why_it_is_not_compiled_as_one(case: str) -> None:
+    text, wanted = REASONS[case]
+    model = calor_onnx.load(onnx.parser.parse_model(f"{HEAD} {text}"), device="numpy")
+    model(X, H)
+    told = "\n".join([*filter(None, [model.reason]), *model.remarks])
+    assert re.search(wanted, told), told

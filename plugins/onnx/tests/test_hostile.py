@@ -189,7 +189,8 @@ RUNNING = {
     "Reshape": ("f (float[4] x, int64[2] n) => (float[A,B] y) { [odd] y = Reshape (x, n) }",
                 [[1.0] * 4, [3, -1]], "reshape|fit"),
     "a sum of texts": (
-        """f (string[1] x) => (string[1] y) { [odd] y = Add (x, x) }""",
+        """f (string[1] x) => (string[1] y) { y = mine.Twice (x) }
+        <domain: "mine", opset_import: ["" : 17]> Twice (x) => (y) { [odd] y = Add (x, x) }""",
         [np.array(["a"], np.object_)], "strings",
     ),
 }  # fmt: skip

@@ -23,6 +23,12 @@ def parsed(text: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(text if text.strip().startswith("<") else f"{HEAD} {text}")
 
 
+def same(kind: str) -> onnx.ModelProto:
+    """A model that gives its input, of any type."""
+    return parsed(f"""<ir_version: 10, opset_import: ["" : 21]>
+                      f ({kind}[N] x) => ({kind}[N] y) {{ y = Identity (x) }}""")
+
+
 def weighted(array: np.ndarray) -> onnx.ModelProto:
     """A model that adds a weight to its input."""
     model = parsed("f (float[A,B] x) => (float[A,B] y) { y = Add (x, w) }")
@@ -194,7 +200,7 @@ def test_wrong_inputs_are_told(args: tuple, named: dict, message: str) -> None:
     ],
 )
 def test_values_that_do_not_fit_the_type_are_told(kind: str, given: object, message: str) -> None:
-    model = calor_onnx.load(parsed(f"f ({kind}[N] x) => ({kind}[N] y) {{ y = Identity (x) }}"))
+    model = calor_onnx.load(same(kind))
     with pytest.raises(InputError, match=message):
         model(given)
 
@@ -209,7 +215,7 @@ def test_values_that_do_not_fit_the_type_are_told(kind: str, given: object, mess
     ],
 )  # fmt: skip
 def test_values_that_fit_are_taken(kind: str, given: object) -> None:
-    model = calor_onnx.load(parsed(f"f ({kind}[N] x) => ({kind}[N] y) {{ y = Identity (x) }}"))
+    model = calor_onnx.load(same(kind))
     assert list(model(given).tolist()) == list(np.asarray(given))
 
 

@@ -15,7 +15,6 @@ import pytest
 import calor
 import calor_onnx
 from calor import nn, train
-from calor.errors import UnsupportedError
 from calor_onnx.command import _check_module, main
 from calor_onnx.comparing import apart
 from calor_onnx.errors import CopyError, InputError
@@ -106,19 +105,6 @@ def test_python_source_gives_the_same_numbers(
     assert set(dict(module.named_parameters())) == {
         "conv_w", "conv_b", "bn_s", "bn_b", "fc_w", "fc_b", "ln_s", "ln_b"
     }  # fmt: skip
-
-
-def test_branches_are_not_written() -> None:
-    model = calor_onnx.load(onnx.parser.parse_model("""
-        <ir_version: 8, opset_import: ["" : 17]>
-        choose (bool c, float[2] x) => (float[2] y) {
-            [choice] y = If (c) <
-                then_branch = a () => (float[2] p) { p = Neg (x) },
-                else_branch = b () => (float[2] q) { q = Abs (x) }
-            >
-        }"""), "numpy")  # fmt: skip
-    with pytest.raises(UnsupportedError, match=r"choice; calor_onnx\.as_module"):
-        calor_onnx.to_python(model, "choose.py", {"c": np.array(True), "x": np.ones(2)})
 
 
 def test_a_model_is_trained_further() -> None:
@@ -217,7 +203,9 @@ def test_commands(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "image  float32  [N, 3, 8, 8]" in out
     assert "Conv                    1" in out
     picture = folder / "net.svg"
-    assert main(["inspect", str(path), "--device", "numpy", "--draw", str(picture)]) == 0
+    looked = ["inspect", str(path), "--device", "numpy", "--draw", str(picture), "--verbose"]
+    assert main(looked) == 0
+    assert "\ncompiled as a whole\n" in capsys.readouterr().out
     assert picture.read_text().startswith("<svg")
     saved = folder / "saved"
     assert main(["run", str(path), "--shape", "image=2,3,8,8", "--save", str(saved)]) == 0

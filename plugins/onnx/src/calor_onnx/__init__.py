@@ -6,6 +6,7 @@ from calor_onnx.errors import (
     DataDependentError,
     InputError,
     ModelError,
+    TypeConstraintError,
     UnsupportedOperatorsError,
 )
 from calor_onnx.exporting import ExportError, export
@@ -27,6 +28,7 @@ __all__ = [
     "ModelError",
     "Node",
     "OnnxModule",
+    "TypeConstraintError",
     "UnsupportedOperatorsError",
     "ValueInfo",
     "apply",
@@ -37,3 +39,10 @@ __all__ = [
     "to_python",
 ]
 __all__ += _session
+
+
+def __getattr__(name: str) -> object:
+    """Tell of names of ONNX Runtime that are not here what to do instead."""
+    from calor_onnx.session.absent import absent
+
+    raise absent(__name__, name)

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 class Call:
     """One call of an operator: its node, opset, and the ways to the host and into sub-graphs."""
 
-    __slots__ = ("device", "inputs", "node", "operands", "run", "scope")
+    __slots__ = ("device", "inputs", "node", "operands", "refused", "run", "scope")
 
     def __init__(
         self, node: Node, run: Run, scope: Scope, inputs: list[Any], operands: list[Any]
@@ -38,6 +38,8 @@ class Call:
         self.operands = operands
         # The device of tensors that the operator makes.
         self.device: Any = run.device
+        # Why the node is not compiled as one operation, for each way that was tried.
+        self.refused: list[str] = []
 
     @property
     def version(self) -> int:
@@ -85,8 +87,10 @@ class Call:
                     None,
                 )
                 raise DataDependentError(
-                    f"{self.node.label} ({self.node.op}) needs the elements of "
-                    f"{'an operand' if name is None else repr(name)}",
+                    self._with_refusals(
+                        f"{self.node.label} ({self.node.op}) needs the elements of "
+                        f"{'an operand' if name is None else repr(name)}"
+                    ),
                     [name] if name else (),
                 ) from None
         return to_host(value)
@@ -131,7 +135,17 @@ class Call:
 
     def cannot(self, reason: str) -> DataDependentError:
         """Return the error that says why the node cannot be compiled, to be raised."""
-        return DataDependentError(f"{self.node.label} ({self.node.op}): {reason}")
+        where = f"{self.node.label} ({self.node.op})"
+        return DataDependentError(self._with_refusals(f"{where}: {reason}"))
+
+    def refuse(self, way: str, error: Exception) -> None:
+        """Remember why the node is not compiled in a way; the model's ``remarks`` tell it."""
+        reason = f"{way}: {str(error).partition(chr(10))[0] or type(error).__name__}"
+        self.refused.append(reason)
+        self.run.remark(f"{self.node.label} ({self.node.op}) is {reason}")
+
+    def _with_refusals(self, text: str) -> str:
+        return "; it is ".join([text, *self.refused])
 
     dtype_of = staticmethod(dtype_of)
     is_host = staticmethod(is_host)

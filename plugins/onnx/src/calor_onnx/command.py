@@ -59,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
 
     looked = add("inspect", "tables of inputs, outputs, operators and sizes", _inspect)
     looked.add_argument("--draw", metavar="FILE.svg", help="draw calor's graph of the model")
+    looked.add_argument("--verbose", action="store_true",
+                        help="run it once, and tell what is not compiled and why")  # fmt: skip
     ran = add("run", "run the model once and tell of its outputs", _run)
     ran.add_argument("--save", metavar="FOLDER", help="write each output as NAME.npy")
     checked = add("verify", "compare the outputs with ONNX Runtime's", _verify)
@@ -105,7 +107,7 @@ def _loaded(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
 
 
 def _inspect(options: argparse.Namespace) -> None:
-    from calor_onnx.inspecting import described, graph_of
+    from calor_onnx.inspecting import compiled, described, graph_of
     from calor_onnx.model import load
 
     if options.draw:
@@ -114,6 +116,10 @@ def _inspect(options: argparse.Namespace) -> None:
     else:
         model = load(options.model, options.device, simplify=False)
     print(described(model))
+    if options.verbose:
+        model, given = _loaded(options)
+        model.run(given)
+        print(f"\n{compiled(model)}")
     if options.draw:
         print(f"\ndrawn: {options.draw}")
 
@@ -136,8 +142,13 @@ def _run(options: argparse.Namespace) -> None:
             folder = Path(options.save)
             folder.mkdir(parents=True, exist_ok=True)
             np.save(folder / f"{plain(name)}.npy", found, allow_pickle=False)
-    if model.reason:
-        print(model.reason)
+    _tell(model)
+
+
+def _tell(model: Any) -> None:
+    """Print what was not compiled."""
+    for text in filter(None, [model.reason, *model.remarks]):
+        print(text)
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -161,8 +172,7 @@ def _benchmark(options: argparse.Namespace) -> None:
         print("ONNX Runtime is not installed, so there is nothing to compare with")
     else:
         print(f"ONNX Runtime on the processor: {theirs * 1e3:.3f} ms; ratio {ours / theirs:.2f}")
-    if model.reason:
-        print(model.reason)
+    _tell(model)
 
 
 def _write(options: argparse.Namespace) -> None:

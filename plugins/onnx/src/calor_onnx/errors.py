@@ -37,6 +37,24 @@ class UnsupportedOperatorsError(CalorError, NotImplementedError):
         return type(self), (self.operators,)
 
 
+class TypeConstraintError(ModelError):
+    """Operands have types that ONNX does not allow their operators; all of them are listed.
+
+    ``operands`` holds (operator, name of the node, what is wrong) for each.
+    """
+
+    def __init__(self, operands: Sequence[tuple[str, str, str]]) -> None:
+        self.operands = tuple(operands)
+        super().__init__(
+            "operands have types that ONNX does not allow, in the opset that the model states; "
+            "export it with a newer opset, or put a Cast before them:\n"
+            + "\n".join(f"  {text}" for _, _, text in self.operands)
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.operands,)
+
+
 class InputError(ArgumentError):
     """An input of a model is missing, unknown, or of another type or shape than is declared."""
 

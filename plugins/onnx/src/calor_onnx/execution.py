@@ -35,6 +35,8 @@ UNFIT = (
 # Results that a node keeps, and the elements of an operand up to which it keeps them.
 REMEMBERED = 64
 FEW = 64
+# Remarks that a run keeps.
+REMARKS = 64
 
 
 class Scope:
@@ -80,6 +82,13 @@ class Run:
         self.choices = choices
         # The outermost node at which the walk ended with an error.
         self.stopped: Node | None = None
+        # Why nodes are not compiled as one operation where they could be, each told once.
+        self.remarks: dict[str, None] = {}
+
+    def remark(self, text: str) -> None:
+        """Keep why a node is not compiled as it could be."""
+        if len(self.remarks) < REMARKS:
+            self.remarks[text] = None
 
     def graph(self, graph: Graph, inputs: Sequence[Any], outer: Scope | None = None) -> list[Any]:
         """Return the outputs of a graph for the values of its inputs."""

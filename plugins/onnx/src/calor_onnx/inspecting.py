@@ -87,6 +87,21 @@ def _table(head: Sequence[str], rows: Any, right: set[int] | None = None) -> str
     )
 
 
+def compiled(model: Model) -> str:
+    """Return how the last run went: compiled as a whole or not, and why not; one line for each.
+
+    >>> import calor_onnx, onnx
+    >>> from calor_onnx.inspecting import compiled
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }''')
+    >>> model = calor_onnx.load(proto, device="numpy")
+    >>> model([1.0]).tolist(), compiled(model)
+    ([2.0], 'compiled as a whole')
+    """
+    return "\n".join([model.reason or "compiled as a whole", *model.remarks])
+
+
 def graph_of(model: Model, given: Mapping[str, Any]) -> Any:
     """Return calor's graph of a model for inputs, which can be drawn: ``graph.draw(path)``."""
     known = {info.name: info for info in model.graph.inputs}

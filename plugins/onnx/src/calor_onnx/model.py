@@ -13,6 +13,7 @@ from calor import Tensor
 from calor.backends.selection import as_device, current_device
 from calor_onnx.arrays import array_of
 from calor_onnx.constants import Constant
+from calor_onnx.constraints import check_types
 from calor_onnx.errors import CopyError, InputError
 from calor_onnx.execution import on_devices
 from calor_onnx.graph import Graph, ValueInfo
@@ -42,6 +43,7 @@ class Model:
         read = imported.graph
         self._resolver = Resolver(imported.functions, imported.weights)
         self._resolver.resolve(read)
+        check_types(read, imported.functions)
         self.inputs: tuple[ValueInfo, ...] = tuple(
             info for info in read.inputs if info.name not in read.constants
         )
@@ -129,6 +131,14 @@ class Model:
         Known after the first run, as it is compiling that tells.
         """
         return self._plans.reason
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Why branches and loops are not one operation of a compiled graph, for each that is not.
+
+        Known after the first run; the answers are the same, in more time.
+        """
+        return self._plans.remarks
 
     @property
     def plans(self) -> int:
@@ -229,8 +239,8 @@ def load(source: Source, device: Any = None, *, simplify: bool = True) -> Model:
     """Return a model from a path, bytes or a ModelProto, ready to run on a device.
 
     Without ``simplify`` its graph is run as it is in the file, node by node as they are written.
-    Raises ModelError for what is no ONNX model, and UnsupportedOperatorsError, with all of them,
-    where operators are missing.
+    Raises ModelError for what is no ONNX model; UnsupportedOperatorsError where operators are
+    missing and TypeConstraintError where operands have types that ONNX refuses, with all of them.
 
     >>> import calor, calor_onnx, onnx
     >>> proto = onnx.parser.parse_model('''

@@ -8,7 +8,10 @@ import re
 from calor import nn
 
 # Names that the written source has for itself, and those of every module.
-_TAKEN = {"calor", "nn", "np", "F", "apply", "onnx", "self", "partial", "Path", "Model", "_"}
+_TAKEN = {
+    "calor", "nn", "np", "F", "apply", "onnx", "self", "partial", "Path", "Model", "_", "count",
+    "carry", "rows", "state",
+}  # fmt: skip
 _TAIL = re.compile(r"(_output)?_0$|:0$")
 
 

@@ -23,7 +23,7 @@ from calor.errors import TraceError
 from calor_onnx.constants import Constant
 from calor_onnx.cutting import cut
 from calor_onnx.errors import DataDependentError
-from calor_onnx.execution import Run
+from calor_onnx.execution import REMARKS, Run
 from calor_onnx.graph import Graph, Node, deciding
 from calor_onnx.values import Later, Narrow
 
@@ -54,6 +54,7 @@ class Plans:
         self.small = small
         self.limit = limit
         self.reason: str | None = None
+        self._remarks: dict[str, None] = {}
         self.host_inputs: set[str] = set()
         # Whether choices that depend on data are part of compiled graphs; tried when all else
         # fails, and there is nothing to try without such nodes.
@@ -70,6 +71,16 @@ class Plans:
     def count(self) -> int:
         """How many compiled graphs are kept."""
         return len(self._compiled) + (0 if self.head is None else self.head.count)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Why nodes were not compiled as one operation where they could have been."""
+        return (*self._remarks, *(() if self.head is None else self.head.remarks))
+
+    def _note(self, run: Run) -> None:
+        for text in run.remarks:
+            if len(self._remarks) < REMARKS:
+                self._remarks[text] = None
 
     def run(self, values: dict[str, Any]) -> list[Any]:
         """Return the outputs for values of the inputs, by name."""
@@ -106,7 +117,10 @@ class Plans:
             graph, given = self.tail, [*map(_finished, self.head.run(values)), *inputs]
         with calor.device(self.device), calor.no_grad():
             run = Run(self.device, self.small, traced=False)
-            return run.graph(graph, given)
+            try:
+                return run.graph(graph, given)
+            finally:
+                self._note(run)
 
     def _with_inputs(self, names: list[str]) -> Graph:
         if names == [info.name for info in self.graph.inputs]:
@@ -175,6 +189,8 @@ class Plans:
                 except TraceError:
                     self._stopped = run.stopped
                     raise
+                finally:
+                    self._note(run)
             made: list[Tensor] = []
             layout[:] = [_taken(value, made) for value in outputs]
             return made

@@ -10,7 +10,7 @@ import heapq
 import mmap
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,14 @@ class Imported:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-def read(source: Source) -> Imported:
-    """Read a model; ModelError where the bytes are none."""
+def read(source: Source, files: Mapping[str, Any] | None = None) -> Imported:
+    """Read a model; ModelError where the bytes are none.
+
+    ``files`` holds contents of files of weights, by the names that the model has for them.
+    """
+    held = {name: memoryview(data).cast("B") for name, data in (files or {}).items()}
     if isinstance(source, ModelProto):
-        return _imported(source, Weights(None))
+        return _imported(source, Weights(None, files=held))
     folder: Path | None = None
     whole: Path | memoryview
     if isinstance(source, bytes | bytearray | memoryview):
@@ -72,7 +76,7 @@ def read(source: Source) -> Imported:
         what = "the bytes are" if isinstance(whole, memoryview) else f"{whole} is"
         raise ModelError(f"{what} no ONNX model, or cut short ({error})") from None
     blobs = [Blob(whole, offset, length) for offset, length in cut.spans]
-    return _imported(proto, Weights(folder, token, blobs))
+    return _imported(proto, Weights(folder, token, blobs, held))
 
 
 def opsets_of(imports: Any, ir_version: int) -> dict[str, int]:

@@ -7,7 +7,7 @@ one that does not hold as many bytes as the shape needs, is refused when the mod
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -49,12 +49,22 @@ class Blob:
 
 
 class Weights:
-    """Where a model's bytes are: blobs cut out of its file, and the folder of external data."""
+    """Where a model's bytes are: blobs cut out of its file, and the folder of external data.
 
-    def __init__(self, folder: Path | None, token: bytes = b"", blobs: list[Blob] | None = None):
+    ``files`` are the contents of files beside the model that are in memory, by location.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        token: bytes = b"",
+        blobs: list[Blob] | None = None,
+        files: Mapping[str, memoryview] | None = None,
+    ) -> None:
         self.folder = folder
         self.token = token
         self.blobs = blobs or []
+        self.files = files or {}
 
     def constant(self, tensor: TensorProto, name: str = "") -> Constant:
         """Return the constant of a TensorProto; ModelError where its bytes do not fit it."""
@@ -77,6 +87,9 @@ class Weights:
     def _external(self, tensor: TensorProto, name: str) -> Blob:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
+        held = self.files.get(location)
+        if held is not None:
+            return _span(entries, held, held.nbytes, name)
         if self.folder is None:
             raise ModelError(
                 f"{name} is in the file {location!r} beside the model; load the model by its path"
@@ -90,17 +103,23 @@ class Weights:
             inside = False
         if not inside:
             raise ModelError(f"{name} is in {location!r}, which is no file in the model's folder")
-        try:
-            offset = int(entries.get("offset", 0))
-            length = int(entries.get("length", path.stat().st_size - offset))
-        except ValueError:
-            raise ModelError(f"{name}: the place in {location!r} is no number") from None
-        if offset < 0 or length < 0 or offset + length > path.stat().st_size:
-            raise ModelError(
-                f"{name}: {location!r} has {path.stat().st_size} bytes, not {length} at {offset}; "
-                f"it is cut short, or belongs to another model"
-            )
-        return Blob(path, offset, length)
+        return _span(entries, path, path.stat().st_size, name)
+
+
+def _span(entries: dict[str, str], source: Path | memoryview, size: int, name: str) -> Blob:
+    """Return the part of a file that entries tell; ModelError where it has none such."""
+    location = entries["location"]
+    try:
+        offset = int(entries.get("offset", 0))
+        length = int(entries.get("length", size - offset))
+    except ValueError:
+        raise ModelError(f"{name}: the place in {location!r} is no number") from None
+    if offset < 0 or length < 0 or offset + length > size:
+        raise ModelError(
+            f"{name}: {location!r} has {size} bytes, not {length} at {offset}; "
+            f"it is cut short, or belongs to another model"
+        )
+    return Blob(source, offset, length)
 
 
 def _raw(blob: Blob, host: HostType, shape: tuple[int, ...], name: str) -> Constant:

@@ -9,7 +9,8 @@ have, is seen by running the graph once on inputs that are given.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,17 @@ import calor
 from calor import Tensor
 from calor.errors import UnsupportedError
 from calor.safetensors_file import write_safetensors
-from calor_onnx.execution import Run, Scope
-from calor_onnx.functions import Expansion
-from calor_onnx.graph import Graph, Node
+from calor_onnx.constants import Constant
+from calor_onnx.graph import Graph, Node, used_by
 from calor_onnx.model import Model
 from calor_onnx.modules import trainable
 from calor_onnx.naming import Names
 from calor_onnx.sections import Section, sections
+from calor_onnx.source_text import literal, wrapped
 from calor_onnx.templates import TEMPLATES, Written
 from calor_onnx.values import upload
+from calor_onnx.watching import CONTROL, Form, Watching
+from calor_onnx.writing_control import call_lines, control_lines
 
 # Constants of more elements are kept in the file of weights, others are written in the source.
 INLINE = 32
@@ -43,6 +46,7 @@ _HEAD = '''"""{title}, written from an ONNX model by calor-onnx, to be read and 
 """
 
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -64,36 +68,13 @@ class Model(nn.Module):
 '''
 
 
-class _Watching(Run):
-    """A run that remembers what each value was."""
-
-    def __init__(self, device: Any) -> None:
-        super().__init__(device, {}, traced=False)
-        self.seen: dict[str, Any] = {}
-
-    def node(self, node: Node, scope: Scope) -> None:
-        drop, node.drop = node.drop, ()
-        try:
-            super().node(node, scope)
-        finally:
-            node.drop = drop
-        for name in node.outputs:
-            if name in scope.values:
-                self.seen[name] = _form(scope.values[name])
-        for name in drop:
-            scope.values.pop(name, None)
-
-
-def _form(value: Any) -> Any:
-    """Return the rank and whether the type is floating of a tensor; None for other values."""
-    return (value.ndim, value.dtype.is_floating) if isinstance(value, Tensor) else None
-
-
 def to_python(model: Model, path: str | os.PathLike[str], given: Mapping[str, Any]) -> Path:
     """Write a model as Python source to ``path``, its weights beside it; return the source's path.
 
     ``given`` are inputs by name, on which the graph is run once to learn the forms of its values.
-    Raises UnsupportedError, naming the nodes, for branches, loops and functions of the model.
+    Branches and loops become ``calor.cond``, ``calor.scan`` and ``calor.while_loop``, or Python's
+    own where their shapes differ; one of no turns then has nothing to stack. Functions of the model
+    are functions. Raises UnsupportedError, naming the nodes, for the rarest scans.
 
     >>> import calor_onnx, numpy as np, onnx, tempfile
     >>> model = calor_onnx.load(onnx.parser.parse_model('''
@@ -105,52 +86,101 @@ def to_python(model: Model, path: str | os.PathLike[str], given: Mapping[str, An
     True
     """
     source = Path(path)
-    writer = _Writer(model, given)
+    writer = Writer(model, given)
     text = writer.text(source.stem)
     source.write_text(text, "utf-8")
     write_safetensors(source.with_suffix(".safetensors"), writer.stored)
     return source
 
 
-class _Writer:
+class Writer:
     """The text of one model, as it grows."""
 
     def __init__(self, model: Model, given: Mapping[str, Any]) -> None:
         model.keep_weights()
         self.model = model
-        self.graph: Graph = model.graph
-        refused = [n.label for n in self.graph.nodes if next(n.subgraphs(), None) is not None
-                   or (n.operator and isinstance(n.operator.function, Expansion)
-                       and (n.domain, n.op) in model.imported.functions)]  # fmt: skip
-        if refused:
-            raise UnsupportedError(
-                "branches, loops and a model's own functions are not written as Python: "
-                + ", ".join(refused[:5])
-                + "; calor_onnx.as_module(model) trains such a model"
-            )
+        # Its inputs are those without a constant.
+        infos = [info for info in model.graph.inputs if info.name not in model.graph.constants]
+        g = model.graph
+        self.graph = Graph(g.name, infos, g.outputs, g.nodes, g.constants)
+        self.scopes = [self.graph]
         self.trained = trainable(self.graph)
-        self.of_layers = {n for node in self.graph.nodes if node.op in _LAYERS for n in node.inputs}
+        nodes = [node for node in self.graph.walk() if node.op in _LAYERS]
+        self.of_layers = {name for node in nodes for name in node.inputs}
         self.names = Names()
         self.stored: dict[str, Any] = {}
-        self.attributes: dict[str, str] = {}
-        self.lines: list[str] = []
-        self.forms = self._watched(given)
+        # The name, graph's name and constant of each attribute.
+        self.attributes: dict[int, tuple[str, str, Constant]] = {}
+        watched = self._watched(given)
+        self.forms, self.ways = watched.forms, watched.ways
+        self._refuse(lambda node: node.op == "Scan" and not node.domain
+                     and self.ways.get(id(node)) == "plain",
+                     "scans over rows of several lengths, or whose body looks at its values, are "
+                     "not written as Python")  # fmt: skip
 
-    def _watched(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        run = _Watching(self.model.device)
-        infos = [info for info in self.graph.inputs if info.name not in self.graph.constants]
+    def _refuse(self, which: Callable[[Node], bool], why: str) -> None:
+        refused = [node.label for node in self.graph.walk() if which(node)]
+        if refused:
+            raise UnsupportedError(
+                f"{why}: {', '.join(refused[:5])}; calor_onnx.as_module(model) trains such a model"
+            )
+
+    def _watched(self, given: Mapping[str, Any]) -> Watching:
+        run = Watching(self.model.device)
         values = [
             value if isinstance(value := given[info.name], Tensor | list)
             else upload(np.asarray(value), self.model.device)
-            for info in infos
+            for info in self.graph.inputs
         ]  # fmt: skip
-        own = Graph(self.graph.name, infos, self.graph.outputs, self.graph.nodes,
-                    self.graph.constants)  # fmt: skip
         with calor.device(self.model.device), calor.no_grad():
-            run.graph(own, values)
-        found = dict(run.seen)
-        found.update({i.name: _form(v) for i, v in zip(infos, values, strict=True)})
-        return found
+            run.graph(self.graph, values)
+        return run
+
+    @contextmanager
+    def within(self, graph: Graph, *, alone: bool = False) -> Iterator[None]:
+        """Write what is inside of a sub-graph; ``alone`` it sees nothing of those around."""
+        scopes = self.scopes
+        self.scopes = [graph] if alone else [*scopes, graph]
+        try:
+            yield
+        finally:
+            self.scopes = scopes
+
+    def form(self, name: str) -> Form:
+        """Return what is known of a value: rank and whether it is floating; None at the host."""
+        for graph in reversed(self.scopes):
+            if (id(graph), name) in self.forms:
+                return self.forms[id(graph), name]
+        return None
+
+    def constant(self, name: str) -> Constant | None:
+        """Return a constant of the graph that is written, or of one around it."""
+        for graph in reversed(self.scopes):
+            if name in graph.constants:
+                return graph.constants[name]
+        return None
+
+    def operand(self, name: str) -> str:
+        """Return how a value is written."""
+        return self._operand(name)[0]
+
+    def tensor(self, name: str) -> str:
+        """Return how a value is written where a tensor is wanted."""
+        text = self.operand(name)
+        return text if self.form(name) or text.startswith("self.") else f"calor.asarray({text})"
+
+    def scalar(self, name: str) -> str:
+        """Return how a value is written where a tensor without axes is wanted."""
+        form = self.form(name)
+        text = self.tensor(name)
+        return text if form is not None and not form[0] else f"calor.reshape({text}, ())"
+
+    def number(self, name: str) -> str:
+        """Return how a value is written where a number of Python is wanted."""
+        constant = self.constant(name)
+        if constant is not None:
+            return literal(constant.array().reshape(()).item())
+        return f"{self.operand(name)}.item()"
 
     def text(self, title: str) -> str:
         """Return the whole source."""
@@ -167,7 +197,7 @@ class _Writer:
                 call = f"self.{part.name}({', '.join(map(self.names.of, takes))})"
                 body.append(f"        {', '.join(map(self.names.of, gives))} = {call}")
         else:
-            body += self._statements(self.graph.nodes)
+            body += self.statements(self.graph.nodes)
         body.append(f"        return {', '.join(self._operand(name)[0] for name in outputs)}")
         head = _HEAD.format(
             title=self.model.metadata["graph_name"] or title,
@@ -180,10 +210,10 @@ class _Writer:
 
     def _declared(self) -> list[str]:
         lines = []
-        for name, attribute in self.attributes.items():
-            shape = list(self.graph.constants[name].shape)
+        for attribute, name, constant in self.attributes.values():
+            shape = list(constant.shape)
             value = f'stored["{attribute}"]'
-            if name in self.trained and self.graph.constants[name].dtype.kind == "f":
+            if name in self.trained and constant.dtype.kind == "f":
                 lines.append(f"        self.{attribute} = nn.Parameter({value})  # {shape}")
             else:
                 lines.append(f'        self.register_buffer("{attribute}", {value})  # {shape}')
@@ -192,22 +222,23 @@ class _Writer:
     def _ends(self, part: Section, parts: list[Section]) -> tuple[list[str], list[str]]:
         """Return the values that a section takes from before it and gives to what follows."""
         made = {name for node in part.nodes for name in node.outputs if name}
-        read = [name for node in part.nodes for name in node.inputs if name]
+        read = [name for node in part.nodes for name in used_by(node) if name]
         constants = self.graph.constants.keys()
         takes = [n for n in dict.fromkeys(read) if n not in made and n not in constants]
         later = {info.name for info in self.graph.outputs}
         for other in parts[parts.index(part) + 1 :]:
-            later.update(name for node in other.nodes for name in node.inputs)
+            later.update(name for node in other.nodes for name in used_by(node))
         order = [name for node in part.nodes for name in node.outputs]
         return takes, [name for name in order if name in later]
 
     def _method(self, part: Section, parts: list[Section]) -> list[str]:
         takes, gives = self._ends(part, parts)
         head = f"    def {part.name}({', '.join(['self', *map(self.names.of, takes)])}):"
-        statements = self._statements(part.nodes)
+        statements = self.statements(part.nodes)
         return [head, *statements, f"        return {', '.join(map(self.names.of, gives))}"]
 
-    def _statements(self, nodes: list[Node]) -> list[str]:
+    def statements(self, nodes: list[Node]) -> list[str]:
+        """Return the lines of nodes, at the margin of a method."""
         lines: list[str] = []
         before = None
         for node in nodes:
@@ -216,7 +247,12 @@ class _Writer:
             if scope != before or not scope:
                 lines.append(f"        # {title if not scope else scope.strip('/')}")
             before = scope
-            lines += _wrapped(self._statement(node))
+            if node.op in CONTROL and not node.domain:
+                lines += control_lines(self, node)
+            elif (node.domain, node.op) in self.model.imported.functions:
+                lines += call_lines(self, node)
+            else:
+                lines += wrapped(self._statement(node))
         return lines
 
     def _statement(self, node: Node) -> str:
@@ -224,33 +260,33 @@ class _Writer:
         return f"        {', '.join(targets)} = {self._expression(node)}"
 
     def _expression(self, node: Node) -> str:
-        plain, literal = [], []
+        plain, bare_texts = [], []
         constants, ranks, floats = {}, {}, {}
         on_device = True
         for place, name in enumerate(node.inputs):
             text, bare = self._operand(name)
             plain.append(text)
-            literal.append(bare)
-            constant = self.graph.constants.get(name)
+            bare_texts.append(bare)
+            constant = self.constant(name)
             if constant is not None:
                 ranks[place], floats[place] = len(constant.shape), constant.dtype.kind == "f"
                 if constant.small:
                     constants[place] = constant.array()
-                on_device &= name in self.attributes or constant.size == 1 or place > 0
+                on_device &= id(constant) in self.attributes or constant.size == 1 or place > 0
             elif name:
-                form = self.forms.get(name)
+                form = self.form(name)
                 on_device &= form is not None
                 if form is not None:
                     ranks[place], floats[place] = form
         made = TEMPLATES.get(node.op) if not node.domain else None
-        whole = all(bool(n) for n in node.inputs) and any(self.forms.get(n) for n in node.inputs)
+        whole = all(bool(n) for n in node.inputs) and any(self.form(n) for n in node.inputs)
         if made is not None and whole and (on_device or node.op in _ANY_FORM):
-            found = made(Written(node, literal, constants, ranks, floats))
+            found = made(Written(node, bare_texts, constants, ranks, floats))
             if found is not None:
                 return found
         while plain and plain[-1] == "None":
             plain.pop()
-        options = [f"{key}={_literal(value)}" for key, value in node.attributes.items()]
+        options = [f"{key}={literal(value)}" for key, value in node.attributes.items()]
         if node.domain:
             options.append(f'domain="{node.domain}"')
         if len(node.outputs) > 1:
@@ -263,60 +299,22 @@ class _Writer:
         """Return how an operand is written, and how as part of an expression of calor's."""
         if not name:
             return "None", "None"
-        constant = self.graph.constants.get(name)
+        constant = self.constant(name)
         if constant is None:
             return self.names.of(name), self.names.of(name)
         several = constant.size > 1 or name in self.of_layers
         weight = several and name in self.trained and constant.dtype.kind == "f"
         weight |= name in self.of_layers
         if weight or constant.size > INLINE:
-            attribute = self.attributes.get(name)
-            if attribute is None:
-                attribute = self.attributes[name] = self.names.of(name)
+            held = self.attributes.get(id(constant))
+            if held is None:
+                attribute = self.names.of(name)
+                if attribute in self.stored:
+                    # A constant of that name of another graph.
+                    attribute = self.names.fresh(name)
+                held = self.attributes[id(constant)] = (attribute, name, constant)
                 self.stored[attribute] = constant.array()
-            return f"self.{attribute}", f"self.{attribute}"
+            return f"self.{held[0]}", f"self.{held[0]}"
         array = constant.array()
-        text = _literal(array)
-        return text, _literal(array.reshape(()).item()) if array.size == 1 else text
-
-
-def _literal(value: Any) -> str:
-    """Return a value as Python source."""
-    if isinstance(value, np.ndarray):
-        kind = "object" if value.dtype == np.object_ else f"np.{value.dtype.name}"
-        values = value.tolist()
-        return f"np.array({_literal(values)}, {kind})"
-    if isinstance(value, float):
-        if value != value or abs(value) == float("inf"):
-            return f'float("{value}")'
-        return repr(float(f"{value:.9g}"))
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    return repr(value)
-
-
-def _wrapped(line: str) -> list[str]:
-    """Return a statement in lines of up to 100 columns, broken between a call's arguments."""
-    start = line.find("(") + 1
-    called = line[start - 2 : start - 1].isidentifier()
-    if len(line) <= 100 or not called or not line.endswith(")"):
-        return [line]
-    pieces, depth, begin = [], 0, start
-    for place in range(start, len(line) - 1):
-        sign = line[place]
-        depth += (sign in "([") - (sign in ")]")
-        if depth < 0:
-            # What was opened first is closed before the end: this is no call as a whole.
-            return [line]
-        if sign == "," and not depth:
-            pieces.append(line[begin:place].strip())
-            begin = place + 1
-    pieces.append(line[begin:-1].strip())
-    made = [line[:start]]
-    row = "           "
-    for piece in pieces:
-        if len(row) + len(piece) + 2 > 100 and row.strip():
-            made.append(row)
-            row = "           "
-        row += f" {piece},"
-    return [*made, row, "        )"]
+        text = literal(array)
+        return text, literal(array.reshape(()).item()) if array.size == 1 else text

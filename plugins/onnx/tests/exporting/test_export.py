@@ -182,13 +182,13 @@ def test_a_file_with_weights_beside_it(tmp_path: Path) -> None:
 
 def test_all_that_cannot_be_said_is_told() -> None:
     def function(x: Any) -> Any:
-        return calor.nextafter(x, x * 2), calor.fft.rfft(x)
+        return calor.nextafter(x, x * 2), calor.sinh(calor.fft.rfft(x))
 
     with pytest.raises(calor_onnx.ExportError) as caught:
         calor_onnx.export(function, numbers(4))
     ops = {name: line for name, _, line in caught.value.operations}
-    assert set(ops) == {"nextafter", "fft"}
-    assert all("test_export.py:" in line for line in ops.values())
+    assert set(ops) >= {"nextafter", "sinh"}
+    assert all("test_export.py:" in ops[name] for name in ("nextafter", "sinh"))
 
 
 REFUSALS = [

@@ -1,4 +1,6 @@
-"""What packages take from ONNX Runtime's compiled module: its errors, and a few classes."""
+"""What packages take from ONNX Runtime's compiled module: its errors, classes and functions."""
+
+from typing import Any
 
 from calor_onnx.session.described import ModelMetadata, NodeArg
 from calor_onnx.session.faults import (
@@ -56,3 +58,16 @@ __all__ = [
     "set_default_logger_severity",
     "set_default_logger_verbosity",
 ]
+
+# Values in the order of the names that go with them.
+OrtValueVector = list
+
+
+def __getattr__(name: str) -> Any:
+    """Return what the interface has under the name, or say what to do instead."""
+    from calor_onnx import session
+    from calor_onnx.session.absent import absent
+
+    if name in session.__all__:
+        return getattr(session, name)
+    raise absent(__name__, name)

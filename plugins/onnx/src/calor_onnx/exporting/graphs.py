@@ -13,6 +13,7 @@ from typing import Any, Final
 from calor.errors import CalorError
 from calor.graph.decompose import definition, plain
 from calor.graph.tracing import trace_function
+from calor_onnx.exporting.complexes import is_complex, write_complex
 from calor_onnx.exporting.errors import ExportError, Refused
 from calor_onnx.exporting.program import Merged, Step, merge
 from calor_onnx.exporting.sizes import Dimension
@@ -122,25 +123,37 @@ def _written(w: Writer, step: Step, given: Sequence[str]) -> list[str]:
 
 
 def _one(w: Writer, step: Step, given: Sequence[str]) -> list[str]:
+    if is_complex(step):
+        written = write_complex(
+            w,
+            step,
+            given,
+            lambda real, names: _plain(w, real, names),
+            lambda function: defined(w, step, given, function),
+        )
+        return defined(w, step, given, None) if written is None else written
+    return _plain(w, step, given)
+
+
+def _plain(w: Writer, step: Step, given: Sequence[str]) -> list[str]:
+    """Write a step on real numbers."""
     name = step.op.name
-    if any(v.dtype.is_complex for v in (*step.takes, *step.gives)):
-        raise Refused("ONNX has no arithmetic of complex numbers")
     found = ROWS.get(name)
     if found is not None:
         made = found(w, step, *given)
         if made is not None:
             return list(made) if isinstance(made, tuple) else [made]
     if name in DEFINITIONS:
-        return _defined(w, step, given, DEFINITIONS[name])
+        return defined(w, step, given, DEFINITIONS[name])
     if step.op.decompose is not None:
-        return _defined(w, step, given, None)
+        return defined(w, step, given, None)
     raise Refused("there is no operator of ONNX for it")
 
 
-def _defined(
+def defined(
     w: Writer, step: Step, given: Sequence[str], function: Callable[..., Any] | None
 ) -> list[str]:
-    """Write what a definition records for the operands of a step."""
+    """Write what a definition, or the op's own without one, records for the operands of a step."""
     try:
         graphs = [
             definition(step.op, specs, attributes)

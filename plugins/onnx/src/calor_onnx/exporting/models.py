@@ -17,6 +17,7 @@ from calor_onnx.exporting import (  # noqa: F401 - they fill the table
     contracting,
     control,
     definitions,
+    drawing,
     elementwise,
     reducing,
 )
@@ -30,8 +31,15 @@ from calor_onnx.exporting.writer import Shared, Writer, element
 # The newest opset that ONNX Runtime 1.31 takes, and the oldest whose operators are written.
 NEWEST: Final = 26
 OLDEST: Final = 18
+# The newest whose RandomUniform it has.
+DRAWING: Final = 21
 # A protobuf file holds less than 2 GiB, and the graph has to fit in it as well.
 EXTERNAL: Final = (1 << 31) - (1 << 24)
+# What a model says of itself whose function draws from a generator.
+DRAWN: Final = (
+    "Random numbers are drawn by what runs the model: others at each run, and not those that calor "
+    "draws. Give the function a key, which gives the same numbers everywhere."
+)
 # Smaller arrays stay in the file of the model.
 _SMALL: Final = 1024
 # Those beside it begin at a page, so that they can be mapped.
@@ -43,7 +51,7 @@ def export(
     *arguments: Any,
     path: str | PathLike[str] | None = None,
     dynamic: Dynamic | None = None,
-    opset: int = NEWEST,
+    opset: int | None = None,
     external: int = EXTERNAL,
 ) -> onnx.ModelProto:
     """Return what a function or module computes for these arguments as an ONNX model.
@@ -51,8 +59,10 @@ def export(
     ``dynamic`` names axes of inputs whose size may be any, ``{"x": {0: "batch"}}``: the function is
     traced for several sizes, and what follows from them is computed by the model. With ``path`` the
     model is written; weights of more than ``external`` bytes go to a file beside it. Tensors and
-    arrays among the arguments are inputs, other values are what they are. Raises ExportError with
-    all that ONNX cannot say, and ArgumentError for a function that changes state.
+    arrays among the arguments are inputs, other values are what they are. Random numbers from a key
+    are those that calor draws; from a generator, whose state no model can hold, the runtime draws
+    others. Raises ExportError with all that ONNX cannot say, and ArgumentError for a function that
+    changes other state.
 
     >>> import calor, calor_onnx
     >>> model = calor_onnx.export(lambda x: x * 2 + 1, calor.ones(3))
@@ -61,11 +71,13 @@ def export(
     >>> calor_onnx.load(model)([1.0, 2.0, 3.0]).tolist()
     [3.0, 5.0, 7.0]
     """
-    if not OLDEST <= opset <= onnx.defs.onnx_opset_version():
+    if opset is not None and not OLDEST <= opset <= onnx.defs.onnx_opset_version():
         raise ArgumentError(
             f"opset={opset}; models are written for {OLDEST} to {onnx.defs.onnx_opset_version()}"
         )
     program = trace(function, arguments, dynamic or {})
+    if opset is None:
+        opset = DRAWING if program.keys else NEWEST
     name = getattr(function, "__name__", type(function).__name__)
     model = _model(program, opset, name if name.isidentifier() else "function")
     if path is not None:
@@ -84,7 +96,12 @@ def _model(program: Program, opset: int, name: str) -> onnx.ModelProto:
         w.held(array, n) if v in used else ""
         for v, (n, array) in zip(graph.inputs[len(given) :], program.held, strict=True)
     ]
+    shared.drawn.update(held[i] for i in program.keys)
     made = write(graph, [*given, *held], w)
+    for value, output in zip(graph.outputs, program.outputs, strict=False):
+        if graph.values[value].dtype.is_complex:
+            why = f"the output {output} is complex; give its parts: y.real, y.imag"
+            shared.problems.append(("output", why, "what the function returns"))
     if shared.problems:
         raise ExportError(shared.problems)
     outputs = _ends(w, made, program.outputs)
@@ -97,9 +114,12 @@ def _model(program: Program, opset: int, name: str) -> onnx.ModelProto:
     _initialize(proto, shared)
     imports = [helper.make_opsetid("", opset)]
     version = helper.find_min_ir_version_for(imports, ignore_unknown=True)
-    return helper.make_model(
+    model = helper.make_model(
         proto, opset_imports=imports, ir_version=version, producer_name="calor-onnx"
     )
+    if shared.drawn & set(held):
+        model.doc_string = DRAWN
+    return model
 
 
 def _ends(w: Writer, made: list[str], names: list[str]) -> list[str]:

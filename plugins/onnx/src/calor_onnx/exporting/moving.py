@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calor.dtypes import DType, bool_, float32, float64, int64
+from calor_onnx.exporting.complexes import number_of
 from calor_onnx.exporting.errors import Refused
 from calor_onnx.exporting.graphs import row
 from calor_onnx.exporting.program import Step
@@ -19,6 +20,8 @@ _RAMP = 1024
 
 def number(w: Writer, value: Any, dtype: DType) -> str:
     """Return the name of a 0-d constant, which may depend on sizes."""
+    if dtype.is_complex:
+        return number_of(w, value, dtype, number)
     if not isinstance(value, Number):
         return w.constant(value.number, dtype)
     key: Any = (value, dtype.name)

@@ -25,6 +25,7 @@ from calor.graph.lines import user_line
 from calor.graph.trace import materialize, wrap
 from calor.graph.tracing import watchers
 from calor.ops.base import Op, Signature
+from calor.random import Generator, default_generator
 from calor.specs import Spec
 from calor.transforms.arguments import Arguments
 from calor.transforms.jit import hidden_state
@@ -83,6 +84,8 @@ class Program:
     # Of each symbol, an input and its axis that have it as size.
     symbols: dict[str, tuple[str, int]]
     lines: dict[Any, str] = field(default_factory=dict)
+    # Which of those arrays are keys of generators, by place.
+    keys: frozenset[int] = frozenset()
 
     def line(self, step: Step) -> str | None:
         """Return the user's line that recorded a step, where it is known."""
@@ -240,7 +243,8 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...], dynamic: Dynamic)
     finally:
         watchers.remove(watch)
     first = traces[0]
-    _check(first, name)
+    generators = _generators(first)
+    _check(first, name, {id(g.counter) for g in generators})
 
     def line(op: str, inputs: tuple[Spec, ...]) -> str | None:
         return lines.get((op, inputs))
@@ -248,7 +252,26 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...], dynamic: Dynamic)
     graph = merge([plain(t.graph) for t in traces], samples, line)
     held = _held(first, function)
     outputs = _outputs(first)
-    return Program(graph, samples, made.names, held, outputs, symbols, lines)
+    # What is left are the counters of generators, as they would be after a run.
+    graph.outputs = graph.outputs[: len(outputs)]
+    keys = {id(g.key) for g in generators}
+    numbers = len(first.number_places)
+    drawn = frozenset(
+        numbers + i
+        for i, source in enumerate(first.sources)
+        if isinstance(source, int) and id(first.captures[source]) in keys
+    )
+    return Program(graph, samples, made.names, held, outputs, symbols, lines, drawn)
+
+
+def _generators(first: Traced) -> list[Generator]:
+    """Return the generators that a function reaches; one that it does not draw from changes none.
+
+    A generator that gives numbers of its own counts on with each draw.
+    """
+    leaves = [leaf for o in first.roots for leaf in named_leaves(o)]
+    owners = {id(owner): owner for _, owner, _, _ in leaves if isinstance(owner, Generator)}
+    return [default_generator, *owners.values()]
 
 
 def _samples(made: _Function, dynamic: Dynamic) -> tuple[Samples, dict[str, tuple[str, int]]]:
@@ -292,8 +315,9 @@ def _sized(made: _Function, dynamic: Dynamic, point: Mapping[str, int]) -> list[
     return tensors
 
 
-def _check(first: Traced, name: str) -> None:
-    if first.state_writes or first.grad_writes or first.argument_writes:
+def _check(first: Traced, name: str, counters: set[int]) -> None:
+    others = [i for i, _ in first.state_writes if id(first.captures[i]) not in counters]
+    if others or first.grad_writes or first.argument_writes:
         raise ArgumentError(
             f"{name} changes tensors from outside while it runs, which a model cannot; a module "
             f"is put into inference mode by .eval()"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import bool_, int32, int64
+from calor.dtypes import bool_, int32, int64, uint64
 from calor_onnx.exporting.graphs import row
 from calor_onnx.exporting.program import Step
 from calor_onnx.exporting.sizes import Size
@@ -17,6 +17,13 @@ def _reduced(w: Writer, operator: str, x: str, axes: Any) -> str:
     if not axes:
         return x
     return w.call(operator, x, w.integers(axes), typed=[0], keepdims=0)
+
+
+def _ordered(w: Writer, x: str) -> str:
+    """Return uint64 with its highest bit turned, whose order int64 has, and back; others as is."""
+    if w.type_of(x) is not uint64:
+        return x
+    return w.call("BitwiseXor", x, w.constant(1 << 63, uint64))
 
 
 @row("sum", "prod")
@@ -32,7 +39,7 @@ def total(w: Writer, step: Step, x: str) -> str:
 @row("max", "min")
 def extreme(w: Writer, step: Step, x: str) -> str:
     operator = "ReduceMax" if step.op.name == "max" else "ReduceMin"
-    return _reduced(w, operator, x, step.attributes["axes"])
+    return _ordered(w, _reduced(w, operator, _ordered(w, x), step.attributes["axes"]))
 
 
 @row("any", "all")
@@ -49,7 +56,7 @@ def truth(w: Writer, step: Step, x: str) -> str:
 @row("argmax", "argmin")
 def arg(w: Writer, step: Step, x: str) -> str:
     operator = "ArgMax" if step.op.name == "argmax" else "ArgMin"
-    return w.call(operator, x, result=int64, axis=step.attributes["axis"], keepdims=0)
+    return w.call(operator, _ordered(w, x), result=int64, axis=step.attributes["axis"], keepdims=0)
 
 
 @row("cumsum", "cumprod")
@@ -66,6 +73,7 @@ def sort(w: Writer, step: Step, x: str) -> tuple[str, str]:
     from calor_onnx.exporting.kernels import computed_in
 
     axis, dtype = step.attributes["axis"], w.type_of(x)
+    x = _ordered(w, x)
     work = computed_in("TopK", dtype) or dtype
     values, places = w.emit(
         "TopK",
@@ -75,7 +83,7 @@ def sort(w: Writer, step: Step, x: str) -> tuple[str, str]:
         largest=int(step.attributes["descending"]),
         sorted=1,
     )
-    return w.cast(values, dtype), places
+    return _ordered(w, w.cast(values, dtype)), places
 
 
 @row("softmax", "log_softmax")

@@ -16,7 +16,7 @@ from typing import Any, Final, Union
 
 import numpy as np
 
-from calor.dtypes import as_dtype
+from calor.dtypes import as_dtype, real_of
 from calor.ops.base import Scalar
 from calor.ops.sources import HostArray
 
@@ -234,7 +234,12 @@ class Samples:
         return Ramp(start, step, self.number([len(array) for array in arrays]))
 
     def _scalar(self, values: Sequence[Any], dtype: str) -> Number:
-        host = as_dtype(dtype).numpy
+        known = as_dtype(dtype)
+        if known.is_complex:
+            if any(v.imag for v in values):
+                raise NotGeneral
+            values, known = [v.real for v in values], real_of(known)
+        host = known.numpy
         if all(v == round(v) for v in values):
             size, inverse = self.number([round(v) for v in values]), False
         else:

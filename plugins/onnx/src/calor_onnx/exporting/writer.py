@@ -36,6 +36,10 @@ class Shared:
     initializers: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     constants: dict[Any, str] = field(default_factory=dict)
     sizes: dict[Dimension, str] = field(default_factory=dict)
+    # The real and the imaginary part of complex values.
+    pairs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # The keys of generators, which a model draws from anew at each run.
+    drawn: set[str] = field(default_factory=set)
     # The constants that are the scale of a norm for want of one.
     ones: set[str] = field(default_factory=set)
     problems: list[tuple[str, str, str]] = field(default_factory=list)

@@ -26,6 +26,7 @@ from calor_onnx.values import is_host
 LONG = 8
 # A compiled graph holds at most so many nodes of a loop's turns.
 UNROLLED = 20_000
+_NO_LOOP = "turn after turn, not one loop on the device"
 
 
 @operator("If", raw=True)
@@ -33,14 +34,16 @@ def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -
     """What one of two graphs gives."""
     if call.run.choices and call.traced and isinstance(condition, Tensor):
         try:
-            return _chosen(call, condition, then_branch, else_branch)
-        except CalorError:
-            pass
+            return chosen(call, condition, then_branch, else_branch)
+        except CalorError as error:
+            call.refuse("not one choice on the device", error)
     holds = bool(call.host(condition).reshape(-1)[0])
     return tuple(call.apply(then_branch if holds else else_branch, []))
 
 
-def _chosen(call: Call, condition: Tensor, then: Graph, otherwise: Graph) -> tuple[Any, ...]:
+def chosen(call: Call, condition: Tensor, then: Graph, otherwise: Graph) -> tuple[Any, ...]:
+    """Return the branch as one cond; raises where the branches give other types or shapes."""
+
     def branch(graph: Graph) -> Any:
         return lambda: [call.tensor(value) for value in call.apply(graph, [])]
 
@@ -62,16 +65,16 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
     free = call.run.choices and call.traced and not stacks
     if free and (_unknown(trips) or _unknown(condition)):
         try:
-            return _while(call, trips, condition, carry, body)
-        except CalorError:
-            pass
+            return while_loop(call, trips, condition, carry, body)
+        except CalorError as error:
+            call.refuse(_NO_LOOP, error)
     count = None if trips is None else call.integers(trips)[0]
     on = condition is None or bool(call.host(condition).reshape(-1)[0])
     if count is not None and count >= LONG and on and _on_device(carry):
         try:
-            return _counted(call, count, carry, body)
-        except CalorError:
-            pass
+            return counted(call, count, carry, body)
+        except CalorError as error:
+            call.refuse(_NO_LOOP, error)
     if call.traced and (count or 0) * len(body.nodes) > UNROLLED:
         raise call.cannot(f"{count} turns are too many for a compiled graph")
     collected: list[list[Any]] = [[] for _ in range(stacks)]
@@ -88,7 +91,7 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
         if free and _unknown(holds):
             # Its turns decide when it ends, so they are one after another on the device.
             try:
-                return _while(call, trips, condition, first, body)
+                return while_loop(call, trips, condition, first, body)
             except CalorError as error:
                 raise call.cannot(f"what its turns give ends it, and {error}") from None
     infos = body.outputs[1 + len(carry) :]
@@ -106,7 +109,7 @@ def _on_device(values: list[Any]) -> bool:
     return plain and any(isinstance(v, Tensor) for v in values)
 
 
-def _counted(call: Call, count: int, carry: list[Any], body: Graph) -> tuple[Any, ...]:
+def counted(call: Call, count: int, carry: list[Any], body: Graph) -> tuple[Any, ...]:
     """Return the loop as one scan; raises where a shape changes or the condition is data."""
 
     def step(held: list[Tensor], turn: Tensor) -> tuple[list[Tensor], list[Tensor]]:
@@ -122,7 +125,7 @@ def _counted(call: Call, count: int, carry: list[Any], body: Graph) -> tuple[Any
     return (*last, *stacked)
 
 
-def _while(call: Call, trips: Any, condition: Any, carry: list[Any], body: Graph) -> Any:
+def while_loop(call: Call, trips: Any, condition: Any, carry: list[Any], body: Graph) -> Any:
     """Return the loop as a while_loop; raises where a shape changes."""
     limit = None if trips is None else calor.reshape(call.tensor(trips), ())
     with calor.device(call.device):
@@ -203,19 +206,10 @@ def _scanned(
     """Return the last carried values and the stacked outputs over rows of the inputs."""
     kept = len(carry)
     if length >= LONG and _on_device([*carry, *rows]):
-
-        def step(held: list[Tensor], row: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-            made = [call.tensor(v) for v in call.apply(body, [*held, *row])]
-            return made[:kept], made[kept:]
-
         try:
-            with calor.device(call.device):
-                last, stacked = calor.scan(
-                    step, [call.tensor(v) for v in carry], [call.tensor(v) for v in rows]
-                )
-            return [*last, *stacked]
-        except CalorError:
-            pass
+            return scanned(call, carry, rows, body)
+        except CalorError as error:
+            call.refuse(_NO_LOOP, error)
     infos = body.outputs[kept:]
     collected: list[list[Any]] = [[] for _ in infos]
     for turn in range(length):
@@ -226,6 +220,21 @@ def _scanned(
         for stack, value in zip(collected, made[kept:], strict=True):
             stack.append(value)
     return [*carry, *(stacked_values(call, s, i) for s, i in zip(collected, infos, strict=True))]
+
+
+def scanned(call: Call, carry: list[Any], rows: list[Any], body: Graph) -> list[Any]:
+    """Return what turns over the rows give, as one scan; raises where a shape changes."""
+    kept = len(carry)
+
+    def step(held: list[Tensor], row: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        made = [call.tensor(v) for v in call.apply(body, [*held, *row])]
+        return made[:kept], made[kept:]
+
+    with calor.device(call.device):
+        last, stacked = calor.scan(
+            step, [call.tensor(v) for v in carry], [call.tensor(v) for v in rows]
+        )
+    return [*last, *stacked]
 
 
 @operator("Scan", since=8, raw=True)

@@ -5,9 +5,30 @@ means nothing here is accepted and its docstring says so; one that would change 
 supported, raises. The names are those of ONNX Runtime, which is why some are unlike calor's.
 """
 
+from typing import Any
+
 from calor_onnx.session import faults
+from calor_onnx.session.absent import absent
 from calor_onnx.session.binding import IOBinding
 from calor_onnx.session.described import ModelMetadata, NodeArg
+from calor_onnx.session.hardware import (
+    OrtAllocatorType,
+    OrtArenaCfg,
+    OrtDeviceMemoryType,
+    OrtDeviceVendorId,
+    OrtEpAssignedNode,
+    OrtEpAssignedSubgraph,
+    OrtEpDevice,
+    OrtExecutionProviderDevicePolicy,
+    OrtHardwareDevice,
+    OrtHardwareDeviceType,
+    OrtMemoryInfo,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
+    get_ep_devices,
+)
 from calor_onnx.session.inference import InferenceSession
 from calor_onnx.session.options import (
     ExecutionMode,
@@ -24,9 +45,13 @@ from calor_onnx.session.providers import (
     set_default_logger_verbosity,
 )
 from calor_onnx.session.replacing import API_VERSION, replace_onnxruntime
-from calor_onnx.session.values import OrtDevice, OrtValue
+from calor_onnx.session.values import OrtDevice, OrtValue, copy_tensors
 
 __version__ = API_VERSION
+version = API_VERSION
+package_name = "onnxruntime"
+cuda_version = ""
+SessionIOBinding = IOBinding
 
 __all__ = [
     "ExecutionMode",
@@ -36,11 +61,29 @@ __all__ = [
     "InferenceSession",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtArenaCfg",
     "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
+    "OrtEpDevice",
+    "OrtExecutionProviderDevicePolicy",
+    "OrtHardwareDevice",
+    "OrtHardwareDeviceType",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
     "OrtValue",
     "RunOptions",
+    "SessionIOBinding",
     "SessionOptions",
     "__version__",
+    "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
+    "cuda_version",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "faults",
@@ -48,12 +91,18 @@ __all__ = [
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
+    "has_collective_ops",
+    "package_name",
     "preload_dlls",
+    "print_debug_info",
     "replace_onnxruntime",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
     "set_seed",
+    "version",
 ]
 
 
@@ -95,3 +144,23 @@ def set_seed(seed: int) -> None:
     import calor
 
     calor.random.seed(seed)
+
+
+def set_global_thread_pool_sizes(
+    intra_op_num_threads: int = 0, inter_op_num_threads: int = 0
+) -> None:
+    """Do nothing: the number of threads is the device's, CALOR_CPU_THREADS."""
+
+
+def has_collective_ops() -> bool:
+    """Return False: models of ONNX run on one device."""
+    return False
+
+
+def print_debug_info() -> None:
+    """Print the version and the providers that are here."""
+    print(f"{get_build_info()} {API_VERSION}: {', '.join(get_available_providers())}")
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name)

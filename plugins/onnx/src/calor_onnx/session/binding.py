@@ -93,6 +93,10 @@ class IOBinding:
         """Return the outputs of the last run, as they were bound."""
         return [OrtValue(value) for value in self._made.values()]
 
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """Return the outputs of the last run, in a list."""
+        return self.get_outputs()
+
     def copy_outputs_to_cpu(self) -> list[Any]:
         """Return the outputs of the last run as host arrays."""
         return [host_of(value) for value in self._made.values()]

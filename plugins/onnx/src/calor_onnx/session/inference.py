@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,53 +15,25 @@ from calor_onnx.constants import Constant
 from calor_onnx.errors import CopyError
 from calor_onnx.model import Model
 from calor_onnx.reading import read
-from calor_onnx.session.described import ModelMetadata, NodeArg
-from calor_onnx.session.faults import InvalidArgument, loading, running
+from calor_onnx.session.describing import Describing
+from calor_onnx.session.faults import Fail, InvalidArgument, loading, running
 from calor_onnx.session.options import RunOptions, SessionOptions
 from calor_onnx.session.providers import CPU, chosen
 from calor_onnx.session.values import OrtValue, host_of
 
 
-class Session:
+class Session(Describing):
     """What sessions share; ONNX Runtime has it under this name."""
 
     def __init__(self) -> None:
-        self._model: Model
         self._options = SessionOptions()
         self._provider = CPU
         self._provider_options: dict[str, Any] = {}
+        self._began = time.perf_counter_ns()
 
     def get_session_options(self) -> SessionOptions:
         """Return the options that the session was made with."""
         return self._options
-
-    def get_inputs(self) -> list[NodeArg]:
-        """Return the inputs that a run needs: name, type and shape."""
-        graph = self._model.imported.proto.graph
-        known = {info.name for info in self._model.inputs}
-        return [NodeArg.of(info) for info in graph.input if info.name in known]
-
-    def get_outputs(self) -> list[NodeArg]:
-        """Return the outputs: name, type and shape."""
-        return [NodeArg.of(info) for info in self._model.imported.proto.graph.output]
-
-    def get_overridable_initializers(self) -> list[NodeArg]:
-        """Return the inputs that have a value when a run gives none."""
-        graph = self._model.imported.proto.graph
-        known = {info.name for info in self._model.inputs}
-        return [NodeArg.of(info) for info in graph.input if info.name not in known]
-
-    def get_modelmeta(self) -> ModelMetadata:
-        """Return what the model's file says of itself."""
-        return ModelMetadata.of(self._model.metadata)
-
-    def get_providers(self) -> list[str]:
-        """Return the provider that computes, and the processor, which computes shapes."""
-        return [self._provider] if self._provider == CPU else [self._provider, CPU]
-
-    def get_provider_options(self) -> dict[str, dict[str, Any]]:
-        """Return the options of each provider, by its name."""
-        return {name: {} for name in self.get_providers()}
 
     def io_binding(self) -> Any:
         """Return an IOBinding: values that stay on the device between runs."""
@@ -150,6 +123,49 @@ class Session:
     def disable_fallback(self) -> None:
         """Do nothing: no device is changed for another while a session runs."""
 
+    def create_ortvalue_from_shape_and_type(
+        self,
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        vendor_id: int = -1,
+    ) -> OrtValue:
+        """Return a value of zeros on a device."""
+        make = OrtValue.ortvalue_from_shape_and_type
+        return make(shape, element_type, device_type, device_id, vendor_id)
+
+    def run_with_ortvaluevector(
+        self,
+        run_options: RunOptions | None,
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: Any,
+        fetch_devices: Any = None,
+    ) -> None:
+        """Run on values in the order of their names; the outputs are appended to ``fetches``."""
+        given = dict(zip(feed_names, feeds, strict=True))
+        for value in self.run_with_ort_values(fetch_names, given, run_options):
+            fetches.append(value)
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Do nothing: no device has options that change while a session lives."""
+
+    def get_tuning_results(self) -> list[Any]:
+        """Return none: what calor measured of its kernels is in its own cache."""
+        return []
+
+    def set_tuning_results(self, results: Any, *, error_on_invalid: bool = False) -> None:
+        """Do nothing: calor measures its kernels by itself, and keeps what it finds."""
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """Do nothing: compiled graphs are kept in a bounded cache and go by themselves."""
+
+    def get_profiling_start_time_ns(self) -> int:
+        """Return when the session began, in nanoseconds of ``time.perf_counter_ns``."""
+        return self._began
+
     def end_profiling(self) -> str:
         """Return the empty name: no profile is written."""
         return ""
@@ -179,10 +195,15 @@ class InferenceSession(Session):
         if not isinstance(path_or_bytes, str | os.PathLike | bytes | bytearray | ModelProto):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
         self._options = sess_options or SessionOptions()
+        if self._options.cancelled:
+            raise Fail("loading is cancelled: set_load_cancellation_flag(False) lets it be done")
+        if not providers and self._options.has_providers():
+            select = self._options.select
+            providers = [*self._options.providers, *([] if select is None else [select()])]
         self._provider, self._device = chosen(providers, provider_options)
         is_path = isinstance(path_or_bytes, str | os.PathLike)
         with loading(str(Path(path_or_bytes)) if is_path else "bytes"):  # type: ignore[arg-type]
-            imported = read(path_or_bytes)
+            imported = read(path_or_bytes, self._options.files)
             for name, value in self._options.initializers.items():
                 if name not in imported.graph.constants:
                     raise InvalidArgument(f"the model has no initializer {name!r}")

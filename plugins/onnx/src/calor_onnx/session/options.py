@@ -11,10 +11,14 @@ Runtime does not have is refused, as there. What would change results and is not
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from calor_onnx.session import faults
+from calor_onnx.session.absent import ADAPTER, COMPILER, refused
+from calor_onnx.session.hardware import OrtEpDevice, get_ep_devices, preferred
 
 
 class GraphOptimizationLevel(IntEnum):
@@ -62,11 +66,13 @@ class SessionOptions(_Entries):
     __slots__ = (
         "_optimized",
         "_profiling",
+        "cancelled",
         "enable_cpu_mem_arena",
         "enable_mem_pattern",
         "enable_mem_reuse",
         "execution_mode",
         "execution_order",
+        "files",
         "graph_optimization_level",
         "initializers",
         "inter_op_num_threads",
@@ -75,6 +81,8 @@ class SessionOptions(_Entries):
         "log_verbosity_level",
         "logid",
         "profile_file_prefix",
+        "providers",
+        "select",
         "use_deterministic_compute",
         "use_per_session_threads",
     )
@@ -99,6 +107,12 @@ class SessionOptions(_Entries):
         self.use_per_session_threads = True
         # Values that stand for initializers of the model.
         self.initializers: dict[str, Any] = {}
+        # Contents of files of weights, by the names that the model has for them.
+        self.files: dict[str, Any] = {}
+        # Names of providers with their options, and what chooses one where none is named.
+        self.providers: list[tuple[str, dict[str, Any]]] = []
+        self.select: Callable[[], str] | None = None
+        self.cancelled = False
 
     @property
     def enable_profiling(self) -> bool:
@@ -144,6 +158,61 @@ class SessionOptions(_Entries):
         """Give initializers of the model the values of OrtValues."""
         self.initializers.update(zip(names, values, strict=True))
 
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
+    ) -> None:
+        """Give the contents of files of weights, by the names that the model has for them."""
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            self.files[name] = memoryview(buffer).cast("B")[:length]
+
+    def add_provider(self, name: str, options: Mapping[str, str]) -> None:
+        """Add a provider, which counts where the session is given none."""
+        self.providers.append((name, dict(options)))
+
+    def add_provider_for_devices(
+        self, devices: Sequence[OrtEpDevice], options: Mapping[str, str]
+    ) -> None:
+        """Add the provider of devices, all of one provider; :func:`get_ep_devices` has them."""
+        names = {device.ep_name for device in devices}
+        if len(names) != 1:
+            raise faults.InvalidArgument(
+                f"devices of one provider are wanted, not of {', '.join(sorted(names)) or 'none'}"
+            )
+        self.add_provider(names.pop(), options)
+
+    def has_providers(self) -> bool:
+        """Return whether a provider was added, or something that chooses one."""
+        return bool(self.providers) or self.select is not None
+
+    def set_provider_selection_policy(self, policy: int) -> None:
+        """Choose among the devices that are here: the fastest, or the CPU where that is meant."""
+        self.select = partial(preferred, policy)
+
+    def set_provider_selection_policy_delegate(self, delegate: Callable[..., Any]) -> None:
+        """Let ``delegate(devices, model_metadata, runtime_metadata, most)`` choose devices.
+
+        The session takes the first of those that it returns.
+        """
+
+        def select() -> str:
+            found = delegate(get_ep_devices(), {}, {}, 1)
+            if not found:
+                raise faults.Fail("the delegate that chooses among devices has chosen none")
+            return str(found[0].ep_name)
+
+        self.select = select
+
+    def set_load_cancellation_flag(self, is_cancel: bool) -> None:
+        """With True a session that is made with these options raises Fail."""
+        self.cancelled = is_cancel
+
+    def set_ep_context_data_read_func(self, read_func: Any, max_data_size: int) -> None:
+        """Raise NotImplemented: there are no compiled models to be read here."""
+        raise refused("set_ep_context_data_read_func", COMPILER)
+
+    def clear_ep_context_data_read_func(self) -> None:
+        """Do nothing: there is none."""
+
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Do nothing: graphs are compiled for the sizes that inputs have."""
 
@@ -183,6 +252,10 @@ class RunOptions(_Entries):
             raise faults.Fail(
                 "Exiting due to terminate flag being set to true; set terminate = False to run"
             )
+
+    def add_active_adapter(self, adapter: Any) -> None:
+        """Raise NotImplemented: weights are changed before a model is loaded."""
+        raise refused("add_active_adapter", ADAPTER)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Keep an entry; none has a meaning here."""

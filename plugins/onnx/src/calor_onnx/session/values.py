@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import calor
 from calor import Tensor
 from calor.backends.device import Device
 from calor.backends.selection import as_device
+from calor_onnx.session.absent import SPARSE, refused
 from calor_onnx.session.faults import InvalidArgument
 from calor_onnx.session.providers import processor
 from calor_onnx.types import STRING, element_type, numpy_type
@@ -48,6 +50,14 @@ class OrtDevice:
     def device_id(self) -> int:
         """Return the number among devices of its kind."""
         return self.number
+
+    def device_mem_type(self) -> int:
+        """Return 0: memory of a device is all of one kind here."""
+        return 0
+
+    def device_vendor_id(self) -> int:
+        """Return 0: calor does not ask for the numbers of makers."""
+        return 0
 
 
 def device_named(name: Any, number: int = 0) -> Device:
@@ -174,6 +184,15 @@ class OrtValue:
         """Return False: calor has no sparse tensors."""
         return False
 
+    def as_sparse_tensor(self) -> Any:
+        """Raise NotImplemented: calor has no sparse tensors."""
+        raise refused("as_sparse_tensor", SPARSE)
+
+    @staticmethod
+    def ort_value_from_sparse_tensor(sparse_tensor: Any) -> OrtValue:
+        """Raise NotImplemented: calor has no sparse tensors."""
+        raise refused("ort_value_from_sparse_tensor", SPARSE)
+
     def tensor_size_in_bytes(self) -> int:
         """Return how many bytes the elements take."""
         count = 1
@@ -186,6 +205,26 @@ class OrtValue:
         device = self.value.device if isinstance(self.value, Tensor) else None
         host = np.asarray(array)
         self.value = host if device is None else upload(host, device)
+
+
+def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any = None) -> None:
+    """Give values the elements of others, of the same types and shapes; each stays where it is.
+
+    >>> import calor_onnx, numpy as np
+    >>> make = calor_onnx.OrtValue.ortvalue_from_numpy
+    >>> ones, zeros = make(np.ones(2)), make(np.zeros(2))
+    >>> calor_onnx.copy_tensors([ones], [zeros])
+    >>> zeros.numpy().tolist()
+    [1.0, 1.0]
+    """
+    for one, other in zip(src, dst, strict=True):
+        if (one.data_type(), one.shape()) != (other.data_type(), other.shape()):
+            raise InvalidArgument(
+                f"{one.data_type()} {one.shape()} cannot be copied to {other.data_type()} "
+                f"{other.shape()}"
+            )
+    for one, other in zip(src, dst, strict=True):
+        other.update_inplace(one.numpy())
 
 
 def host_of(value: Any) -> Any:

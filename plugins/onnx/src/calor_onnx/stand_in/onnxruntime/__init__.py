@@ -4,3 +4,9 @@ from calor_onnx.session import *  # noqa: F403 - the names are those of the sess
 from calor_onnx.session import __version__ as __version__
 
 from . import capi as capi
+
+
+def __getattr__(name: str) -> object:
+    from calor_onnx.session.absent import absent
+
+    raise absent(__name__, name)

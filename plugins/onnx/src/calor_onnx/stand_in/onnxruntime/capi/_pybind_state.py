@@ -1,3 +1,4 @@
 """The classes of calor-onnx that packages look for under this name."""
 
 from calor_onnx.capi.onnxruntime_pybind11_state import *  # noqa: F403 - it has an __all__
+from calor_onnx.capi.onnxruntime_pybind11_state import __getattr__ as __getattr__

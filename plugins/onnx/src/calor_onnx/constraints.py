@@ -1,0 +1,187 @@
+"""Types of operands that ONNX does not allow, found before anything runs.
+
+Requirements: all of them are told at once, with the nodes; it is done by element types alone, from
+what the file declares of its inputs and constants on, and takes microseconds for a node; where a
+type is not known (a model's own functions, operators without a schema) nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from onnx import TensorProto, defs
+
+from calor_onnx.errors import TypeConstraintError
+from calor_onnx.functions import schema_of
+from calor_onnx.graph import Graph, Node, ValueInfo
+from calor_onnx.types import element_type
+
+# ONNX's names of types, such as ``tensor(float)``, by name of the value that has one.
+Types = dict[str, str]
+
+_ELEMENTS = {
+    number: {"FLOAT": "float", "DOUBLE": "double"}.get(name, name.lower())
+    for name, number in TensorProto.DataType.items()
+}
+# The first output of a sub-graph that is an output of its node.
+_GIVEN = {"If": 0, "Loop": 1, "Scan": 0}
+_OPTION = defs.OpSchema.FormalParameterOption
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """One operand or result of an operator: its types, and the name of a type that is shared."""
+
+    name: str
+    allowed: frozenset[str]
+    variable: str
+    homogeneous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    inputs: tuple[_Parameter, ...]
+    outputs: tuple[_Parameter, ...]
+
+    @staticmethod
+    def at(parameters: tuple[_Parameter, ...], place: int) -> _Parameter | None:
+        """Return the parameter of an operand; the last one takes all that follow it."""
+        return parameters[min(place, len(parameters) - 1)] if parameters else None
+
+
+def check_types(graph: Graph, functions: Mapping[tuple[str, str], Any]) -> None:
+    """Raise TypeConstraintError, with all of them, for operands of types that ONNX refuses.
+
+    >>> import onnx
+    >>> from calor_onnx.constraints import check_types
+    >>> from calor_onnx.reading import read
+    >>> imported = read(onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     odd (int64[N] x) => (int64[N] y) { y = Sin (x) }'''))
+    >>> try:
+    ...     check_types(imported.graph, imported.functions)
+    ... except Exception as error:
+    ...     print(str(error).splitlines()[1])
+      Sin that makes y (Sin, opset 17): input is tensor(int64), not tensor(double), tensor(float) \
+or tensor(float16)
+    """
+    found: list[tuple[str, str, str]] = []
+    _walk(graph, {}, functions, found)
+    if found:
+        raise TypeConstraintError(found)
+
+
+def _walk(
+    graph: Graph,
+    around: Types,
+    functions: Mapping[tuple[str, str], Any],
+    found: list[tuple[str, str, str]],
+) -> Types:
+    """Return the types of a graph's values; what is wrong is appended to ``found``."""
+    types = dict(around)
+    for info in graph.inputs:
+        types.pop(info.name, None)
+        declared = _declared(info)
+        if declared is not None:
+            types[info.name] = declared
+    for name, constant in graph.constants.items():
+        types[name] = f"tensor({_ELEMENTS[element_type(constant.dtype)]})"
+    for node in graph.nodes:
+        inner = [_walk(g, types, functions, found) for g in node.subgraphs()]
+        for name in node.outputs:
+            types.pop(name, None)
+        if (node.domain, node.op) in functions:
+            continue
+        schema = schema_of(node)
+        if schema is None:
+            continue
+        signature = _signature(node.op, node.domain, schema.since_version)
+        bound = _checked(node, signature, types, found)
+        _name_outputs(node, signature, types, bound)
+        if node.op in _GIVEN and not node.domain:
+            _give(node, inner, types)
+    return types
+
+
+def _declared(info: ValueInfo) -> str | None:
+    if info.dtype is None or info.kind not in ("tensor", "sequence"):
+        return None
+    made = f"tensor({_ELEMENTS[element_type(info.dtype)]})"
+    return made if info.kind == "tensor" else f"seq({made})"
+
+
+@lru_cache(maxsize=2048)
+def _signature(op: str, domain: str, since: int) -> _Signature:
+    schema = defs.get_schema(op, since, domain)
+    variables = {constraint.type_param_str for constraint in schema.type_constraints}
+
+    def parameters(items: Sequence[Any]) -> tuple[_Parameter, ...]:
+        return tuple(
+            _Parameter(
+                item.name,
+                frozenset(item.types),
+                item.type_str if item.type_str in variables else "",
+                item.is_homogeneous or item.option != _OPTION.Variadic,
+            )
+            for item in items
+        )
+
+    return _Signature(parameters(schema.inputs), parameters(schema.outputs))
+
+
+def _checked(
+    node: Node, signature: _Signature, types: Types, found: list[tuple[str, str, str]]
+) -> Types:
+    """Return the types that the operator's type parameters have, by their names."""
+    bound: dict[str, tuple[str, str]] = {}
+    where = f"{node.label} ({node.op}, opset {node.version})"
+    for place, name in enumerate(node.inputs):
+        parameter = signature.at(signature.inputs, place)
+        known = types.get(name)
+        if parameter is None or known is None:
+            continue
+        wrong = None
+        if known not in parameter.allowed:
+            wrong = f"{parameter.name} is {known}, not {_listed(parameter.allowed)}"
+        elif parameter.variable and parameter.homogeneous:
+            first, other = bound.setdefault(parameter.variable, (known, parameter.name))
+            if first != known:
+                wrong = f"{other} is {first} and {parameter.name} {known}, where they have one type"
+        if wrong is not None:
+            found.append((node.op, node.label, f"{where}: {wrong}"))
+    return {variable: known for variable, (known, _) in bound.items()}
+
+
+def _listed(allowed: frozenset[str]) -> str:
+    names = sorted(allowed)
+    if len(names) > 6:
+        return f"one of the {len(names)} types that it takes"
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _name_outputs(node: Node, signature: _Signature, types: Types, bound: Types) -> None:
+    for place, name in enumerate(node.outputs):
+        parameter = signature.at(signature.outputs, place)
+        if not name or parameter is None:
+            continue
+        if len(parameter.allowed) == 1:
+            (types[name],) = parameter.allowed
+        elif parameter.variable in bound and parameter.homogeneous:
+            types[name] = bound[parameter.variable]
+        elif node.op == "Cast" and not node.domain and node.attributes.get("to") in _ELEMENTS:
+            types[name] = f"tensor({_ELEMENTS[node.attributes['to']]})"
+
+
+def _give(node: Node, inner: list[Types], types: Types) -> None:
+    """Name what sub-graphs give, where all of them give the same."""
+    for place, name in enumerate(node.outputs, _GIVEN[node.op]):
+        each = {
+            known.get(graph.outputs[place].name) if place < len(graph.outputs) else None
+            for graph, known in zip(node.subgraphs(), inner, strict=True)
+        }
+        (only,) = each if len(each) == 1 else (None,)
+        if name and only is not None:
+            types[name] = only

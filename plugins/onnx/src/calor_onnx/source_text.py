@@ -1,0 +1,55 @@
+"""Values and statements as text of Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def literal(value: Any) -> str:
+    """Return a value as Python source.
+
+    >>> import numpy as np
+    >>> from calor_onnx.source_text import literal
+    >>> literal(np.array([1, 2])), literal(0.1), literal([float("inf")])
+    ('np.array([1, 2], np.int64)', '0.1', '[float("inf")]')
+    """
+    if isinstance(value, np.ndarray):
+        kind = "object" if value.dtype == np.object_ else f"np.{value.dtype.name}"
+        values = value.tolist()
+        return f"np.array({literal(values)}, {kind})"
+    if isinstance(value, float):
+        if value != value or abs(value) == float("inf"):
+            return f'float("{value}")'
+        return repr(float(f"{value:.9g}"))
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    return repr(value)
+
+
+def wrapped(line: str) -> list[str]:
+    """Return a statement in lines of up to 100 columns, broken between a call's arguments."""
+    start = line.find("(") + 1
+    called = line[start - 2 : start - 1].isidentifier()
+    if len(line) <= 100 or not called or not line.endswith(")"):
+        return [line]
+    pieces, depth, begin = [], 0, start
+    for place in range(start, len(line) - 1):
+        sign = line[place]
+        depth += (sign in "([") - (sign in ")]")
+        if depth < 0:
+            # What was opened first is closed before the end: this is no call as a whole.
+            return [line]
+        if sign == "," and not depth:
+            pieces.append(line[begin:place].strip())
+            begin = place + 1
+    pieces.append(line[begin:-1].strip())
+    made = [line[:start]]
+    row = "           "
+    for piece in pieces:
+        if len(row) + len(piece) + 2 > 100 and row.strip():
+            made.append(row)
+            row = "           "
+        row += f" {piece},"
+    return [*made, row, "        )"]
