@@ -18,10 +18,11 @@ from calor_kernel.language import FastDivmod, index_dtype
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.conv.channels_last import last_launch
 from calor_kernel.library.conv.fragment_weights import conv_weight_fragments
-from calor_kernel.library.conv.fragments import Fragments, conv_fragments
+from calor_kernel.library.conv.fragments import conv_fragments
 from calor_kernel.library.conv.lines import Steps, moved, three
 from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
 from calor_kernel.library.conv.tiled import add_parts
+from calor_kernel.library.panels import Fragments
 from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work, row_major
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -100,8 +101,7 @@ def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterat
         for plan in (first, *(plan for plan in plans if plan != first and _fits(plan, info))):
             steps = Steps()
             make(problem, plan, steps, info)
-            kind = "groups" if grouped else "fragments"
-            name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+            name = f"{plan.kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
             yield replace(steps.work(), variant=name, group=0 if plan in likely else 1)
             if not wanted:
                 return
@@ -110,7 +110,9 @@ def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterat
 def _plan(
     problem: Correlation, made: tuple[int, int, int, int, int, int], grouped: bool
 ) -> Fragments:
-    plan = Fragments(problem.a.dtype, *made, turned=problem.by_weight, grouped=grouped)
+    # Both operands of the weights' gradient are dense along channels, which are not summed.
+    along = not problem.by_weight
+    plan = Fragments(problem.a.dtype, *made, along, along, grouped)
     # A tile of float32 has half as many terms.
     return replace(plan, depth=plan.depth * 2 // plan.dtype.itemsize)
 

@@ -10,14 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from calor_kernel.language import Pipeline, cube_position, helper, kernel, unit_index
-from calor_kernel.library.conv.fragments import (
-    Fragments,
-    columns_of,
-    multiply,
-    rows_of,
-    sums_of,
-    windows_of,
-)
+from calor_kernel.library.conv.fragments import columns_of, rows_of, windows_of
+from calor_kernel.library.panels import Fragments, fill_ahead, work_through
 
 # Units that copy what lies together of a place: with accesses of 16 bytes, a line of 128.
 _UNITS = 8
@@ -51,28 +45,21 @@ def conv_weight_fragments(
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
     begin, end = split * share, min((split + 1) * share, terms)
     pipe = Pipeline(plan.stages, *plan.tiles, how="async")
-    sums, row, column = sums_of(plan)
+    sums, row, column = plan.sums()
     # A unit always copies the same columns, of places that differ: eight units a line of one place.
     wide = _UNITS * plan.access
     mine = unit_index() % _UNITS * plan.access
     fars = [windows.tap(first_column + mine + c) for c in range(0, plan.columns, wide)]
     source = (g, x, windows, fars, rows_total, columns_total, g_place)
-    for ahead in range(plan.stages - 1):
-        pipe.acquire()
-        take_places(
-            pipe, source, plan, first_row, first_column, mine, begin + ahead * plan.depth, end
-        )
-        pipe.commit()
-    for at in range(begin, end, plan.depth):
-        pipe.wait()
-        pipe.acquire()
-        take_places(
-            pipe, source, plan, first_row, first_column, mine,
-            at + (plan.stages - 1) * plan.depth, end,
-        )  # fmt: skip
-        pipe.commit()
-        multiply(sums, pipe, row, column, plan)
-        pipe.release()
+
+    def take(at: Any) -> None:
+        take_places(pipe, source, plan, first_row, first_column, mine, at, end)
+
+    def work(at: Any) -> None:
+        plan.multiply(sums, pipe, row, column)
+
+    fill_ahead(pipe, take, begin, plan.depth)
+    work_through(pipe, take, work, begin, end, plan.depth)
     for j, far_in in columns_of(sums[0]):
         down, right = sums[0][j].lane_place()
         for e in range(2):

@@ -16,13 +16,13 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.matmul.boxed import boxed
 from calor_kernel.library.matmul.boxes import Boxes
-from calor_kernel.library.matmul.fragments import ACCESS, Fragments, matmul_fragments
-from calor_kernel.library.matmul.groups import Groups, matmul_groups
+from calor_kernel.library.matmul.fragments import matmul_fragments
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
+from calor_kernel.library.panels import ACCESS, Fragments
 from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
 from calor_kernel.planning.choices import exceeds
 from calor_kernel.runtime.device import DeviceInfo
@@ -41,8 +41,8 @@ _HALVES = (float16, bfloat16)
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
-# Rows and columns of a tile, what it takes of the summed axis, stages.
-_GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
+# The same of groups of four planes, each of 64 rows and all columns.
+_GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 # Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
 _BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16), (64, 64, 8, 16))
 _MORE_BOXES = (
@@ -59,7 +59,7 @@ _MORE_PATCHES = (
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
 
-Plan = Patches | Fragments | Groups | Boxes
+Plan = Patches | Fragments | Boxes
 P = TypeVar("P", bound=Plan)
 
 
@@ -174,11 +174,12 @@ def _by_groups(
         return
     if not _in_accesses(product, _access(product)):
         return
-    usual = [Groups(product.a.dtype, *made, *_along(product)) for made in _GROUPS]
+    along = _along(product)
+    usual = [Fragments(product.a.dtype, *made, *along, grouped=True) for made in _GROUPS]
     # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
     yield from _chosen(
         usual, (), wanted, info, lambda plan: 4 * _cubes(product, plan) >= info.cores,
-        lambda plan: _launch(matmul_groups, plan, product, places, info, plan.access),
+        lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
     )  # fmt: skip
 
 
@@ -212,7 +213,7 @@ def _chosen(
     """
     fitting = [plan for plan in usual if _lack(plan.units, plan.shared_bytes, info) is None]
     first = next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
-    kind = type(usual[0]).__name__.lower()
+    kind = _kind(usual[0])
     if first is not None:
         yield Way(kind, 0, launch(first))
     for plan in (*usual, *more) if wanted else ():
@@ -224,6 +225,11 @@ def _chosen(
             yield Dropped(name, reason)
         elif plan is not first:
             yield Way(name, 1 if plan in usual else 2, launch(plan))
+
+
+def _kind(plan: Plan) -> str:
+    """Return what a plan is called among the candidates."""
+    return plan.kind if isinstance(plan, Fragments) else type(plan).__name__.lower()
 
 
 def _lack(units: int, shared: int, info: DeviceInfo) -> str | None:
@@ -335,7 +341,7 @@ def _launch(
         *(*b.batch, b.offset),
     )
     cubes = (-(-product.n // plan.columns), -(-product.m // plan.rows), product.batches)
-    label = f"matmul {type(plan).__name__.lower()} {plan.rows}x{plan.columns}"
+    label = f"matmul {_kind(plan)} {plan.rows}x{plan.columns}"
     if product.tf32 and isinstance(plan, Fragments):
         label = f"{label} tf32"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
