@@ -9,11 +9,11 @@ Linear Algebra in CUDA C++", 2017.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from calor.dtypes import DType
+from calor.dtypes import DType, bfloat16, float16
 from calor_kernel.language import (
     Fragment,
     Layout,
@@ -32,16 +32,50 @@ from calor_kernel.language import (
     plane_position,
     wait_mma,
 )
-from calor_kernel.language.matrices import Side, mma_16x8, wgmma_64
+from calor_kernel.language.matrices import SHAPES, Side, mma_16x8, wgmma_64
+from calor_kernel.runtime.device import DeviceInfo
 
 # The bytes of an access, and of a line of shared memory as instructions of groups read it.
 ACCESS = 16
 _LINE = 128
 
+SQUARE: Final = "simdgroup_8x8x8_float32"
+# The instructions of planes for factors of one half type, and those for any others, which become
+# float32; a device has those that are in DeviceInfo.matrices.
+_HALVES: Final = ("mfma_32x32x8_{}", "wmma_16x16x16_{}")
+_WHOLE: Final = ("mfma_32x32x2_float32", SQUARE)
+
 Sums = list[list[Fragment]]
 """A plane's or group's tiles of sums, down and across."""
 Operands = Sequence[Sequence[Fragment]]
 """Operands that registers hold: of each step along the summed axis, those of all tiles."""
+
+
+def instruction_for(dtypes: Set[DType], info: DeviceInfo) -> str:
+    """Return the instruction of a device, of those chosen by name, for factors; "" for none."""
+    halves = dtypes <= {float16, bfloat16} and len(dtypes) == 1
+    names = [name.format(dtype.name) for name in _HALVES for dtype in dtypes] if halves else []
+    return next((name for name in (*names, *_WHOLE) if name in info.matrices), "")
+
+
+def loads_together(info: DeviceInfo) -> bool:
+    """Return whether planes of 32 copy asynchronously and load operands together."""
+    return info.planes[0] == 32 and info.has("load_matrix") and info.has("async_copy")
+
+
+def shape_of(instruction: str, dtype: DType, columns: int) -> MatrixShape:
+    """Return the shape of an instruction by name; without one for groups of planes, or planes.
+
+    ``columns``: of the sums of a group, 0 for planes.
+    """
+    if instruction:
+        return SHAPES[instruction]
+    return wgmma_64(columns, dtype) if columns else mma_16x8(dtype)
+
+
+def plane_of(instruction: str) -> int:
+    """Return the units of the planes that an instruction is for."""
+    return SHAPES[instruction].lanes if instruction else 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +133,7 @@ class Fragments:
     A tile has ``rows`` by ``columns`` sums, and takes ``depth`` of the summed axis at a time, of
     which ``stages`` are in memory. ``a_along``, ``b_along``: whether the operand is dense along
     that axis. ``grouped``: whether four planes down compute 64 rows together, beside the units.
+    ``instruction``: its name among the shapes, where it is not that of these.
     """
 
     dtype: DType
@@ -111,6 +146,7 @@ class Fragments:
     a_along: bool = True
     b_along: bool = True
     grouped: bool = False
+    instruction: str = ""
 
     @property
     def kind(self) -> str:
@@ -120,12 +156,12 @@ class Fragments:
     @property
     def shape(self) -> MatrixShape:
         """The instruction."""
-        return wgmma_64(self.columns, self.dtype) if self.grouped else mma_16x8(self.dtype)
+        return shape_of(self.instruction, self.dtype, self.columns if self.grouped else 0)
 
     @property
     def units(self) -> int:
         """The units of a cube."""
-        return 32 * self.down * self.across
+        return plane_of(self.instruction) * self.down * self.across
 
     @property
     def access(self) -> int:
@@ -271,7 +307,7 @@ def work_through(
         pipe.wait()
         pipe.acquire()
         take(at + ahead)
-        pipe.commit()
+        pipe.commit(later=True)
         work(at)
         pipe.release()
 

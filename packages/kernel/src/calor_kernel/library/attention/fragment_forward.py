@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from calor_kernel.language import Pipeline, kernel, select
+from calor_kernel.language import Pipeline, kernel, select, way_of_units
 from calor_kernel.library.attention.fragments import (
     Fragments,
     Hidden,
     exponent,
-    own_operands,
     own_rows,
     power_of_two,
     queries_of_cube,
@@ -22,7 +21,7 @@ from calor_kernel.library.attention.fragments import (
 )
 from calor_kernel.library.attention.problem import finite
 from calor_kernel.library.math import log
-from calor_kernel.library.panels import fill_ahead, settle, store, work_through
+from calor_kernel.library.panels import fill_ahead, settle, work_through
 
 
 @kernel
@@ -40,17 +39,17 @@ def attend_fragments(
     q = queries_of_cube(numbers, value_width, causal, plan)
     g, factor, rooms = q.g, exponent(q.g, adjusted), (plan.features, plan.values)
     own = own_rows((q.query,), rooms[:1], q.first, plan)
-    pipe = Pipeline(2, *(plan.panel(plan.block, room).tile for room in rooms), how="async")
+    pipe = Pipeline(2, *(plan.panel(plan.block, room).tile for room in rooms), how=way_of_units())
 
     def take(begin: Any) -> None:
         q.take_keys(pipe, begin, plan)
 
     fill_ahead(pipe, take, 0, plan.block)
     row = plan.first_row()
-    (mine,) = own_operands(own, rooms[:1], row, plan)
+    (mine,) = plan.own_operands(own, rooms[:1], row)
     sums = plan.sums(plan.values)
-    largest = [sums[i][0].band(1, -math.inf) for i in range(plan.high)]
-    powers = [sums[i][0].band(1) for i in range(plan.high)]
+    largest = [sums[i][0].band(plan.axis, -math.inf) for i in range(plan.high)]
+    powers = [sums[i][0].band(plan.axis) for i in range(plan.high)]
     hidden = Hidden(g, kinds, causal, adjusted, q.n, q.head, False)
 
     def work(begin: Any) -> None:
@@ -62,7 +61,7 @@ def attend_fragments(
             best = scores[i][0].copy()
             for other in scores[i][1:]:
                 best.map(lambda x, y: max(x, y), other)
-            top = best.reduce("max").map(lambda x, y: max(x, y), largest[i])
+            top = best.reduce("max", plan.axis).map(lambda x, y: max(x, y), largest[i])
             shift = top.copy().map(lambda x: finite(x) * -factor)
             fade = largest[i].copy().map(lambda x, s: power_of_two(x * factor + s), shift)
             largest[i].map(lambda _, x: x, top)
@@ -71,7 +70,7 @@ def attend_fragments(
             total_of = scores[i][0].copy()
             for other in scores[i][1:]:
                 total_of.map(lambda x, y: x + y, other)
-            powers[i].map(lambda x, f, y: x * f + y, fade, total_of.reduce("add"))
+            powers[i].map(lambda x, f, y: x * f + y, fade, total_of.reduce("add", plan.axis))
             for tile in sums[i]:
                 tile.map_band(lambda x, f: x * f, fade)
         plan.add_weighted(sums, scores, pipe.stage(1), plan.values)
@@ -84,12 +83,11 @@ def attend_fragments(
         inverse = under.copy().map(lambda x: 1.0 / select(x > 0.0, x, 1.0))
         for tile in sums[i]:
             tile.map_band(lambda x, f: x * f, inverse)
-        down, right = sums[i][0].lane_place()
+        down, right = plan.places(sums[i][0])
         for k in range(len(under.keys)):
             place = begin + i * plan.own + down + under.keys[k]
             if (right == 0) and (place < g.queries):
                 scale = 1.0 if adjusted else g.scale
                 made = finite(largest[i].items[k]) * scale + log(under.items[k])
                 total[q.row_at + place] = made
-    store(sums, out, (q.row_at + begin) * value_width, value_width,
-          (g.queries - begin, value_width))  # fmt: skip
+    plan.store(sums, out, (q.row_at + begin) * value_width, value_width, g.queries - begin)

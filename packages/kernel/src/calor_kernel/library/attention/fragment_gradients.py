@@ -18,6 +18,7 @@ from calor_kernel.language import (
     registers,
     select,
     unit_index,
+    way_of_units,
 )
 from calor_kernel.library.attention.fragments import (
     LOG2_E,
@@ -26,13 +27,12 @@ from calor_kernel.library.attention.fragments import (
     Lines,
     exponent,
     lines_of,
-    own_operands,
     own_rows,
     queries_of_cube,
     weigh,
 )
 from calor_kernel.library.attention.problem import finite, given
-from calor_kernel.library.panels import fill_ahead, settle, store, work_through
+from calor_kernel.library.panels import fill_ahead, settle, work_through
 
 
 @kernel
@@ -53,18 +53,18 @@ def query_gradient_fragments(
     g, factor, rooms = q.g, exponent(q.g, adjusted), (plan.features, plan.values)
     up = Lines(upstream, q.row_at * value_width, g.queries, value_width, value_width)
     own = own_rows((q.query, up), rooms, q.first, plan)
-    pipe = Pipeline(2, *(plan.panel(plan.block, room).tile for room in rooms), how="async")
+    pipe = Pipeline(2, *(plan.panel(plan.block, room).tile for room in rooms), how=way_of_units())
 
     def take(begin: Any) -> None:
         q.take_keys(pipe, begin, plan)
 
     fill_ahead(pipe, take, 0, plan.block)
     row = plan.first_row()
-    mine = own_operands(own, rooms, row, plan)
+    mine = plan.own_operands(own, rooms, row)
     sums = plan.sums(plan.features)
-    shifts = [sums[i][0].band(1) for i in range(plan.high)]
-    alongs = [sums[i][0].band(1) for i in range(plan.high)]
-    down, _ = sums[0][0].lane_place()
+    shifts = [sums[i][0].band(plan.axis) for i in range(plan.high)]
+    alongs = [sums[i][0].band(plan.axis) for i in range(plan.high)]
+    down, _ = plan.places(sums[0][0])
     for i in range(plan.high):
         for k in range(len(shifts[i].keys)):
             place = q.first + row + i * plan.own + down + shifts[i].keys[k]
@@ -94,8 +94,7 @@ def query_gradient_fragments(
         for tile in tiles:
             tile.map(lambda x: x * g.scale)
     top = q.first + row
-    store(sums, for_query, (q.row_at + top) * g.features, g.features,
-          (g.queries - top, g.features))  # fmt: skip
+    plan.store(sums, for_query, (q.row_at + top) * g.features, g.features, g.queries - top)
 
 
 @kernel
@@ -121,7 +120,7 @@ def key_gradient_fragments(
     value = lines_of(g.value, g.value_strides, n, key_head, g.keys, value_width)
     own = own_rows((key, value), rooms, first, plan)
     panels = [plan.panel(plan.block, room).tile for room in rooms]
-    pipe = Pipeline(2, *panels, plan.numbers, plan.numbers, how="async")
+    pipe = Pipeline(2, *panels, plan.numbers, plan.numbers, how=way_of_units())
     # Steps: blocks of queries that see a key of the cube, of each head of the group in turn.
     start = first // plan.block if causal else first * 0
     blocks = max((g.queries + plan.block - 1) // plan.block - start, 0)
@@ -139,7 +138,7 @@ def key_gradient_fragments(
 
     fill_ahead(pipe, take, 0, 1)
     row = plan.first_row()
-    mine = own_operands(own, rooms, row, plan)
+    mine = plan.own_operands(own, rooms, row)
     key_sums, value_sums = (plan.sums(room) for room in rooms)
 
     def work(step: Any) -> None:
@@ -154,8 +153,8 @@ def key_gradient_fragments(
         clear = first + row + plan.high * plan.own <= base + 1
         hidden.adjust_turned(scores, first + row, base, clear, plan)
         for j in range(len(scores[0])):
-            shift, along = scores[0][j].band(0), scores[0][j].band(0)
-            _, right = scores[0][j].lane_place()
+            shift, along = (scores[0][j].band(1 - plan.axis) for _ in range(2))
+            _, right = plan.places(scores[0][j])
             for k in range(len(shift.keys)):
                 place = j * plan.other + right + shift.keys[k]
                 shift.items[k] = finite(pipe.stage(2)[place]) * -LOG2_E
@@ -179,7 +178,7 @@ def key_gradient_fragments(
         (key_sums, for_key, g.features),
         (value_sums, for_value, value_width),
     ):
-        store(made, target, at * width, width, (g.keys - top, width))
+        plan.store(made, target, at * width, width, g.keys - top)
 
 
 def following(place: Any, start: Any, blocks: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from calor_kernel.language import (
     FastDivmod,
+    MatrixShape,
     Pipeline,
     assume_multiple,
     cube_position,
@@ -22,7 +23,9 @@ from calor_kernel.language import (
     pack,
     select,
     unit_index,
+    way_of_units,
 )
+from calor_kernel.language.matrices import register_places
 from calor_kernel.library.panels import Fragments, fill_ahead, work_through
 
 
@@ -104,7 +107,7 @@ def conv_fragments(
     split = cube_position(2)
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
     begin, end = split * share, min((split + 1) * share, terms)
-    pipe = Pipeline(plan.stages, *plan.tiles, how="async")
+    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     sums, row, column = plan.sums()
     # A unit always copies the same terms of a step, of the same rows and columns.
     lines = plan.depth // plan.access
@@ -128,37 +131,45 @@ def conv_fragments(
         down, right = sums[0][j].lane_place()
         place = first_column + column + j * plan.shape.n + right + far
         ats = []
-        for e in range(1 if pairs else 2):
+        for e in range(1 if pairs else run_of(plan.shape)):
             lead, within = windows.counts[0].divmod(place + e)
             high, wide = windows.counts[1].divmod(within)
             at = assume_multiple(within, 2) if pairs else high * c_down + wide * c_across
             ats.append(split * part_step + lead * c_lead + at)
         for i in range(len(sums)):
-            for r, a, b in rows_of(sums[i][j], far):
+            for r, *numbers_of in rows_of(sums[i][j], far):
                 to = first_row + row + i * plan.shape.m + down + r
                 if pairs:
                     there = (to < rows_total) & (place < columns_total)
-                    c.store(ats[0] + to * c_row, pack([a, b]).to(c.dtype), mask=there)
+                    c.store(ats[0] + to * c_row, pack(numbers_of).to(c.dtype), mask=there)
                 else:
-                    for e, one in enumerate((a, b)):
+                    for e, one in enumerate(numbers_of):
                         there = (to < rows_total) & (place + e < columns_total)
                         c.store(ats[e] + to * c_row, one.to(c.dtype), mask=there)
 
 
+def run_of(shape: MatrixShape) -> int:
+    """Return how many sums of a unit lie beside each other in a row: two, or each alone."""
+    places = register_places(shape, "c")
+    pairs = zip(places[::2], places[1::2], strict=True)
+    return 2 if all(b == (a[0], a[1] + 1) for a, b in pairs) else 1
+
+
 def columns_of(tiles: Any) -> list[tuple[int, int]]:
-    """Return the tiles' pairs of columns that a unit has: the tile, and how far in it."""
-    places = [tiles[0].register_place(r) for r in range(0, tiles[0].count, 2)]
+    """Return the tiles' runs of columns that a unit has: the tile, and how far in it."""
+    step = run_of(tiles[0].shape)
+    places = [tiles[0].register_place(r) for r in range(0, tiles[0].count, step)]
     fars = dict.fromkeys(column for _, column in places)
     return [(j, far) for j in range(len(tiles)) for far in fars]
 
 
-def rows_of(tile: Any, far: int) -> list[tuple[int, Any, Any]]:
-    """Return the rows of a unit's pair of columns, with both numbers."""
-    found = []
-    for r in range(0, tile.count, 2):
+def rows_of(tile: Any, far: int) -> list[tuple[Any, ...]]:
+    """Return the rows of a unit's run of columns, with its numbers."""
+    step, found = run_of(tile.shape), []
+    for r in range(0, tile.count, step):
         row, column = tile.register_place(r)
         if column == far:
-            found.append((row, tile.parts[0][r], tile.parts[0][r + 1]))
+            found.append((row, *(tile.parts[0][r + e] for e in range(step))))
     return found
 
 

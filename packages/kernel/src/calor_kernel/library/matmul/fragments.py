@@ -17,6 +17,7 @@ from calor_kernel.language import (
     helper,
     kernel,
     unit_index,
+    way_of_units,
 )
 from calor_kernel.library.panels import Fragments, fill_ahead, store, work_through
 
@@ -51,7 +52,7 @@ def matmul_fragments(
     b_start = b_base + outer * b_outer_stride + within * b_inner_stride
     down, across = tile_of_cube(plan)
     first_row, first_column = down * plan.rows, across * plan.columns
-    pipe = Pipeline(plan.stages, *plan.tiles, how="async")
+    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     sums, row, column = plan.sums()
     operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
 
