@@ -5,7 +5,9 @@ It answers for its skips, and it computes on the reference unless the environmen
 
 import gc
 import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 
@@ -13,6 +15,11 @@ pytest_plugins = ["kernels_on_lanes", "skip_reasons", "pytester"]
 
 # calor reads this when it is imported; without it the first tensor warns, which is an error here.
 os.environ.setdefault("CALOR_DEVICE", "numpy")
+
+# A run starts with no stored kernel and no tuner's choice, whatever ran on this machine before it;
+# its processes share one folder, which goes with the first of them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["CALOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="calor-tests-")
 
 # A shell starts background commands with interrupts ignored, and children inherit that; tests of
 # Ctrl-C need Python's own handler.
@@ -27,6 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--full``: slow tests that look for what chance leaves out are run too; and a sample."""
     parser.addoption("--full", action="store_true", help="run the tests that are left out as slow")
     parser.addoption("--sample", type=int, default=1, metavar="N", help="run each Nth test alone")
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing that the run stored."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["CALOR_CACHE_DIR"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
