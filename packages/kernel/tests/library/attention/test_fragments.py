@@ -13,6 +13,7 @@ from calor_kernel.library.work import Request, View
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
+from ..named import named_info
 from .test_attention import Row, check_backward, check_forward
 
 # A device with the matrix instructions of planes, and few cores, so that the largest tiles serve.
@@ -111,12 +112,8 @@ def test_groups_of_planes(row, cores):
     check_backward(backend, row, "bfloat16", "attention_gradient")
 
 
-# Instructions by name, of planes that load and store: units of a plane, shared memory.
-NAMED = {
-    "mfma_32x32x8_bfloat16": (64, 64 << 10),
-    "wmma_16x16x16_bfloat16": (32, 64 << 10),
-    "simdgroup_8x8x8_float32": (32, 32 << 10),
-}
+# Instructions that devices have by name.
+NAMED = ("mfma_32x32x8_bfloat16", "wmma_16x16x16_bfloat16", "simdgroup_8x8x8_float32")
 NAMED_ROWS = [
     Row(1, 4, 2, 100, 33, 32, 32, causal=True),
     Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True),
@@ -124,23 +121,10 @@ NAMED_ROWS = [
 ]
 
 
-def named_info(name):
-    """Return what a device with one instruction says of itself."""
-    plane, shared = NAMED[name]
-    return replace(
-        MANY_UNITS,
-        features=MANY_UNITS.features - {"async_copy"},
-        planes=(plane,),
-        shared_bytes=shared,
-        matrices=frozenset({name}),
-        cores=1,
-    )
-
-
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("row", NAMED_ROWS, ids=str)
 def test_instructions_by_name(name, row):
-    info = named_info(name)
+    info = named_info(name, cores=1)
     assert names(attention(request_of(row, bfloat16, info=info))) == ["attend_fragments"]
     found = names(gradient(request_of(row, bfloat16, 3, info)))
     assert found == ["query_gradient_fragments", "key_gradient_fragments"]
@@ -152,7 +136,7 @@ def test_instructions_by_name(name, row):
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("width", [64, 128])
 def test_tiles_of_instructions_by_name_fit(name, width):
-    info = named_info(name)
+    info = named_info(name, cores=1)
     table = by_fragments._NAMED[name.rpartition("_")[0]]
     row = Row(1, 2, 2, 300, 300, width, width)
     for lower, first in ((attention, 0), (gradient, 3)):

@@ -17,6 +17,7 @@ from calor_kernel.library.work import Request, View
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
+from ..named import named_info
 from .test_conv import DIGITS, NONE, OPS, check, output_shape
 
 INFO = replace(
@@ -81,32 +82,20 @@ def test_groups_of_planes(op, row):
     check(backend, op, row, "bfloat16")
 
 
-# Instructions by name, of planes that load and store: units of a plane, shared memory, operands.
+# Instructions that devices have by name, and operands for them.
 NAMED = {
-    "mfma_32x32x8_bfloat16": (64, 64 << 10, "bfloat16"),
-    "mfma_32x32x2_float32": (64, 64 << 10, "float16"),
-    "wmma_16x16x16_float16": (32, 64 << 10, "float16"),
-    "simdgroup_8x8x8_float32": (32, 32 << 10, "bfloat16"),
+    "mfma_32x32x8_bfloat16": "bfloat16",
+    "mfma_32x32x2_float32": "float16",
+    "wmma_16x16x16_float16": "float16",
+    "simdgroup_8x8x8_float32": "bfloat16",
 }
-
-
-def named_info(name):
-    """Return what a device with one instruction says of itself."""
-    plane, shared, _ = NAMED[name]
-    return replace(
-        MANY_UNITS,
-        features=MANY_UNITS.features - {"async_copy"},
-        planes=(plane,),
-        shared_bytes=shared,
-        matrices=frozenset({name}),
-    )
 
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("row", [ROWS[4]], ids=str)
 @pytest.mark.parametrize("name", NAMED)
 def test_instructions_by_name(op, row, name):
-    info, dtype = named_info(name), NAMED[name][2]
+    info, dtype = named_info(name), NAMED[name]
     found = names(LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), info)))
     assert found & {"conv_fragments", "conv_weight_fragments", "matmul_squares"}
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, dtype)
@@ -115,7 +104,7 @@ def test_instructions_by_name(op, row, name):
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", NAMED)
 def test_tiles_of_instructions_by_name_fit(op, name):
-    info, dtype = named_info(name), getattr(dtypes, NAMED[name][2])
+    info, dtype = named_info(name), getattr(dtypes, NAMED[name])
     for work in LOWERINGS[op](request_of(op, ROWS[0], dtype, info, True))[:-1]:
         plan = dict(work.launches[-1].build.keywords)["plan"]
         assert work.launches[-1].build.kernel(info.features).shared_bytes <= plan.shared_bytes

@@ -19,7 +19,8 @@ from calor_kernel.library.attention.fragment_gradients import (
     key_gradient_fragments,
     query_gradient_fragments,
 )
-from calor_kernel.library.attention.fragments import ACCESS, LINE, Fragments
+from calor_kernel.library.attention.fragment_plan import Fragments
+from calor_kernel.library.attention.fragments import ACCESS, LINE
 from calor_kernel.library.attention.operands import least_bytes, upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand, arguments_of
 from calor_kernel.library.panels import instruction_for, loads_together, shape_of

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 from calor_kernel.language import Pipeline, kernel, select, way_of_units
+from calor_kernel.library.attention.fragment_plan import Fragments
 from calor_kernel.library.attention.fragments import (
-    Fragments,
     Hidden,
     exponent,
     own_rows,

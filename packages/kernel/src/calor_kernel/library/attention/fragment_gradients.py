@@ -20,9 +20,9 @@ from calor_kernel.language import (
     unit_index,
     way_of_units,
 )
+from calor_kernel.library.attention.fragment_plan import Fragments
 from calor_kernel.library.attention.fragments import (
     LOG2_E,
-    Fragments,
     Hidden,
     Lines,
     exponent,
