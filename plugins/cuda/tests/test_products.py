@@ -17,11 +17,16 @@ from calor.dtypes import (
     int64,
     uint8,
 )
+from calor.specs import spec
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.attention.lowering import attention, gradient
+from calor_kernel.library.conv import lower_conv, lower_conv_weight_gradient
 from calor_kernel.library.matmul import units
 from calor_kernel.library.matmul.boxes import Boxes, matmul_boxes
+from calor_kernel.library.work import Request, View
 from calor_kernel.printers import print_kernel
 from calor_kernel.printers.cuda_cpp import CudaCpp
+from calor_kernel.runtime.lanes_device import MANY_UNITS
 
 FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier", "clusters"))
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
@@ -83,3 +88,65 @@ def test_products_stay_on_their_way(
     # Products that the compiler runs one after another, and budgets that it does not take.
     assert not re.findall(r"C75\d\d[^\n]*", log)
     assert "0 bytes spill stores, 0 bytes spill loads" in log
+
+
+# A GPU with products beside warp groups, of whose shared memory a cube has most.
+INFO = replace(
+    MANY_UNITS,
+    features=MANY_UNITS.features | {"async_matrix", "load_matrix"},
+    planes=(32,),
+    max_units=1024,
+    max_cube=(1024, 1024, 64),
+    shared_bytes=227 << 10,
+)
+HEADS, IMAGES, FILTERS = (2, 8, 4096), (8, 128, 28, 28), (128, 128, 3, 3)
+WINDOWS = {"stride": (1, 1), "padding": ((1, 1),) * 2, "dilation": (1, 1), "groups": 1}
+
+
+def request(op: str, shapes: Any, outputs: Any, attributes: Any) -> Request:
+    views = tuple(View.dense(spec(shape, dtype)) for shape, dtype in shapes)
+    return Request(op, attributes, views, tuple(spec(s, bfloat16) for s in outputs), INFO)
+
+
+def attended(width: int, causal: bool, gradients: bool) -> Request:
+    one, row = ((*HEADS, width), bfloat16), (HEADS, float32)
+    shapes = [one, row, row, one, one, one] if gradients else [one] * 3
+    said = {"causal": causal, "scale": 0.125}
+    return request("attention", shapes, [one[0]] * (3 if gradients else 1), said)
+
+
+REQUESTS = {
+    **{
+        f"{'gradients' if back else 'forward'} {width}{' causal' if causal else ''}": (
+            gradient if back else attention,
+            attended(width, causal, back),
+        )
+        for width, causal in ((64, True), (128, False))
+        for back in (False, True)
+    },
+    "conv": (
+        lower_conv,
+        request("conv", [(IMAGES, bfloat16), (FILTERS, bfloat16)], [IMAGES], WINDOWS),
+    ),
+    "conv weights": (
+        lower_conv_weight_gradient,
+        request("conv", [(IMAGES, bfloat16), (IMAGES, bfloat16)], [FILTERS], WINDOWS),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_attention_and_convolutions_wait_where_they_say(compiler: Any, name: str) -> None:
+    lower, asked = REQUESTS[name]
+    texts = [
+        print_kernel(launch.build.kernel(INFO.features), CudaCpp())
+        for launch in lower(asked)[0].launches
+        if "fragments" in launch.build.function.name
+    ]
+    assert texts
+    for text in texts:
+        assert "wgmma.mma_async" in text
+        log = compiled(compiler, text)
+        # Waits that the compiler puts in, and products that it runs one after another.
+        assert not re.findall(r"C75\d\d[^\n]*", log)
+        assert "0 bytes spill stores, 0 bytes spill loads" in log

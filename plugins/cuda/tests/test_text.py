@@ -25,8 +25,8 @@ from calor_kernel.language import (
     sqrt,
     unit_position,
 )
-from calor_kernel.library.matmul.fragments import Fragments, matmul_fragments
-from calor_kernel.library.matmul.groups import Groups, matmul_groups
+from calor_kernel.library.matmul.fragments import matmul_fragments
+from calor_kernel.library.panels import Fragments
 from calor_kernel.printers import print_kernel
 from calor_kernel.printers.cuda_cpp import CudaCpp
 from calor_kernel.printers.cuda_cpp.warpgroups import Placed, placed_of
@@ -130,7 +130,8 @@ def test_matrix_instructions() -> None:
     ):
         assert part in text
     assert "fence.proxy" not in text
-    text = product(matmul_groups, Groups(bfloat16, 128, 64, 64, 3, True, False), "async_matrix")
+    groups = Fragments(bfloat16, 128, 64, 64, 8, 1, 3, True, False, True)
+    text = product(matmul_fragments, groups, "async_matrix")
     for part in (
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16",
         "wgmma.wait_group.sync.aligned 0;",

@@ -13,6 +13,20 @@ from calor_kernel.runtime.backend import KernelBackend
 from library_cases import CASES, assert_near, flat
 
 BACKEND = KernelBackend("hip", hip_device, lambda: len(DEVICES))
+# What the forward pass and both gradients are made of.
+HALVES = {
+    "gfx90a": "v_mfma_f32_32x32x8bf16_1k",
+    "gfx942": "v_mfma_f32_32x32x8_bf16",
+    "gfx1100": "v_wmma_f32_16x16x16_bf16",
+}
+INSTRUCTIONS = {
+    "attention by fragments": HALVES,
+    "convolution by fragments": HALVES,
+    "convolution of float32 by fragments": {
+        "gfx90a": "v_mfma_f32_32x32x2f32",
+        "gfx942": "v_mfma_f32_32x32x2_f32",
+    },
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -36,7 +50,10 @@ def test_a_family(cdna: Any, clang: str, monkeypatch: pytest.MonkeyPatch, name: 
         for a, b in zip(found[place], found["numpy"], strict=True):
             assert_near(name, a, b)
     assert all(code.values())
+    found_in = {processor: "".join(texts) for processor, texts in code.items()}
+    for processor, instruction in INSTRUCTIONS.get(name, {}).items():
+        assert found_in[processor].count(instruction) >= 3, processor
     if name == "fragments":
-        assert "v_mfma_f32_32x32x8_f16" in "".join(code["gfx942"])
-        assert "v_mfma_f32_32x32x2f32" in "".join(code["gfx90a"])
-        assert "v_wmma_f32_16x16x16_f16" in "".join(code["gfx1100"])
+        assert "v_mfma_f32_32x32x8_f16" in found_in["gfx942"]
+        assert "v_mfma_f32_32x32x2f32" in found_in["gfx90a"]
+        assert "v_wmma_f32_16x16x16_f16" in found_in["gfx1100"]

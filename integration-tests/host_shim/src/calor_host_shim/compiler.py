@@ -27,6 +27,8 @@ TEXTS: Final = Path(__file__).parent / "text"
 _OPTIONS: Final = (
     *("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-nostdlib", "-fno-exceptions", "-fno-rtti"),
     *("-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fsigned-char"),
+    # One thread runs all units.
+    "-fno-threadsafe-statics",
 )
 _LIMIT: Final = 256 << 20  # bytes of what is kept
 SHARED: Final = "calor_shared"

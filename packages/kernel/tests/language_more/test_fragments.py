@@ -10,10 +10,11 @@ from calor.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, barrier, kernel, shared, unit_index, unravel
-from calor_kernel.language.fragments import fragment, group_of, operand_of
+from calor_kernel.language.fragments import fragment, group_of
 from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import SHAPES, MatrixShape, mma_16x8, scalar, wgmma_64
+from calor_kernel.language.operands import operand_of
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
 from calor_kernel.language.swizzles import Swizzle, Swizzled
 
@@ -235,6 +236,8 @@ def chained(q, k, v, o, *, shape, second, side, tiles):
         (mma_16x8(float16), mma_16x8(float16), "a", 2),
         (mma_16x8(float16), mma_16x8(bfloat16), "a", 2),
         (SHAPES["mfma_16x16x16_float16"], SHAPES["mfma_16x16x16_float16"], "b", 1),
+        (SHAPES["wmma_16x16x16_float16"], SHAPES["wmma_16x16x16_float16"], "b", 1),
+        (SHAPES["simdgroup_8x8x8_float32"], SHAPES["simdgroup_8x8x8_float32"], "a", 1),
         (scalar(4, 8, 4), scalar(4, 8, 8), "a", 1),
         (scalar(4, 8, 4), scalar(4, 8, 8), "b", 2),
     ],

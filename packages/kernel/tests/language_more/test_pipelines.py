@@ -13,6 +13,7 @@ from calor_kernel.language import (
     Scalar,
     barrier,
     kernel,
+    loop_range,
     private,
     role,
     shared,
@@ -150,6 +151,48 @@ def test_copies_are_as_wide_as_is_known(divisible: int, widths: set[int]) -> Non
     y = np.zeros(ROWS, np.float32)
     run_on_lanes(built, (1, 1, 1), [x, y, 40, 104])
     assert (y == 120).all()
+
+
+@kernel
+def stored_behind(x, y, n, *, stages, branched):
+    """Sums of neighbours of rows of 32, of which each unit copies one element."""
+    at = Layout((32,))
+    unit = unit_index()
+    pipe = Pipeline(stages, Tile(float32, at), how="stores")
+
+    def take(row):
+        if branched:
+            if unit + row >= 0:
+                pipe.copy(0, unit, x, row * 32 + unit, 1, row < n)
+        else:
+            pipe.copy(0, unit, x, row * 32 + unit, 1, row < n)
+
+    for ahead in range(stages - 1):
+        pipe.acquire()
+        take(ahead)
+        pipe.commit()
+    for row in loop_range(0, n):
+        pipe.wait()
+        pipe.acquire()
+        take(row + stages - 1)
+        pipe.commit(later=True)
+        y[row * 32 + unit] = pipe.stage(0)[unit] + pipe.stage(0)[(unit + 1) % 32]
+        pipe.release()
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("branched", [False, True])
+def test_what_is_loaded_is_stored_behind_the_work(stages: int, branched: bool) -> None:
+    options = {"stages": stages, "branched": branched, **units_of("registers", 32)}
+    built = stored_behind.build([Buffer(float32), Buffer(float32), SIZE], **options)
+    x = np.arange(5 * 32, dtype=np.float32).reshape(5, 32) ** 2
+    y = np.zeros_like(x)
+    run_on_lanes(built, (1, 1, 1), [x.ravel(), y.reshape(-1), 5])
+    np.testing.assert_array_equal(y, x + np.roll(x, -1, axis=1))
+    (loop,) = (o for o in built.body.walk() if o.name == "for")
+    order = [o.name for o in loop.regions[0].operations if o.memory is not None]
+    # The load of a later row comes before the work, and its store after it.
+    assert branched or (order.index("load"), order[-1]) == (0, "store")
 
 
 @kernel

@@ -210,9 +210,10 @@ _ROWS = (
         alike=False,
         pure=False,
         scope="warpgroup",
-        attributes=("shape", "first", "source", "a", "a_major", "b", "b_major"),
+        attributes=("shape", "first", "fresh", "source", "a", "a_major", "b", "b_major"),
         meaning="starts operand 0 + a @ b: a is a fragment, or lies in source from operand 1 on, b "
-        "lies in memory from operand 2 on; the result is only for mma_async and mma_result",
+        "lies in memory from operand 2 on; the result is only for mma_async and mma_result; fresh "
+        "says that operand 0 is 0",
     ),
     Row(
         "mma_result",

@@ -14,7 +14,7 @@ from calor_kernel.language.division import (
     offset_of,
     unravel,
 )
-from calor_kernel.language.fragments import Fragment, fragment, group_count, group_of, operand_of
+from calor_kernel.language.fragments import Fragment, fragment, group_count, group_of
 from calor_kernel.language.functions import (
     absolute_position,
     barrier,
@@ -61,7 +61,8 @@ from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.memory import Pointer, private, shared
-from calor_kernel.language.pipelines import Pipeline, Tile
+from calor_kernel.language.operands import operand_of
+from calor_kernel.language.pipelines import Pipeline, Tile, way_of_units
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role
 from calor_kernel.language.statements import loop_range
@@ -153,4 +154,5 @@ __all__ = [
     "vreduce",
     "wait_mma",
     "wait_puts",
+    "way_of_units",
 ]

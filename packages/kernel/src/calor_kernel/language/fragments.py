@@ -34,7 +34,7 @@ Place = Layout | Swizzled | tuple[Any, Any] | Callable[[Any, Any], Any]
 
 
 class Fragment:
-    """A unit's registers of a matrix; made by :func:`fragment` and :func:`operand_of`.
+    """A unit's registers of a matrix; made by :func:`fragment` and ``operand_of``.
 
     ``parts`` holds the registers in vectors of equal length; register r of the layout is lane
     ``r % width`` of part ``r // width``.
@@ -128,7 +128,7 @@ class Fragment:
 
     def to(self, dtype: DType) -> Fragment:
         """Return the fragment with its elements converted."""
-        made = _empty(self.shape, self.side, dtype)
+        made = empty(self.shape, self.side, dtype)
         for i, part in enumerate(self.parts.items):
             made.parts[i] = part.to(dtype)
         return made
@@ -229,13 +229,14 @@ def fragment(shape: MatrixShape, side: Side, fill: Any = 0, dtype: DType | None 
     or the cube does not fit the shape.
     """
     check_shape(shape)
-    made = _empty(shape, side, shape.dtype(side) if dtype is None else dtype)
+    made = empty(shape, side, shape.dtype(side) if dtype is None else dtype)
     if fill != 0:
         made.fill(fill)
     return made
 
 
-def _empty(shape: MatrixShape, side: Side, dtype: DType) -> Fragment:
+def empty(shape: MatrixShape, side: Side, dtype: DType) -> Fragment:
+    """Return a fragment whose elements are set next."""
     width = shape.piece(side)
     count = shape.layout(side)[1].size // width
     return Fragment(shape, side, registers(count, dtype, width))
@@ -326,62 +327,3 @@ def _joined(pieces: Sequence[Number]) -> Number:
     if len(pieces) == 1:
         return pieces[0]
     return pack([piece[i] for piece in pieces for i in range(piece.width)])
-
-
-def operand_of(
-    tiles: Sequence[Fragment],
-    shape: MatrixShape,
-    side: Side,
-    dtype: DType | None = None,
-    first: int = 0,
-) -> Fragment:
-    """Return accumulators, next to each other along k, as an operand of the next product.
-
-    Each unit keeps what it has, converted to ``dtype``. The operand is what follows place ``first``
-    along k. KernelTypeError where the operand's elements lie in other units than the accumulators';
-    those go through shared memory.
-    """
-    made = _empty(shape, side, shape.dtype(side) if dtype is None else dtype)
-    chosen = _sources(tiles[0].shape, len(tiles), shape, side, first)
-    for part in range(len(made.parts.items)):
-        picked = []
-        for r in range(part * made.width, (part + 1) * made.width):
-            tile, register = chosen[r]
-            value = tiles[tile].parts[register // tiles[0].width]
-            picked.append(value[register % tiles[0].width])
-        made.parts[part] = (picked[0] if made.width == 1 else pack(picked)).to(made.dtype)
-    return made
-
-
-@lru_cache(maxsize=64)
-def _sources(
-    from_shape: MatrixShape, count: int, shape: MatrixShape, side: Side, first: int
-) -> tuple[tuple[int, int], ...]:
-    """Return (tile, register) of the accumulators for each register of an operand."""
-    along = 1 if side == "a" else 0
-    rows, columns = from_shape.extent("c")
-    extent = [rows, columns]
-    extent[along] *= count
-    wanted = shape.extent(side)
-    fits = extent[1 - along] == wanted[1 - along] and first + wanted[along] <= extent[along]
-    if not fits or from_shape.lanes != shape.lanes:
-        raise KernelTypeError(
-            f"{count} accumulators of {from_shape.name} are {extent[0]} x {extent[1]}, not the "
-            f"operand {side} of {shape.name} from place {first} on"
-        )
-    have = lane_places(from_shape, "c")
-    want = lane_places(shape, side)
-    found = []
-    for r in range(want.shape[2]):
-        place = want[:, :, r].copy()
-        place[along] += first
-        tile = place[along] // (rows, columns)[along]
-        place[along] %= (rows, columns)[along]
-        same = (have == place[:, :, None]).all(axis=(0, 1))
-        if (tile != tile[0]).any() or not same.any():
-            raise KernelTypeError(
-                f"the elements of operand {side} of {shape.name} lie in other units than those of "
-                f"accumulators of {from_shape.name}; store them to shared memory and load them"
-            )
-        found.append((int(tile[0]), int(np.argmax(same))))
-    return tuple(found)

@@ -36,7 +36,7 @@ from calor_kernel.language.statements import branch
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.tensor_maps import UNROLLED, TensorMap, each_piece
 
-How = Literal["engine", "async", "registers", "direct"]
+How = Literal["engine", "async", "registers", "stores", "direct"]
 _NEEDS: Final = {"engine": ("tensor_copy", "mbarrier"), "async": ("async_copy",)}
 _GROUP = "pipeline"
 
@@ -72,7 +72,8 @@ class Pipeline:
 
     ``producers`` and ``consumers``: (first, count) of the units, all of them if not said; where
     they differ they are roles, and the device needs barriers in memory. ``how``: the way of
-    copying, by the device's features if not said. Every unit of the cube makes the pipeline.
+    copying, by the device's features if not said; by "stores" what ``copy`` loads is stored where a
+    round's stage is released. Every unit of the cube makes the pipeline.
     """
 
     def __init__(
@@ -103,6 +104,9 @@ class Pipeline:
         each = self.producers[1]
         through = tiles if self.how == "registers" else ()
         self.held = [_Held.of(t, -(-t.at.size // (t.width * each)), index) for t in through]
+        # By stores: what was loaded since a stage was acquired, in the block where that was.
+        self.loaded: list[tuple[Pointer, Any, Any]] = []
+        self.block = builder.block
         self.full = self.empty = None
         if self.counted:
             self.full = Mbarriers(stages, 1 if self.how == "engine" else self.producers[1])
@@ -119,7 +123,7 @@ class Pipeline:
                 raise KernelTypeError(f"a pipeline by {self.how!r} needs the feature {feature!r}")
         if self.how == "direct" and units > 1 and not self.counted:
             raise KernelTypeError("a pipeline of direct copies is for units that are alone")
-        if self.counted and self.how in ("async", "registers"):
+        if self.counted and self.how in ("async", "registers", "stores"):
             raise KernelTypeError(f"roles copy by 'engine' or 'direct', not by {self.how!r}")
         planes = current().plane
         if self.counted and self.consumers[1] % planes:
@@ -129,6 +133,7 @@ class Pipeline:
     def acquire(self) -> None:
         """Wait until the next stage is free; what is copied goes to it."""
         self._flush()
+        self.loaded, self.block = [], current().block
         if self.empty is not None:
             self.empty.wait(self.filling[0], self.filling[1] ^ 1)
         elif self.how != "direct":
@@ -168,7 +173,12 @@ class Pipeline:
                 said["near"] = True
             builder.emit("copy_async", operands, (), said, memory=target.memory)
             return
-        target.store(to, source.load(index, width, mask=mask))
+        value = source.load(index, width, mask=mask)
+        # What a branch loads is known to it alone.
+        if self.how == "stores" and current().block is self.block:
+            self.loaded.append((target, to, value))
+        else:
+            target.store(to, value)
 
     def copy_box(self, tile: int, source: TensorMap, position: Sequence[Any]) -> None:
         """Copy the box at a position, with zeros outside of the tensor; all producers call this."""
@@ -197,8 +207,13 @@ class Pipeline:
 
         branch(unit_index() == self.producers[0], issue, lambda: (), (), ())
 
-    def commit(self) -> None:
-        """Say that the stage is on its way, with what was copied since ``acquire``, or nothing."""
+    def commit(self, later: bool = False) -> None:
+        """Say that the stage is on its way, with what was copied since ``acquire``, or nothing.
+
+        ``later``: whether a stage is released before the round ends, and the device may store then.
+        """
+        if not later:
+            self._store_loaded()
         if self.full is not None:
             self._arrive_full(self.full)
         elif self.how == "async":
@@ -239,6 +254,7 @@ class Pipeline:
 
     def release(self) -> None:
         """Say that this unit has done with the stage, which may be filled again."""
+        self._store_loaded()
         if self.empty is not None:
             empty = self.empty
             barrier("plane")
@@ -265,6 +281,12 @@ class Pipeline:
         if self.dirty[0].known is not False:
             barrier("cube")
             self.dirty[0] = False
+
+    def _store_loaded(self) -> None:
+        """Store what was loaded, by the way of that name."""
+        for target, to, value in self.loaded:
+            target.store(to, value)
+        self.loaded = []
 
     def _unit(self) -> Any:
         """Return this unit's place among the producers."""
@@ -331,3 +353,8 @@ def _choose(units: int) -> How:
     if has("tensor_copy") and has("mbarrier"):
         return "engine"
     return "async" if has("async_copy") else "registers"
+
+
+def way_of_units() -> How:
+    """Return how units copy pieces by themselves: asynchronously, or by loads and stores."""
+    return "async" if has("async_copy") else "stores"

@@ -107,8 +107,13 @@ def issue_mma(c: Fragment, pairs: Sequence[tuple[Fragment | SharedMatrix, Shared
     _check(shape, (c,))
     if shape.feature != "async_matrix":
         raise KernelTypeError(f"{shape.name} does not run beside the units; write mma(a, b, c)")
+    # A device need not set sums that are 0 before the first product.
+    nothing = builder.splat(builder.coerce(0, c.parts.type.scalar), c.parts.type.width)
+    fresh = c.parts[0] is nothing
     for number, (a, b) in enumerate(pairs):
         said: dict[str, Any] = {"shape": shape, "first": number == 0, "b": b.at, "b_major": b.major}
+        if fresh and number == 0:
+            said["fresh"] = True
         if isinstance(a, SharedMatrix):
             said.update(source=a.pointer.memory, a=a.at, a_major=a.major)
             left = a.offset()

@@ -7,11 +7,13 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32, int64
 from calor.specs import spec
+from calor_kernel.library.attention import by_fragments
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.library.work import Request, View
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
+from ..named import named_info
 from .test_attention import Row, check_backward, check_forward
 
 # A device with the matrix instructions of planes, and few cores, so that the largest tiles serve.
@@ -108,6 +110,46 @@ def test_groups_of_planes(row, cores):
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check_forward(backend, row, "bfloat16")
     check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+# Instructions that devices have by name.
+NAMED = ("mfma_32x32x8_bfloat16", "wmma_16x16x16_bfloat16", "simdgroup_8x8x8_float32")
+NAMED_ROWS = [
+    Row(1, 4, 2, 100, 33, 32, 32, causal=True),
+    Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True),
+    Row(1, 1, 1, 40, 70, 72, 128, scale=0.1),
+]
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("row", NAMED_ROWS, ids=str)
+def test_instructions_by_name(name, row):
+    info = named_info(name, cores=1)
+    assert names(attention(request_of(row, bfloat16, info=info))) == ["attend_fragments"]
+    found = names(gradient(request_of(row, bfloat16, 3, info)))
+    assert found == ["query_gradient_fragments", "key_gradient_fragments"]
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check_forward(backend, row, "bfloat16")
+    check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("width", [64, 128])
+def test_tiles_of_instructions_by_name_fit(name, width):
+    info = named_info(name, cores=1)
+    table = by_fragments._NAMED[name.rpartition("_")[0]]
+    row = Row(1, 2, 2, 300, 300, width, width)
+    for lower, first in ((attention, 0), (gradient, 3)):
+        works = lower(request_of(row, bfloat16, first, info, candidates=True))[:-1]
+        plans = {dict(x.build.keywords)["plan"] for work in works for x in work.launches}
+        made = [table[kind][width] for kind in (("query", "key") if first else ("forward",))]
+        assert {plan.shape(0).name for plan in plans} == {name}
+        assert len(plans) == len({one for some in made for one in some})
+        for work in works:
+            for launch in work.launches:
+                built = launch.build.kernel(info.features)
+                plan = dict(launch.build.keywords)["plan"]
+                assert built.shared_bytes <= plan.shared_bytes(bool(first)) <= info.shared_bytes
 
 
 def test_float16(backend):

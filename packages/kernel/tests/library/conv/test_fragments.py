@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from calor import dtypes
 from calor.dtypes import bfloat16, float16, float32
 from calor.specs import spec
 from calor_kernel.library.conv import (
@@ -11,11 +12,13 @@ from calor_kernel.library.conv import (
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
+from calor_kernel.library.conv.fragment_weights import UNITS
 from calor_kernel.library.work import Request, View
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
+from ..named import named_info
 from .test_conv import DIGITS, NONE, OPS, check, output_shape
 
 INFO = replace(
@@ -78,6 +81,42 @@ def test_groups_of_planes(op, row):
     assert "groups" in LOWERINGS[op](request_of(op, row, bfloat16, info))[0].variant
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, "bfloat16")
+
+
+# Instructions that devices have by name, and operands for them.
+NAMED = {
+    "mfma_32x32x8_bfloat16": "bfloat16",
+    "mfma_32x32x2_float32": "float16",
+    "wmma_16x16x16_float16": "float16",
+    "simdgroup_8x8x8_float32": "bfloat16",
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", [ROWS[4]], ids=str)
+@pytest.mark.parametrize("name", NAMED)
+def test_instructions_by_name(op, row, name):
+    info, dtype = named_info(name), NAMED[name]
+    found = names(LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), info)))
+    assert found & {"conv_fragments", "conv_weight_fragments", "matmul_squares"}
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, dtype)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", NAMED)
+def test_tiles_of_instructions_by_name_fit(op, name):
+    info, dtype = named_info(name), getattr(dtypes, NAMED[name])
+    for work in LOWERINGS[op](request_of(op, ROWS[0], dtype, info, True))[:-1]:
+        plan = dict(work.launches[-1].build.keywords)["plan"]
+        assert work.launches[-1].build.kernel(info.features).shared_bytes <= plan.shared_bytes
+        assert plan.shape.name == name
+        # A unit copies whole accesses of a step, as often as any other.
+        weights = op == "conv_weight_gradient"
+        lines, parts = plan.depth // plan.access, (plan.rows, plan.columns)
+        if weights:
+            lines, parts = UNITS, (plan.depth,)
+            assert plan.rows % (UNITS * plan.access) == plan.columns % (UNITS * plan.access) == 0
+        assert all(part % (plan.units // lines) == 0 for part in parts)
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -35,6 +35,10 @@ inline int calor_bpermute(int place, int x) {
   return lane < calor_plane_size() ? found : 0;
 }
 
+// Which is within some units of the last place, and results below the smallest normal number are 0.
+#define __builtin_amdgcn_exp2f calor_power_of_two
+inline float calor_power_of_two(float x) { return x < -126.0f ? 0.0f : __builtin_exp2f(x); }
+
 // Atomics: one thread runs all units, and switches in none of these.
 #define __HIP_MEMORY_SCOPE_AGENT 4
 #define CALOR_FETCH(NAME, CHANGED)                                               \

@@ -19,13 +19,15 @@ from calor_kernel.library.attention.fragment_gradients import (
     key_gradient_fragments,
     query_gradient_fragments,
 )
-from calor_kernel.library.attention.fragments import ACCESS, LINE, Fragments
+from calor_kernel.library.attention.fragment_plan import Fragments
+from calor_kernel.library.attention.fragments import ACCESS, LINE
 from calor_kernel.library.attention.operands import least_bytes, upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand, arguments_of
+from calor_kernel.library.panels import instruction_for, loads_together, shape_of
 from calor_kernel.library.work import Argument, Build, Launch, Output, Request, Work
 from calor_kernel.runtime.device import DeviceInfo
 
-_NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
+_NEEDED = ("matrix", "barrier", "planes")
 # A row of more elements has no room in registers; of fewer rows most of a tile is empty.
 _MOST, _LEAST = 128, 16
 _ROOMS = (16, 32, 64, 128)
@@ -64,14 +66,32 @@ _GROUPED: dict[str, _Table] = {
         128: ((8, 1, 64, False), (8, 1, 32, False), (4, 1, 64, False)),
     },
 }
+# The same for instructions by name, of devices with less shared memory: 64 KiB, and 32.
+_NAMED: dict[str, dict[str, _Table]] = {
+    "mfma_32x32x8": {
+        "forward": {64: ((4, 1, 64, True), (2, 1, 64, True)), 128: ((2, 1, 32, True),)},
+        "query": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((1, 1, 32, False),)},
+        "key": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((1, 1, 32, False),)},
+    },
+    "wmma_16x16x16": {
+        "forward": {64: ((8, 1, 64, True), (4, 1, 64, True)), 128: ((4, 1, 32, True),)},
+        "query": {64: ((8, 1, 32, False), (4, 1, 32, False)), 128: ((4, 1, 16, False),)},
+        "key": {64: ((8, 1, 16, False), (4, 1, 16, False)), 128: ((4, 1, 16, False),)},
+    },
+    "simdgroup_8x8x8": {
+        "forward": {64: ((4, 1, 32, True), (2, 1, 32, True)), 128: ((4, 1, 16, False),)},
+        "query": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((2, 1, 16, False),)},
+        "key": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((2, 1, 16, False),)},
+    },
+}
 
 
 def suits(problem: Attention, request: Request) -> bool:
     """Return whether a device and the operands let matrix instructions attend."""
     p, info = problem, request.info
-    if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
+    if not all(map(info.has, _NEEDED)) or p.dtype not in (float16, bfloat16):
         return False
-    if p.dtype not in (float16, bfloat16):
+    if not loads_together(info) and not _named(p, info):
         return False
     sizes = (p.features, p.values)
     if any(not 0 < n <= _MOST or n % ACCESS for n in sizes):
@@ -97,7 +117,8 @@ def forward_by_fragments(problem: Attention, request: Request) -> Iterator[Work]
     flops = 2 * p.pairs * (p.features + p.values)
     sizes = (p.queries, p.heads)
     plans = _plans(p, "forward", _FORWARD, room, sizes, request, False)
-    more = [_plan(p, made) for made in _MORE[room]] if request.candidates else []
+    asked = request.candidates and not _named(p, request.info)
+    more = [_plan(p, made) for made in _MORE[room]] if asked else []
     more = [plan for plan in more if _fits(plan, request.info, False)]
     for plan in [*plans, *more] if request.candidates else plans[:1]:
         launch = _launch(
@@ -133,16 +154,23 @@ def gradients_by_fragments(problem: Attention, request: Request) -> Iterator[Wor
             return
 
 
+def _named(problem: Attention, info: DeviceInfo) -> str:
+    """Return the instruction of a device by name that suits, "" for none."""
+    name = instruction_for({problem.dtype}, info)
+    return name if name.rpartition("_")[0] in _NAMED else ""
+
+
 def _room(width: int) -> int:
     return next(room for room in (64, 128) if width <= room)
 
 
-def _plan(problem: Attention, made: _Tiles, grouped: bool = False) -> Fragments:
+def _plan(problem: Attention, made: _Tiles, grouped: bool = False, named: str = "") -> Fragments:
     p = problem
-    rooms = [room for room in _ROOMS if room >= LINE or not grouped]
+    least = LINE if grouped else shape_of(named, p.dtype, 0).m
+    rooms = [room for room in _ROOMS if room >= least]
     features, values = (next(room for room in rooms if n <= room) for n in (p.features, p.values))
     planes, high, block, held = made
-    return Fragments(p.dtype, planes, high, block, features, values, held, grouped)
+    return Fragments(p.dtype, planes, high, block, features, values, held, grouped, named)
 
 
 def _plans(
@@ -164,9 +192,12 @@ def _plans(
         return bool(-(-count // plan.rows) * heads * problem.batch >= info.cores)
 
     found: list[Fragments] = []
-    for grouped in (True, False) if info.has("async_matrix") else (False,):
+    named = _named(problem, info)
+    for grouped in (True, False) if info.has("async_matrix") and not named else (False,):
         table = _GROUPED[kind] if grouped else tiles
-        plans = [_plan(problem, made, grouped) for made in table[room]]
+        if named:
+            table = _NAMED[named.rpartition("_")[0]][kind]
+        plans = [_plan(problem, made, grouped, named) for made in table[room]]
         plans = [plan for plan in plans if _fits(plan, info, gradient)]
         least = min(plan.rows for plan in plans) if plans else 0
         chosen = [plan for plan in plans if plan.rows == least or fills(plan)][:1]

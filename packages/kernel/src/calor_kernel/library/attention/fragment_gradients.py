@@ -10,31 +10,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.dtypes import float32
 from calor_kernel.language import (
-    Layout,
     Pipeline,
-    Tile,
-    cube_count,
     cube_position,
     helper,
     kernel,
-    loop_range,
+    registers,
+    select,
     unit_index,
+    way_of_units,
 )
+from calor_kernel.library.attention.fragment_plan import Fragments
 from calor_kernel.library.attention.fragments import (
     LOG2_E,
-    Fragments,
     Hidden,
     Lines,
-    add_scores,
-    add_weighted,
+    exponent,
     lines_of,
-    operands,
-    settle,
+    own_rows,
+    queries_of_cube,
     weigh,
 )
 from calor_kernel.library.attention.problem import finite, given
+from calor_kernel.library.panels import fill_ahead, settle, work_through
 
 
 @kernel
@@ -51,74 +49,52 @@ def query_gradient_fragments(
     adjusted: bool,
 ) -> None:
     """Compute the gradient of a cube's queries: rows from x, the longest first, head y, batch z."""
-    g = given(numbers)
-    n, head = cube_position(2), cube_position(1)
-    number = cube_count(0) - 1 - cube_position(0) if causal else cube_position(0)
-    first = number * plan.rows
-    stop = min(g.keys, first + plan.rows) if causal else g.keys
-    factor = LOG2_E if adjusted else g.scale * LOG2_E
-    row_at = (n * g.heads + head) * g.queries
-    query = lines_of(g.query, g.query_strides, n, head, g.queries, g.features)
-    key = lines_of(g.key, g.key_strides, n, head // g.group, stop, g.features)
-    value = lines_of(g.value, g.value_strides, n, head // g.group, stop, value_width)
-    up = Lines(upstream, row_at * value_width, g.queries, value_width, value_width)
-    rooms = plan.features, plan.values
-    own = Pipeline(1, *(plan.tile(plan.rows, room) for room in rooms), how="async")
-    pipe = Pipeline(2, *(plan.tile(plan.block, room) for room in rooms), how="async")
-    own.acquire()
-    query.take(own, 0, first, plan.rows, plan.features, plan)
-    up.take(own, 1, first, plan.rows, plan.values, plan)
-    own.commit()
-    pipe.acquire()
-    key.take(pipe, 0, 0, plan.block, plan.features, plan)
-    value.take(pipe, 1, 0, plan.block, plan.values, plan)
-    pipe.commit()
+    q = queries_of_cube(numbers, value_width, causal, plan)
+    g, factor, rooms = q.g, exponent(q.g, adjusted), (plan.features, plan.values)
+    up = Lines(upstream, q.row_at * value_width, g.queries, value_width, value_width)
+    own = own_rows((q.query, up), rooms, q.first, plan)
+    pipe = Pipeline(2, *(plan.panel(plan.block, room).tile for room in rooms), how=way_of_units())
+
+    def take(begin: Any) -> None:
+        q.take_keys(pipe, begin, plan)
+
+    fill_ahead(pipe, take, 0, plan.block)
     row = plan.first_row()
-    held: list[Any] = [None, None]
-    if plan.held:
-        own.wait(1)
-        held = [operands(own.stage(i), row, room, plan) for i, room in enumerate(rooms)]
+    mine = plan.own_operands(own, rooms, row)
     sums = plan.sums(plan.features)
-    shape = plan.shape(plan.features)
-    shifts = [sums[i][0].band(1) for i in range(plan.high)]
-    alongs = [sums[i][0].band(1) for i in range(plan.high)]
-    down, _ = sums[0][0].lane_place()
+    shifts = [sums[i][0].band(plan.axis) for i in range(plan.high)]
+    alongs = [sums[i][0].band(plan.axis) for i in range(plan.high)]
+    down, _ = plan.places(sums[0][0])
     for i in range(plan.high):
         for k in range(len(shifts[i].keys)):
-            place = first + row + i * shape.m + down + shifts[i].keys[k]
+            place = q.first + row + i * plan.own + down + shifts[i].keys[k]
             there = place < g.queries
-            shifts[i].items[k] = finite(total.load(row_at + place, mask=there)) * -LOG2_E
-            alongs[i].items[k] = delta.load(row_at + place, mask=there)
-    hidden = Hidden(g, kinds, causal, adjusted, n, head, False)
-    for begin in loop_range(0, stop, plan.block):
-        pipe.wait()
-        pipe.acquire()
-        key.take(pipe, 0, begin + plan.block, plan.block, plan.features, plan)
-        value.take(pipe, 1, begin + plan.block, plan.block, plan.values, plan)
-        pipe.commit()
+            shifts[i].items[k] = finite(total.load(q.row_at + place, mask=there)) * -LOG2_E
+            alongs[i].items[k] = delta.load(q.row_at + place, mask=there)
+    hidden = Hidden(g, kinds, causal, adjusted, q.n, q.head, False)
+
+    def work(begin: Any) -> None:
         # Both begin before either is issued, so that they are computed one after another.
         scores, inner = plan.sums(plan.block), plan.sums(plan.block)
-        add_scores(scores, own.stage(0), row, held[0], pipe.stage(0), plan.features, plan)
-        add_scores(inner, own.stage(1), row, held[1], pipe.stage(1), plan.values, plan)
-        settle(plan, scores, inner)
+        plan.add_scores(scores, mine[0], row, pipe.stage(0), plan.features)
+        plan.add_scores(inner, mine[1], row, pipe.stage(1), plan.values)
+        settle(scores, inner)
         # Keys beyond the last are hidden, for whose zeros the weight may be infinite.
-        reach = min(g.keys, first + row + 1) if causal else g.keys
-        hidden.adjust_some(scores, first + row, begin, reach, plan)
+        hidden.adjust_some(scores, q.first + row, begin, q.reach(row, causal), plan)
         for i in range(plan.high):
             for weights, slope in zip(scores[i], inner[i], strict=True):
                 weigh(weights, factor, shifts[i])
                 slope.map_band(lambda x, d: x - d, alongs[i])
                 slope.map(lambda x, p: p * x, weights)
-        add_weighted(sums, inner, pipe.stage(0), plan.features, plan)
-        settle(plan, sums)
-        pipe.release()
-    for i in range(plan.high):
-        top = first + row + i * shape.m
-        for j, tile in enumerate(sums[i]):
+        plan.add_weighted(sums, inner, pipe.stage(0), plan.features)
+        settle(sums)
+
+    work_through(pipe, take, work, 0, q.stop, plan.block)
+    for tiles in sums:
+        for tile in tiles:
             tile.map(lambda x: x * g.scale)
-            place = for_query.at((row_at + top) * g.features + j * shape.n)
-            limits = (g.queries - top, g.features - j * shape.n)
-            tile.store(place, (g.features, 1), limits=limits)
+    top = q.first + row
+    plan.store(sums, for_query, (q.row_at + top) * g.features, g.features, g.queries - top)
 
 
 @kernel
@@ -139,82 +115,77 @@ def key_gradient_fragments(
     g = given(numbers)
     n, key_head = cube_position(2), cube_position(1)
     first = cube_position(0) * plan.rows
-    factor = LOG2_E if adjusted else g.scale * LOG2_E
+    factor, rooms = exponent(g, adjusted), (plan.features, plan.values)
     key = lines_of(g.key, g.key_strides, n, key_head, g.keys, g.features)
     value = lines_of(g.value, g.value_strides, n, key_head, g.keys, value_width)
-    rooms = plan.features, plan.values
-    own = Pipeline(1, *(plan.tile(plan.rows, room) for room in rooms), how="async")
-    lone = Tile(float32, Layout((plan.block,)))
-    tiles = [plan.tile(plan.block, room) for room in rooms]
-    pipe = Pipeline(2, *tiles, lone, lone, how="async")
+    own = own_rows((key, value), rooms, first, plan)
+    panels = [plan.panel(plan.block, room).tile for room in rooms]
+    pipe = Pipeline(2, *panels, plan.numbers, plan.numbers, how=way_of_units())
     # Steps: blocks of queries that see a key of the cube, of each head of the group in turn.
     start = first // plan.block if causal else first * 0
     blocks = max((g.queries + plan.block - 1) // plan.block - start, 0)
     steps = blocks * g.group
     source = (upstream, delta, total, value_width)
-    own.acquire()
-    key.take(own, 0, first, plan.rows, plan.features, plan)
-    value.take(own, 1, first, plan.rows, plan.values, plan)
-    own.commit()
-    pipe.acquire()
-    take_queries(pipe, source, g, n, key_head * g.group, start * plan.block, plan)
-    pipe.commit()
+    # The head and the block that are copied next, and those that are worked on.
+    ahead, here = registers(2, key_head.dtype), registers(2, key_head.dtype)
+    for place in (ahead, here):
+        place[0], place[1] = key_head * g.group, start
+
+    def take(step: Any) -> None:
+        if step < steps:
+            take_queries(pipe, source, g, n, ahead[0], ahead[1] * plan.block, plan)
+        following(ahead, start, blocks)
+
+    fill_ahead(pipe, take, 0, 1)
     row = plan.first_row()
-    held: list[Any] = [None, None]
-    if plan.held:
-        own.wait(1)
-        held = [operands(own.stage(i), row, room, plan) for i, room in enumerate(rooms)]
+    mine = plan.own_operands(own, rooms, row)
     key_sums, value_sums = (plan.sums(room) for room in rooms)
-    shape = plan.shape(plan.block)
-    head, block = key_head * g.group, start
-    for step in loop_range(0, steps):
-        base = block * plan.block
-        here = head
-        block = block + 1
-        if block == start + blocks:
-            block = start
-            head = head + 1
-        pipe.wait()
-        pipe.acquire()
-        if step + 1 < steps:
-            take_queries(pipe, source, g, n, head, block * plan.block, plan)
-        pipe.commit()
+
+    def work(step: Any) -> None:
+        base = here[1] * plan.block
         # Both begin before either is issued, so that they are computed one after another.
         scores, inner = plan.sums(plan.block), plan.sums(plan.block)
-        add_scores(scores, own.stage(0), row, held[0], pipe.stage(0), plan.features, plan)
-        add_scores(inner, own.stage(1), row, held[1], pipe.stage(1), plan.values, plan)
-        settle(plan, scores, inner)
-        hidden = Hidden(g, kinds, causal, adjusted, n, here, True)
+        plan.add_scores(scores, mine[0], row, pipe.stage(0), plan.features)
+        plan.add_scores(inner, mine[1], row, pipe.stage(1), plan.values)
+        settle(scores, inner)
+        hidden = Hidden(g, kinds, causal, adjusted, n, here[0], True)
         # The last key of a plane that is seen by all queries of the block.
-        clear = first + row + plan.high * shape.m <= base + 1
+        clear = first + row + plan.high * plan.own <= base + 1
         hidden.adjust_turned(scores, first + row, base, clear, plan)
-        for j in range(plan.block // shape.n):
-            shift, along = scores[0][j].band(0), scores[0][j].band(0)
-            _, right = scores[0][j].lane_place()
+        for j in range(len(scores[0])):
+            shift, along = (scores[0][j].band(1 - plan.axis) for _ in range(2))
+            _, right = plan.places(scores[0][j])
             for k in range(len(shift.keys)):
-                place = j * shape.n + right + shift.keys[k]
+                place = j * plan.other + right + shift.keys[k]
                 shift.items[k] = finite(pipe.stage(2)[place]) * -LOG2_E
                 along.items[k] = pipe.stage(3)[place]
             for i in range(plan.high):
                 weigh(scores[i][j], factor, shift)
                 inner[i][j].map_band(lambda x, d: x - d, along)
                 inner[i][j].map(lambda x, p: p * x, scores[i][j])
-        add_weighted(value_sums, scores, pipe.stage(1), plan.values, plan)
-        add_weighted(key_sums, inner, pipe.stage(0), plan.features, plan)
-        settle(plan, value_sums, key_sums)
-        pipe.release()
-    key_at = (n * g.key_heads + key_head) * g.keys
-    for i in range(plan.high):
-        top = first + row + i * shape.m
-        results = ((key_sums[i], for_key, g.features), (value_sums[i], for_value, value_width))
-        for number, (tiles_of, target, width) in enumerate(results):
-            across = plan.shape(rooms[number]).n
-            for j, tile in enumerate(tiles_of):
-                if number == 0:
-                    tile.map(lambda x: x * g.scale)
-                place = target.at((key_at + top) * width + j * across)
-                limits = (g.keys - top, width - j * across)
-                tile.store(place, (width, 1), limits=limits)
+        plan.add_weighted(value_sums, scores, pipe.stage(1), plan.values)
+        plan.add_weighted(key_sums, inner, pipe.stage(0), plan.features)
+        settle(value_sums, key_sums)
+        following(here, start, blocks)
+
+    work_through(pipe, take, work, 0, steps, 1)
+    for tiles in key_sums:
+        for tile in tiles:
+            tile.map(lambda x: x * g.scale)
+    top = first + row
+    at = (n * g.key_heads + key_head) * g.keys + top
+    for made, target, width in (
+        (key_sums, for_key, g.features),
+        (value_sums, for_value, value_width),
+    ):
+        plan.store(made, target, at * width, width, g.keys - top)
+
+
+def following(place: Any, start: Any, blocks: Any) -> None:
+    """Move a place, a head and a block of queries, to the next block, or the next head's first."""
+    later = place[1] + 1
+    last = later == start + blocks
+    place[0], place[1] = select(last, place[0] + 1, place[0]), select(last, start, later)
 
 
 @helper

@@ -17,37 +17,26 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType
 from calor_kernel.language import (
-    Fragment,
-    Layout,
-    SharedMatrix,
-    Swizzle,
-    Swizzled,
-    Tile,
+    Pipeline,
+    cube_count,
+    cube_position,
     fma,
-    fragment,
-    group_of,
     helper,
     intrinsic,
-    issue_mma,
-    mma,
-    operand_of,
     pack,
-    plane_position,
     select,
     splat,
     unit_index,
-    wait_mma,
+    way_of_units,
 )
-from calor_kernel.language.matrices import MatrixShape, mma_16x8, wgmma_64
-from calor_kernel.library.attention.problem import Given
+from calor_kernel.library.attention.fragment_plan import Fragments
+from calor_kernel.library.attention.problem import Given, given
 
 # Elements of an access of 16 bytes, of types of two.
 ACCESS = 8
-# A line of shared memory as groups' products read it: elements, and how lines are swizzled.
+# Elements of a line of shared memory as groups' products read it.
 LINE = 64
-SWIZZLE = Swizzle(3, 3, 3)
 # The base-2 logarithm of e: powers of 2 are what devices compute quickly.
 LOG2_E = math.log2(math.e)
 
@@ -66,78 +55,6 @@ def power_of_two(x: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Fragments:
-    """How attention is computed: each of ``planes`` owns ``high`` times 16 rows of scores.
-
-    A step takes ``block`` of the other operand's rows. ``features`` and ``values`` are the room of
-    a row in shared memory, powers of two. ``held``: whether the rows that a plane owns stay in
-    registers. ``grouped``: whether four planes compute together, beside the units; rooms are whole
-    lines then.
-    """
-
-    dtype: DType
-    planes: int
-    high: int
-    block: int
-    features: int
-    values: int
-    held: bool = False
-    grouped: bool = False
-
-    @property
-    def units(self) -> int:
-        """The units of a cube."""
-        return 32 * self.planes
-
-    @property
-    def rows(self) -> int:
-        """The rows that a cube owns."""
-        return self.planes * self.high * 16
-
-    def shape(self, columns: int) -> MatrixShape:
-        """Return the instruction for sums of so many columns."""
-        return wgmma_64(columns, self.dtype) if self.grouped else mma_16x8(self.dtype)
-
-    @helper
-    def first_row(self) -> Any:
-        """Return the first row that this unit's plane or group owns, of the cube's."""
-        if self.grouped:
-            return group_of(self.shape(self.block)) * 64
-        return plane_position() * (self.high * 16)
-
-    def sums(self, columns: int) -> list[list[Fragment]]:
-        """Return the sums of the rows that a plane or group owns, in tiles down and across."""
-        shape = self.shape(columns)
-        return [[fragment(shape, "c") for _ in range(columns // shape.n)] for _ in range(self.high)]
-
-    def lines(self, count: int, room: int) -> Layout | Swizzled:
-        """Return where (row, element) of a tile of rows lie."""
-        if self.grouped:
-            lines = Layout((count, (LINE, room // LINE)), (LINE, (1, count * LINE)))
-            return Swizzled(SWIZZLE, lines)
-        return Layout((count, room), (room + ACCESS, 1))
-
-    def turned(self, count: int, room: int) -> Layout | Swizzled:
-        """Return where (element, row) of a tile of rows lie."""
-        if self.grouped:
-            lines = Layout(((LINE, room // LINE), count), ((1, count * LINE), LINE))
-            return Swizzled(SWIZZLE, lines)
-        return Layout((room, count), (1, room + ACCESS))
-
-    def tile(self, count: int, room: int) -> Tile:
-        """Return a tile of rows."""
-        return Tile(self.dtype, self.lines(count, room), align=1024 if self.grouped else 128)
-
-    def shared_bytes(self, gradient: bool) -> int:
-        """Return the shared memory of a cube: rows of its own, and two steps of the other's."""
-        rooms = self.features, self.values
-        own = sum(self.tile(self.rows, r).size for r in (rooms if gradient else rooms[:1]))
-        steps = 2 * sum(self.tile(self.block, r).size for r in rooms)
-        numbers = 4 * Tile(self.dtype, Layout((2 * self.block,))).size if gradient else 0
-        return int(self.dtype.itemsize) * (own + steps + numbers)
-
-
-@dataclass(frozen=True, slots=True)
 class Lines:
     """``count`` rows of ``width`` dense elements in global memory, ``step`` apart."""
 
@@ -150,7 +67,7 @@ class Lines:
     @helper
     def take(self, pipe: Any, number: int, first: Any, size: int, room: int, plan: Any) -> None:
         """Start copying rows from ``first`` on to a tile; what is beyond them becomes 0."""
-        to = plan.lines(size, room)
+        to = plan.panel(size, room).at()
         across = room // ACCESS
         down = plan.units // across
         line, place = unit_index() // across, unit_index() % across * ACCESS
@@ -183,84 +100,64 @@ def weigh(scores: Any, factor: Any, shifts: Any) -> None:
     scores.map_band(weight, shifts)
 
 
-@helper
-def operands(left: Any, row: Any, room: int, plan: Any) -> list[Any]:
-    """Return rows that a plane owns of a tile as operands: of each step along a row, some."""
-    shape, left_at = plan.shape(room), plan.lines(plan.rows, room)
-    piece = left_at.compose((shape.m, shape.k))
-    return [
-        [
-            fragment(shape, "a").load(left.at(left_at(row + i * shape.m, p)), piece)
-            for i in range(plan.high)
-        ]
-        for p in range(0, room, shape.k)
-    ]
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """What a cube has that owns rows of queries: its operands, and which rows and keys it sees."""
+
+    g: Given
+    n: Any
+    head: Any
+    first: Any
+    stop: Any
+    row_at: Any
+    query: Lines
+    key: Lines
+    value: Lines
+
+    @helper
+    def reach(self, row: Any, causal: bool) -> Any:
+        """Return the first key that is hidden from the first query of a plane or group."""
+        return min(self.g.keys, self.first + row + 1) if causal else self.g.keys
+
+    @helper
+    def take_keys(self, pipe: Any, begin: Any, plan: Fragments) -> None:
+        """Start copying a block of keys and values."""
+        self.key.take(pipe, 0, begin, plan.block, plan.features, plan)
+        self.value.take(pipe, 1, begin, plan.block, plan.values, plan)
 
 
 @helper
-def add_scores(sums: Any, left: Any, row: Any, held: Any, right: Any, room: int, plan: Any) -> None:
-    """Add products of rows that a plane or group owns and all rows of a step's tile.
+def queries_of_cube(numbers: Any, value_width: Any, causal: bool, plan: Fragments) -> Queries:
+    """Return a cube's queries: rows from x, the longest first, head y, batch z."""
+    g = given(numbers)
+    n, head = cube_position(2), cube_position(1)
+    number = cube_count(0) - 1 - cube_position(0) if causal else cube_position(0)
+    first = number * plan.rows
+    stop = min(g.keys, first + plan.rows) if causal else g.keys
+    row_at = (n * g.heads + head) * g.queries
+    query = lines_of(g.query, g.query_strides, n, head, g.queries, g.features)
+    key = lines_of(g.key, g.key_strides, n, head // g.group, stop, g.features)
+    value = lines_of(g.value, g.value_strides, n, head // g.group, stop, value_width)
+    return Queries(g, n, head, first, stop, row_at, query, key, value)
 
-    ``held``: the rows as operands, where they stay in registers. Groups' are to be settled.
+
+def exponent(g: Given, adjusted: bool) -> Any:
+    """Return what scores are multiplied by, so that powers of 2 are weights.
+
+    Scores are products times the scale, unless they are adjusted, and scaled then.
     """
-    shape = plan.shape(plan.block)
-    left_at, right_at = plan.lines(plan.rows, room), plan.turned(plan.block, room)
-    if plan.grouped:
-        rows, others = SharedMatrix(left, left_at), SharedMatrix(right, right_at)
-        issue_mma(
-            sums[0][0],
-            [
-                (rows.tile((shape.m, shape.k), (row, p)), others.tile((shape.k, shape.n), (p, 0)))
-                for p in range(0, room, shape.k)
-            ],
-        )
-        return
-    left_piece = left_at.compose((shape.m, shape.k))
-    piece = right_at.compose((shape.k, shape.n))
-    for p in range(0, room, shape.k):
-        if held is None:
-            lefts = [
-                fragment(shape, "a").load(left.at(left_at(row + i * shape.m, p)), left_piece)
-                for i in range(plan.high)
-            ]
-        else:
-            lefts = held[p // shape.k]
-        for j in range(plan.block // shape.n):
-            b = fragment(shape, "b").load(right.at(right_at(p, j * shape.n)), piece)
-            for i in range(plan.high):
-                mma(lefts[i], b, sums[i][j])
+    return LOG2_E if adjusted else g.scale * LOG2_E
 
 
 @helper
-def add_weighted(sums: Any, weights: Any, right: Any, room: int, plan: Any) -> None:
-    """Add to sums the weights of a step's rows times these rows; groups' are to be settled."""
-    shape, right_at = plan.shape(room), plan.lines(plan.block, room)
-    if plan.grouped:
-        others = SharedMatrix(right, right_at)
-        issue_mma(
-            sums[0][0],
-            [
-                (
-                    operand_of(weights[0], shape, "a", first=p),
-                    others.tile((shape.k, shape.n), (p, 0)),
-                )
-                for p in range(0, plan.block, shape.k)
-            ],
-        )
-        return
-    piece = right_at.compose((shape.k, shape.n))
-    for p in range(0, plan.block, shape.k):
-        lefts = [operand_of(weights[i], shape, "a", first=p) for i in range(plan.high)]
-        for j in range(room // shape.n):
-            b = fragment(shape, "b").load(right.at(right_at(p, j * shape.n)), piece)
-            for i in range(plan.high):
-                mma(lefts[i], b, sums[i][j])
-
-
-def settle(plan: Fragments, *sums: list[list[Fragment]]) -> None:
-    """Wait for products that run beside the units, if they do."""
-    if plan.grouped:
-        wait_mma(*(made[0][0] for made in sums))
+def own_rows(sources: Any, rooms: Any, first: Any, plan: Fragments) -> Pipeline:
+    """Start copying the rows that a cube owns, from ``first`` on, of each of the sources."""
+    own = Pipeline(1, *(plan.panel(plan.rows, room).tile for room in rooms), how=way_of_units())
+    own.acquire()
+    for number, (lines, room) in enumerate(zip(sources, rooms, strict=True)):
+        lines.take(own, number, first, plan.rows, room, plan)
+    own.commit()
+    return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,15 +177,15 @@ class Hidden:
     turned: bool
 
     @helper
-    def adjust(self, tile: Any, row: Any, column: Any) -> None:
+    def adjust(self, tile: Any, row: Any, column: Any, plan: Any) -> None:
         """Scale scores, add biases, and set to −inf what is hidden; the tile begins at a place."""
         g = self.g
-        down, right = tile.lane_place()
+        down, right = plan.places(tile)
         for part in range(len(tile.parts.items)):
             made = []
             for lane in range(tile.width):
                 far = tile.register_place(part * tile.width + lane)
-                i, j = row + down + far[0], column + right + far[1]
+                i, j = row + down + far[1 - plan.axis], column + right + far[plan.axis]
                 query, key = (j, i) if self.turned else (i, j)
                 x = tile.parts[part][lane]
                 made.append(self.score(x, query, key, g))
@@ -309,10 +206,9 @@ class Hidden:
     @helper
     def adjust_all(self, scores: Any, row: Any, column: Any, plan: Any) -> None:
         """Adjust all tiles of a plane."""
-        shape = plan.shape(plan.block)
         for i in range(plan.high):
-            for j in range(plan.block // shape.n):
-                self.adjust(scores[i][j], row + i * shape.m, column + j * shape.n)
+            for j in range(len(scores[i])):
+                self.adjust(scores[i][j], row + i * plan.own, column + j * plan.other, plan)
 
     @helper
     def score(self, x: Any, query: Any, key: Any, g: Given) -> Any:

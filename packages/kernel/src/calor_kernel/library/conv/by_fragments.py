@@ -17,35 +17,26 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import FastDivmod, index_dtype
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.conv.channels_last import last_launch
-from calor_kernel.library.conv.fragment_weights import conv_weight_fragments
-from calor_kernel.library.conv.fragments import Fragments, conv_fragments
+from calor_kernel.library.conv.fragment_tiles import (
+    GROUPED,
+    MORE,
+    MORE_GROUPED,
+    NAMED,
+    TILES,
+    Tiles,
+)
+from calor_kernel.library.conv.fragment_weights import UNITS, conv_weight_fragments
+from calor_kernel.library.conv.fragments import conv_fragments, run_of
 from calor_kernel.library.conv.lines import Steps, moved, three
 from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
 from calor_kernel.library.conv.tiled import add_parts
+from calor_kernel.library.panels import Fragments, instruction_for, loads_together
 from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work, row_major
 from calor_kernel.runtime.device import DeviceInfo
 
-_NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
+_NEEDED = ("matrix", "barrier", "planes")
 # Fewer rows, columns or terms leave most of a tile empty.
 _LEAST = 16
-# Rows and columns of a tile, what it takes of the terms, planes down and across, stages.
-_Tiles = tuple[tuple[int, int, int, int, int, int], ...]
-_TILES: _Tiles = ((128, 128, 64, 2, 2, 3), (64, 128, 64, 2, 2, 3), (64, 64, 64, 2, 2, 3))
-_MORE = (
-    (128, 128, 32, 2, 2, 4),
-    (64, 128, 32, 2, 2, 4),
-    (128, 256, 32, 2, 4, 3),
-    (128, 64, 64, 2, 2, 3),
-    (64, 256, 32, 1, 4, 4),
-)
-# The same for groups of four planes, each of 64 rows and all columns of a tile.
-_GROUPED = (
-    (128, 128, 64, 8, 1, 3),
-    (64, 256, 64, 4, 1, 3),
-    (64, 128, 64, 4, 1, 4),
-    (64, 64, 64, 4, 1, 4),
-)
-_MORE_GROUPED = ((128, 256, 64, 8, 1, 3), (128, 64, 64, 8, 1, 4), (256, 128, 64, 16, 1, 3))
 _HALVES = (float16, bfloat16)
 # Terms that a part of a sum has at least.
 _SHARE = 256
@@ -67,9 +58,13 @@ def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
     ``rounded``: whether factors of float32 may be rounded to TF32.
     """
     p = problem
-    if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
+    if not all(map(info.has, _NEEDED)):
         return False
-    if p.a.dtype not in _HALVES and not (rounded and p.a.dtype is float32):
+    # Instructions by name take float32 as it is.
+    named = bool(instruction_for({p.a.dtype}, info))
+    if not named and not loads_together(info):
+        return False
+    if p.a.dtype not in _HALVES and not ((rounded or named) and p.a.dtype is float32):
         return False
     if len(p.axes) > 2:
         return False
@@ -87,12 +82,15 @@ def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
 def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:
     """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
     make = _of_weights if problem.by_weight else _of_places
-    sides: list[tuple[bool, _Tiles, _Tiles]] = [(False, _TILES, _MORE)]
+    sides: list[tuple[bool, Tiles, Tiles]] = [(False, TILES, MORE)]
     # Factors of TF32 lie along the summed axis, which those of the weights' gradient do not.
-    if info.has("async_matrix") and (problem.a.dtype in _HALVES or not problem.by_weight):
-        sides.insert(0, (True, _GROUPED, _MORE_GROUPED))
+    named = instruction_for({problem.a.dtype}, info)
+    if named:
+        sides = [(False, NAMED[named.rpartition("_")[0]], ())]
+    elif info.has("async_matrix") and (problem.a.dtype in _HALVES or not problem.by_weight):
+        sides.insert(0, (True, GROUPED, MORE_GROUPED))
     for grouped, usual, more in sides:
-        plans = [_plan(problem, made, grouped) for made in (*usual, *more)]
+        plans = [_plan(problem, made, grouped, named) for made in (*usual, *more)]
         likely = [plan for plan in plans[: len(usual)] if _fits(plan, info)]
         if not likely:
             continue
@@ -100,23 +98,27 @@ def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterat
         for plan in (first, *(plan for plan in plans if plan != first and _fits(plan, info))):
             steps = Steps()
             make(problem, plan, steps, info)
-            kind = "groups" if grouped else "fragments"
-            name = f"{kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+            name = f"{plan.kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
             yield replace(steps.work(), variant=name, group=0 if plan in likely else 1)
             if not wanted:
                 return
 
 
 def _plan(
-    problem: Correlation, made: tuple[int, int, int, int, int, int], grouped: bool
+    problem: Correlation, made: tuple[int, int, int, int, int, int], grouped: bool, named: str
 ) -> Fragments:
-    plan = Fragments(problem.a.dtype, *made, turned=problem.by_weight, grouped=grouped)
+    # Both operands of the weights' gradient are dense along channels, which are not summed.
+    along = not problem.by_weight
+    plan = Fragments(problem.a.dtype, *made, along, along, grouped, named)
     # A tile of float32 has half as many terms.
     return replace(plan, depth=plan.depth * 2 // plan.dtype.itemsize)
 
 
 def _fits(plan: Fragments, info: DeviceInfo) -> bool:
-    return plan.shared_bytes <= info.shared_bytes and plan.units <= info.max_units
+    # Of the weights' gradient, units that copy a place take whole lines.
+    line = 1 if plan.a_along else UNITS * plan.access
+    whole = plan.rows % line == plan.columns % line == 0
+    return whole and plan.shared_bytes <= info.shared_bytes and plan.units <= info.max_units
 
 
 def _fills(problem: Correlation, plan: Fragments, info: DeviceInfo) -> bool:
@@ -250,6 +252,7 @@ def _part(
     result, start, splits, to = placed
     places = axes[0].count * axes[1].count
     pairs = to[3] == 1 and to[2] == axes[1].count and places % 2 == start == 0
+    pairs = pairs and run_of(plan.shape) == 2
     share = -(-terms // (splits * plan.depth)) * plan.depth
     spans = (images.size * x.strides[0], outputs.size * max(terms, 1), splits * whole.size, count)
     index = index_dtype(*spans)

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor_kernel.language import Pipeline, cube_position, helper, kernel, unit_index
-from calor_kernel.library.conv.fragments import (
-    Fragments,
-    columns_of,
-    multiply,
-    rows_of,
-    sums_of,
-    windows_of,
+from calor_kernel.language import (
+    Pipeline,
+    cube_position,
+    helper,
+    kernel,
+    unit_index,
+    way_of_units,
 )
+from calor_kernel.library.conv.fragments import columns_of, rows_of, run_of, windows_of
+from calor_kernel.library.panels import Fragments, fill_ahead, work_through
 
 # Units that copy what lies together of a place: with accesses of 16 bytes, a line of 128.
-_UNITS = 8
+UNITS = 8
 
 
 @kernel
@@ -50,32 +51,25 @@ def conv_weight_fragments(
     split = cube_position(2)
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
     begin, end = split * share, min((split + 1) * share, terms)
-    pipe = Pipeline(plan.stages, *plan.tiles, how="async")
-    sums, row, column = sums_of(plan)
+    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    sums, row, column = plan.sums()
     # A unit always copies the same columns, of places that differ: eight units a line of one place.
-    wide = _UNITS * plan.access
-    mine = unit_index() % _UNITS * plan.access
+    wide = UNITS * plan.access
+    mine = unit_index() % UNITS * plan.access
     fars = [windows.tap(first_column + mine + c) for c in range(0, plan.columns, wide)]
     source = (g, x, windows, fars, rows_total, columns_total, g_place)
-    for ahead in range(plan.stages - 1):
-        pipe.acquire()
-        take_places(
-            pipe, source, plan, first_row, first_column, mine, begin + ahead * plan.depth, end
-        )
-        pipe.commit()
-    for at in range(begin, end, plan.depth):
-        pipe.wait()
-        pipe.acquire()
-        take_places(
-            pipe, source, plan, first_row, first_column, mine,
-            at + (plan.stages - 1) * plan.depth, end,
-        )  # fmt: skip
-        pipe.commit()
-        multiply(sums, pipe, row, column, plan)
-        pipe.release()
+
+    def take(at: Any) -> None:
+        take_places(pipe, source, plan, first_row, first_column, mine, at, end)
+
+    def work(at: Any) -> None:
+        plan.multiply(sums, pipe, row, column)
+
+    fill_ahead(pipe, take, begin, plan.depth)
+    work_through(pipe, take, work, begin, end, plan.depth)
     for j, far_in in columns_of(sums[0]):
         down, right = sums[0][j].lane_place()
-        for e in range(2):
+        for e in range(run_of(plan.shape)):
             place = first_column + column + j * plan.shape.n + right + far_in + e
             tap, channel = windows.channels.divmod(place)
             to = split * part_step + channel * c_channel + tap
@@ -100,9 +94,9 @@ def take_places(
     """Start copying both tiles of some places; padding, and what is beyond, becomes 0."""
     g, x, windows, fars, rows_total, columns_total, g_place = source
     left_at, right_at = plan.layout(True), plan.layout(False)
-    wide, apart = _UNITS * plan.access, plan.units // _UNITS
+    wide, apart = UNITS * plan.access, plan.units // UNITS
     for turn in range(plan.depth // apart):
-        deep = unit_index() // _UNITS + turn * apart
+        deep = unit_index() // UNITS + turn * apart
         there = begin + deep < end
         for first in range(0, plan.rows, wide):
             row = mine + first

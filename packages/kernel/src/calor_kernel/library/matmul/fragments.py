@@ -1,85 +1,28 @@
-"""Products by matrix instructions of planes: tiles in shared memory, fragments in registers.
+"""Products by matrix instructions: tiles in shared memory, fragments in registers.
 
 Requirements: operands of half types whose rows or columns lie dense, sums in float32; copies run
-some stages ahead of the products; rows of a tile are padded by one access, so that the eight that
-are loaded together begin in different banks.
+some stages ahead of the products; a step's products are waited for within the step, also where they
+run beside the units, because the compiler runs those that outlast it one after another: two cubes
+share a core, of which one computes while the other waits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from calor.dtypes import DType
 from calor_kernel.language import (
-    Buffer,
-    Layout,
     Pipeline,
-    Tile,
+    cube_count,
     cube_position,
-    fragment,
     helper,
     kernel,
-    mma,
-    plane_position,
     unit_index,
+    way_of_units,
 )
-from calor_kernel.language.matrices import MatrixShape, mma_16x8
+from calor_kernel.library.panels import Fragments, fill_ahead, store, work_through
 
-# The bytes of an access.
-ACCESS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Fragments:
-    """How a product is computed by planes: ``down`` by ``across`` of them share a tile.
-
-    A tile has ``rows`` by ``columns`` sums, and takes ``depth`` of the summed axis at a time, which
-    ``stages`` copies hold. ``a_along``, ``b_along``: whether the operand is dense along that axis.
-    """
-
-    dtype: DType
-    rows: int
-    columns: int
-    depth: int
-    down: int
-    across: int
-    stages: int
-    a_along: bool
-    b_along: bool
-
-    @property
-    def access(self) -> int:
-        """The elements of an access."""
-        return ACCESS // int(self.dtype.itemsize)
-
-    @property
-    def units(self) -> int:
-        """The units of a cube."""
-        return 32 * self.down * self.across
-
-    @property
-    def shape(self) -> MatrixShape:
-        """The instruction."""
-        return mma_16x8(self.dtype)
-
-    def layout(self, first: bool) -> Layout:
-        """Return where (row, column) of the tile of a, or of b, lie."""
-        if first:
-            size = self.rows, self.depth
-            return Layout(size, self._strides(size, dense=1 if self.a_along else 0))
-        size = self.depth, self.columns
-        return Layout(size, self._strides(size, dense=0 if self.b_along else 1))
-
-    def _strides(self, size: tuple[int, int], dense: int) -> tuple[int, int]:
-        pitch = size[dense] + self.access
-        return (pitch, 1) if dense == 1 else (1, pitch)
-
-    @property
-    def shared_bytes(self) -> int:
-        """The shared memory of a cube."""
-        tiles = (Tile(self.dtype, self.layout(first)) for first in (True, False))
-        return sum(self.stages * t.size * int(t.dtype.itemsize) for t in tiles)
+# Cubes of groups that run at the same time take this many rows of tiles, and share what they read.
+BAND = 8
 
 
 @kernel
@@ -107,54 +50,42 @@ def matmul_fragments(
     outer, within = batch // inner, batch % inner
     a_start = a_base + outer * a_outer_stride + within * a_inner_stride
     b_start = b_base + outer * b_outer_stride + within * b_inner_stride
-    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    left, right = plan.layout(True), plan.layout(False)
-    pipe = Pipeline(plan.stages, Tile(plan.dtype, left), Tile(plan.dtype, right), how="async")
-    plane = plane_position()
-    high, wide = plan.rows // plan.down, plan.columns // plan.across
-    row, column = plane // plan.across * high, plane % plan.across * wide
-    shape = plan.shape
-    sums = [[fragment(shape, "c") for _ in range(wide // shape.n)] for _ in range(high // shape.m)]
+    down, across = tile_of_cube(plan)
+    first_row, first_column = down * plan.rows, across * plan.columns
+    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    sums, row, column = plan.sums()
     operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
-    ahead = plan.stages - 1
-    for step in range(ahead):
-        take_tiles(pipe, plan, operands, k, step * plan.depth)
-    for begin in range(0, k, plan.depth):
-        pipe.wait()
-        take_tiles(pipe, plan, operands, k, begin + ahead * plan.depth)
-        multiply(sums, pipe.stage(0), pipe.stage(1), left, right, row, column, plan)
-        pipe.release()
-    whole = (first_row + plan.rows <= m) & (first_column + plan.columns <= n)
-    for i in range(high // shape.m):
-        for j in range(wide // shape.n):
-            top, start = first_row + row + i * shape.m, first_column + column + j * shape.n
-            place = c.at((batch * m + top) * n + start)
-            if whole:
-                sums[i][j].store(place, (n, 1))
-            else:
-                sums[i][j].store(place, (n, 1), limits=(m - top, n - start))
+
+    def take(begin: Any) -> None:
+        take_tiles(pipe, plan, operands, k, begin)
+
+    def work(begin: Any) -> None:
+        plan.multiply(sums, pipe, row, column)
+
+    fill_ahead(pipe, take, 0, plan.depth)
+    work_through(pipe, take, work, 0, k, plan.depth)
+    top, start = first_row + row, first_column + column
+    place = (batch * m + top) * n + start
+    if (first_row + plan.rows <= m) & (first_column + plan.columns <= n):
+        store(sums, c, place, n, None)
+    else:
+        store(sums, c, place, n, (m - top, n - start))
 
 
 @helper
-def multiply(
-    sums: Any, left: Any, right: Any, left_at: Any, right_at: Any, row: Any, column: Any, plan: Any
-) -> None:
-    """Add the products of a plane's rows and columns of two tiles."""
-    shape = plan.shape
-    a_piece = left_at.compose((shape.m, shape.k))
-    b_piece = right_at.compose((shape.k, shape.n))
-    for p in range(0, plan.depth, shape.k):
-        lefts = [
-            fragment(shape, "a").load(left.at(left_at(row + i * shape.m, p)), a_piece)
-            for i in range(len(sums))
-        ]
-        rights = [
-            fragment(shape, "b").load(right.at(right_at(p, column + j * shape.n)), b_piece)
-            for j in range(len(sums[0]))
-        ]
-        for i in range(len(sums)):
-            for j in range(len(sums[0])):
-                mma(lefts[i], rights[j], sums[i][j])
+def tile_of_cube(plan: Fragments) -> tuple[Any, Any]:
+    """Return the row and column of a cube's tile.
+
+    Those of groups go along bands of rows, each from top to bottom.
+    """
+    if not plan.grouped:
+        return cube_position(1), cube_position(0)
+    number = cube_position(0) + cube_count(0) * cube_position(1)
+    whole = cube_count(0) * BAND
+    first = number // whole * BAND
+    rows = min(cube_count(1) - first, BAND)
+    place = number % whole
+    return first + place % rows, place // rows
 
 
 @helper
@@ -164,7 +95,6 @@ def take_tiles(pipe: Any, plan: Any, operands: Any, k: Any, begin: Any) -> None:
     ``operands``: of each the buffer, where it begins, the stride of its axis that is not dense, and
     the first and the number of its rows or columns.
     """
-    pipe.acquire()
     for tile in range(2):
         source, start, stride, first, count = operands[tile]
         size, along = (plan.rows, plan.a_along) if tile == 0 else (plan.columns, plan.b_along)
@@ -187,10 +117,3 @@ def take_tiles(pipe: Any, plan: Any, operands: Any, k: Any, begin: Any) -> None:
             inside = (across < count) & (deep < k)
             if (pieces % plan.units == 0) or (piece < pieces):
                 pipe.copy(tile, to, source, of, plan.access, inside)
-    pipe.commit()
-
-
-def declared(dtype: DType, result: DType) -> tuple[Buffer, Buffer, Buffer]:
-    """Return the buffers of the kernel."""
-    read = Buffer(dtype, writable=False, align=16)
-    return read, read, Buffer(result, align=16)

@@ -30,15 +30,11 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.matrices import SHAPES, MatrixShape
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.panels import SQUARE, instruction_for
 from calor_kernel.library.work import Argument, Build, Launch, Output
 from calor_kernel.runtime.device import DeviceInfo
 
-SQUARE: Final = "simdgroup_8x8x8_float32"
 _FLOATS: Final = (float16, bfloat16, float32)
-# The instructions for factors of one half type, and those for any others, which become float32;
-# a device has those that are in DeviceInfo.matrices.
-_HALVES: Final = ("mfma_32x32x8_{}", "wmma_16x16x16_{}")
-_WHOLE: Final = ("mfma_32x32x2_float32", SQUARE)
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across.
 PLANS: Final = {
     SQUARE: ((64, 64, 16, 2, 2), (32, 32, 16, 2, 2)),
@@ -109,14 +105,12 @@ class Squares:
         return 2 * int(self.factor.itemsize) * count
 
 
-def instruction_for(product: Product, info: DeviceInfo) -> str | None:
+def instruction_of(product: Product, info: DeviceInfo) -> str | None:
     """Return the instruction of a device that computes a product of floats, if it has one."""
     types = {product.a.dtype, product.b.dtype}
     if not info.matrices or {*types, product.dtype} - {*_FLOATS}:
         return None
-    halves = types <= {float16, bfloat16} and len(types) == 1
-    names = [n.format(product.a.dtype.name) for n in _HALVES] if halves else []
-    return next((name for name in (*names, *_WHOLE) if name in info.matrices), None)
+    return instruction_for(types, info) or None
 
 
 def _access(operand: Operand, size: int, k: int) -> int:
@@ -132,7 +126,7 @@ def _access(operand: Operand, size: int, k: int) -> int:
 def squares(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
     """Return the launch that computes a product by squares, where a device has an instruction."""
     a, b = product.a, product.b
-    instruction = instruction_for(product, info)
+    instruction = instruction_of(product, info)
     if instruction is None:
         return []
     for number, made in enumerate(PLANS[instruction]):

@@ -18,13 +18,13 @@ from calor_kernel.library.matmul.accesses import access_of, in_accesses, narrow
 from calor_kernel.library.matmul.boxed import boxed
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.divided import divided, parts_of, sums_of
-from calor_kernel.library.matmul.fragments import Fragments, matmul_fragments
-from calor_kernel.library.matmul.groups import Groups, matmul_groups
+from calor_kernel.library.matmul.fragments import matmul_fragments
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
+from calor_kernel.library.panels import Fragments
 from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
 from calor_kernel.planning.choices import exceeds
 from calor_kernel.runtime.device import DeviceInfo
@@ -41,8 +41,8 @@ _HALVES = (float16, bfloat16)
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
-# Rows and columns of a tile, what it takes of the summed axis, stages.
-_GROUPS = ((128, 128, 64, 3), (64, 64, 64, 4))
+# The same of groups of four planes, each of 64 rows and all columns.
+_GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 # Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
 # cubes of a cluster if there are several, and how many steps the first warp group is ahead.
 _BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16), (64, 64, 8, 16))
@@ -65,7 +65,7 @@ _MORE_PATCHES = (
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
 
-Plan = Patches | Fragments | Groups | Boxes
+Plan = Patches | Fragments | Boxes
 P = TypeVar("P", bound=Plan)
 
 
@@ -214,11 +214,12 @@ def _by_groups(
         return
     if not in_accesses(product, access_of(product)):
         return
-    usual = [Groups(product.a.dtype, *made, *_along(product)) for made in _GROUPS]
+    along = _along(product)
+    usual = [Fragments(product.a.dtype, *made, *along, grouped=True) for made in _GROUPS]
     # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
     yield from _chosen(
         usual, (), wanted, info, lambda plan: 4 * _cubes(product, plan) >= info.cores,
-        lambda plan: _launch(matmul_groups, plan, product, places, info, plan.access),
+        lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
     )  # fmt: skip
 
 
@@ -264,7 +265,8 @@ def _chosen(
 
 
 def _kind(plan: Plan) -> str:
-    return type(plan).__name__.lower()
+    """Return what a plan is called among the candidates."""
+    return plan.kind if isinstance(plan, Fragments) else type(plan).__name__.lower()
 
 
 def _name(plan: Plan) -> str:

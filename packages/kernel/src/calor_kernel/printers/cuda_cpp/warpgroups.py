@@ -93,13 +93,17 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
     if (any(flags) or inner) and shape.a_dtype.itemsize != 2:
         dialect.refuse(f"{shape.name} of factors that do not lie along the summed axis in memory")
     name = f"{shape.name}_{'held_' * inner}{'_'.join('mn' if f else 'k' for f in flags)}"
-    printer.helpers.add(name, _text(printer, name, shape, flags))
-    held = printer.atom(total)
+    # Sums that are 0 are not set: registers that are, beside products on their way, are waited for.
+    fresh = said.get("fresh", False)
+    name += "_first" * fresh
+    printer.helpers.add(name, _text(printer, name, shape, flags, fresh))
+    if not fresh:
+        made.insert(0, printer.atom(total))
     printer.settle()
     # Registers of the left factor are written before each product, sums before the first.
     if said["first"] or inner:
         printer.line('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
-    printer.effect(operation, block, ex.call(name, held, *made), "products")
+    printer.effect(operation, block, ex.call(name, *made), "products")
 
 
 def placed_of(at: Any, extent: tuple[int, int], along_k: int, dtype: DType) -> Placed | None:
@@ -136,8 +140,13 @@ _DESCRIBED: Final = (
 )
 
 
-def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool]) -> str:
-    """Return the function; of a left factor in registers ``transposed`` says nothing."""
+def _text(
+    printer: Printer, name: str, shape: MatrixShape, transposed: list[bool], fresh: bool
+) -> str:
+    """Return the function; of a left factor in registers ``transposed`` says nothing.
+
+    ``fresh``: whether sums begin with this product, and are not read.
+    """
     count = shape.m * shape.n // shape.lanes
     kinds = ".".join(_NAMES[f] for f in shape.formats or (shape.a_dtype, shape.a_dtype))
     type, total, register = f"float32x{count}", "f32", "f"
@@ -146,21 +155,23 @@ def _text(printer: Printer, name: str, shape: MatrixShape, transposed: list[bool
     if shape.c_dtype is int32:
         type, total, register, flags = f"int32x{count}", "s32", "r", ""
     sums = ", ".join(f"%{i}" for i in range(count))
-    outputs = ", ".join(f'"+{register}"(c.v[{i}])' for i in range(count))
-    factor, words, inputs, copied = "uint64 a", 1, '"l"(a)', ""
+    way, given = ("=", "") if fresh else ("+", f"{type} c, ")
+    copied = f"  {type} c;\n" * fresh
+    outputs = ", ".join(f'"{way}{register}"(c.v[{i}])' for i in range(count))
+    factor, words, inputs = "uint64 a", 1, '"l"(a)'
     place = f"%{count}"
     if len(transposed) == 1:
         words = shape.m * shape.k * int(shape.a_dtype.itemsize) // (4 * shape.lanes)
         factor = printer.dialect.type(Type(shape.a_dtype, shape.a[1].size)) + " a"
-        copied = f"  uint32 x[{words}];\n  memcpy(x, &a, sizeof x);\n"
+        copied += f"  uint32 x[{words}];\n  memcpy(x, &a, sizeof x);\n"
         inputs = ", ".join(f'"r"(x[{i}])' for i in range(words))
         place = f"{{{', '.join(f'%{count + i}' for i in range(words))}}}"
     return (
-        f"{printer.dialect.function_prefix} {type} {name}({type} c, {factor}, uint64 b) {{\n"
+        f"{printer.dialect.function_prefix} {type} {name}({given}{factor}, uint64 b) {{\n"
         f"{copied}"
         f'  asm volatile("wgmma.mma_async.sync.aligned.m{shape.m}n{shape.n}k{shape.k}'
         f'.{total}.{kinds}\\n"\n      "{{{sums}}},\\n"\n'
-        f'      "{place}, %{count + words}, 1{flags};"\n'
+        f'      "{place}, %{count + words}, {int(not fresh)}{flags};"\n'
         f'      : {outputs}\n      : {inputs}, "l"(b));\n  return c;\n}}'
     )
 
