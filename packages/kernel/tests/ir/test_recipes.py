@@ -82,7 +82,8 @@ CASES: list[tuple[str, Any, tuple[DType, ...]]] = [
 
 @pytest.mark.parametrize("wide", [True, False])
 @pytest.mark.parametrize(
-    ("name", "function", "dtype"), [(n, f, d) for n, f, all in CASES for d in all], ids=str
+    ("name", "function", "dtype"),
+    [pytest.param(n, f, d, id=f"{n}-{d}") for n, f, all in CASES for d in all],
 )
 def test_a_recipe(name: str, function: Any, dtype: DType, wide: bool) -> None:
     built = applied.build([Buffer(dtype)] * 4, function=function)
