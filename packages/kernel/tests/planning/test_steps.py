@@ -8,8 +8,10 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor_kernel.planning import control, steps
-from calor_kernel.planning.parts import Place, places_of
+from calor_kernel.planning.keeping import stamped
+from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.buffers import OPEN
 from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
 
 WIDTH = 16
@@ -150,6 +152,55 @@ def test_layers_with_parts_of_one_weight(device, width):
                 last, _, values, _ = plain(now[number], start[number], values)
             want = last + values[0]
             np.testing.assert_allclose(found.numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+def packed_layers(weights, start, rows):
+    """The same with rows enough for packed weights, which lie as layers of recurrence keep them."""
+    for number in range(2):
+        weight = weights[number]
+        last, rows = calor.scan(
+            lambda h, r, w=weight: ((new := calor.tanh(r + calor.matmul(h, w.mT))), new),
+            start,
+            rows,
+        )
+    return last
+
+
+def test_parts_that_stay_are_packed_once_and_apart(device, monkeypatch):
+    monkeypatch.delenv("CALOR_KEEP", raising=False)
+    labels = []
+    device.backend.engine(0).profiler = lambda launches, start, seconds: labels.extend(
+        launched.launch.label for launched in launches
+    )
+    array, start, rows = numbers(2, WIDTH, WIDTH), numbers(24, WIDTH), numbers(4, 24, WIDTH)
+    packed = []
+    with calor.device(device):
+        jitted, weights = calor.jit(packed_layers), calor.asarray(array)
+        for call in range(10):
+            if call == 5:
+                weights, array = weights * 2, array * 2
+                calor.eval(weights)
+            labels.clear()
+            found = jitted(weights, calor.asarray(start), calor.asarray(rows)).numpy()
+            packed.append("matmul pack" in labels)
+            values = rows
+            for number in range(2):
+                last, _, values, _ = plain(array[number].T, start, values)
+            np.testing.assert_allclose(found, last, rtol=1e-5, atol=1e-6)
+    assert [packed[call] for call in (0, 4, 5, 9)] == [True, False, True, False]
+
+
+def test_parts_of_one_buffer_are_not_taken_for_each_other(device):
+    backend = device.backend
+    memory, buffer = backend.engine(0).pool.memory, backend.upload(0, numbers(4, WIDTH))
+    first, second = (Part(memory, buffer, Place(0, at, 64)) for at in (0, 64))
+    again = Part(memory, buffer, Place(0, 64, 64))
+    number = stamped(second)
+    assert number == stamped(again) != stamped(first)
+    buffer.stamp = 0
+    assert stamped(again) == stamped(second) != number
+    buffer.stamp = OPEN
+    assert first.stamp == second.stamp == OPEN
 
 
 @pytest.mark.parametrize(

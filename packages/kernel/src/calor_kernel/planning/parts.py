@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from calor.graph.graph import Graph, Node
+from calor_kernel.runtime.buffers import OPEN
 from calor_kernel.runtime.device import Memory
 from calor_kernel.runtime.pool import SMALLEST
 
@@ -71,7 +72,7 @@ def _skipped(graph: Graph, node: Node) -> int | None:
 class Part:
     """A part of a buffer, which its contents are told from; it owns nothing."""
 
-    __slots__ = ("base", "handle", "nbytes", "outcomes")
+    __slots__ = ("base", "handle", "nbytes", "offset", "outcomes")
 
     def __init__(self, memory: Memory, base: Any, place: Place) -> None:
         self.base = base
@@ -82,13 +83,14 @@ class Part:
             room = -(-place.nbytes // SMALLEST) * SMALLEST
             self.handle = memory.part(base.handle, place.offset, room)
         self.nbytes = place.nbytes
+        self.offset = place.offset
         self.outcomes = base.outcomes
 
     @property
     def stamp(self) -> int:
-        """The buffer's: as long as that has the same contents, so has its part."""
+        """The buffer's, and where the part begins: other parts of it have other contents."""
         number: int = self.base.stamp
-        return number
+        return number if number == OPEN else number + (self.offset << 64 if number else 0)
 
     @stamp.setter
     def stamp(self, number: int) -> None:

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 CHUNK: Final = 64
 
 
+@dataclass(frozen=True, slots=True)
 class _Changing:
-    """Stands for what is another buffer at each step, where a plan asks which of them stay."""
+    """Stands for what is another buffer at each step, where a plan asks which of them stay.
 
-    stamp: Final = OPEN
+    ``handle``: of memory that nobody reads, for lists that take a handle of each input.
+    """
 
-
-_CHANGING: Final = _Changing()
+    handle: Any
+    stamp: int = OPEN
 
 
 @dataclass(slots=True)
@@ -76,14 +78,14 @@ class Steps:
     ) -> list[KernelBuffer]:  # fmt: skip
         """Run all steps; return what is carried at the end, in buffers of its own."""
         plan, pool = self.plan, self.plan.pool
-        changing = [_CHANGING] * (len(carry) + len(xs))
+        nothing = plan.engine.nothing.handle
+        changing = [_Changing(nothing)] * (len(carry) + len(xs))
         keeper = plan.keeper
         variant = plan.base if keeper is None else keeper.variant([*changing, *held])
         if plan.engine.tells_late:
             plan.engine.last = plan.draft
         sources = [*carry, *xs, *held]
         between = [pool.take(n) for _ in range(2) for n in self.carries]
-        nothing = plan.engine.nothing.handle
         arena = None if variant.arena is None else pool.raw(variant.recording.arena)
         same = [b.handle for b in held]
         same += (
