@@ -46,7 +46,12 @@ def present(session: nox.Session, devices: Iterable[str]) -> list[str]:
     ask += "print(r.backend(sys.argv[1]).enumerate())"
     there = []
     for device in devices:
-        name = device.removeprefix("group:").partition(",")[0].partition(":")[0]
+        name = (
+            device.removeprefix("group:")
+            .removeprefix("strict:")
+            .partition(",")[0]
+            .partition(":")[0]
+        )
         count = session.run("python", "-c", ask, name, silent=True, log=False)
         if int(str(count)):
             there.append(device)
