@@ -7,21 +7,23 @@ import pytest
 from code_lines import code_lines
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
-# The most lines of code of a device's plugin, beside its bindings and what prints its language;
-# what OpenCL's says to the doctor is beside too.
+# The most lines of code of a device's plugin, beside its bindings and what prints its language.
+# What
+# OpenCL's and wgpu's say to the doctor is beside too. Files are named, and folders.
 BARS = {
     "cuda": (450, {"bindings", "pycuda_driver"}),
     "hip": (250, {"bindings", "dialect", "tables"}),
     "opencl": (250, {"_bindings", "diagnosis"}),
+    "wgpu": (250, {"_bindings", "diagnosis", "wgsl"}),
 }
 
 
 @pytest.mark.parametrize("name", BARS)
 def test_a_plugin_of_a_device_is_small(name: str) -> None:
     bar, beside = BARS[name]
-    files = {p.stem: p for p in (PLUGINS / name / "src").rglob("*.py")}
-    assert beside <= set(files)
-    assert sum(code_lines(p) for stem, p in files.items() if stem not in beside) <= bar
+    files = {p: {p.stem, p.parent.name} for p in (PLUGINS / name / "src").rglob("*.py")}
+    assert beside <= set().union(*files.values())
+    assert sum(code_lines(p) for p, names in files.items() if not names & beside) <= bar
 
 
 def test_what_is_counted(tmp_path: Path) -> None:
