@@ -8,8 +8,7 @@ from code_lines import code_lines
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 # The most lines of code of a device's plugin, beside its bindings and what prints its language.
-# What
-# OpenCL's and wgpu's say to the doctor is beside too. Files are named, and folders.
+# What OpenCL's and wgpu's say to the doctor is beside too. Files are named, and folders.
 BARS = {
     "cuda": (450, {"bindings", "pycuda_driver"}),
     "hip": (250, {"bindings", "dialect", "tables"}),
