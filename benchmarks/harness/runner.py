@@ -1,5 +1,6 @@
 """Run the cases of a suite beside the peers that the user named."""
 
+import gc
 import importlib
 import importlib.util
 import math
@@ -130,14 +131,22 @@ def run_suite(
     ``told`` is called after each case with what was found so far, and the rows that are new.
     """
     result = Result()
-    for case in cases:
-        before = len(result.rows)
-        try:
-            run_case(result, suite, case, device, peers, repeats)
-        except Exception as error:
-            # The other cases are worth their time.
-            result.failures.append(f"{case.name}: {type(error).__name__}: {error}")
-        told(result, result.rows[before:])
+    try:
+        for number, case in enumerate(cases):
+            before = len(result.rows)
+            try:
+                run_case(result, suite, case, device, peers, repeats)
+            except Exception as error:
+                # The other cases are worth their time.
+                result.failures.append(f"{case.name}: {type(error).__name__}: {error}")
+            told(result, result.rows[before:])
+            if not number:
+                # The libraries are there now: what they hold is not looked through before each
+                # sample, which takes longer than the sample.
+                gc.collect()
+                gc.freeze()
+    finally:
+        gc.unfreeze()
     return result
 
 

@@ -55,9 +55,6 @@ def interleaved(
     samples: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     collecting = gc.isenabled()
-    gc.collect()
-    # What is there now is not looked through before each sample.
-    gc.freeze()
     try:
         for _ in range(repeats):
             gc.collect()
@@ -69,7 +66,6 @@ def interleaved(
                 gc.enable()
             order.append(order.pop(0))
     finally:
-        gc.unfreeze()
         if collecting:
             gc.enable()
     return {name: statistics.median(values) * 1e-9 for name, values in samples.items()}
