@@ -59,6 +59,11 @@ def names(works):
     return {launch.build.function.name for work in works for launch in work.launches}
 
 
+def planned(work):
+    builds = [(launch.build, dict(launch.build.keywords)) for launch in work.launches]
+    return [(build, said["plan"]) for build, said in builds if "plan" in said]
+
+
 @pytest.fixture(scope="module")
 def backend():
     return KernelBackend("lanes", lambda index: LanesDevice(INFO))
@@ -107,8 +112,8 @@ def test_instructions_by_name(op, row, name):
 def test_tiles_of_instructions_by_name_fit(op, name):
     info, dtype = named_info(name), getattr(dtypes, NAMED[name])
     for work in LOWERINGS[op](request_of(op, ROWS[0], dtype, info, True))[:-1]:
-        plan = dict(work.launches[-1].build.keywords)["plan"]
-        assert work.launches[-1].build.kernel(info.features).shared_bytes <= plan.shared_bytes
+        ((build, plan),) = planned(work)
+        assert build.kernel(info.features).shared_bytes <= plan.shared_bytes
         assert plan.shape.name == name
         # A unit copies whole accesses of a step, as often as any other.
         weights = op == "conv_weight_gradient"
@@ -175,9 +180,7 @@ def test_candidates_have_names_of_their_own_and_fit(op):
     assert len(set(variants)) == len(variants) > 4
     assert variants[-1] == "tiled"
     for work in works[:-1]:
-        build = work.launches[-1].build
-        plan = dict(build.keywords).get("plan")
-        if plan is not None:
+        for build, plan in planned(work):
             assert build.kernel(INFO.features).shared_bytes <= plan.shared_bytes
 
 
