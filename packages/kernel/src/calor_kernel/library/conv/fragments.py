@@ -26,7 +26,7 @@ from calor_kernel.language import (
     way_of_units,
 )
 from calor_kernel.language.matrices import register_places
-from calor_kernel.library.panels import Fragments, fill_ahead, work_through
+from calor_kernel.library.panels import Fragments, fill_ahead, pass_over, work_through
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,13 @@ def windows_of(numbers: Any) -> Windows:
 PHASE = 8 + 23
 
 
-def phase_of(numbers: Any, phase: Any, phases: int) -> list[Any]:
-    """Return the numbers of a phase, of which there are PHASE each."""
-    chosen = list(numbers[:PHASE])
+def phase_of(numbers: Any, phase: Any, phases: int, half: int, halves: int) -> list[Any]:
+    """Return the numbers of a half of a phase, of which there are PHASE each."""
+    each = [numbers[i : i + PHASE] for i in range(half * PHASE, len(numbers), halves * PHASE)]
+    chosen = list(each[0])
     for i in range(1, phases):
         here = phase == i
-        others = numbers[i * PHASE : (i + 1) * PHASE]
-        chosen = [select(here, b, a) for a, b in zip(chosen, others, strict=True)]
+        chosen = [select(here, b, a) for a, b in zip(chosen, each[i], strict=True)]
     return chosen
 
 
@@ -119,20 +119,65 @@ def conv_fragments(
     plan: Fragments,
     pairs: bool,
     phases: int,
+    halves: int,
 ) -> None:
     """Compute a tile: channels of the result from y, its places from x; a phase and part from z.
 
     A phase is places of the result that see the same taps; each has its own PHASE numbers: how many
     places and terms there are, and the terms of a part; where it begins in the result; where its
-    terms lie in ``w``, and the windows. ``pairs``: whether places lie dense in the result and are
-    even in number, so that two are one access.
+    terms lie in ``w``, and the windows. Of two ``halves`` places take turns across the result, so
+    that both are written together. ``pairs``: whether places lie dense in the result, or halves do,
+    and are even in number, so that two are one access.
     """
     phase, split = cube_position(2) // splits, cube_position(2) % splits
-    columns_total, terms, share, c_start, *rest = phase_of(numbers[3:], phase, phases)
-    of_weights, windows = rest[:4], windows_of([*numbers[:3], *rest[4:]])
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    begin, end = split * share, min((split + 1) * share, terms)
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    operands = (w, x, rows_total, w_row, first_row, first_column)
+    made = []
+    for half in range(halves):
+        of_phase = phase_of(numbers[3:], phase, phases, half, halves)
+        if half > 0:
+            pass_over(pipe)
+        made.append(sums_of_phase(pipe, plan, operands, of_phase, numbers[:3], split))
+    columns_total, _, _, c_start, *rest = phase_of(numbers[3:], phase, phases, 0, halves)
+    windows = windows_of([*numbers[:3], *rest[4:]])
+    _, row, column = made[0]
+    tiles = [sums for sums, _, _ in made]
+    for j, far in columns_of(tiles[0][0]):
+        down, right = tiles[0][0][j].lane_place()
+        place = first_column + column + j * plan.shape.n + right + far
+        ats = []
+        for e in range(1 if pairs else run_of(plan.shape)):
+            lead, within = windows.counts[0].divmod(place + e)
+            high, wide = windows.counts[1].divmod(within)
+            if pairs and halves == 1:
+                at = assume_multiple(within, 2)
+            else:
+                at = c_start + high * c_down + wide * c_across
+                at = assume_multiple(at, halves * (2 if pairs else 1))
+            ats.append(split * part_step + lead * c_lead + at)
+        for i in range(len(tiles[0])):
+            several = [rows_of(sums[i][j], far) for sums in tiles]
+            for both in zip(*several, strict=True):
+                to = first_row + row + i * plan.shape.m + down + both[0][0]
+                # Of each place what the halves have comes one after another.
+                values = [one for e in range(1, len(both[0])) for one in [half[e] for half in both]]
+                step = len(values) if pairs else halves
+                for e, at in enumerate(ats):
+                    there = (to < rows_total) & (place + e < columns_total)
+                    found = pack(values[e * step : (e + 1) * step])
+                    c.store(at + to * c_row, found.to(c.dtype), mask=there)
+
+
+@helper
+def sums_of_phase(
+    pipe: Any, plan: Fragments, operands: Any, of_phase: Any, strides: Any, split: Any
+) -> tuple[Any, Any, Any]:
+    """Return the sums of a phase's tile, and the row and column at which a plane's begin."""
+    w, x, rows_total, w_row, first_row, first_column = operands
+    columns_total, terms, share, _, *rest = of_phase
+    of_weights, windows = rest[:4], windows_of([*strides, *rest[4:]])
+    begin, end = split * share, min((split + 1) * share, terms)
     sums, row, column = plan.sums()
     # A unit always copies the same terms of a step, of the same rows and columns.
     lines = plan.depth // plan.access
@@ -152,28 +197,7 @@ def conv_fragments(
 
     fill_ahead(pipe, take, begin, plan.depth)
     work_through(pipe, take, work, begin, end, plan.depth)
-    for j, far in columns_of(sums[0]):
-        down, right = sums[0][j].lane_place()
-        place = first_column + column + j * plan.shape.n + right + far
-        ats = []
-        for e in range(1 if pairs else run_of(plan.shape)):
-            lead, within = windows.counts[0].divmod(place + e)
-            high, wide = windows.counts[1].divmod(within)
-            if pairs:
-                at = assume_multiple(within, 2)
-            else:
-                at = c_start + high * c_down + wide * c_across
-            ats.append(split * part_step + lead * c_lead + at)
-        for i in range(len(sums)):
-            for r, *numbers_of in rows_of(sums[i][j], far):
-                to = first_row + row + i * plan.shape.m + down + r
-                if pairs:
-                    there = (to < rows_total) & (place < columns_total)
-                    c.store(ats[0] + to * c_row, pack(numbers_of).to(c.dtype), mask=there)
-                else:
-                    for e, one in enumerate(numbers_of):
-                        there = (to < rows_total) & (place + e < columns_total)
-                        c.store(ats[e] + to * c_row, one.to(c.dtype), mask=there)
+    return sums, row, column
 
 
 def run_of(shape: MatrixShape) -> int:

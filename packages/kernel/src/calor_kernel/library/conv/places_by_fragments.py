@@ -55,6 +55,7 @@ def of_places(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceI
     block = plan.depth if x.room % plan.depth == 0 else x.room
     weights = weights_of(p, x.room, block, steps, info, rounded)
     phases = _phases(p, weights)
+    halves = _halves(p, phases)
     tiles = -(-outputs.size // plan.rows) * sum(
         -(-_places(phase.problem) // plan.columns) for phase in phases
     )
@@ -78,16 +79,20 @@ def of_places(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceI
         of_phases = [s for signature, _ in made for s in signature]
         numbers = [n for _, values in made for n in values]
         columns = max(_places(phase.problem) for phase in some)
-        pairs = len(phases) == 1 and to == (axes[1].count, 1) and run_of(plan.shape) == 2
-        pairs = pairs and strides[2] % 2 == 0
+        pairs = run_of(plan.shape) == 2 and halves == 2 and to[1] == 2 and axes[1].count % 4 == 0
+        if len(phases) == 1:
+            dense = to == (axes[1].count, 1) and run_of(plan.shape) == 2
+            pairs = dense and strides[2] % 2 == 0
+        together = halves * (2 if pairs else 1)
         own = (outputs.size, weights.row, splits, part_step, strides[2], strides[0], *to)
-        even = Scalar(index, nonnegative=True, divisible=2 if pairs else 1)
+        even = Scalar(index, nonnegative=True, divisible=together)
         signature = (size, wide(index, plan), size, even, even, even, size, size)
         strided = (Scalar(index, divisible=plan.access),) * 3
         kind = float32 if splits > 1 else dtype
-        target = Buffer(kind, align=16) if pairs else Buffer(kind)
-        told = (("pairs", pairs), ("phases", len(some)), ("plan", plan))
-        cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits * len(some))
+        target = Buffer(kind, align=16) if together > 1 else Buffer(kind)
+        count = len(some) // halves
+        told = (("halves", halves), ("pairs", pairs), ("phases", count), ("plan", plan))
+        cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits * count)
         work = sum(_places(one.problem) * _terms(one.problem, x.room) for one in some)
         steps.launches.append(
             launch(
@@ -112,7 +117,19 @@ def _phases(problem: Correlation, weights: Weights) -> list[Part]:
     if all(axis.divide == 1 and axis.summed > 0 for axis in axes):
         return [Part(p, (0,) * len(axes), (1,) * len(axes))]
     found = [part for part in undivided(p) if _places(part.problem)]
-    return sorted(found, key=lambda part: -_terms(part.problem, 1))
+    terms: dict[tuple[int, ...], int] = {}
+    for part in found:
+        row = part.offsets[:-1]
+        terms[row] = terms.get(row, 0) + _terms(part.problem, 1)
+    # Those of a row of places stay together.
+    return sorted(found, key=lambda part: (-terms[part.offsets[:-1]], part.offsets))
+
+
+def _halves(problem: Correlation, phases: Sequence[Part]) -> int:
+    """Return how many phases are computed together: two that take turns across a row, or one."""
+    axis = problem.axes[-1]
+    two = axis.divide == 2 and axis.count % 2 == 0 and len(phases) % 2 == 0
+    return 2 if two else 1
 
 
 def _places(problem: Correlation) -> int:
