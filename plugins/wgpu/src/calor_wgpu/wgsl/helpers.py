@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from calor.dtypes import DType, float32
 from calor_kernel.ir.types import Type
+from calor_kernel.printers.numbers import bits_of
 
 if TYPE_CHECKING:
     from .dialect import WGSL
 
 Made = tuple[str, str]
+SUFFIXES: Final = MappingProxyType({"i32": "i", "u32": "u", "i64": "li", "u64": "lu"})
 
 
 def _function(
@@ -46,6 +48,11 @@ def _rounded(dialect: WGSL, name: str, parameters: str, steps: str, other: str) 
 
 
 def _div(dialect: WGSL, name: str, d: DType) -> Made:
+    if d is not float32 or dialect.rounded:
+        # Of each quotient another divisor: of several by one number compilers make products.
+        f, u = dialect.types[d], _bits(dialect, d)
+        other = f"bitcast<{f}>(bitcast<{u}>(b) | (bitcast<{u}>(a) & {u}(args.zero)))"
+        return _function(dialect, name, {"a": d, "b": d}, d, f"return a / {other};")
     # Two steps of Newton give the quotient, and what is left of it, divided, is its error
     # (Markstein, IBM J. R&D 34, 1990).
     steps = """
@@ -77,11 +84,31 @@ return select(s, made, abs(made) <= 3.4028235e+38f && x > 1e-30f);"""
     return _rounded(dialect, name, "x", steps, other)
 
 
+def unknown(dialect: WGSL, number: float, d: DType) -> str:
+    """Return a number of which no compiler knows which it is, for a zero is given with arguments.
+
+    It is set by an or: what is hidden twice is so still, while two xors would be none.
+    """
+    u = _bits(dialect, d)
+    return f"bitcast<{dialect.types[d]}>({hex(bits_of(number, d))}{SUFFIXES[u]} | {u}(args.zero))"
+
+
 def _exact(dialect: WGSL, name: str, d: DType) -> Made:
-    # The number is a zero of the arguments, of which no compiler knows that it is one.
     f, u = dialect.types[d], _bits(dialect, d)
-    body = f"return bitcast<{f}>(bitcast<{u}>(x) ^ {u}(args.zero));"
+    body = f"return bitcast<{f}>(bitcast<{u}>(x) | {u}(args.zero));"
     return _function(dialect, name, {"x": d}, d, body)
+
+
+def _apart(factor: str, other: str, last: str) -> Callable[..., Made]:
+    """Return a sum or product as an fma, which costs no more and is joined with nothing."""
+
+    def made(dialect: WGSL, name: str, d: DType) -> Made:
+        given = {"a": "a", "b": "b"}
+        given |= {str(n): unknown(dialect, n, d) for n in (1.0, -1.0, -0.0)}
+        body = f"return fma({given[factor]}, {given[other]}, {given[last]});"
+        return _function(dialect, name, {"a": d, "b": d}, d, body)
+
+    return made
 
 
 def _held(dialect: WGSL, name: str, d: DType) -> Made:
@@ -103,5 +130,14 @@ return select({zero}, {low}, x == x);"""
 
 
 HELPERS: Final[Mapping[str, Callable[..., Made]]] = MappingProxyType(
-    {"div": _div, "sqrt": _sqrt, "exact": _exact, "held": _held, "saturated": _saturated}
+    {
+        "add": _apart("a", "1.0", "b"),
+        "sub": _apart("b", "-1.0", "a"),
+        "mul": _apart("a", "b", "-0.0"),
+        "div": _div,
+        "sqrt": _sqrt,
+        "exact": _exact,
+        "held": _held,
+        "saturated": _saturated,
+    }
 )

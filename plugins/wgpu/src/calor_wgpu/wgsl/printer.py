@@ -28,7 +28,6 @@ from calor_kernel.ir.passes import (
     unroll_loops,
 )
 from calor_kernel.ir.types import Type
-from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import units
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.expressions import Expression
