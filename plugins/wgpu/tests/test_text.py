@@ -85,7 +85,7 @@ ADAPTERS = [
     ),
     (int32, {}, "return a - a / b * b;", lambda x: modulo(x, x + 1)),
     (float32, {}, "!(x_ == x_)", lambda x: (x != x).to(float32)),
-    (float32, {}, "bitcast<f32>(2139095040u)", lambda x: x + float("inf")),
+    (float32, {}, "bitcast<f32>(0x7f800000u)", lambda x: x + float("inf")),
     (int32, {}, "(-2147483647i - 1i)", lambda x: x + (-(2**31))),
     (int8, {}, "extractBits(i32(t1 * t1), 0u, 8u)", lambda x: x * x),
     (float16, {}, "fn_float32_of_float16(", lambda x: x.to(float32)),

@@ -37,7 +37,7 @@ from calor_kernel.printers.dialect import FUNCTIONS, Dialect, words
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.recipes import function_name
 
-from .helpers import HELPERS, SUFFIXES, unknown
+from .helpers import HELPERS, SUFFIXES, of_bits
 from .words import RESERVED
 
 _TYPES: Final = MappingProxyType(
@@ -145,15 +145,11 @@ class WGSL(Dialect):
             return self._integer(self._fitting(int(number), dtype), self.types[dtype])
         if not self.computes(dtype):
             return Expression(f"{hex(numbers.bits_of(number, dtype))}u", bare=True)
-        special = numbers.is_special(float(number))
-        if self.changes == "reassociates" and (special or number == 0):
+        special, hidden = numbers.is_special(float(number)), self.changes == "reassociates"
+        if special or (hidden and number == 0):
             # Such a compiler takes it that there is no infinity, and of a choice between -1 and 0
             # makes one between -1 and -0.
-            return Expression(unknown(self, number, dtype), bare=True)
-        if special:
-            bits = self.bits(dtype)
-            held = self._integer(numbers.bits_of(number, dtype), self.types[bits])
-            return Expression(f"bitcast<{self.types[dtype]}>({held.text})", bare=True)
+            return Expression(of_bits(self, number, dtype, hidden), bare=True)
         wide = dtype is float64
         text = repr(float(number)) if wide else str(np.float32(number))
         made = f"{text}{'lf' if wide else 'f'}"

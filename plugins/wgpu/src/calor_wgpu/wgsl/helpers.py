@@ -84,13 +84,15 @@ return select(s, made, abs(made) <= 3.4028235e+38f && x > 1e-30f);"""
     return _rounded(dialect, name, "x", steps, other)
 
 
-def unknown(dialect: WGSL, number: float, d: DType) -> str:
-    """Return a number of which no compiler knows which it is, for a zero is given with arguments.
+def of_bits(dialect: WGSL, number: float, d: DType, hidden: bool = True) -> str:
+    """Return a number by its bits, and where it is hidden as one of which no compiler knows it.
 
-    It is set by an or: what is hidden twice is so still, while two xors would be none.
+    A zero is given with arguments, and the bits are set by an or: what is hidden twice is so still,
+    while two xors would be none.
     """
     u = _bits(dialect, d)
-    return f"bitcast<{dialect.types[d]}>({hex(bits_of(number, d))}{SUFFIXES[u]} | {u}(args.zero))"
+    unknown = f" | {u}(args.zero)" if hidden else ""
+    return f"bitcast<{dialect.types[d]}>({hex(bits_of(number, d))}{SUFFIXES[u]}{unknown})"
 
 
 def _exact(dialect: WGSL, name: str, d: DType) -> Made:
@@ -104,7 +106,7 @@ def _apart(factor: str, other: str, last: str) -> Callable[..., Made]:
 
     def made(dialect: WGSL, name: str, d: DType) -> Made:
         given = {"a": "a", "b": "b"}
-        given |= {str(n): unknown(dialect, n, d) for n in (1.0, -1.0, -0.0)}
+        given |= {str(n): of_bits(dialect, n, d) for n in (1.0, -1.0, -0.0)}
         body = f"return fma({given[factor]}, {given[other]}, {given[last]});"
         return _function(dialect, name, {"a": d, "b": d}, d, body)
 

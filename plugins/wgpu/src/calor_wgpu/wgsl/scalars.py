@@ -58,7 +58,7 @@ class WGSLScalars(Scalars):
         flags = attributes.get("flags", ())
         step = fused and "contract" in flags and any(o.product is not None for o in operands)
         joins = not whole and not (step and name in ("add", "sub")) and self.joins(name, flags)
-        if not whole and name in INFIX and self.changes == "reassociates" and not fused:
+        if not whole and name in INFIX and self.dialect.changes == "reassociates" and not fused:
             # Neither x - x nor 0 * x is zero for an infinite x, and signs of zeros matter.
             operands = [operands[0], self.hidden(dtype, operands[1])]
         if not whole and name == "ne":
@@ -82,13 +82,13 @@ class WGSLScalars(Scalars):
         if dtype.kind != "float":
             # SPIR-V leaves the remainder of a negative number open.
             return name == "modulo" and dtype.kind == "int"
-        if name == "div" and self.changes == "reassociates":
+        if name == "div" and self.dialect.changes == "reassociates":
             return True
         if name in ("div", "sqrt"):
             return dtype is float32 and not self.dialect.rounded
         if name == "neg":
             # Such a compiler changes the signs inside of an fma, and so that of a zero.
-            return self.dialect.fused and self.changes == "reassociates"
+            return self.dialect.fused and self.dialect.changes == "reassociates"
         return joins and self.dialect.fused and name in ("add", "sub", "mul")
 
     def joins(self, name: str, flags: Sequence[str]) -> bool:
@@ -98,18 +98,13 @@ class WGSLScalars(Scalars):
         fma they leave both alone, so that sums and products are some where that is one
         instruction; elsewhere they are hidden.
         """
-        if self.changes == "contracts":
+        if self.dialect.changes == "contracts":
             return name == "mul" and "contract" not in flags
-        return self.changes == "reassociates" and name in _JOINED and "reassoc" not in flags
+        return self.dialect.changes == "reassociates" and name in _JOINED and "reassoc" not in flags
 
     def hidden(self, dtype: DType, value: Expression) -> Expression:
         """Return a number as one of which the compiler knows nothing."""
         return ex.call(self.helpers.name("exact", dtype), value)
-
-    @property
-    def changes(self) -> str:
-        """What the compiler does that nobody asked for, as the dialect says."""
-        return self.dialect.changes
 
     def cast(self, value: Expression, source: DType, target: DType) -> Expression:
         """Return a conversion as the operation ``cast`` means it."""
@@ -136,7 +131,7 @@ class WGSLScalars(Scalars):
         if source.kind == "uint" or value_of(value) is not None:
             made = dialect.cast(uint64, value) if source.kind == "uint" else value
             return dialect.cast(target, made)
-        if self.changes != "reassociates" or dialect.fused:
+        if self.dialect.changes != "reassociates" or dialect.fused:
             made = dialect.cast(int64, value)
         else:
             made = Expression(f"(i64(u64(u32({value.text}) ^ 0x80000000u)) - 2147483648li)")
