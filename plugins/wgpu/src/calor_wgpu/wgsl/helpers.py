@@ -33,13 +33,12 @@ def _bits(dialect: WGSL, dtype: DType) -> str:
     return dialect.types[dialect.bits(dtype)]
 
 
-def _rounded(dialect: WGSL, name: str, parameters: str, steps: str, other: str) -> Made:
+def _rounded(dialect: WGSL, name: str, parameters: str, steps: str, wide: str, other: str) -> Made:
     """Return a quotient or root by fma, where it rounds once and no step leaves the range.
 
-    Where a step may leave it, ``other`` is taken, or what float64 has.
+    Where a step may leave it, ``wide`` is taken, of float64, or ``other`` where that is missing.
     """
-    wide = {"ab": "f32(f64(a) / f64(b))", "x": "f32(sqrt(f64(x)))"}[parameters]
-    body = f"return {wide};" if dialect.double else other
+    body = f"return f32({wide});" if dialect.double else other
     if dialect.fused:
         inside = (f"abs({p}) > 1e-18f && abs({p}) < 1e+18f" for p in parameters)
         fast = "".join(f"\n  {line}" for line in steps.strip().splitlines())
@@ -48,11 +47,14 @@ def _rounded(dialect: WGSL, name: str, parameters: str, steps: str, other: str) 
 
 
 def _div(dialect: WGSL, name: str, d: DType) -> Made:
-    if d is not float32 or dialect.rounded:
-        # Of each quotient another divisor: of several by one number compilers make products.
+    b = "b"
+    if dialect.changes == "reassociates":
+        # Of x / x compilers make 1, and of several quotients by one number products, so that each
+        # has a divisor of its own, of which they do not know which number it is.
         f, u = dialect.types[d], _bits(dialect, d)
-        other = f"bitcast<{f}>(bitcast<{u}>(b) | (bitcast<{u}>(a) & {u}(args.zero)))"
-        return _function(dialect, name, {"a": d, "b": d}, d, f"return a / {other};")
+        b = f"bitcast<{f}>(bitcast<{u}>(b) | (~bitcast<{u}>(a) & {u}(args.zero)))"
+    if d is not float32 or dialect.rounded:
+        return _function(dialect, name, {"a": d, "b": d}, d, f"return a / {b};")
     # Two steps of Newton give the quotient, and what is left of it, divided, is its error
     # (Markstein, IBM J. R&D 34, 1990).
     steps = """
@@ -61,11 +63,11 @@ let inverse = fma(fma(-b, near, 1.0f), near, near);
 let q = a * inverse;
 let better = fma(fma(-b, q, a), inverse, q);
 return fma(fma(-b, better, a), inverse, better);"""
-    other = """
-let q = a / b;
+    other = f"""
+let q = a / {b};
 let made = q + fma(-q, b, a) / b;
 return select(q, made, abs(made) <= 3.4028235e+38f && abs(q) > 1e-30f);"""
-    return _rounded(dialect, name, "ab", steps, other)
+    return _rounded(dialect, name, "ab", steps, f"f64(a) / f64({b})", other)
 
 
 def _sqrt(dialect: WGSL, name: str, d: DType) -> Made:
@@ -81,7 +83,7 @@ return fma(fma(-better, better, x), fma(half, e, half), better);"""
 let s = sqrt(x);
 let made = s + fma(-s, s, x) / (2.0f * s);
 return select(s, made, abs(made) <= 3.4028235e+38f && x > 1e-30f);"""
-    return _rounded(dialect, name, "x", steps, other)
+    return _rounded(dialect, name, "x", steps, "sqrt(f64(x))", other)
 
 
 def of_bits(dialect: WGSL, number: float, d: DType, hidden: bool = True) -> str:
