@@ -81,7 +81,8 @@ class WGSL(Dialect):
     ``wide``, ``double``: 64-bit integers and floats; without them sizes and indices are computed in
     32 bits, in which those of such an adapter's buffers fit. ``fused``: fma rounds once.
     ``changes``: what the compiler does that nobody asked for: "contracts" products into sums, or
-    "reassociates" as well. ``rounded``: quotients and roots of float32 are rounded right.
+    "reassociates" as well, and takes it that there are no infinities and one zero. ``rounded``:
+    quotients and roots of float32 are rounded right.
     ``flushes``: float32 arithmetic takes the smallest numbers for zeros. ``limited``: loops that
     take long are ended, so that kernels look whether one came to its end. ``diverges``: units of a
     plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``: what there is.
