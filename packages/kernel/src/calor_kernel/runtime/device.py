@@ -62,6 +62,7 @@ class DeviceInfo:
     in a cube at most; 1 for a device whose units do not meet. ``planes``: the possible numbers of
     units in lock step. ``cores``: the cubes that run at the same time. ``caches``: bytes per level,
     the nearest first, as far as a core has them alone. ``max_cubes``: cubes of a launch per axis.
+    ``flushes``: arithmetic may take float32 numbers below the smallest normal one for zeros.
     ``matrices``: matrix instructions by their names in :mod:`calor_kernel.language.matrices`, of
     those that are chosen by name.
     """
@@ -80,6 +81,7 @@ class DeviceInfo:
     memory_bytes: int = 0
     max_buffer_bytes: int = 2**63 - 1
     align: int = 64
+    flushes: bool = False
     matrices: frozenset[str] = frozenset()
     native: Mapping[str, Any] = field(default_factory=dict)
 
