@@ -127,10 +127,15 @@ def issue_mma(c: Fragment, pairs: Sequence[tuple[Fragment | SharedMatrix, Shared
     builder.emit("commit_async", (), (), {"group": "matrix"})
 
 
-def wait_mma(*accumulators: Fragment, pending: int = 0) -> None:
-    """Wait for all groups of products but the latest ``pending``, and for these accumulators."""
+def wait_mma(*accumulators: Fragment, pending: int = 0, after: Any = None) -> None:
+    """Wait for all groups of products but the latest ``pending``, and for these accumulators.
+
+    ``after``: a number, never below 0, that is computed first, beside the products; compilers move
+    a wait up over arithmetic that need not come before it.
+    """
     builder = current()
-    builder.emit("wait_async", (), (), {"group": "matrix", "pending": pending})
+    computed = () if after is None else (builder.coerce(after),)
+    builder.emit("wait_async", computed, (), {"group": "matrix", "pending": pending})
     for c in accumulators:
         part = c.parts[0]
         c.parts[0] = builder.emit("mma_result", (part,), (part.type,))[0]

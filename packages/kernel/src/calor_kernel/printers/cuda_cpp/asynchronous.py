@@ -32,6 +32,13 @@ _WAITS: Final = {
 }
 
 
+_COMPUTED: Final = (
+    "static __device__ __forceinline__ void computed(float x) {\n"
+    '  asm volatile("{\\n.reg .pred below;\\nsetp.lt.f32 below, %0, 0f00000000;\\n'
+    '@!below bra done;\\nnanosleep.u32 20;\\ndone:\\n}" ::"f"(x) : "memory");\n}'
+)
+
+
 def _words(dtype: DType, count: int) -> int:
     return max(count * int(dtype.itemsize) // 4, 1)
 
@@ -143,8 +150,13 @@ def commit(printer: Printer, operation: Operation, block: Block) -> None:
 
 def wait(printer: Printer, operation: Operation, block: Block) -> None:
     """Print the wait for all groups of a kind but the latest."""
+    computed = [printer.operand(v) for v in operation.operands]
     printer.settle()
     pending, group = operation.attributes["pending"], operation.attributes["group"]
+    for number in computed:
+        # A way that is never gone keeps what comes before the wait from moving behind it.
+        printer.helpers.add("computed", _COMPUTED)
+        printer.line(f"{ex.call('computed', number).text};")
     if group in _WAITS:
         read = ".read" if operation.attributes.get("read") else ""
         printer.line(f'asm volatile("{_WAITS[group]}{read} {pending};" ::: "memory");')
