@@ -294,11 +294,10 @@ _ROWS = (
         "wait_async",
         -1,
         "none",
-        "f",
+        alike=False,
         pure=False,
         attributes=("group", "pending", "read"),
-        meaning="waits for all of a group but the latest, once operand 0, if there is one, is "
-        "computed",
+        meaning="waits for all of a group but the latest, once the operands are computed",
     ),
     # Control flow. Regions yield the carried values.
     Row("for", -1, "given", "iu", alike=False, pure=False, attributes=("unroll",)),

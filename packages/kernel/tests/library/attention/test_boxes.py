@@ -6,11 +6,11 @@ import pytest
 
 from calor.dtypes import bfloat16
 from calor_kernel.library.attention import boxed
-from calor_kernel.library.attention.lowering import attention
+from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
-from .test_attention import Row, check_forward
+from .test_attention import Row, check_backward, check_forward
 from .test_fragments import request_of
 
 # A device with a copy engine, and few cores, so that a cube computes several tiles.
@@ -40,6 +40,16 @@ def test_boxes(monkeypatch, row, made):
     (work,) = attention(request_of(row, bfloat16, info=INFO))
     assert work.variant.startswith("boxes")
     check_forward(KernelBackend("lanes", lambda index: LanesDevice(INFO)), row, "bfloat16")
+
+
+@pytest.mark.parametrize(("row", "made"), CASES, ids=str)
+def test_gradients_by_boxes(monkeypatch, row, made):
+    for table in ("QUERY", "KEY"):
+        monkeypatch.setattr(boxed, table, {64: (made,), 128: (made,)})
+    (work,) = gradient(request_of(row, bfloat16, 3, info=INFO))
+    assert work.variant.startswith("boxes")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
+    check_backward(backend, row, "bfloat16", "attention_gradient")
 
 
 @pytest.mark.parametrize("width", boxed.FORWARD)

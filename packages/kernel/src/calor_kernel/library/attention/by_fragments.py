@@ -12,7 +12,7 @@ from itertools import product
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.attention.boxed import forward_by_boxes
+from calor_kernel.library.attention.boxed import forward_by_boxes, gradients_by_boxes
 from calor_kernel.library.attention.fragment_forward import attend_fragments
 from calor_kernel.library.attention.fragment_gradients import (
     key_gradient_fragments,
@@ -135,6 +135,11 @@ def forward_by_fragments(problem: Attention, request: Request) -> Iterator[Work]
 def gradients_by_fragments(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the gradients of query, key and value, the likeliest first."""
     p, up = problem, upstream_of(request, problem)
+    boxes = [*gradients_by_boxes(p, request)]
+    if boxes and not request.candidates:
+        yield boxes[0]
+        return
+    yield from boxes
     room = _room(max(p.features, p.values))
     read = tuple(Buffer(b.dtype, writable=False, align=16) for b in up.declared)
     result = Buffer(p.dtype, align=16)
