@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from calor.dtypes import bfloat16
+from calor.dtypes import bfloat16, int32, int64
 from calor_kernel.library.attention import boxed
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend
@@ -52,16 +52,17 @@ def test_gradients_by_boxes(monkeypatch, row, made):
     check_backward(backend, row, "bfloat16", "attention_gradient")
 
 
+@pytest.mark.parametrize("rows", [300, 1 << 25])
 @pytest.mark.parametrize("width", boxed.FORWARD)
-def test_tiles_fit(width):
-    row = Row(1, 2, 2, 300, 300, width, width)
-    works = attention(request_of(row, bfloat16, info=INFO, candidates=True))
-    boxes = [work for work in works if work.variant.startswith("boxes")]
-    assert len({work.variant for work in boxes}) == len(boxed.FORWARD[width])
-    for work in boxes:
-        (launch,) = work.launches
-        built, plan = launch.build.kernel(INFO.features), dict(launch.build.keywords)["plan"]
-        assert built.shared_bytes <= plan.shared_bytes <= INFO.shared_bytes
+def test_tiles_fit(width, rows):
+    row = Row(1, 2, 2, rows, rows, width, width)
+    for lower, first in ((attention, 0), (gradient, 3)):
+        works = lower(request_of(row, bfloat16, first, info=INFO, candidates=True))
+        boxes = [work for work in works if work.variant.startswith("boxes")]
+        assert len({work.variant for work in boxes}) == len(boxes) > 1
+        for launch in (launch for work in boxes[:-1] for launch in work.launches):
+            assert launch.build.index is (int32 if rows == 300 else int64)
+            assert launch.build.kernel(INFO.features).shared_bytes <= INFO.shared_bytes
 
 
 def test_operands_that_repeat_go_another_way():

@@ -87,6 +87,8 @@ def attend_boxes(
     barrier()
     order = Order((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
     count = order.count()
+    # Where the tile is that queries or keys have come for: others need not divide.
+    told = shared(4, count.dtype)
 
     def place_of(turn: Any) -> Any:
         # The last rows of a head are the longest.
@@ -98,6 +100,8 @@ def attend_boxes(
             stage, parity = count * 0, count * 0 + 1
             for turn in range(count):
                 n, head, first = place_of(turn)
+                queries.empty.wait(0, turn % 2 ^ 1)
+                told[0], told[1], told[2] = n, head, first
                 queries.fetch(q_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
                 at = (n, head // g.group)
                 for begin in range(0, end_of(first, g, causal, plan), tiles.block):
@@ -112,11 +116,11 @@ def attend_boxes(
         stage, parity = count * 0, count * 0
         begin_turns(group, plan)
         for turn in range(count):
-            n, head, first = place_of(turn)
+            queries.full.wait(0, turn % 2)
+            n, head, first = told[0], told[1], told[2]
             hidden = Hidden(g, kinds, causal, adjusted, n, head, False)
             reach = min(g.keys, first + row + 1) if causal else g.keys
             stop = end_of(first, g, causal, plan)
-            queries.full.wait(0, turn % 2)
             keys.full.wait(stage, parity)
             opening, sums = tiles.sums(tiles.block), tiles.sums(tiles.values)
             largest = sums[0][0].band(tiles.axis, -math.inf)

@@ -85,6 +85,8 @@ def query_gradient_boxes(
     barrier()
     order = Order((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
     count = order.count()
+    # Where the tile is that queries or keys have come for: others need not divide.
+    told = shared(4, count.dtype)
 
     def place_of(turn: Any) -> Any:
         number, down = order.place(turn)
@@ -95,6 +97,8 @@ def query_gradient_boxes(
             stage, parity = count * 0, count * 0 + 1
             for turn in range(count):
                 n, head, first = place_of(turn)
+                queries.empty.wait(0, turn % 2 ^ 1)
+                told[0], told[1], told[2] = n, head, first
                 queries.fetch(q_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
                 ups.fetch(u_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
                 at = (n, head // g.group)
@@ -113,7 +117,8 @@ def query_gradient_boxes(
         stage, parity = count * 0, count * 0
         begin_turns(group, plan)
         for turn in range(count):
-            n, head, first = place_of(turn)
+            queries.full.wait(0, turn % 2)
+            n, head, first = told[0], told[1], told[2]
             row_at = (n * g.heads + head) * g.queries
             hidden = Hidden(g, kinds, causal, adjusted, n, head, False)
             reach = min(g.keys, first + row + 1) if causal else g.keys
@@ -126,7 +131,6 @@ def query_gradient_boxes(
                 there = place < g.queries
                 shift.items[k] = finite(total.load(row_at + place, mask=there)) * -LOG2_E
                 along.items[k] = delta.load(row_at + place, mask=there)
-            queries.full.wait(0, turn % 2)
             ups.full.wait(0, turn % 2)
             keys.full.wait(stage, parity)
             values.full.wait(stage, parity)
@@ -227,6 +231,8 @@ def key_gradient_boxes(
     barrier()
     order = Order((g.keys + plan.rows - 1) // plan.rows, g.key_heads * batches, band)
     count = order.count()
+    # Where the tile is that queries or keys have come for: others need not divide.
+    told = shared(4, count.dtype)
     whole = (g.queries + block - 1) // block
 
     def place_of(turn: Any) -> Any:
@@ -243,6 +249,8 @@ def key_gradient_boxes(
             for turn in range(count):
                 n, head, first, start = place_of(turn)
                 if unit == 0:
+                    keys.empty.wait(0, turn % 2 ^ 1)
+                    told[0], told[1], told[2], told[3] = n, head, first, start
                     keys.fetch(k_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
                     values.fetch(v_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
                 for member in range(head * g.group, head * g.group + g.group):
@@ -278,10 +286,10 @@ def key_gradient_boxes(
         here = registers(2, stage.dtype)
         begin_turns(group, plan)
         for turn in range(count):
-            n, head, first, start = place_of(turn)
+            keys.full.wait(0, turn % 2)
+            n, head, first, start = told[0], told[1], told[2], told[3]
             here[0], here[1] = head * g.group, start
             key_sums, value_sums = (tiles.sums(room) for room in rooms)
-            keys.full.wait(0, turn % 2)
             values.full.wait(0, turn % 2)
             before = stage
             # There is a first step, so that sums come from products alone: where the compiler sees

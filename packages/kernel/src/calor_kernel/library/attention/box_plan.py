@@ -82,13 +82,6 @@ class AttentionBoxes:
         """The type of results."""
         return self.tiles.dtype
 
-    @property
-    def shared_bytes(self) -> int:
-        """The shared memory of a cube: queries, results, the stages, and their barriers."""
-        made = self.tiles
-        lines = (self.rows + self.stages * made.block) * (made.features + made.values)
-        return lines * int(made.dtype.itemsize) + 1024
-
     def swizzle(self, dtype: DType) -> Swizzle:
         """Return how pieces of 16 bytes of a line are swizzled."""
         return Swizzle(3, 3, 3)

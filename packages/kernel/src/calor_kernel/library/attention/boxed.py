@@ -30,15 +30,20 @@ _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _Tiles = tuple[int, int, int, bool]
 FORWARD: dict[int, tuple[_Tiles, ...]] = {
     64: ((3, 128, 2, False), (2, 128, 3, True), (2, 128, 3, False)),
-    128: ((2, 128, 2, True), (2, 128, 2, False), (2, 64, 3, True)),
+    128: ((2, 128, 2, True), (2, 128, 2, False), (2, 160, 2, False)),
 }
 QUERY: dict[int, tuple[_Tiles, ...]] = {
-    64: ((2, 64, 3, True), (2, 128, 3, True)),
-    128: ((2, 64, 3, True),),
+    64: ((2, 128, 3, True), (2, 64, 4, True)),
+    128: ((2, 64, 3, True), (2, 64, 3, False)),
 }
-KEY: dict[int, tuple[_Tiles, ...]] = {64: ((2, 64, 3, True),), 128: ((2, 64, 2, True),)}
+KEY: dict[int, tuple[_Tiles, ...]] = {
+    64: ((2, 64, 4, True), (2, 64, 4, False)),
+    128: ((2, 64, 3, True), (2, 64, 3, False)),
+}
 # The part of the device's cache that holds what heads at work read again and again.
 _KEPT = 2
+# The part of a head's rows that its last tile may have too many.
+_EMPTY = 0.1
 
 
 def forward_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
@@ -46,7 +51,7 @@ def forward_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
     if not _suits(problem, request):
         return
     p = _whole(problem)
-    for plan in _plans(p, FORWARD):
+    for plan in _plans(p, FORWARD, p.queries):
         own = (Output(0), Output(1), p.values, *_band(p, request, False))
         to = _steps(p.heads, p.queries, p.values)
         flops = 2 * p.pairs * (p.features + p.values)
@@ -62,7 +67,7 @@ def gradients_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
     p, up = _whole(problem), upstream_of(request, problem)
     read = tuple(Buffer(b.dtype, writable=False, align=16) for b in up.declared)
     result = Buffer(p.dtype, align=16)
-    for_queries, for_keys = _plans(p, QUERY), _plans(p, KEY)
+    for_queries, for_keys = _plans(p, QUERY, p.queries), _plans(p, KEY, p.keys)
     ups = _steps(p.heads, p.queries, p.values)
     for first, second in product(for_queries, for_keys):
         # Of both passes others are timed beside the likeliest of the other.
@@ -104,15 +109,20 @@ def _whole(problem: Attention) -> Attention:
     return replace(p, query=above(p.query), key=above(p.key), value=above(p.value))
 
 
-def _plans(problem: Attention, table: dict[int, tuple[_Tiles, ...]]) -> list[AttentionBoxes]:
+def _plans(
+    problem: Attention, table: dict[int, tuple[_Tiles, ...]], count: int
+) -> list[AttentionBoxes]:
+    """Return a table's tiles; the first that ``count`` rows nearly fill is the first."""
     p = problem
     features, values = (-(-n // LINE) * LINE for n in (p.features, p.values))
-    return [
+    found = [
         AttentionBoxes(
             Fragments(p.dtype, 4 * groups, 1, block, features, values, grouped=True), stages, turns
         )
         for groups, block, stages, turns in table[max(features, values)]
     ]
+    chosen = [one for one in found if -count % one.rows <= _EMPTY * count][:1]
+    return chosen + [one for one in found if one not in chosen]
 
 
 def _name(plan: AttentionBoxes) -> str:
