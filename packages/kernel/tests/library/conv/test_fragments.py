@@ -176,6 +176,32 @@ def test_gradients_of_weights_of_one_tap_are_products_of_images(dtype, places, m
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
 
 
+# Rows of images and parts of them, several images, strides of one tap, and parts of sums.
+BOXED = [
+    ((2, 64, 6, 8), (72, 64, 3, 3), ONE, PADDED, ONE, 1),
+    ((3, 64, 7, 7), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),
+    ((1, 128, 5, 9), (72, 128, 3, 3), ONE, PADDED, (2, 1), 1),
+    ((2, 64, 9, 9), (64, 64, 1, 1), (2, 2), (NONE, NONE), ONE, 1),
+    ((1, 64, 30), (64, 64, 3), (1,), ((0, 2),), (1,), 1),
+]
+
+
+@pytest.mark.parametrize("op", OPS[:2])
+@pytest.mark.parametrize("row", BOXED, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_boxes_of_places(op, row, dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=4, max_units=384, max_cube=(384, 1, 1))
+    request = request_of(op, row, getattr(dtypes, dtype), info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = LOWERINGS[op](replace(request, attributes=said))
+    channels, strided = row[1][0 if op == "conv_input_gradient" else 1], row[2][0] > 1
+    whole = channels % 64 == 0 and not (strided and op == "conv_input_gradient")
+    assert work.variant.startswith("boxes") == whole
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, dtype, precision="high")
+
+
 MANY = [
     ((70_000, 16, 3, 3), (16, 16, 3, 3), ONE, PADDED, ONE, 1),
     ((70_000, 64, 4, 4), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),

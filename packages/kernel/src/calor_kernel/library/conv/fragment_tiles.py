@@ -35,8 +35,8 @@ MORE_GROUPED: Tiles = (
 # The same of the gradient of the weights, whose sums are cut into as many parts as there is room.
 WEIGHTS: Tiles = ((128, 128, 64, 2, 2, 3), (64, 128, 64, 2, 2, 3), (64, 64, 64, 2, 2, 3))
 GROUPED_WEIGHTS: Tiles = (
-    (128, 128, 64, 8, 1, 3),
     (64, 128, 64, 4, 1, 4),
+    (128, 128, 64, 8, 1, 3),
     (64, 64, 64, 4, 1, 4),
 )
 # The same for instructions by name: what loads and stores take has one stage ahead.

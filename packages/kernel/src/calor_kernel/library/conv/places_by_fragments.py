@@ -54,7 +54,7 @@ def of_places(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceI
     )  # fmt: skip
     block = plan.depth if x.room % plan.depth == 0 else x.room
     weights = weights_of(p, x.room, block, steps, info, rounded)
-    phases = _phases(p, weights)
+    phases = phases_of(p, weights)
     halves = _halves(p, phases)
     tiles = -(-outputs.size // plan.rows) * sum(
         -(-_places(phase.problem) // plan.columns) for phase in phases
@@ -106,7 +106,7 @@ def of_places(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceI
         steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
 
 
-def _phases(problem: Correlation, weights: Weights) -> list[Part]:
+def phases_of(problem: Correlation, weights: Weights) -> list[Part]:
     """Return places of the result that see the same taps, those that see most of them first.
 
     The taps are those of the copied weights.
