@@ -324,8 +324,9 @@ class Device(ABC):
         """Return a compiled method that gives memory back; None where that is not done."""
         return None
 
-    def close(self) -> None:  # noqa: B027 - most devices hold nothing that needs closing
-        """Free everything; the device is not used afterwards."""
+    def close(self) -> None:
+        """Wait for what was queued, and free everything; the device is not used afterwards."""
+        self.queue.synchronize()
 
     def restart(self) -> None:  # noqa: B027 - asked only of devices with the feature "fork"
         """Work on in a forked child, whose only thread calls this: start threads and locks anew."""
