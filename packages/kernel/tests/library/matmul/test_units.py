@@ -207,11 +207,30 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
     made = []
     monkeypatch.setattr(units, "_WORTH", 1)
     monkeypatch.setattr(
-        units, "boxed", lambda *given, was=units.boxed: made.append(given[0]) or was(*given)
+        units,
+        "boxed",
+        lambda *given, was=units.boxed, **said: made.append(given[0]) or was(*given, **said),
     )
     check(engine, row, "float32", "float32", 2e-3, precision="high")
     assert made
     assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {Fragments, Patches}
+
+
+@pytest.mark.parametrize("row", [ROWS[0], ROWS[4]], ids=str)
+@pytest.mark.parametrize("made", [(64, 64, 2, 2), (128, 96, 2, 1), TWO], ids=str)
+def test_products_of_transposes(together, monkeypatch, row, made):
+    """Where the right factor lies along its columns it goes through registers, as the left one."""
+    monkeypatch.setattr(units, "_BOXES", (made,))
+    seen = []
+
+    def ways(*given, was=lowering.ways):
+        able = [way for way in was(*given)[0] if way.name.startswith("transposed")]
+        seen.extend(way.launch.build.keywords[0][1] for way in able)
+        return able or was(*given)[0], []
+
+    monkeypatch.setattr(lowering, "ways", ways)
+    check(together, row, "float32", "float32", 2e-3, precision="high")
+    assert {(plan.rows, plan.transposed) for plan in seen} == {(made[0], True)}
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,15 @@ from calor_kernel.language import (
     wait_puts,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
+from calor_kernel.library.matmul.transposed import rows_in_registers, store_turned
 
 # A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
 LINE = 128
 # Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
 _ASKING = {1: 56, 2: 56, 3: 32}
 _MULTIPLYING = {1: 240, 2: 224, 3: 160}
+# Bytes of factors that the matrix unit reads from shared memory along the summed axis alone.
+FOUR = 4
 # Parts of a tile's sums that are on their way to memory.
 _PARTS = 2
 
@@ -82,6 +85,11 @@ class Boxes:
         return LINE // int(self.dtype.itemsize)
 
     @property
+    def transposed(self) -> bool:
+        """Whether a goes through registers; then the result is the transpose of the product."""
+        return not self.a_along and int(self.dtype.itemsize) == FOUR
+
+    @property
     def groups(self) -> int:
         """The warp groups that multiply."""
         return self.rows // 64
@@ -103,8 +111,9 @@ class Boxes:
 
     @property
     def pending(self) -> int:
-        """How many parts may be on their way when the next is stored, so that its place is free."""
-        return 0 if self.columns // self.part % _PARTS else _PARTS - 1
+        """How many boxes may be on their way when the next are stored, so that there is place."""
+        each = 64 // self.part if self.transposed else 1
+        return 0 if self.columns // self.part % _PARTS else (_PARTS - 1) * each
 
     @property
     def shared_bytes(self) -> int:
@@ -181,9 +190,10 @@ def matmul_boxes(
         b, (b_outer, b_inner), (n, k) if plan.b_along else (k, n),
         (b_outer_stride, b_inner_stride, b_stride), plan.box(False), plan,
     )  # fmt: skip
-    box = (1, 64, plan.part)
+    box = (1, plan.part if plan.transposed else 64, plan.part)
     c_at = Swizzled(plan.swizzle(plan.result), Layout(box, (0, plan.part, 1)))
-    c_map = tensor_map(c, (batches, m, n), (c_stride, n, 1), box, c_at)
+    sizes = (n, m) if plan.transposed else (m, n)
+    c_map = tensor_map(c, (batches, *sizes), (c_stride, sizes[1], 1), box, c_at)
     a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
     part_size = 64 * plan.part
     left = shared(plan.stages * a_size, plan.dtype, align=1024)
@@ -233,15 +243,12 @@ def matmul_boxes(
             before = stage
             for begin in range(0, deep, plan.depth):
                 full.wait(stage, parity)
-                lefts = SharedMatrix(left.at(stage * a_size), left_at)
+                lefts = left_factors(left, stage * a_size, left_at, top, plan)
                 rights = SharedMatrix(right.at(stage * b_size), right_at)
                 issue_mma(
                     sums,
                     [
-                        (
-                            lefts.tile((shape.m, shape.k), (top, p)),
-                            rights.tile((shape.k, shape.n), (p, 0)),
-                        )
+                        (lefts[p // shape.k], rights.tile((shape.k, shape.n), (p, 0)))
                         for p in range(0, plan.depth, shape.k)
                     ],
                 )
@@ -259,13 +266,29 @@ def matmul_boxes(
                 place = parts.at((group * _PARTS + part % _PARTS) * part_size)
                 wait_puts(plan.pending, read=True)
                 barrier("warpgroup")
-                store_part(sums, place, start, plan)
-                barrier("warpgroup")
-                c_map.put(place, (batch, row + top, column + start), unit, 128)
+                if plan.transposed:
+                    store_turned(sums, place, start, plan)
+                    barrier("warpgroup")
+                    for part in range(64 // plan.part):
+                        there = (batch, column + start, row + top + part * plan.part)
+                        c_map.put(place.at(part * plan.part * plan.part), there, unit, 128)
+                else:
+                    store_part(sums, place, start, plan)
+                    barrier("warpgroup")
+                    c_map.put(place, (batch, row + top, column + start), unit, 128)
         wait_puts()
     if plan.cluster > 1:
         # Others of the cluster bring boxes here, and arrive at barriers, until they are done.
         barrier("cluster")
+
+
+@helper
+def left_factors(left: Any, at: Any, placed: Any, top: Any, plan: Any) -> list[Any]:
+    """Return a step's factors of a warp group's rows: where they lie, or those in registers."""
+    if plan.transposed:
+        return rows_in_registers(left, at + top * plan.depth, plan)
+    lefts, shape = SharedMatrix(left.at(at), placed), plan.shape
+    return [lefts.tile((shape.m, shape.k), (top, p)) for p in range(0, plan.depth, shape.k)]
 
 
 @helper

@@ -102,6 +102,7 @@ def ways(
             if product.tf32:
                 found += _by_boxes(product, places, info, wanted)
                 found += _by_divided_boxes(product, places, info, wanted, held)
+                found += _by_transposed_boxes(product, places, info, wanted)
                 found += _by_turned_boxes(product, places, info, wanted, held)
                 found += _by_fragments(product, places, info, wanted)
             found += _by_patches(product, places, info, wanted)
@@ -140,9 +141,14 @@ def _by_patches(
 
 
 def _by_boxes(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+    product: Product,
+    places: Sequence[Argument],
+    info: DeviceInfo,
+    wanted: bool,
+    *,
+    transposed: bool = False,
 ) -> Iterator[Way | Dropped]:
-    made = boxed(product, places, info)
+    made = boxed(product, places, info, transposed=transposed)
     if isinstance(made, Dropped):
         if wanted:
             yield made
@@ -187,6 +193,18 @@ def _by_divided_boxes(
             yield replace(launch, variant=name)
         else:
             yield Way(name, 1, launch(plan), (), (made.nbytes,), (made.after,))
+
+
+def _by_transposed_boxes(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+) -> Iterator[Way | Dropped]:
+    """Yield boxes of the transposes' product, of which the left factor goes through registers."""
+    if _along(product) == (True, False) and all(map(info.has, _COPIED)):
+        for way in _by_boxes(product.swapped(), places[::-1], info, wanted, transposed=True):
+            if isinstance(way, Way):
+                yield replace(way, name=f"transposed {way.name}")
+            else:
+                yield replace(way, variant=f"transposed {way.variant}")
 
 
 def _by_turned_boxes(
