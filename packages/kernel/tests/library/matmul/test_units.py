@@ -106,6 +106,16 @@ def test_ways(backend, monkeypatch, row, dtype, result, kind):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("made", [(4, 8, 2, 1, 8, 3), (8, 4, 1, 2, 4, 2)], ids=str)
+def test_patches_whose_steps_are_copied_ahead(monkeypatch, row, made):
+    monkeypatch.setattr(units, "_PATCHES", (made,))
+    backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
+    seen = labels(backend, monkeypatch)
+    check(backend, row, "float32", "float32")
+    assert {plan.stages for plan in seen} == {made[-1]}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize(("dtype", "result"), [("bfloat16", "float32"), ("float16", "float16")])
 def test_products_beside_warp_groups(grouped, monkeypatch, row, dtype, result):
     seen = labels(grouped, monkeypatch)

@@ -132,8 +132,10 @@ def _by_patches(
     along = _along(product)
     # Units of wide planes have registers for twice the sums.
     most = _SUMS if info.planes[0] >= _WIDE else _SUMS // 2
-    usual = [Patches(*made, *along) for made in _PATCHES if made[2] * made[3] <= most]
-    more = [Patches(*made, *along) for made in _MORE_PATCHES if made[2] * made[3] <= most]
+    usual, more = (
+        [Patches(*made[:5], *along, *made[5:]) for made in table if made[2] * made[3] <= most]
+        for table in (_PATCHES, _MORE_PATCHES)
+    )
     yield from _chosen(
         usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
         lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
@@ -290,6 +292,8 @@ def _kind(plan: Plan) -> str:
 def _name(plan: Plan) -> str:
     """Return how a plan is called among candidates."""
     name = f"{_kind(plan)} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+    if isinstance(plan, Patches):
+        return f"{name}{f' {plan.stages - 1} ahead' if plan.stages else ''}"
     if not isinstance(plan, Boxes):
         return name
     several = f" of {plan.cluster}" if plan.cluster > 1 else ""
@@ -298,6 +302,8 @@ def _name(plan: Plan) -> str:
 
 def _lack(plan: Plan, info: DeviceInfo) -> str | None:
     """Return why cubes of a plan do not fit."""
+    if isinstance(plan, Patches) and plan.stages and not info.has("async_copy"):
+        return "the device has no asynchronous copies"
     if isinstance(plan, Boxes) and plan.cluster > 1:
         if not info.has("clusters"):
             return "the device has no clusters"
