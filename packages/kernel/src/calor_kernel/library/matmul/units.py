@@ -215,10 +215,13 @@ def _by_turned_boxes(
     """Yield boxes of copies, where an operand does not lie as its instruction reads it."""
     if all(_along(product)) or not all(map(info.has, _COPIED)):
         return
-    made = turned(product, places, held, info)
+    # Of float32 one operand may lie the other way.
+    one = product.dtype is float32 and _along(product) == (False, False)
+    made = turned(product, places, held, info, right=not one)
     # A copy costs as much as so many rows or columns of the product.
     worth = exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
-    for way in _by_boxes(made.product, made.places, info, wanted):
+    boxes = _by_transposed_boxes if one else _by_boxes
+    for way in boxes(made.product, made.places, info, wanted):
         if isinstance(way, Dropped):
             yield replace(way, variant=f"turned {way.variant}")
             continue
