@@ -62,9 +62,7 @@ class Boxes:
     A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
     computed at the same time. ``result``: the type of c. ``cluster``: how many cubes have tiles one
-    below another and share what they read of b. ``formats``: what numbers bytes are. ``ahead``: the
-    steps by which the first warp group begins sooner than the others, so that it does not write its
-    sums while they write theirs.
+    below another and share what they read of b. ``formats``: what numbers bytes are.
     """
 
     dtype: DType
@@ -76,7 +74,6 @@ class Boxes:
     b_along: bool
     band: int
     cluster: int = 1
-    ahead: int = 0
     formats: tuple[DType, DType] | None = None
 
     @property
@@ -200,8 +197,7 @@ def matmul_boxes(
     right = shared(plan.stages * b_size, plan.dtype, align=1024)
     parts = shared(_PARTS * plan.groups * part_size, plan.result, align=1024)
     full = Mbarriers(plan.stages, 1, meet=False)
-    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster, meet=False)
-    begun = Mbarriers(1, 4)
+    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster)
     down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
     whole = down * across
     rank, first = cube_position(0) % plan.cluster, cube_position(0) // plan.cluster
@@ -227,7 +223,7 @@ def matmul_boxes(
                           begin, full, stage, plan, False)  # fmt: skip
                     full.arrive(stage)
                     stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups], apart=plan.ahead > 0):
+    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups]):
         shape = plan.shape
         unit = unit_index() % 128
         group = unit_index() // 128 - 1
@@ -236,10 +232,6 @@ def matmul_boxes(
         for tile in range(first, tiles, step):
             row, column, batch = place_of_tile(tile, whole, down, across, rank, plan)
             sums = fragment(shape, "c")
-            if plan.ahead > 0:
-                follow(begun, group, tile == first)
-                turn = min(plan.ahead, (deep - 1) // plan.depth) * plan.depth
-                turn = select((tile == first) & (group == 0), turn, -1)
             before = stage
             for begin in range(0, deep, plan.depth):
                 full.wait(stage, parity)
@@ -252,15 +244,18 @@ def matmul_boxes(
                         for p in range(0, plan.depth, shape.k)
                     ],
                 )
-                # The step before has been computed once only this one is on its way.
-                wait_mma(pending=1)
-                release(empty, before, begin > 0, plan)
-                if plan.ahead > 0:
-                    lead(begun, begin == turn)
+                if plan.transposed:
+                    # Factors in registers are read until their products are done.
+                    wait_mma()
+                    release(empty, stage, True, plan)
+                else:
+                    # The step before has been computed once only this one is on its way.
+                    wait_mma(pending=1)
+                    release(empty, before, begin > 0, plan)
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
-            release(empty, before, True, plan)
+            release(empty, before, not plan.transposed, plan)
             for part in range(plan.columns // plan.part):
                 start = part * plan.part
                 place = parts.at((group * _PARTS + part % _PARTS) * part_size)
@@ -357,20 +352,6 @@ def release(empty: Any, stage: Any, wanted: Any, plan: Any) -> None:
     lane = lane_position()
     if wanted & (lane < plan.cluster):
         empty.arrive(stage, rank=lane if plan.cluster > 1 else None)
-
-
-@helper
-def follow(begun: Any, group: Any, wanted: Any) -> None:
-    """Wait until the first warp group is ahead."""
-    if wanted & (group > 0):
-        begun.wait(0, 0)
-
-
-@helper
-def lead(begun: Any, wanted: Any) -> None:
-    """Say that the first warp group is ahead."""
-    if wanted & (lane_position() == 0):
-        begun.arrive(0)
 
 
 @helper
