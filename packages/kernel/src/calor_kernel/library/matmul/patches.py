@@ -141,33 +141,30 @@ def matmul_patches(
 def add_loaded(
     sums: Any, left_operand: Any, right_operand: Any, k: Any, y: Any, x: Any, plan: Any
 ) -> None:
-    """Add a tile's products, while the next step is on its way to registers."""
-    a, a_start, a_stride, first_row, m = left_operand
-    b, b_start, b_stride, first_column, n = right_operand
-    a_pitch, b_pitch = plan.rows + FOUR, plan.columns + FOUR
-    left = shared(2 * plan.depth * a_pitch, float32, align=_ACCESS)
-    right = shared(2 * plan.depth * b_pitch, float32, align=_ACCESS)
-    lefts = registers(pieces(plan.rows, plan), float32, FOUR)
-    rights = registers(pieces(plan.columns, plan), float32, FOUR)
-    take(lefts, a, a_start, a_stride, first_row, m, 0, k, plan.rows, plan.a_along, plan)
-    take(rights, b, b_start, b_stride, first_column, n, 0, k, plan.columns, plan.b_along, plan)
-    put(lefts, left, 0, a_pitch, plan.rows, plan.a_along, plan)
-    put(rights, right, 0, b_pitch, plan.columns, plan.b_along, plan)
+    """Add a tile's products, while a later step is on its way to registers."""
+    operands, sizes = (left_operand, right_operand), (plan.rows, plan.columns)
+    pitches, along = (plan.rows + FOUR, plan.columns + FOUR), (plan.a_along, plan.b_along)
+    tiles = [shared(2 * plan.depth * pitch, float32, align=_ACCESS) for pitch in pitches]
+    held = [registers(pieces(size, plan), float32, FOUR) for size in sizes]
+    for i in range(2):
+        take(held[i], operands[i], 0, k, sizes[i], along[i], plan)
+        put(held[i], tiles[i], 0, pitches[i], sizes[i], along[i], plan)
+        take(held[i], operands[i], plan.depth, k, sizes[i], along[i], plan)
     barrier()
     side = constant(0, k.dtype)
     for begin in range(0, k, plan.depth):
-        later = begin + plan.depth
-        take(lefts, a, a_start, a_stride, first_row, m, later, k, plan.rows, plan.a_along, plan)
-        take(
-            rights, b, b_start, b_stride, first_column, n, later, k, plan.columns, plan.b_along,
-            plan,
-        )  # fmt: skip
-        l_at, r_at = side * (plan.depth * a_pitch) + y, side * (plan.depth * b_pitch) + x
-        add_step(sums, left.at(l_at), right.at(r_at), plan)
+        now = [side * (plan.depth * pitch) for pitch in pitches]
+        add_step(sums, tiles[0].at(now[0] + y), tiles[1].at(now[1] + x), plan)
         # The other half was read a step ago, and all have met since.
         side = 1 - side
-        put(lefts, left, side * (plan.depth * a_pitch), a_pitch, plan.rows, plan.a_along, plan)
-        put(rights, right, side * (plan.depth * b_pitch), b_pitch, plan.columns, plan.b_along, plan)
+        for i in range(2):
+            put(
+                held[i], tiles[i], side * (plan.depth * pitches[i]), pitches[i], sizes[i], along[i],
+                plan,
+            )  # fmt: skip
+        # Before the barrier, past which compilers do not put loads off: a whole step hides them.
+        for i in range(2):
+            take(held[i], operands[i], begin + 2 * plan.depth, k, sizes[i], along[i], plan)
         barrier()
 
 
@@ -260,11 +257,7 @@ def place_of(turn: int, size: int, along: bool, plan: Patches) -> tuple[Any, Any
 @helper
 def take(
     held: Any,
-    source: Any,
-    start: Any,
-    stride: Any,
-    first: Any,
-    count: Any,
+    operand: Any,
     begin: Any,
     k: Any,
     size: int,
@@ -272,6 +265,7 @@ def take(
     plan: Any,
 ) -> None:
     """Load a unit's part of a tile to registers, zeros where the operand ends."""
+    source, start, stride, first, count = operand
     for turn in range(pieces(size, plan)):
         _, line, at = place_of(turn, size, along, plan)
         if along:
