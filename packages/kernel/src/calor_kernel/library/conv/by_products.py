@@ -14,8 +14,9 @@ from math import prod
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.library.conv.fragment_sums import sums_launch
 from calor_kernel.library.conv.problem import Axis, Correlation
+from calor_kernel.library.matmul.choosing import Way
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.units import Way, by_boxes, ways
+from calor_kernel.library.matmul.units import by_boxes, ways
 from calor_kernel.library.work import Input, Scratch, Work
 from calor_kernel.runtime.device import DeviceInfo
 
