@@ -211,6 +211,11 @@ class Step:
     flops: int = 0
     nbytes: int = 0
 
+    @property
+    def work(self) -> int:
+        """What it takes, roughly: bytes, and an eighth of the flops."""
+        return self.nbytes + self.flops // 8
+
 
 def filled(step: Step, numbers: Sequence[int] | Mapping[int, int], function: Any = None) -> Step:
     """Return a step with the numbers of this time, and with its function if it is another one."""
@@ -261,11 +266,11 @@ class Queue(ABC):
         """Run a recorded list with a memory handle per slot; may return before it is finished."""
 
     def direct(self, recorded: Any) -> Callable[..., None] | None:
-        """Return what runs a recorded list with a handle per argument, quicker than ``run``.
+        """Return what runs a recorded list with a handle per argument.
 
-        None where a device has nothing quicker.
+        A device that has something quicker than ``run`` overrides it.
         """
-        return None
+        return lambda *handles: self.run(recorded, handles)
 
     @abstractmethod
     def synchronize(self) -> None:
