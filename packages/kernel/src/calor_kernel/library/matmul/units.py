@@ -25,7 +25,7 @@ from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output, Scratch
+from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
 from calor_kernel.planning.choices import exceeds
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -37,7 +37,6 @@ _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
 # Products of fewer rows or columns than this are done sooner than their operands are turned.
 _WORTH = 512
 _HALVES = (float16, bfloat16)
-_RESULT = Output(0)
 # Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
@@ -101,18 +100,18 @@ def ways(
             found += [Way("squares", 0, launch) for launch in by_squares]
         elif types == {float32} and product.dtype is float32:
             if product.tf32:
-                found += by_boxes(product, places, info, wanted)
+                found += _by_boxes(product, places, info, wanted)
                 found += _by_divided_boxes(product, places, info, wanted, held)
                 found += _by_turned_boxes(product, places, info, wanted, held)
                 found += _by_fragments(product, places, info, wanted)
             found += _by_patches(product, places, info, wanted)
         elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
-            found += by_boxes(product, places, info, wanted)
+            found += _by_boxes(product, places, info, wanted)
             found += _by_divided_boxes(product, places, info, wanted, held)
             found += _by_groups(product, places, info, wanted)
             found += _by_fragments(product, places, info, wanted)
         elif product.formats is not None or (types == {int8} and product.dtype is int32):
-            found += by_boxes(product, places, info, wanted)
+            found += _by_boxes(product, places, info, wanted)
             found += _by_divided_boxes(product, places, info, wanted, held)
             found += _by_turned_boxes(product, places, info, wanted, held)
     better = any(isinstance(way, Way) for way in found)
@@ -140,15 +139,10 @@ def _by_patches(
     )  # fmt: skip
 
 
-def by_boxes(
-    product: Product,
-    places: Sequence[Argument],
-    info: DeviceInfo,
-    wanted: bool,
-    target: Output | Scratch = _RESULT,
+def _by_boxes(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
 ) -> Iterator[Way | Dropped]:
-    """Yield the launches by the copy engine, which write to ``target``."""
-    made = boxed(product, places, info, target)
+    made = boxed(product, places, info)
     if isinstance(made, Dropped):
         if wanted:
             yield made
@@ -204,7 +198,7 @@ def _by_turned_boxes(
     made = turned(product, places, held, info)
     # A copy costs as much as so many rows or columns of the product.
     worth = exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
-    for way in by_boxes(made.product, made.places, info, wanted):
+    for way in _by_boxes(made.product, made.places, info, wanted):
         if isinstance(way, Dropped):
             yield replace(way, variant=f"turned {way.variant}")
             continue
