@@ -26,7 +26,7 @@ _LEAST, _TILE = 64, 128
 # Bytes that lines begin at multiples of, places of a part at least, and elements of an access.
 _LINE, _PIECE, _WHOLE = 16, 256, 4
 # Rows and columns of a tile of parts, and stages; rows of tiles that are computed together.
-_BOXES = ((128, 256, 4), (128, 128, 5), (64, 256, 4), (64, 128, 6), (64, 64, 8))
+_BOXES = ((64, 64, 8), (64, 128, 6), (64, 256, 4), (128, 128, 5), (128, 256, 4))
 _BAND = 16
 # Bytes of products that a core of an H200 computes in a cycle, and that it reads from the cache.
 _COMPUTED, _READ = 4096, 40
