@@ -14,16 +14,20 @@ from math import prod
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.library.conv.fragment_sums import sums_launch
 from calor_kernel.library.conv.problem import Axis, Correlation
-from calor_kernel.library.matmul.choosing import Way
+from calor_kernel.library.matmul.boxed import boxed
+from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.units import by_boxes, ways
-from calor_kernel.library.work import Input, Scratch, Work
+from calor_kernel.library.matmul.units import ways
+from calor_kernel.library.work import Dropped, Input, Scratch, Work
 from calor_kernel.runtime.device import DeviceInfo
 
 # Rows and columns of fewer leave most of a tile empty, and of so many are a tile here.
 _LEAST, _TILE = 64, 128
 # Bytes that lines begin at multiples of, places of a part at least, and elements of an access.
 _LINE, _PIECE, _WHOLE = 16, 256, 4
+# Rows and columns of a tile of parts, and stages; rows of tiles that are computed together.
+_BOXES = ((64, 64, 8), (64, 128, 6), (64, 256, 4), (128, 128, 5), (128, 256, 4))
+_BAND = 16
 # Bytes of products that a core of an H200 computes in a cycle, and that it reads from the cache.
 _COMPUTED, _READ = 4096, 40
 
@@ -88,20 +92,22 @@ def _of_weights(
     count = found.m * found.n
     parts = Scratch(0)
     memory = (found.batches * count * float32.itemsize,)
-    made = by_boxes(found, (Input(1), Input(0)), info, True, parts)
-    ways = [way for way in made if isinstance(way, Way)]
-    for way in sorted(ways, key=lambda way: (way.group > 1, _cycles(found, way, info))):
+    launch = boxed(found, (Input(1), Input(0)), info, parts)
+    if isinstance(launch, Dropped):
+        return
+    plans = [Boxes(found.a.dtype, float32, *made, True, True, _BAND) for made in _BOXES]
+    plans = [p for p in plans if p.shared_bytes <= info.shared_bytes and p.units <= info.max_units]
+    for plan in sorted(plans, key=lambda plan: _cycles(found, plan, info)):
         sizes = (1, 1, count, count)
         after = sums_launch(parts, problem.a.dtype, sizes, found.batches, count, info)
-        name = f"product, {way.name}"
-        yield Work((way.launch, after), memory, variant=name, group=way.group)
+        name = f"product, boxes {plan.rows}x{plan.columns} of parts"
+        yield Work((launch(plan), after), memory, variant=name)
         if not wanted:
             return
 
 
-def _cycles(product: Product, way: Way, info: DeviceInfo) -> float:
+def _cycles(product: Product, plan: Boxes, info: DeviceInfo) -> float:
     """Return what cores take for a term of their tiles of a product, in clock cycles."""
-    plan = dict(way.launch.build.keywords)["plan"]
     tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
     computed = plan.rows * plan.columns / _COMPUTED
     read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / _READ
