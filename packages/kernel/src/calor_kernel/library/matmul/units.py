@@ -201,7 +201,7 @@ def _by_divided_boxes(
             yield replace(launch, variant=name)
         else:
             yield Way(name, 0 if first else 1, launch(plan), (), (made.nbytes,), (made.after,))
-            few = long = False
+            few, long = few and not first, long and not first
 
 
 def _by_transposed_boxes(
