@@ -19,6 +19,7 @@ from calor.dtypes import (
 )
 from calor.specs import spec
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.attention import boxed
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.library.conv import lower_conv, lower_conv_weight_gradient
 from calor_kernel.library.matmul import units
@@ -103,20 +104,22 @@ INFO = replace(
     max_cube=(1024, 1024, 64),
     shared_bytes=227 << 10,
 )
+# One whose copy engine feeds them.
+ENGINE = replace(INFO, features=INFO.features | {"tensor_copy", "mbarrier"})
 HEADS, IMAGES, FILTERS = (2, 8, 4096), (8, 128, 28, 28), (128, 128, 3, 3)
 WINDOWS = {"stride": (1, 1), "padding": ((1, 1),) * 2, "dilation": (1, 1), "groups": 1}
 
 
-def request(op: str, shapes: Any, outputs: Any, attributes: Any) -> Request:
+def request(op: str, shapes: Any, outputs: Any, attributes: Any, info: Any = INFO) -> Request:
     views = tuple(View.dense(spec(shape, dtype)) for shape, dtype in shapes)
-    return Request(op, attributes, views, tuple(spec(s, bfloat16) for s in outputs), INFO)
+    return Request(op, attributes, views, tuple(spec(s, bfloat16) for s in outputs), info)
 
 
-def attended(width: int, causal: bool, gradients: bool) -> Request:
+def attended(width: int, causal: bool, gradients: bool, info: Any = INFO) -> Request:
     one, row = ((*HEADS, width), bfloat16), (HEADS, float32)
     shapes = [one, row, row, one, one, one] if gradients else [one] * 3
     said = {"causal": causal, "scale": 0.125}
-    return request("attention", shapes, [one[0]] * (3 if gradients else 1), said)
+    return request("attention", shapes, [one[0]] * (3 if gradients else 1), said, info)
 
 
 REQUESTS = {
@@ -153,4 +156,33 @@ def test_attention_and_convolutions_wait_where_they_say(compiler: Any, name: str
         log = compiled(compiler, text)
         # Waits that the compiler puts in, and products that it runs one after another.
         assert not re.findall(r"C75\d\d[^\n]*", log)
+        assert "0 bytes spill stores, 0 bytes spill loads" in log
+
+
+BOXES = [
+    (name, width, made)
+    for name in ("FORWARD", "QUERY", "KEY")
+    for width, tiles in getattr(boxed, name).items()
+    for made in tiles
+]
+
+
+@pytest.mark.parametrize(("name", "width", "made"), BOXES, ids=str)
+def test_powers_are_computed_beside_products(
+    compiler: Any, monkeypatch: Any, name: str, width: int, made: Any
+) -> None:
+    monkeypatch.setattr(boxed, name, {width: (made,)})
+    back = name != "FORWARD"
+    (work,) = (gradient if back else attention)(attended(width, width == 64, back, ENGINE))
+    assert work.variant.startswith("boxes")
+    launch = work.launches[-1 if name == "KEY" else 0]
+    text = print_kernel(launch.build.kernel(ENGINE.features), CudaCpp())
+    # Between the waits for scores and for sums.
+    beside = text.split("wgmma.wait_group.sync.aligned 1;")[1].split("wgmma.wait_group")[0]
+    assert "ex2.approx" in beside
+    assert ("computed(" in beside) == (name != "KEY")
+    log = compiled(compiler, text)
+    assert not re.findall(r"C75\d\d[^\n]*", log)
+    # The unit that asks for boxes of queries has few registers, and counts much.
+    if name != "KEY":
         assert "0 bytes spill stores, 0 bytes spill loads" in log

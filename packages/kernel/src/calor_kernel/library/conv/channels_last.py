@@ -45,16 +45,20 @@ def channels_last(
     down_step: Any,
     across_step: Any,
     blocks: Any,
+    taps: Any,
+    row: Any,
     *,
     deep: int,
     access: int,
     rounded: bool,
+    rows: bool,
 ) -> None:
     """Copy a tile: places of a lead and block of channels from x, ``deep`` channels from y.
 
-    Places are rows of ``across``; ``room``: channels of a block of the copy, of which those beyond
+    Places are lines of ``across``; ``room``: channels of a block of the copy, of which those beyond
     all ``channels`` are zeros. ``rounded``: to what products of TF32 count, as they cut off the
-    rest.
+    rest. ``rows``: whether places are rows, ``row`` apart, of ``taps`` each, and the copy has all
+    blocks of a row before the next one.
     """
     tiles = (places + (_PLACES - 1)) // _PLACES
     lead = cube_position(0) // tiles
@@ -64,12 +68,15 @@ def channels_last(
     tile = shared(deep * pitch, x.dtype)
     unit = unit_index()
     place = first + unit % _PLACES
+    tap = place % taps if rows else place
     at = (
         lead // blocks * outer
         + skipped * channel
-        + place // across * down_step
-        + place % across * across_step
+        + tap // across * down_step
+        + tap % across * across_step
     )
+    if rows:
+        at += place // taps * row
     for turn in range(deep * _PLACES // _UNITS):
         c = unit // _PLACES + turn * (_UNITS // _PLACES)
         there = (place < places) & (skipped + begin + c < channels)
@@ -82,7 +89,11 @@ def channels_last(
         if (p < _PLACES) and (first + p < places) and (begin + c < room):
             found = [tile[(c + e) * pitch + p] for e in range(access)]
             made = pack([to_tf32(x) for x in found] if rounded else found)
-            y.store((lead * places + first + p) * room + begin + c, made)
+            to = lead * places + first + p
+            if rows:
+                of, tap = (first + p) // taps, (first + p) % taps
+                to = (of * blocks + lead) * taps + tap
+            y.store(to * room + begin + c, made)
 
 
 def to_tf32(x: Any) -> Any:
@@ -102,15 +113,20 @@ def last_launch(
     info: DeviceInfo,
     prepares: bool = False,
     rounded: bool = False,
+    rows: tuple[int, int] = (1, 0),
 ) -> Launch:
-    """Return the launch that copies (leads, channels, places) to (leads, blocks, places, room)."""
+    """Return the launch that copies (leads, channels, places) to (leads, blocks, places, room).
+
+    ``rows``: of one lead, how many rows of places there are and how far apart; they are copied to
+    (rows, blocks, places, room).
+    """
     access = 16 // dtype.itemsize
     leads, channels, (down, across) = sizes
     outer, channel, steps = strides
     deep = 64 if room > 32 else 32 if room > 16 else 16
-    places = down * across
+    places = rows[0] * down * across
     spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
-    reach = down * abs(steps[0]) + across * abs(steps[1])
+    reach = down * abs(steps[0]) + across * abs(steps[1]) + rows[0] * abs(rows[1])
     index = index_dtype(sum(spans[1:]) + reach, spans[0])
     size, stride = Scalar(index, nonnegative=True), Scalar(index)
     wide = Scalar(index, nonnegative=True, divisible=access)
@@ -121,9 +137,9 @@ def last_launch(
             Buffer(dtype, align=16),
             *(size, wide, size, size),
             *(stride,) * 4,
-            size,
+            *(size, size, stride),
         ),
-        (("access", access), ("deep", deep), ("rounded", rounded)),
+        (("access", access), ("deep", deep), ("rounded", rounded), ("rows", rows[1] != 0)),
         (_UNITS, 1, 1),
         info.planes[0],
         index,
@@ -131,6 +147,7 @@ def last_launch(
     # Of leads there may be more than a launch has cubes along its other axes.
     cubes = (-(-places // _PLACES) * leads * blocks, -(-room // deep), 1)
     numbers = (channels, room, places, max(across, 1), outer, channel, *steps, blocks)
+    of_rows = (max(down * across, 1), rows[1])
     nbytes = leads * places * (channels + blocks * room) * dtype.itemsize
-    arguments = (source, target, *numbers)
+    arguments = (source, target, *numbers, *of_rows)
     return Launch(build, cubes, arguments, 0, nbytes, "conv channels last", prepares=prepares)

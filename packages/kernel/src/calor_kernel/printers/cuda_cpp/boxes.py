@@ -218,8 +218,12 @@ def _box(
 
 # What units do.
 def barrier(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a barrier; what was written before it is seen by the engine that copies it."""
-    several = operation.attributes.get("scope", "cube") != "plane"
+    """Print a barrier; what was written before it is seen by the engine that copies it.
+
+    Those with names hand over turns, and nothing that the engine reads.
+    """
+    said = operation.attributes
+    several = said.get("scope", "cube") != "plane" and not said.get("name")
     if several and any(o.name == "store_tensor" for o in printer.kernel.body.walk()):
         printer.settle()
         printer.line('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");')
