@@ -23,7 +23,7 @@ INFO = replace(
     max_cube=(1024, 1024, 64),
     cores=3,
 )
-TWO, TURNS, THREE = (2, 128, 2, False), (2, 64, 2, True), (3, 128, 2, False)
+TWO, TURNS, THREE = (2, 128, 2, False, 2), (2, 64, 2, True, 2), (3, 128, 2, False)
 CASES = [
     (Row(1, 2, 1, 200, 140, 64, 64, causal=True), TURNS),
     (Row(1, 2, 1, 260, 250, 64, 64, causal=True), TURNS),

@@ -26,11 +26,12 @@ from calor_kernel.library.work import Argument, Launch, Output, Request, Work
 from calor_kernel.planning.choices import greatest, least
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
-# By the room of a row: warp groups, keys of a step, stages, and whether warp groups take turns.
-_Tiles = tuple[int, int, int, bool]
+# By the room of a row: warp groups, keys of a step, stages, whether warp groups take turns,
+# and the tiles of which own rows are in memory.
+_Tiles = tuple[int, int, int, bool] | tuple[int, int, int, bool, int]
 FORWARD: dict[int, tuple[_Tiles, ...]] = {
-    64: ((3, 128, 2, False), (2, 128, 3, True), (2, 128, 3, False)),
-    128: ((2, 128, 2, True), (2, 128, 2, False), (2, 160, 2, False)),
+    64: ((3, 128, 2, False, 2), (2, 128, 3, True, 2), (2, 128, 3, False, 2)),
+    128: ((2, 128, 2, True, 2), (2, 128, 2, False, 2), (2, 160, 2, False)),
 }
 QUERY: dict[int, tuple[_Tiles, ...]] = {
     64: ((2, 128, 3, True), (2, 64, 4, True)),
@@ -117,9 +118,12 @@ def _plans(
     features, values = (-(-n // LINE) * LINE for n in (p.features, p.values))
     found = [
         AttentionBoxes(
-            Fragments(p.dtype, 4 * groups, 1, block, features, values, grouped=True), stages, turns
+            Fragments(p.dtype, 4 * groups, 1, block, features, values, grouped=True),
+            stages,
+            turns,
+            *own,
         )
-        for groups, block, stages, turns in table[max(features, values)]
+        for groups, block, stages, turns, *own in table[max(features, values)]
     ]
     chosen = [one for one in found if -count % one.rows <= _EMPTY * count][:1]
     return chosen + [one for one in found if one not in chosen]
