@@ -27,7 +27,7 @@ TWO, TURNS, THREE = (2, 128, 2, False, 2), (2, 64, 2, True, 2), (3, 128, 2, Fals
 CASES = [
     (Row(1, 2, 1, 200, 140, 64, 64, causal=True), TURNS),
     (Row(1, 2, 1, 260, 200, 64, 64, causal=True), TURNS),
-    (Row(1, 1, 1, 70, 300, 72, 128, scale=0.1), TURNS),
+    (Row(1, 1, 1, 70, 300, 72, 128, scale=0.1), (2, 64, 2, True)),
     (Row(2, 2, 2, 40, 170, 16, 24, order=(0, 2, 1, 3)), TWO),
     (Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True), THREE),
     (Row(1, 1, 1, 140, 130, 64, 64, scale=-0.7), (1, 64, 3, False)),
