@@ -201,7 +201,3 @@ class OpenCLDevice(Device):
         self.toolchain = OpenCLToolchain(dialect, target, options, number)
         self.memory = OpenCLMemory(made, queue, self.info.max_buffer_bytes)
         self.queue = OpenCLQueue(made, self.toolchain, queue)
-
-    def close(self) -> None:
-        """Wait for what was queued."""
-        self.queue.synchronize()
