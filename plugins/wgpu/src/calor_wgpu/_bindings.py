@@ -38,8 +38,8 @@ _WANTED: Final = frozenset(
         "timestamp-query",
     )
 )
-# What waits at most: dispatches, and their work. An H200 was seen to rest for 25 microseconds between
-# one submission and the next.
+# What waits at most: dispatches, and their work. An H200 was seen to rest for 25 microseconds
+# between one submission and the next.
 _BATCH: Final = 16
 _WORK: Final = 1 << 32
 _TROUBLE: Final = 4  # bytes
