@@ -290,7 +290,15 @@ _ROWS = (
         meaning="waits for the end of the phase with the parity of operand 1",
     ),
     Row("commit_async", 0, "none", pure=False, attributes=("group",)),
-    Row("wait_async", 0, "none", pure=False, attributes=("group", "pending", "read")),
+    Row(
+        "wait_async",
+        -1,
+        "none",
+        alike=False,
+        pure=False,
+        attributes=("group", "pending", "read"),
+        meaning="waits for all of a group but the latest, once the operands are computed",
+    ),
     # Control flow. Regions yield the carried values.
     Row("for", -1, "given", "iu", alike=False, pure=False, attributes=("unroll",)),
     Row("if", -1, "given", "b", alike=False, pure=False),

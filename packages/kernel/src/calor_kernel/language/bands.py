@@ -53,6 +53,13 @@ class Band:
             made[i] = item
         return Band(self.axis, self.keys, made)
 
+    def combine(self, kind: str, like: Fragment) -> Band:
+        """Reduce what units have of the same rows or columns of a fragment, and return the band."""
+        for distance in _distances(like, self.axis):
+            for i, item in enumerate(self.items.items):
+                self.items[i] = current().binary(kind, item, plane_shuffle(item, distance, "xor"))
+        return self
+
     def spread(self, over: Fragment, part: int) -> Number:
         """Return the number of each register of a fragment's part, as a vector."""
         first = part * over.width
@@ -64,7 +71,7 @@ class Band:
 
 
 def reduce_fragment(given: Fragment, kind: str, axis: int) -> Band:
-    """Return each row (axis 1) or column (axis 0) of a fragment reduced, in every unit of it."""
+    """Return what a unit has of each row (axis 1) or column (axis 0) of a fragment, reduced."""
     band = Band.of(given, axis)
     for i, key in enumerate(band.keys):
         total: Any = None
@@ -80,8 +87,6 @@ def reduce_fragment(given: Fragment, kind: str, axis: int) -> Band:
             else:
                 for lane in lanes:
                     total = _combined(kind, total, value[lane])
-        for distance in _distances(given, axis):
-            total = _combined(kind, total, plane_shuffle(total, distance, "xor"))
         band.items[i] = total
     return band
 

@@ -142,12 +142,14 @@ class Fragment:
         """Return a number for each row (axis 1) or column (axis 0), as a reduction gives it."""
         return Band.of(self, axis, fill)
 
-    def reduce(self, kind: str, axis: int = 1) -> Band:
+    def reduce(self, kind: str, axis: int = 1, *, own: bool = False) -> Band:
         """Return each row (axis 1) or column (axis 0) reduced by add, mul, min or max.
 
-        Every unit gets the results of the rows or columns of which it holds elements.
+        Every unit gets the results of the rows or columns of which it holds elements. ``own``: of
+        its own elements alone, so that ``Band.combine`` comes later, once for many fragments.
         """
-        return reduce_fragment(self, kind, axis)
+        band = reduce_fragment(self, kind, axis)
+        return band if own else band.combine(kind, self)
 
     def map_band(self, function: Callable[[Any, Any], Any], band: Band) -> None:
         """Set elements to a function of them and of their row's or column's number."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from calor_kernel.errors import KernelTypeError
+from calor_kernel.language.bands import Band
 from calor_kernel.language.builder import current
 from calor_kernel.language.fragments import Fragment, check_shape
 from calor_kernel.language.functions import fma
@@ -127,10 +128,18 @@ def issue_mma(c: Fragment, pairs: Sequence[tuple[Fragment | SharedMatrix, Shared
     builder.emit("commit_async", (), (), {"group": "matrix"})
 
 
-def wait_mma(*accumulators: Fragment, pending: int = 0) -> None:
-    """Wait for all groups of products but the latest ``pending``, and for these accumulators."""
+def wait_mma(
+    *accumulators: Fragment, pending: int = 0, after: Sequence[Fragment | Band] = ()
+) -> None:
+    """Wait for all groups of products but the latest ``pending``, and for these accumulators.
+
+    ``after``: what is computed first, beside the products; compilers move a wait up over arithmetic
+    that need not come before it.
+    """
     builder = current()
-    builder.emit("wait_async", (), (), {"group": "matrix", "pending": pending})
+    made = [one.items if isinstance(one, Band) else one.parts for one in after]
+    computed = [item for one in made for item in one.items]
+    builder.emit("wait_async", computed, (), {"group": "matrix", "pending": pending})
     for c in accumulators:
         part = c.parts[0]
         c.parts[0] = builder.emit("mma_result", (part,), (part.type,))[0]

@@ -138,8 +138,8 @@ class TensorMap:
     def put(self, source: Pointer, position: Sequence[Any], unit: Any, units: int) -> None:
         """Copy a box from shared memory to a position; what lies outside of the tensor is dropped.
 
-        ``units`` units, of which this is ``unit``, call this after a barrier; the source, and the
-        box, are theirs again after ``wait_puts``.
+        ``units`` units, of which this is ``unit``, call this after a barrier without a name; the
+        source, and the box, are theirs again after ``wait_puts``.
         """
         builder = current()
         if "tensor_copy" in builder.features and source.memory.space == "shared":

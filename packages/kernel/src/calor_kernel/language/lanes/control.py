@@ -8,12 +8,13 @@ inactive units compute is never looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.products import Merged, Unfinished
 
 if TYPE_CHECKING:
     from calor_kernel.language.lanes.program import Compiler
@@ -28,6 +29,8 @@ def merge(mask: Array, new: Array, old: Array) -> Array:
     """Return new rows where the mask holds, else old ones."""
     if new is old:
         return new
+    if isinstance(new, Unfinished) or isinstance(old, Unfinished):
+        return cast("Array", Merged(mask, new, old))
     return np.where(mask if new.ndim == 1 else mask[:, None], new, old)
 
 

@@ -49,6 +49,27 @@ class Unfinished:
     shape = ndim = property(refuse)
 
 
+class Merged(Unfinished):
+    """Accumulators of which some units' are others than the rest's: loops end for some earlier."""
+
+    def __init__(self, mask: Array, new: Unfinished | Array, old: Unfinished | Array) -> None:
+        first = new if isinstance(new, Unfinished) else old
+        assert isinstance(first, Unfinished)
+        sides = [x.values if isinstance(x, Unfinished) else first.batch.full(x) for x in (new, old)]
+        self.mask, self.sides = mask, (new, old)
+        super().__init__(first.batch, first.operation, np.where(mask[:, None], *sides))
+
+    @property
+    def arrived(self) -> Array:
+        """Whether they have arrived, for each unit."""
+        new, old = (x.arrived if isinstance(x, Unfinished) else True for x in self.sides)
+        return np.where(self.mask, new, old)
+
+    @arrived.setter
+    def arrived(self, value: Array) -> None:
+        """Nothing: those that are merged know."""
+
+
 @dataclass(slots=True)
 class Product:
     """A product on the way: the shared memory that it reads, and its result."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any
 
-from calor.dtypes import DType, bfloat16, float16, float32
+from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import index_dtype
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.attention.boxed import forward_by_boxes, gradients_by_boxes
 from calor_kernel.library.attention.fragment_forward import attend_fragments
 from calor_kernel.library.attention.fragment_gradients import (
     key_gradient_fragments,
@@ -21,10 +20,11 @@ from calor_kernel.library.attention.fragment_gradients import (
 )
 from calor_kernel.library.attention.fragment_plan import Fragments
 from calor_kernel.library.attention.fragments import ACCESS, LINE
-from calor_kernel.library.attention.operands import least_bytes, upstream_of
-from calor_kernel.library.attention.problem import Attention, Operand, arguments_of
+from calor_kernel.library.attention.launches import index_of, launch_of, wide
+from calor_kernel.library.attention.operands import upstream_of
+from calor_kernel.library.attention.problem import Attention, Operand
 from calor_kernel.library.panels import instruction_for, loads_together, shape_of
-from calor_kernel.library.work import Argument, Build, Launch, Output, Request, Work
+from calor_kernel.library.work import Argument, Launch, Output, Request, Work
 from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("matrix", "barrier", "planes")
@@ -120,6 +120,11 @@ def forward_by_fragments(problem: Attention, request: Request) -> Iterator[Work]
     asked = request.candidates and not _named(p, request.info)
     more = [_plan(p, made) for made in _MORE[room]] if asked else []
     more = [plan for plan in more if _fits(plan, request.info, False)]
+    boxes = [*forward_by_boxes(p, request)]
+    if boxes and not request.candidates:
+        yield boxes[0]
+        return
+    yield from boxes
     for plan in [*plans, *more] if request.candidates else plans[:1]:
         launch = _launch(
             attend_fragments, plan, p, request, (p.queries, p.heads), told, declared, flops
@@ -130,6 +135,11 @@ def forward_by_fragments(problem: Attention, request: Request) -> Iterator[Work]
 def gradients_by_fragments(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the gradients of query, key and value, the likeliest first."""
     p, up = problem, upstream_of(request, problem)
+    boxes = [*gradients_by_boxes(p, request)]
+    if boxes and not request.candidates:
+        yield boxes[0]
+        return
+    yield from boxes
     room = _room(max(p.features, p.values))
     read = tuple(Buffer(b.dtype, writable=False, align=16) for b in up.declared)
     result = Buffer(p.dtype, align=16)
@@ -226,46 +236,8 @@ def _launch(
     flops: int,
 ) -> Launch:
     """Return the launch of a body over rows of queries or keys, heads and batches."""
-    p, (count, heads) = problem, sizes
-    views = request.inputs
-    spans = [sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in views]
-    # Results are dense, also of operands that are the same for all heads or batches.
-    spans += [o.size for o in request.outputs]
-    # Half of what an index reaches, since places beyond the last rows are computed too.
-    index = index_dtype(*(2 * n for n in spans), 2 * p.rows * max(p.features, p.values))
-    adjusted = bool(p.kinds) or p.scale <= 0
-    told: tuple[tuple[str, Any], ...] = (
-        ("adjusted", adjusted),
-        ("causal", p.causal),
-        ("kinds", p.kinds),
-        ("plan", plan),
-    )
-    build = Build(
-        function,
-        (*declared, _wide(index), *_signature(p, index)),
-        told,
-        (plan.units, 1, 1),
-        request.info.planes[0],
-        index,
-    )
-    cubes = (-(-count // plan.rows), heads, p.batch)
-    label = f"{function.name} {plan.rows}x{plan.block}"
-    return Launch(build, cubes, (*own, *arguments_of(p)), flops, least_bytes(p), label)
-
-
-def _wide(index: DType) -> Scalar:
-    return Scalar(index, divisible=ACCESS, nonnegative=True)
-
-
-def _signature(problem: Attention, index: DType) -> list[Buffer | Scalar]:
-    """Return the parameters of ``arguments_of``, with strides that are whole accesses."""
-    p = problem
-    size, stride = Scalar(index, nonnegative=True), Scalar(index, divisible=ACCESS)
-    made: list[Buffer | Scalar] = [
-        Buffer(o.dtype, writable=False, align=16) for o in (p.query, p.key, p.value)
-    ]
-    made += [Scalar(float32), *(size,) * 5, _wide(index)]
-    made += [*(stride,) * 3, Scalar(index)] * 3
-    for extra in p.extras:
-        made += [extra.declared, *(Scalar(index),) * 4]
-    return made
+    count, heads = sizes
+    cubes = (-(-count // plan.rows), heads, problem.batch)
+    index = index_of(problem, request)
+    parameters: list[Buffer | Scalar] = [*declared, wide(index)]
+    return launch_of(function, plan, problem, request, cubes, own, parameters, flops)

@@ -134,7 +134,7 @@ def key_gradient_fragments(
     def take(step: Any) -> None:
         if step < steps:
             take_queries(pipe, source, g, n, ahead[0], ahead[1] * plan.block, plan)
-        following(ahead, start, blocks)
+        next_block(ahead, start, blocks)
 
     fill_ahead(pipe, take, 0, 1)
     row = plan.first_row()
@@ -166,7 +166,7 @@ def key_gradient_fragments(
         plan.add_weighted(value_sums, scores, pipe.stage(1), plan.values)
         plan.add_weighted(key_sums, inner, pipe.stage(0), plan.features)
         settle(value_sums, key_sums)
-        following(here, start, blocks)
+        next_block(here, start, blocks)
 
     work_through(pipe, take, work, 0, steps, 1)
     for tiles in key_sums:
@@ -181,7 +181,7 @@ def key_gradient_fragments(
         plan.store(made, target, at * width, width, g.keys - top)
 
 
-def following(place: Any, start: Any, blocks: Any) -> None:
+def next_block(place: Any, start: Any, blocks: Any) -> None:
     """Move a place, a head and a block of queries, to the next block, or the next head's first."""
     later = place[1] + 1
     last = later == start + blocks

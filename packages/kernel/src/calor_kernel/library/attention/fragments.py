@@ -31,7 +31,8 @@ from calor_kernel.language import (
     way_of_units,
 )
 from calor_kernel.library.attention.fragment_plan import Fragments
-from calor_kernel.library.attention.problem import Given, given
+from calor_kernel.library.attention.problem import Given, finite, given
+from calor_kernel.library.math import log
 
 # Elements of an access of 16 bytes, of types of two.
 ACCESS = 8
@@ -98,6 +99,55 @@ def weigh(scores: Any, factor: Any, shifts: Any) -> None:
         return lanewise(power_of_two, fma(x, splat(factor, x.width), shift))
 
     scores.map_band(weight, shifts)
+
+
+@helper
+def follow(scores: list[Any], largest: Any, powers: Any, factor: Any, axis: int) -> Any:
+    """Set scores of some rows to weights; return by what earlier sums of weights are less.
+
+    Maxima and sums of the rows follow: powers of 2 are of differences from the largest so far. A
+    unit's sums are of its own elements.
+    """
+    best = scores[0].copy()
+    for other in scores[1:]:
+        best.map(lambda x, y: max(x, y), other)
+    top = best.reduce("max", axis).map(lambda x, y: max(x, y), largest)
+    shift = top.copy().map(lambda x: finite(x) * -factor)
+    fade = largest.copy().map(lambda x, s: power_of_two(x * factor + s), shift)
+    largest.map(lambda _, x: x, top)
+    for tile in scores:
+        weigh(tile, factor, shift)
+    total = scores[0].copy()
+    for other in scores[1:]:
+        total.map(lambda x, y: x + y, other)
+    powers.map(lambda x, f, y: x * f + y, fade, total.reduce("add", axis, own=True))
+    return fade
+
+
+@helper
+def finish(
+    sums: list[Any],
+    largest: Any,
+    powers: Any,
+    total: Any,
+    row_at: Any,
+    first: Any,
+    g: Given,
+    adjusted: bool,
+    plan: Fragments,
+) -> None:
+    """Divide some rows' sums by those of their weights, of which the logarithms are stored."""
+    powers.combine("add", sums[0])
+    inverse = powers.copy().map(lambda x: 1.0 / select(x > 0.0, x, 1.0))
+    for tile in sums:
+        tile.map_band(lambda x, f: x * f, inverse)
+    down, right = plan.places(sums[0])
+    for k in range(len(powers.keys)):
+        place = first + down + powers.keys[k]
+        if (right == 0) and (place < g.queries):
+            scale = 1.0 if adjusted else g.scale
+            made = finite(largest.items[k]) * scale + log(powers.items[k])
+            total[row_at + place] = made
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,25 @@ _WAITS: Final = {
 }
 
 
+_COMPUTED: Final = (
+    "static __device__ __forceinline__ void computed(uint32 x) {\n"
+    '  asm volatile("{\\n.reg .pred same;\\nsetp.eq.u32 same, %0, 0x7fc0ca10;\\n'
+    '@!same bra done;\\nnanosleep.u32 20;\\ndone:\\n}" ::"r"(x) : "memory");\n}'
+)
+
+
+def _folded(printer: Printer, type: Type, value: Expression) -> str:
+    """Return all words of a value in one."""
+    count, name = type.nbytes // 4, f"folded_{type.dtype.name}x{type.width}"
+    words = " ^ ".join(f"x[{i}]" for i in range(count))
+    printer.helpers.add(
+        name,
+        f"{printer.dialect.function_prefix} uint32 {name}({printer.dialect.type(type)} value) {{\n"
+        f"  uint32 x[{count}];\n  memcpy(x, &value, sizeof x);\n  return {words};\n}}",
+    )
+    return ex.call(name, value).text
+
+
 def _words(dtype: DType, count: int) -> int:
     return max(count * int(dtype.itemsize) // 4, 1)
 
@@ -143,8 +162,16 @@ def commit(printer: Printer, operation: Operation, block: Block) -> None:
 
 def wait(printer: Printer, operation: Operation, block: Block) -> None:
     """Print the wait for all groups of a kind but the latest."""
+    computed = [printer.operand(v) for v in operation.operands]
     printer.settle()
     pending, group = operation.attributes["pending"], operation.attributes["group"]
+    if computed:
+        # A way that is hardly ever gone keeps what comes before the wait from moving behind it.
+        words = [
+            _folded(printer, v.type, x) for v, x in zip(operation.operands, computed, strict=True)
+        ]
+        printer.helpers.add("computed", _COMPUTED)
+        printer.line(f"computed({' ^ '.join(words)});")
     if group in _WAITS:
         read = ".read" if operation.attributes.get("read") else ""
         printer.line(f'asm volatile("{_WAITS[group]}{read} {pending};" ::: "memory");')

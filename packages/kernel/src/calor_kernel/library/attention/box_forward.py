@@ -1,0 +1,164 @@
+"""Attention by boxes: the softmax follows the keys block by block.
+
+Requirements: as :mod:`fragment_forward`; the scores of a block are on their way before the weights
+of the block before it meet their values, so that the powers of one block are computed beside the
+products of the other. (The order within a warp group after Shah et al., "FlashAttention-3", 2024.)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from calor_kernel.language import (
+    barrier,
+    kernel,
+    launch_attributes,
+    role,
+    shared,
+    unit_index,
+    wait_mma,
+    wait_puts,
+)
+from calor_kernel.library.attention.box_plan import (
+    ASKING,
+    MULTIPLYING,
+    OWN,
+    AttentionBoxes,
+    Order,
+    add_weighted,
+    begin_turns,
+    end_of,
+    end_turns,
+    give_turn,
+    lines_map,
+    put_rows,
+    ring,
+    take_over,
+    take_turn,
+    weights_of,
+)
+from calor_kernel.library.attention.fragments import Hidden, exponent, finish, follow
+from calor_kernel.library.attention.problem import given
+from calor_kernel.library.matmul.boxes import following
+
+
+@kernel
+def attend_boxes(
+    out: Any,
+    total: Any,
+    value_width: Any,
+    batches: Any,
+    band: Any,
+    head_step: Any,
+    batch_step: Any,
+    *numbers: Any,
+    plan: AttentionBoxes,
+    kinds: tuple[str, ...],
+    causal: bool,
+    adjusted: bool,
+) -> None:
+    """Compute tiles of rows of the result, of heads in bands, the longest rows first.
+
+    ``head_step``, ``batch_step``: how far heads and batches of results are apart. ``band``: the
+    heads, of all batches, whose tiles are computed at the same time.
+    """
+    launch_attributes(cubes_per_core=1)
+    g, tiles = given(numbers), plan.tiles
+    q_map = lines_map(
+        g.query, (batches, g.heads, g.queries, g.features), g.query_strides[:3], plan.rows
+    )
+    k_map = lines_map(
+        g.key, (batches, g.key_heads, g.keys, g.features), g.key_strides[:3], tiles.block
+    )
+    v_map = lines_map(
+        g.value, (batches, g.key_heads, g.keys, value_width), g.value_strides[:3], tiles.block
+    )
+    o_map = lines_map(
+        out, (batches, g.heads, g.queries, value_width), (batch_step, head_step, value_width), OWN
+    )
+    sizes = plan.rows * tiles.features, tiles.block * tiles.features, tiles.block * tiles.values
+    results = shared(plan.rows * tiles.values, plan.result, align=1024)
+    queries_at = shared(sizes[0], plan.result, align=1024)
+    keys_at, values_at = (shared(plan.stages * n, plan.result, align=1024) for n in sizes[1:])
+    queries = ring(queries_at, 1, sizes[0], plan)
+    keys = ring(keys_at, plan.stages, sizes[1], plan)
+    values = ring(values_at, plan.stages, sizes[2], plan)
+    barrier()
+    order = Order((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
+    count = order.count()
+    # Where the tile is that queries or keys have come for: others need not divide.
+    told = shared(4, count.dtype)
+
+    def place_of(turn: Any) -> Any:
+        # The last rows of a head are the longest.
+        number, down = order.place(turn)
+        return number // g.heads, number % g.heads, (order.down - 1 - down) * plan.rows
+
+    with role(0, registers=ASKING[plan.groups]):
+        if unit_index() == 0:
+            stage, parity = count * 0, count * 0 + 1
+            for turn in range(count):
+                n, head, first = place_of(turn)
+                queries.empty.wait(0, turn % 2 ^ 1)
+                told[0], told[1], told[2] = n, head, first
+                queries.fetch(q_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
+                at = (n, head // g.group)
+                for begin in range(0, end_of(first, g, causal, plan), tiles.block):
+                    keys.fetch(k_map, at, begin, tiles.block, stage, parity)
+                    values.fetch(v_map, at, begin, tiles.block, stage, parity)
+                    stage, parity = following(stage, parity, plan.stages)
+    with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
+        group = unit_index() // 128 - 1
+        row = group * OWN
+        factor = exponent(g, adjusted)
+        mine = tiles.panel(plan.rows, tiles.features).matrix(queries.memory)
+        stage, parity = count * 0, count * 0
+        begin_turns(group, plan)
+        for turn in range(count):
+            queries.full.wait(0, turn % 2)
+            n, head, first = told[0], told[1], told[2]
+            hidden = Hidden(g, kinds, causal, adjusted, n, head, False)
+            reach = min(g.keys, first + row + 1) if causal else g.keys
+            stop = end_of(first, g, causal, plan)
+            keys.full.wait(stage, parity)
+            opening, sums = tiles.sums(tiles.block), tiles.sums(tiles.values)
+            largest = sums[0][0].band(tiles.axis, -math.inf)
+            powers = sums[0][0].band(tiles.axis)
+            tiles.add_scores(opening, mine, row, keys.at(stage), tiles.features)
+            wait_mma(opening[0][0])
+            keys.release(stage)
+            hidden.adjust_some(opening, first + row, 0, reach, tiles)
+            follow(opening[0], largest, powers, factor, tiles.axis)
+            weights = weights_of(opening, tiles, tiles.values)
+            for begin in range(tiles.block, stop, tiles.block):
+                before, phase = stage, parity
+                stage, parity = following(stage, parity, plan.stages)
+                keys.full.wait(stage, parity)
+                take_turn(group, plan)
+                scores = tiles.sums(tiles.block)
+                tiles.add_scores(scores, mine, row, keys.at(stage), tiles.features)
+                values.full.wait(before, phase)
+                add_weighted(sums, weights, values.at(before), tiles, tiles.values)
+                give_turn(group, plan)
+                wait_mma(scores[0][0], pending=1)
+                keys.release(stage)
+                hidden.adjust_some(scores, first + row, begin, reach, tiles)
+                # Beside the products of the block before, which its values are free after.
+                fade = follow(scores[0], largest, powers, factor, tiles.axis)
+                wait_mma(sums[0][0], after=[powers])
+                values.release(before)
+                sums[0][0].map_band(lambda x, f: x * f, fade)
+                take_over(weights, weights_of(scores, tiles, tiles.values))
+            queries.release(0)
+            values.full.wait(stage, parity)
+            add_weighted(sums, weights, values.at(stage), tiles, tiles.values)
+            wait_mma(sums[0][0])
+            values.release(stage)
+            stage, parity = following(stage, parity, plan.stages)
+            row_at = (n * g.heads + head) * g.queries
+            finish(sums[0], largest, powers, total, row_at, first + row, g, adjusted, tiles)
+            wait_puts(read=True)
+            put_rows(sums, results, o_map, (n, head), first + row, plan)
+        end_turns(group, plan)
+        wait_puts()

@@ -1,0 +1,73 @@
+"""Is attention by boxes right, whatever the tiles, and who attends where boxes do not serve?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor.dtypes import bfloat16, int32, int64
+from calor_kernel.library.attention import boxed
+from calor_kernel.library.attention.lowering import attention, gradient
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
+
+from .test_attention import Row, check_backward, check_forward
+from .test_fragments import request_of
+
+# A device with a copy engine, and few cores, so that a cube computes several tiles.
+INFO = replace(
+    MANY_UNITS,
+    features=MANY_UNITS.features | {"load_matrix", "async_matrix", "tensor_copy", "mbarrier"},
+    planes=(32,),
+    shared_bytes=227 << 10,
+    max_units=1024,
+    max_cube=(1024, 1024, 64),
+    cores=3,
+)
+TWO, TURNS, THREE = (2, 128, 2, False), (2, 64, 2, True), (3, 128, 2, False)
+CASES = [
+    (Row(1, 2, 1, 200, 140, 64, 64, causal=True), TURNS),
+    (Row(1, 2, 1, 260, 250, 64, 64, causal=True), TURNS),
+    (Row(1, 1, 1, 70, 300, 72, 128, scale=0.1), TURNS),
+    (Row(2, 2, 2, 40, 170, 16, 24, order=(0, 2, 1, 3)), TWO),
+    (Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True), THREE),
+    (Row(1, 1, 1, 140, 130, 64, 64, scale=-0.7), (1, 64, 3, False)),
+]
+
+
+@pytest.mark.parametrize(("row", "made"), CASES, ids=str)
+def test_boxes(monkeypatch, row, made):
+    monkeypatch.setattr(boxed, "FORWARD", {64: (made,), 128: (made,)})
+    (work,) = attention(request_of(row, bfloat16, info=INFO))
+    assert work.variant.startswith("boxes")
+    check_forward(KernelBackend("lanes", lambda index: LanesDevice(INFO)), row, "bfloat16")
+
+
+@pytest.mark.parametrize(("row", "made"), CASES, ids=str)
+def test_gradients_by_boxes(monkeypatch, row, made):
+    for table in ("QUERY", "KEY"):
+        monkeypatch.setattr(boxed, table, {64: (made,), 128: (made,)})
+    (work,) = gradient(request_of(row, bfloat16, 3, info=INFO))
+    assert work.variant.startswith("boxes")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
+    check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+@pytest.mark.parametrize("rows", [300, 1 << 25])
+@pytest.mark.parametrize("width", boxed.FORWARD)
+def test_tiles_fit(width, rows):
+    row = Row(1, 2, 2, rows, rows, width, width)
+    for lower, first in ((attention, 0), (gradient, 3)):
+        works = lower(request_of(row, bfloat16, first, info=INFO, candidates=True))
+        boxes = [work for work in works if work.variant.startswith("boxes")]
+        assert len({work.variant for work in boxes}) == len(boxes) > 1
+        for launch in (launch for work in boxes[:-1] for launch in work.launches):
+            assert launch.build.index is (int32 if rows == 300 else int64)
+            assert launch.build.kernel(INFO.features).shared_bytes <= INFO.shared_bytes
+
+
+def test_operands_that_repeat_go_another_way():
+    request = request_of(Row(2, 2, 2, 128, 128, 64, 64), bfloat16, info=INFO)
+    query, key, value = request.inputs
+    views = (query, replace(key, strides=(0, *key.strides[1:])), value)
+    (work,) = attention(replace(request, inputs=views))
+    assert work.variant.startswith("groups")
