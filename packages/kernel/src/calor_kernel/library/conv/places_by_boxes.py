@@ -52,7 +52,7 @@ def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
     if not (p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)):
         return False
     known = all(type(axis.count) is int for axis in p.axes)
-    moves = all(axis.result == axis.divide == 1 for axis in p.axes)
+    moves = all(axis.divide == 1 and axis.size % axis.result == 0 for axis in p.axes)
     _, groups, outputs = p.leads
     fits = groups.size == 1 and outputs.size >= 64 and len(p.axes) <= 2
     fits = fits and max(_SPLITS) * max(p.size, p.a.size, p.b.size) < _MOST
@@ -121,6 +121,7 @@ def _of_places(
     result: Argument = Output(0)
     if splits > 1:
         result = steps.memory(splits * part_step * float32.itemsize)
+    strides = (down.result, across.result)
     pairs = wide % 2 == 0 and plan.box[2] % 2 == 0
     size, number = Scalar(int32, nonnegative=True), Scalar(int32)
     line = Scalar(int32, divisible=16 // dtype.itemsize, nonnegative=True)
@@ -132,21 +133,22 @@ def _of_places(
         (
             *(read, read, target),
             *(size, line, line),
-            *(size, size, size, line),
-            *(line, line, line),
+            *(size, size, size, size, line),
+            *(line,) * 5,
             *(size, size),
             *(number,) * 7,
             *(size, even, even, even, size, even),
         ),
-        (("pairs", pairs), ("plan", plan)),
+        (("pairs", pairs), ("plan", plan), ("strides", strides)),
         (plan.units, 1, 1),
         info.planes[0],
         int32,
     )
     numbers = (
         *(outputs.size, terms, weights.row),
-        *(images.size, axes[0].size, axes[1].size, x.room),
-        *x.strides,
+        *(images.size, axes[0].size // strides[0], strides[0], axes[1].size // strides[1]),
+        *((strides[1] - 1) * x.strides[2] + x.room, x.strides[0], strides[0] * x.strides[1]),
+        *(x.strides[1], strides[1] * x.strides[2], x.strides[2]),
         *(taps, across.terms),
         phase.problem.b.offset // plan.depth,
         *(down.b // plan.depth, across.b // plan.depth),
