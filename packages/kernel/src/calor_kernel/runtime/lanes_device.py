@@ -241,6 +241,9 @@ def _bind(step: Step, slots: int) -> _Bound:
             if not 0 <= given.number < slots:
                 raise KernelTypeError(f"{parameter.name} is slot {given.number} of {slots}")
             arguments.append((given, parameter.declared.dtype.numpy))
+        elif parameter.declared.dtype.kind == "int":
+            # A plan of several sizes holds a negative number as 64 bits.
+            arguments.append(given - (1 << 64) if given >= 1 << 63 else given)
         else:
             arguments.append(given)
     return _Bound(program, step.cubes, tuple(arguments))
