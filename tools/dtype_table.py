@@ -1,7 +1,8 @@
 """Which device has which type of number: a table made of conformance reports, and of nothing else.
 
 A report says of each check what came of it, and most checks are of a dtype. A cell is *full* when
-every check of the dtype passed; *partial n of m* when n of the m did; *storage only* for types
+every check of the dtype passed; *partial n of m* when n of the m did; *partial (why)* when all did
+of a type that the device declares to be so, and is asked accordingly; *storage only* for types
 without arithmetic, whose checks are of moving and converting; *no* when the device has the type
 declared impossible or not yet there, so that none passed; and *not run* where no report speaks of
 it. TF32 is no type but a way to multiply float32; reports do not ask for it yet.
@@ -65,6 +66,12 @@ def dtype_table(reports: Sequence[Report]) -> Iterator[str]:
             yield f"| {' | '.join(row)} |"
 
 
+def declared(report: Report, names: Sequence[str]) -> str:
+    """How a device that passed every check calls what it has: *full*, or where it is less."""
+    states = [str(report["device"].get("dtypes", {}).get(name, "full")) for name in names]
+    return next((state for state in states if state != "full"), "full")
+
+
 def kind_of(report: Report) -> str:
     return str(report["device"]["name"]).partition(":")[0]
 
@@ -82,5 +89,5 @@ def cell(report: Report, names: Sequence[str]) -> str:
         return "no" if not outcomes["failed"] else f"partial 0 of {asked:,}"
     stored = all(as_dtype(name).kind == "storage" for name in names)
     if passed == asked:
-        return "storage only" if stored else "full"
+        return "storage only" if stored else declared(report, names)
     return f"{'storage only, ' * stored}partial {passed:,} of {asked:,}"

@@ -159,3 +159,16 @@ def test_a_cell_says_what_a_report_does(
     assert sum("| not run | not run" in line for line in lines[:-1]) == 7
     old = {k: v for k, v in one("cuda").items() if k != "by_dtype"}
     assert list(tool.dtype_table([old]))[2] == "| CUDA | " + "| not run " * 8 + "|"
+
+
+def test_a_cell_says_where_a_device_declares_to_fall_short(tool: ModuleType) -> None:
+    report = one("acme", float32={"passed": 5}, float16={"passed": 5})
+    report["device"]["dtypes"] = {"float32": "partial (it flushes)", "float16": "full"}
+    line = list(tool.dtype_table([report]))[-1]
+    assert line.split(" | ")[2:7] == [
+        "full",
+        "not run",
+        "not run",
+        "partial (it flushes)",
+        "not run",
+    ]
