@@ -6,6 +6,7 @@ For example `python benchmarks/run.py SUITE --device NAME --peers torch,jax`.
 import argparse
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -26,7 +27,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("suite", metavar="SUITE", help=f"one of: {names}")
     parser.add_argument("--device", metavar="NAME", default="numpy", help="where calor runs")
-    parser.add_argument("--peers", default="", help="libraries to run beside, such as torch,jax")
+    beside = "what to run beside: libraries, or calor on another device, such as torch,calor-cuda"
+    parser.add_argument("--peers", default="", help=beside)
+    only = "only cases with one of these in their names, such as float32,softmax"
+    parser.add_argument("--only", metavar="TEXTS", default="", help=only)
     parser.add_argument("--threads", type=int, metavar="N", help="threads for everyone")
     parser.add_argument("--repeats", type=int, default=15, metavar="N", help="samples of a case")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the setting")
@@ -35,6 +39,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.suite not in suite_names():
         parser.error(f'no suite "{options.suite}"; there are: {names}')
     options.peers = [name for name in options.peers.split(",") if name]
+    options.only = [text for text in options.only.split(",") if text]
     return options
 
 
@@ -51,20 +56,28 @@ def main(arguments: list[str] | None = None) -> int:
         runner.require_peers(options.peers)
         if options.threads is not None:
             limit_peers(options.peers, options.threads)
-        cases = runner.load_suite(options.suite, options.device)
-        result = runner.run_suite(
-            options.suite, cases, options.device, options.peers, options.repeats
-        )
+        cases = runner.load_suite(options.suite, options.device, options.peers, options.only)
         setting = report.setting(command, options.device, options.peers, options.threads)
-        print(report.table(result))
-        if options.json:
-            report.write_json(options.json, result, setting)
+        table = report.Table(cases, options.peers)
+        print(table.header(), flush=True)
+
+        def told(result: runner.Result, rows: Sequence[runner.Row]) -> None:
+            # A run that is ended leaves what it found until then.
+            for row in rows:
+                print(table.line(row), flush=True)
+            if options.json:
+                report.write_json(options.json, result, setting)
+
+        result = runner.run_suite(
+            options.suite, cases, options.device, options.peers, options.repeats, told
+        )
+        print(report.summary(result))
         if options.plot:
             report.write_plot(options.plot, result, setting)
     except runner.BenchmarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return 1 if result.disagreements else 0
+    return 1 if result.disagreements or result.failures else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ that the test states. The tests of "real" models are run as far as their data is
     python testing/onnx_tests.py --device cpu --json FILE
 
 prints how many pass, beside ONNX Runtime with ``--onnxruntime``, and writes each failure with its
-reason; with a part of a name it runs those tests alone, and ``--every N`` each Nth.
+reason; with a part of a name it runs those tests alone, and ``--every N`` each Nth. ``--jobs N``
+shares them among processes, which outlive a driver that takes one of them down.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ import unittest
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import onnx.backend.test
 from onnx.backend.base import Backend, BackendRep
+
+import onnx_processes
 
 # A test that computes longer than this is counted as a failure.
 SECONDS = 120
@@ -65,22 +69,36 @@ def _late(number: int, frame: Any) -> None:
     raise TimeoutError(f"took more than {SECONDS} s")
 
 
-def results(tests: dict[str, Callable[[], None]]) -> Iterator[tuple[str, str | None, float]]:
+def results(tests: dict[str, Callable[[], None]]) -> Iterator[onnx_processes.Row]:
     """Run tests; yield name, the reason where it failed, and seconds."""
     signal.signal(signal.SIGALRM, _late)
     for name, run in sorted(tests.items()):
-        began = time.perf_counter()
-        reason = None
-        signal.alarm(SECONDS)
-        try:
-            run()
-        except unittest.SkipTest as skipped:
-            reason = f"skipped: {skipped}"
-        except Exception as error:
-            reason = described(error)
-        finally:
-            signal.alarm(0)
-        yield name, reason, time.perf_counter() - began
+        yield result(name, run)
+
+
+def result(name: str, run: Callable[[], None]) -> onnx_processes.Row:
+    """Run one test; return its name, the reason where it failed, and seconds."""
+    began = time.perf_counter()
+    reason = None
+    signal.alarm(SECONDS)
+    try:
+        run()
+    except unittest.SkipTest as skipped:
+        reason = f"skipped: {skipped}"
+    except Exception as error:
+        reason = described(error)
+    finally:
+        signal.alarm(0)
+    return name, reason, time.perf_counter() - began
+
+
+def serve(connection: Connection, device: str) -> None:
+    """Run the tests that are asked for by name, in a process of its own."""
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, _late)
+    tests = cases_of(backend_on(device))
+    while (name := connection.recv()) is not None:
+        connection.send(result(name, tests[name]))
 
 
 def described(error: Exception) -> str:
@@ -89,6 +107,15 @@ def described(error: Exception) -> str:
     where = f"{Path(frame.filename).name}:{frame.lineno}"
     text = " ".join([str(error), *getattr(error, "__notes__", [])]).split()
     return f"{type(error).__name__}: {' '.join(text)[:180]} [{where}]"
+
+
+def backend_on(device: str) -> type[Backend]:
+    """Return the Backend class of a device of calor, or ONNX Runtime's."""
+    if device == "onnxruntime":
+        return onnxruntime_backend()
+    from calor_onnx.backend import backend_for
+
+    return backend_for(device)
 
 
 def onnxruntime_backend() -> type[Backend]:
@@ -147,15 +174,16 @@ def main() -> int:
     parser.add_argument("--device", default="numpy")
     parser.add_argument("--onnxruntime", action="store_true", help="run ONNX Runtime as well")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="run each Nth test")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="share them among N")
+    parser.add_argument("--within", type=float, default=1e6, metavar="S", help="seconds for all")
     parser.add_argument("--json", type=Path, help="where to write the failures and counts")
     parser.add_argument("--limit", type=int, help="fail where fewer pass")
     asked = parser.parse_args()
     import calor
-    from calor_onnx.backend import backend_for
 
-    backends = {f"calor on {asked.device}": backend_for(asked.device)}
+    backends = {f"calor on {asked.device}": asked.device}
     if asked.onnxruntime:
-        backends["onnxruntime"] = onnxruntime_backend()
+        backends["onnxruntime"] = "onnxruntime"
     report: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": " ".join(["python", *sys.argv]),
@@ -168,13 +196,18 @@ def main() -> int:
         },
         "runs": {},
     }
-    for title, backend in backends.items():
-        tests = {n: t for n, t in sorted(cases_of(backend).items()) if asked.part in n}
-        tests = dict([*tests.items()][:: asked.every])
+    for title, device in backends.items():
+        all_tests = sorted(cases_of(backend_on(device)).items())
+        tests = dict([(n, t) for n, t in all_tests if asked.part in n][:: asked.every])
+        if asked.jobs > 1:
+            late = SECONDS + 30
+            made = onnx_processes.rows([*tests], serve, (device,), asked.jobs, late, asked.within)
+        else:
+            made = results(tests)
         failures, seconds = {}, {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for name, reason, took in results(tests):
+            for name, reason, took in made:
                 if reason is not None:
                     failures[name] = reason
                 if took > 2:
@@ -189,8 +222,8 @@ def main() -> int:
         report["runs"][title] = {
             "tests": len(tests),
             "passed": passed,
-            "failures": failures,
-            "slow": seconds,
+            "failures": dict(sorted(failures.items())),
+            "slow": dict(sorted(seconds.items())),
         }
         if asked.json:
             asked.json.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")

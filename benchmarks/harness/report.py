@@ -10,9 +10,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from harness.runner import PACKAGES, BenchmarkError, Result
+from harness.cases import Case
+from harness.runner import PACKAGES, BenchmarkError, Result, Row, devices_beside, open_device
 
 SIBLINGS = "calor"
+# The width of a time.
+_TIME = len("12.5 ms")
 # What devices of calor stand on.
 DRIVERS = ("llvmlite", "pyopencl", "cupy-cuda13x", "cuda-bindings", "nvidia-cuda-nvrtc")
 
@@ -27,24 +30,38 @@ def seconds(value: float | None) -> str:
     return f"{value / 1e-9:.3g} ns"
 
 
-def table(result: Result) -> str:
-    """The rows in columns, the geometric means, and what was not run or did not agree."""
-    lines = [("case", "peer", "calor", "peer's", "ratio", "floor")]
-    for row in result.rows:
+class Table:
+    """The rows of a run in columns, each line as soon as its case is measured."""
+
+    def __init__(self, cases: Sequence[Case], peers: Sequence[str]) -> None:
+        longest = max(len(case.name) for case in cases)
+        self.widths = (longest, max(map(len, ("peer", *peers))), *(_TIME,) * 4)
+
+    def header(self) -> str:
+        """The names of the columns."""
+        return self._line("case", "peer", "calor", "peer's", "ratio", "floor")
+
+    def line(self, row: Row) -> str:
+        """A row."""
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
         times = (seconds(row.ours_s), seconds(row.peer_s), ratio, seconds(row.floor_s))
-        lines.append((row.case, row.peer or "-", *times))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    texts = [
-        "  ".join(
+        return self._line(row.case, row.peer or "-", *times)
+
+    def _line(self, *cells: str) -> str:
+        return "  ".join(
             cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            for column, (cell, width) in enumerate(zip(cells, self.widths, strict=True))
         ).rstrip()
-        for line in lines
+
+
+def summary(result: Result) -> str:
+    """The geometric means, and what was not run, failed or did not agree."""
+    texts = [
+        f"geometric mean of the ratios beside {peer}: {mean:.2f} (above 1: faster)"
+        for peer, mean in result.means().items()
     ]
-    for peer, mean in result.means().items():
-        texts.append(f"geometric mean of the ratios beside {peer}: {mean:.2f} (above 1: faster)")
     texts += [f"not run: {line}" for line in result.not_run]
+    texts += [f"FAILED: {line}" for line in result.failures]
     texts += [f"DISAGREES: {line}" for line in result.disagreements]
     return "\n".join(texts)
 
@@ -70,24 +87,21 @@ def versions(peers: Sequence[str]) -> dict[str, str]:
     )
     there = {item.metadata["Name"] for item in metadata.distributions()}
     drivers = [name for name in DRIVERS if name in there]
-    names = dict.fromkeys([*ours, "numpy", *drivers, *(PACKAGES[peer] for peer in peers)])
+    names = dict.fromkeys(
+        [*ours, "numpy", *drivers, *(PACKAGES[p] for p in peers if p in PACKAGES)]
+    )
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
-
-
-def description(device: str) -> str:
-    """What a device of calor says that it is."""
-    import calor
-
-    return calor.device(device).device.info.description
 
 
 def setting(command: str, device: str, peers: Sequence[str], threads: int | None) -> dict[str, Any]:
     """Everything that a reader needs to run the same thing again."""
+    beside = {peer: open_device(name) for peer, name in devices_beside(peers).items()}
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": command,
         "device": device,
-        "description": description(device),
+        "description": open_device(device),
+        **({"beside": beside} if beside else {}),
         "cpu": processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.release()}",
@@ -102,6 +116,7 @@ def write_json(path: Path, result: Result, setting: Mapping[str, Any]) -> None:
         "geometric_mean": result.means(),
         "rows": [asdict(row) for row in result.rows],
         "not_run": result.not_run,
+        "failures": result.failures,
         "disagreements": result.disagreements,
     }
     path.parent.mkdir(parents=True, exist_ok=True)

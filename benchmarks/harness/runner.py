@@ -1,10 +1,11 @@
 """Run the cases of a suite beside the peers that the user named."""
 
+import gc
 import importlib
 import importlib.util
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from harness.cases import Call, Case
 from harness.timing import interleaved
@@ -16,6 +17,10 @@ PACKAGES = {
     "numpy": "numpy",
     "onnxruntime": "onnxruntime",
 }
+
+
+# A peer of this name and a device's is calor there: `calor-cuda`.
+OURS = "calor-"
 
 
 class BenchmarkError(Exception):
@@ -42,6 +47,7 @@ class Result:
 
     rows: list[Row] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     disagreements: list[str] = field(default_factory=list)
 
     def means(self) -> dict[str, float]:
@@ -56,33 +62,91 @@ class Result:
         }
 
 
-def load_suite(name: str, device: str) -> list[Case]:
-    """The cases of a suite on a device."""
-    cases: list[Case] = list(importlib.import_module(f"suites.{name}").cases(device))
+def devices_beside(peers: Sequence[str]) -> dict[str, str]:
+    """The devices of calor among the peers, by the peers' names."""
+    return {peer: peer.removeprefix(OURS) for peer in peers if peer.startswith(OURS)}
+
+
+def load_suite(
+    name: str, device: str, peers: Sequence[str] = (), only: Sequence[str] = ()
+) -> list[Case]:
+    """The cases of a suite on a device, beside the same cases on others of calor's.
+
+    ``only`` takes the cases with one of these texts in their names, where there are any.
+    """
+    module = importlib.import_module(f"suites.{name}")
+    cases: list[Case] = list(module.cases(device))
     names = [case.name for case in cases]
     if len(set(names)) != len(names):
         raise BenchmarkError(f'suite "{name}" has two cases of one name')
+    cases = [c for c in cases if not only or any(text in c.name for text in only)]
+    if not cases:
+        raise BenchmarkError(f'no case of suite "{name}" has in its name: {", ".join(only)}')
+    for peer, other in devices_beside(peers).items():
+        there = {case.name: case.ours for case in module.cases(other)}
+        cases = [
+            replace(c, peers={**c.peers, peer: there[c.name]}) if c.name in there else c
+            for c in cases
+        ]
     return cases
 
 
 def require_peers(peers: Sequence[str]) -> None:
-    """Raise BenchmarkError for a peer that is unknown or not installed."""
-    unknown = [peer for peer in peers if peer not in PACKAGES]
+    """Raise BenchmarkError for a peer that is unknown or not installed, or a device without it."""
+    ours = devices_beside(peers)
+    unknown = [peer for peer in peers if peer not in PACKAGES and peer not in ours]
     if unknown:
-        raise BenchmarkError(f'no peer "{unknown[0]}"; known: {", ".join(sorted(PACKAGES))}')
-    missing = [peer for peer in peers if importlib.util.find_spec(peer) is None]
+        known = ", ".join([*sorted(PACKAGES), f"{OURS}DEVICE"])
+        raise BenchmarkError(f'no peer "{unknown[0]}"; known: {known}')
+    missing = [
+        peer for peer in peers if peer in PACKAGES and importlib.util.find_spec(peer) is None
+    ]
     if missing:
         packages = " ".join(PACKAGES[peer] for peer in missing)
         raise BenchmarkError(f"not installed: {', '.join(missing)}. pip install {packages}")
+    for device in ours.values():
+        open_device(device)
+
+
+def open_device(name: str) -> str:
+    """What a device of calor says that it is; BenchmarkError where there is none."""
+    import calor
+
+    try:
+        return calor.device(name).device.info.description
+    except calor.errors.CalorError as error:
+        raise BenchmarkError(str(error)) from error
 
 
 def run_suite(
-    suite: str, cases: Sequence[Case], device: str, peers: Sequence[str], repeats: int
+    suite: str,
+    cases: Sequence[Case],
+    device: str,
+    peers: Sequence[str],
+    repeats: int,
+    told: Callable[[Result, Sequence[Row]], None] = lambda result, rows: None,
 ) -> Result:
-    """Measure every case; the result names those that lack a peer or disagree with one."""
+    """Measure every case; the result names those that fail, lack a peer or disagree with one.
+
+    ``told`` is called after each case with what was found so far, and the rows that are new.
+    """
     result = Result()
-    for case in cases:
-        run_case(result, suite, case, device, peers, repeats)
+    try:
+        for number, case in enumerate(cases):
+            before = len(result.rows)
+            try:
+                run_case(result, suite, case, device, peers, repeats)
+            except Exception as error:
+                # The other cases are worth their time.
+                result.failures.append(f"{case.name}: {type(error).__name__}: {error}")
+            told(result, result.rows[before:])
+            if not number:
+                # The libraries are there now: what they hold is not looked through before each
+                # sample, which takes longer than the sample.
+                gc.collect()
+                gc.freeze()
+    finally:
+        gc.unfreeze()
     return result
 
 

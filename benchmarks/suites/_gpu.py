@@ -1,9 +1,13 @@
 """Cases on a GPU beside torch on CUDA: operands are there, and a call does the work several times.
 
-Times are of one piece of work; a call waits once, at its end, as programs do.
+Times are of one piece of work; a call waits once, at its end, as programs do. Numbers are drawn
+once for all cases, and operands of one case stay in the GPU's memory for the next.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,35 +17,55 @@ from suites._operations import library, nearly
 
 Function = Callable[..., Any]
 Shape = tuple[int, ...]
-# What a case computes in a call at most, in multiplications and additions; and how often.
-_WORK, _MOST = 2e13, 50
+# How often a call does the work at most.
+_MOST = 50
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Normal numbers of a shape, or where there is a bound integers from 0 up to it."""
+
+    shape: Shape
+    below: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the numbers, in 32 bits, or of the integers."""
+        return prod(self.shape) * (8 if self.below else 4)
+
+
+Operands = tuple[Operand, ...]
+
+
+def normal(*shapes: Shape) -> Operands:
+    """Return operands of normal numbers."""
+    return tuple(Operand(shape) for shape in shapes)
+
+
+def often(most: float, work: float) -> int:
+    """Return how often a call does some work, of which it does ``most`` where that is twice."""
+    return max(2, min(_MOST, int(most / work)))
 
 
 def gpu_case(
     device: str,
     name: str,
-    shapes: Sequence[Shape],
+    operands: Operands,
     ours: Function,
     theirs: Function,
     *,
-    dtype: str,
     near: float,
-    flops: float,
-    floor: float,
+    units: int,
+    floor: Callable[[], float] | None = None,
+    dtype: str = "float32",
     before: Callable[[Any], Any] | None = None,
     torch_before: Callable[[Any], Any] | None = None,
 ) -> Case:
-    """Return a case of normally distributed operands.
+    """Return a case of operands that both libraries have in ``dtype``.
 
     ``ours`` and ``theirs`` take the operands, or what ``before`` and ``torch_before`` make of them
     once, such as what a backward pass reads.
     """
-    units = max(2, min(_MOST, int(_WORK / flops)))
-
-    def arrays() -> list[Any]:
-        sizes = [int(np.prod(shape)) for shape in shapes]
-        drawn = np.split(_normal(sum(sizes)), np.cumsum(sizes)[:-1])
-        return [part.reshape(shape) for part, shape in zip(drawn, shapes, strict=True)]
 
     def repeated(call: Callable[[], Any], wait: Callable[[], Any]) -> Callable[[], Any]:
         def several() -> Any:
@@ -55,9 +79,9 @@ def gpu_case(
 
     def mine() -> Callable[[], Any]:
         calor = library("calor")
+        given = _tensors(device, operands, dtype)
         with calor.device(device):
-            tensors = [calor.asarray(a).astype(dtype) for a in arrays()]
-            given = tensors if before is None else before(tensors)
+            given = given if before is None else before(given)
             calor.eval(*given)
             jitted = calor.jit(ours)
             jitted(*given)
@@ -66,13 +90,46 @@ def gpu_case(
 
     def torchs() -> Callable[[], Any]:
         torch = library("torch")
-        tensors = [torch.from_numpy(a).cuda().to(getattr(torch, dtype)) for a in arrays()]
-        given = tensors if torch_before is None else torch_before(tensors)
+        given = [t.detach() for t in _torch_tensors(operands, dtype)]
+        given = given if torch_before is None else torch_before(given)
         return repeated(lambda: theirs(*given), torch.cuda.synchronize)
 
-    return Case(
-        name, mine, {"torch": torchs}, nearly(near), inner=1, units=units, floor=lambda: floor
-    )
+    return Case(name, mine, {"torch": torchs}, nearly(near), inner=1, units=units, floor=floor)
+
+
+@lru_cache(2)
+def _tensors(device: str, operands: Operands, dtype: str) -> list[Any]:
+    calor = library("calor")
+    with calor.device(device):
+        made = [calor.asarray(a) for a in _arrays(operands)]
+        made = [t if o.below else t.astype(dtype) for t, o in zip(made, operands, strict=True)]
+        calor.eval(*made)
+    return made
+
+
+@lru_cache(1)
+def _torch_tensors(operands: Operands, dtype: str) -> list[Any]:
+    torch = library("torch")
+    made = [torch.from_numpy(a).cuda() for a in _arrays(operands)]
+    kind = getattr(torch, dtype)
+    return [t if o.below else t.to(kind) for t, o in zip(made, operands, strict=True)]
+
+
+def _arrays(operands: Operands) -> list[Any]:
+    made, start = [], 0
+    for operand in operands:
+        if operand.below:
+            made.append(_integers(operand))
+            continue
+        count = prod(operand.shape)
+        made.append(_normal(start + count)[start:].reshape(operand.shape))
+        start += count
+    return made
+
+
+@lru_cache(2)
+def _integers(operand: Operand) -> Any:
+    return np.random.default_rng(0).integers(0, operand.below, operand.shape, np.int64)
 
 
 _DRAWN: list[Any] = [np.empty(0, np.float32)]

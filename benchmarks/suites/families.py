@@ -13,10 +13,9 @@ from math import prod
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from harness import Case
-from suites._operations import library, nearly
+from suites._gpu import Operand, gpu_case, often
+from suites._operations import library
 
 os.environ["CALOR_KEEP"] = "0"
 
@@ -25,25 +24,6 @@ SIZES = (10**5, 10**6, 10**7, 10**8)
 # Columns of rows, by the number of elements; tokens have 512 numbers, of a vocabulary of 50,000.
 _COLUMNS = {10**5: 1000, 10**6: 1000, 10**7: 4000, 10**8: 8000}
 _WIDE, _WORDS = 512, 50_000
-
-
-@dataclass(frozen=True)
-class Operand:
-    """Normal numbers of a shape, or where there is a bound integers from 0 up to it."""
-
-    shape: tuple[int, ...]
-    below: int = 0
-
-    def array(self, generator: np.random.Generator) -> Any:
-        """Return the numbers."""
-        if self.below:
-            return generator.integers(0, self.below, self.shape, np.int64)
-        return generator.standard_normal(self.shape, np.float32)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the numbers."""
-        return prod(self.shape) * (8 if self.below else 4)
 
 
 @dataclass(frozen=True)
@@ -208,41 +188,18 @@ def bandwidth(device: str) -> float:
 
 
 def _case(device: str, work: Work) -> Case:
-    size = max(prod(operand.shape) for operand in work.operands)
-    units = max(2, min(50, int(1e9 / size)))
-
-    def arrays() -> list[Any]:
-        generator = np.random.default_rng(0)
-        return [operand.array(generator) for operand in work.operands]
-
-    def repeated(call: Callable[[], Any], wait: Callable[[], Any]) -> Callable[[], Any]:
-        def several() -> Any:
-            for _ in range(units - 1):
-                call()
-            made = call()
-            wait()
-            return made
-
-        return several
-
-    def mine() -> Callable[[], Any]:
-        calor = library("calor")
-        with calor.device(device):
-            tensors = [calor.asarray(a) for a in arrays()]
-            calor.eval(*tensors)
-            jitted = calor.jit(work.ours)
-            jitted(*tensors)
-            bound = jitted.bind(*tensors)
-        return repeated(bound, lambda: calor.synchronize(device))
-
-    def theirs() -> Callable[[], Any]:
-        torch = library("torch")
-        tensors = [torch.from_numpy(a).cuda() for a in arrays()]
-        return repeated(lambda: work.torchs(*tensors), torch.cuda.synchronize)
-
     def floor() -> float:
         moved = work.made + sum(operand.nbytes for operand in work.operands)
         return moved / bandwidth(device)
 
-    peers = {"torch": theirs}
-    return Case(work.name, mine, peers, nearly(work.near), floor, inner=1, units=units)
+    size = max(prod(operand.shape) for operand in work.operands)
+    return gpu_case(
+        device,
+        work.name,
+        work.operands,
+        work.ours,
+        work.torchs,
+        near=work.near,
+        units=often(1e9, size),
+        floor=floor,
+    )

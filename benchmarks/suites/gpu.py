@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from harness import Case
-from suites._operations import library, nearly
+from suites._gpu import gpu_case, normal, often
+from suites._operations import library
 
 os.environ["CALOR_KEEP"] = "0"
 
@@ -98,50 +99,25 @@ def _case(
     dtype: str = "float32",
     near: float | None = None,
 ) -> Case:
-    work = float(np.prod(shapes[0])) * (shapes[-1][-1] if "matmul" in name else 1)
-    near = near or _NEAR[dtype]
-    precision = "high" if dtype == "tf32" else "highest"
-    dtype = "float32" if dtype == "tf32" else dtype
-    units = max(2, min(50, int(2e12 / work if "matmul" in name else 2e9 / work)))
+    flops = float(np.prod(shapes[0])) * (shapes[-1][-1] if "matmul" in name else 1)
+    units = often(2e12 if "matmul" in name else 2e9, flops)
+    high = dtype == "tf32"
 
-    def arrays() -> list[Any]:
-        generator = np.random.default_rng(0)
-        return [generator.standard_normal(shape, np.float32) for shape in shapes]
+    def mine(*operands: Any) -> Any:
+        with library("calor").matmul_precision("high" if high else "highest"):
+            return ours(*operands)
 
-    def repeated(call: Callable[[], Any], wait: Callable[[], Any]) -> Callable[[], Any]:
-        def several() -> Any:
-            for _ in range(units - 1):
-                call()
-            made = call()
-            wait()
-            return made
+    def theirs(*operands: Any) -> Any:
+        library("torch").backends.cuda.matmul.allow_tf32 = high
+        return torchs(*operands)
 
-        return several
-
-    def mine() -> Callable[[], Any]:
-        calor = library("calor")
-        with calor.device(device), calor.matmul_precision(precision):
-            tensors = [calor.asarray(a).astype(dtype) for a in arrays()]
-            calor.eval(*tensors)
-            jitted = calor.jit(ours)
-            jitted(*tensors)
-            bound = jitted.bind(*tensors)
-
-        def call() -> Any:
-            with calor.matmul_precision(precision):
-                return bound()
-
-        plain = precision == "highest"
-        return repeated(bound if plain else call, lambda: calor.synchronize(device))
-
-    def theirs() -> Callable[[], Any]:
-        torch = library("torch")
-        tensors = [torch.from_numpy(a).cuda().to(getattr(torch, dtype)) for a in arrays()]
-
-        def call() -> Any:
-            torch.backends.cuda.matmul.allow_tf32 = precision == "high"
-            return torchs(*tensors)
-
-        return repeated(call, torch.cuda.synchronize)
-
-    return Case(name, mine, {"torch": theirs}, nearly(near), inner=1, units=units)
+    return gpu_case(
+        device,
+        name,
+        normal(*shapes),
+        mine,
+        theirs,
+        near=near or _NEAR[dtype],
+        units=units,
+        dtype="float32" if high else dtype,
+    )

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from harness import Case
-from suites._gpu import gpu_case
+from suites._gpu import gpu_case, normal, often
 from suites._operations import library
 
 os.environ["CALOR_KEEP"] = "0"
@@ -16,6 +16,8 @@ os.environ["CALOR_KEEP"] = "0"
 _TOKENS, _WIDTH = 16384, 2048
 # What an H200 was seen to compute of products of half types in a second.
 _PEAK = 790e12
+# What a call computes at most, in multiplications and additions.
+_WORK = 2e13
 _NEAR = 3e-2
 _BACKENDS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
 
@@ -60,13 +62,13 @@ def _forward(device: str, features: int, length: int, causal: bool, backend: str
     return gpu_case(
         device,
         _name(features, length, causal, "forward", backend),
-        [_shape(features, length)] * 3,
+        normal(*[_shape(features, length)] * 3),
         ours,
         lambda q, k, v: _theirs(backend, causal, q, k, v),
         dtype="bfloat16",
         near=_NEAR,
-        flops=flops,
-        floor=flops / _PEAK,
+        units=often(_WORK, flops),
+        floor=lambda: flops / _PEAK,
     )
 
 
@@ -97,13 +99,13 @@ def _backward(device: str, features: int, length: int, causal: bool, backend: st
     return gpu_case(
         device,
         _name(features, length, causal, "backward", backend),
-        [_shape(features, length)] * 4,
+        normal(*[_shape(features, length)] * 4),
         ours,
         theirs,
         dtype="bfloat16",
         near=_NEAR,
-        flops=flops,
-        floor=flops / _PEAK,
+        units=often(_WORK, flops),
+        floor=lambda: flops / _PEAK,
         before=before,
         torch_before=torch_before,
     )

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from harness import Case
-from suites._gpu import Function, gpu_case
+from suites._gpu import Function, gpu_case, normal, often
 from suites._operations import library
 from suites.convolution import Shape, resnet50
 
@@ -17,6 +17,8 @@ os.environ["CALOR_KEEP"] = "1"
 # What an H200 was seen to compute in a second: products of half types, and half of that by TF32.
 _PEAKS = {"bfloat16": 790e12, "float32": 395e12}
 _BYTES = 4.2e12
+# What a call computes at most, in multiplications and additions.
+_WORK = 2e13
 _NAMES = {"bfloat16": "bf16", "float32": "tf32"}
 _NEAR = {"bfloat16": 2e-2, "float32": 5e-3}
 _PARTS = {"forward": None, "gradient of the image": 0, "gradient of the weights": 1}
@@ -50,13 +52,13 @@ def _case(device: str, shape: Shape, dtype: str, what: str) -> Case:
         f"conv2d {_NAMES[dtype]} {shape.name} batch {shape.batch} {what}".replace(
             f" batch {shape.batch} batch", " batch"
         ),
-        [image, weights] if which is None else [image, weights, result],
+        normal(image, weights) if which is None else normal(image, weights, result),
         _ours(shape, which),
         _theirs(shape, which),
         dtype=dtype,
         near=_NEAR[dtype],
-        flops=shape.flops,
-        floor=max(shape.flops / _PEAKS[dtype], elements * item / _BYTES),
+        units=often(_WORK, shape.flops),
+        floor=lambda: max(shape.flops / _PEAKS[dtype], elements * item / _BYTES),
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import run
 from harness import Case, agree, report, runner, timing
+from suites._operations import nearly
 
 
 def constant(value: Any) -> Any:
@@ -120,6 +121,59 @@ def test_agree(ours: Any, theirs: Any) -> None:
 def test_disagree(ours: Any, theirs: Any) -> None:
     with pytest.raises(AssertionError):
         agree(ours, theirs)
+
+
+def test_a_case_that_fails_leaves_the_others() -> None:
+    def fails() -> Any:
+        raise MemoryError("no room")
+
+    told: list[tuple[int, list[str]]] = []
+    result = runner.run_suite(
+        "suite",
+        [Case("a", fails), Case("b", constant(1), inner=10)],
+        "numpy",
+        (),
+        repeats=2,
+        told=lambda result, rows: told.append((len(result.rows), [r.case for r in rows])),
+    )
+    assert result.failures == ["a: MemoryError: no room"]
+    assert told == [(0, []), (1, ["b"])]
+
+
+def test_a_device_of_ours_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The suite sets it for all that comes after.
+    monkeypatch.setenv("CALOR_KEEP", "0")
+    cases = runner.load_suite("gpu", "numpy", ["calor-numpy:0"], ["add 100000"])
+    assert [c.name for c in cases] == [f"add {10**n}" for n in (5, 6, 7, 8)]
+    (row,) = runner.run_suite("gpu", cases[:1], "numpy", ["calor-numpy:0"], repeats=2).rows
+    assert row.peer == "calor-numpy:0"
+    assert row.ratio is not None
+    beside = report.setting("", "numpy", ["calor-numpy:0"], None)["beside"]
+    assert "NumPy" in beside["calor-numpy:0"]
+
+
+def test_a_device_that_is_not_there_is_no_peer() -> None:
+    with pytest.raises(runner.BenchmarkError, match='no device "abacus"'):
+        runner.require_peers(["calor-abacus"])
+
+
+def test_only_some_cases() -> None:
+    assert len(runner.load_suite("example", "numpy", only=["sum", "nothing"])) == 1
+    with pytest.raises(runner.BenchmarkError, match='no case of suite "example" .*: nothing'):
+        runner.load_suite("example", "numpy", only=["nothing"])
+
+
+@pytest.mark.parametrize("place", [0, 70_000, 199_999])
+def test_a_number_that_differs_is_found_wherever_it_is(place: int) -> None:
+    ours = np.linspace(-1, 1, 200_000, dtype=np.float32)
+    theirs = ours.copy()
+    theirs[place] += np.float32(1e-3)
+    check = nearly(1e-4)
+    check(ours, ours.copy())
+    for wrong in (theirs, np.where(np.arange(ours.size) == place, np.float32("nan"), ours)):
+        for pair in ((ours, wrong), (wrong, ours)):
+            with pytest.raises(AssertionError):
+                check(*pair)
 
 
 def test_geometric_mean() -> None:

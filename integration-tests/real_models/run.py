@@ -29,6 +29,8 @@ import cases as known
 import numpy as np
 import weight_files
 
+import calor
+
 CASES = (*known.CASES, *weight_files.CASES)
 # How many of a session's calls are compared, and how many repeats are timed.
 COMPARED, REPEATS = 40, 15
@@ -95,12 +97,18 @@ def best(functions: list[Any], repeats: int) -> list[float]:
     return found
 
 
-def beside_onnxruntime(sessions: list[Recorded], theirs: Any, repeats: int) -> dict[str, Any]:
+def beside_onnxruntime(
+    sessions: list[Recorded], theirs: Any, repeats: int, threads: int
+) -> dict[str, Any]:
     """Return how the calls differ from those of ONNX Runtime, and how long a call takes."""
     theirs.set_default_logger_severity(4)
+    settings = theirs.SessionOptions()
+    settings.intra_op_num_threads = threads
     worst, timed = 0.0, []
     for recorded in sessions:
-        peer = theirs.InferenceSession(recorded.source, providers=["CPUExecutionProvider"])
+        peer = theirs.InferenceSession(
+            recorded.source, settings, providers=["CPUExecutionProvider"]
+        )
         for names, feed, outputs in recorded.calls:
             expected = peer.run(names, feed)
             worst = max(worst, *map(difference, outputs, expected))
@@ -124,11 +132,10 @@ def beside_onnxruntime(sessions: list[Recorded], theirs: Any, repeats: int) -> d
     return {"difference": worst, "calls": timed}
 
 
-def one(case: known.Case, device: str, repeats: int) -> dict[str, Any]:
+def one(case: known.Case, device: str, repeats: int, threads: int) -> dict[str, Any]:
     """Ask one case, in this process."""
     import onnxruntime as theirs
 
-    import calor
     import calor_onnx
 
     calor_onnx.replace_onnxruntime(device)
@@ -141,7 +148,7 @@ def one(case: known.Case, device: str, repeats: int) -> dict[str, Any]:
         return row | {"outcome": "absent", "why": str(error)}
     row |= {"answer": answer, "seconds": round(time.perf_counter() - start, 1)}
     if sessions:
-        row |= beside_onnxruntime([*sessions.values()], theirs, repeats)
+        row |= beside_onnxruntime([*sessions.values()], theirs, repeats, threads)
     right = case.agrees(answer) and row.get("difference", 0.0) <= case.tolerance
     return row | {"outcome": "right" if right else "WRONG"}
 
@@ -149,9 +156,14 @@ def one(case: known.Case, device: str, repeats: int) -> dict[str, Any]:
 def child(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Ask a case in a process of its own."""
     command = [sys.executable, __file__, "--child", name, "--device", options.device]
-    command += ["--repeats", str(options.repeats)]
+    command += ["--repeats", str(options.repeats), "--threads", str(options.threads)]
     command += [x for folder in options.sounds for x in ("--sounds", folder)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        made = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=options.limit
+        )
+    except subprocess.TimeoutExpired:
+        return {"outcome": "FAILED", "why": f"took more than {options.limit} s"}
     lines = made.stdout.strip().splitlines()
     if made.returncode or not lines:
         return {"outcome": "FAILED", "why": made.stderr.strip()[-1500:]}
@@ -167,6 +179,8 @@ def main() -> int:
     parser.add_argument("--json", help="where to write the results")
     parser.add_argument("--sounds", action="append", default=[], help="a folder of alsa-utils")
     parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--threads", type=int, default=0, help="ONNX Runtime's; 0: as it likes")
+    parser.add_argument("--limit", type=float, help="seconds that a case may take")
     parser.add_argument("--need", action="store_true", help="a case that is left out is a failure")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -175,7 +189,7 @@ def main() -> int:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
         case = next(case for case in CASES if case.name == options.child)
-        row = one(case, options.device, options.repeats)
+        row = one(case, options.device, options.repeats, options.threads)
         print()
         print(json.dumps(row, ensure_ascii=False, default=float))
         return 0
@@ -192,9 +206,11 @@ def main() -> int:
               f"{difference_text}; {times}", flush=True)  # fmt: skip
     report = {
         "device": options.device,
+        "description": calor.device(options.device).device.info.description,
         "python": platform.python_version(),
         "machine": platform.machine(),
         "onnxruntime": metadata.version("onnxruntime"),
+        "onnxruntime_threads": options.threads,
         "cases": rows,
     }
     if options.json:

@@ -8,10 +8,11 @@ from code_lines import code_lines
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 # The most lines of code of a device's plugin, beside its bindings and what prints its language.
-# What OpenCL's and wgpu's say to the doctor is beside too. Files are named, and folders.
+# What some say to the doctor is beside too. Files are named, and folders.
 BARS = {
     "cuda": (450, {"bindings", "pycuda_driver"}),
     "hip": (250, {"bindings", "dialect", "tables"}),
+    "metal": (250, {"_bindings", "diagnosis", "dialect", "atomics", "matrices", "tables"}),
     "opencl": (250, {"_bindings", "diagnosis"}),
     "wgpu": (250, {"_bindings", "diagnosis", "wgsl"}),
 }

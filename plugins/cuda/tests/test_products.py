@@ -41,7 +41,8 @@ def text_of(plan: Boxes) -> str:
     axes = [size, size, stride, stride]
     built = matmul_boxes.build(
         [
-            *(read, read, Buffer(plan.result, align=16), size, wide, size),
+            *(read, read, Buffer(plan.result, align=16)),
+            *((wide, size, size) if plan.transposed else (size, wide, size)),
             *(stride, stride, stride, size, size, *axes, *axes),
         ],
         cube=(plan.units, 1, 1),
@@ -64,18 +65,19 @@ def compiled(compiler: Any, text: str) -> str:
     return log.decode()
 
 
-SEVERAL = [made for made in units._MORE_BOXES if len(made) > 4]
-PLANS = [(bfloat16, bfloat16, made, False) for made in (*units._BOXES[:3], *SEVERAL[1:4:2])]
-PLANS += [(float32, float32, SEVERAL[0], True)]
-PLANS += [(float32, float32, units._BOXES[0], True), (int8, int32, units._BOXES[0], True)]
-PLANS += [(uint8, bfloat16, SEVERAL[0], True)]
+PLANS = [(bfloat16, bfloat16, made, False) for made in units._BOXES[:3]]
+PLANS += [(float32, float32, made, True) for made in units._BOXES[:2]]
+PLANS += [(float32, float32, made, False) for made in (*units._BOXES[:4], *units._MORE_BOXES[:1])]
+PLANS += [(uint8, bfloat16, units._BOXES[0], True), (int8, int32, units._BOXES[1], True)]
 
 
 @pytest.mark.parametrize(("dtype", "result", "made", "along"), PLANS, ids=str)
 def test_products_stay_on_their_way(
     compiler: Any, dtype: DType, result: DType, made: Any, along: bool
 ) -> None:
-    plan = Boxes(dtype, result, *made[:3], True, along, *made[3:])
+    # Of float32 the left factor may lie the other way, since it goes through registers.
+    first = along or dtype is not float32
+    plan = Boxes(dtype, result, *made[:3], first, along or not first, *made[3:])
     if dtype is uint8:
         plan = replace(plan, formats=(float8_e5m2, float8_e4m3fn))
     text = text_of(plan)
@@ -85,6 +87,8 @@ def test_products_stay_on_their_way(
         == ("__cluster_dims__(2, 1, 1)" in text)
         == (plan.cluster > 1)
     )
+    # Barriers of a ring order nothing beyond the cubes' own memory, which takes a microsecond.
+    assert not re.findall(r"mbarrier\.(?:arrive|try_wait)[.\w:]*\.cluster\.s", text)
     log = compiled(compiler, text)
     # Products that the compiler runs one after another, and budgets that it does not take.
     assert not re.findall(r"C75\d\d[^\n]*", log)

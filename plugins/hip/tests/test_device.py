@@ -26,17 +26,20 @@ def on(fake: ImitatedHip, number: int = 0) -> HipDevice:
     return HostHipDevice(number, (fake.runtime, fake.driver))
 
 
-def test_a_record_of_one_launch_is_called_at_once(cdna: Any) -> None:
+def test_records_are_called_with_a_handle_for_each_slot(cdna: Any) -> None:
     memory, queue, function = cdna.memory, cdna.queue, loaded(cdna, built())
     source, target = memory.alloc(64), memory.alloc(64)
     memory.copy_in(source, 0, np.arange(16, dtype=np.float32))
     memory.copy_in(target, 0, np.zeros(16, np.float32))
     step = Step(function, (2, 1, 1), (Slot(0), Slot(1, 16), 10, 2.0))
     queue.direct(queue.record([step], 2))(source, target)
-    assert queue.direct(queue.record([step, step], 2)) is None
     got = np.empty(16, np.float32)
     memory.copy_out(target, 0, got)
     assert got.tolist() == [0.0] * 4 + [2.0 * i for i in range(10)] + [0.0] * 2
+    back = Step(function, (2, 1, 1), (Slot(1, 16), Slot(0), 10, 2.0))
+    queue.direct(queue.record([step, back], 2))(source, target)
+    memory.copy_out(source, 0, got)
+    assert got.tolist() == [4.0 * i for i in range(10)] + [10.0 + i for i in range(6)]
 
 
 def test_calls_name_the_device_and_memory_is_freed_when_it_is_not_used(fake: ImitatedHip) -> None:

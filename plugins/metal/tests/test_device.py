@@ -86,7 +86,7 @@ def test_a_plan_is_one_command_buffer_and_one_encoder() -> None:
     ]
     assert not recorder.program.runs
     recorder.device.queue.synchronize()
-    x, y = (piece.buffer.gpuAddress() for piece in pieces)
+    x, y = (piece.buffer.address for piece in pieces)
     half = int(np.float32(-0.5).view(np.uint32))
     words = [np.frombuffer(a, np.uint64).tolist() for a, *_ in recorder.program.runs]
     assert words[0] == [x + 80, y, 10, int(np.float32(2).view(np.uint32))]

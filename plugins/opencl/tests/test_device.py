@@ -31,6 +31,43 @@ def test_an_image_is_a_binary_with_its_text(device: Any) -> None:
         assert got.tolist() == [0.0, 4.0, 8.0, 0.0]
 
 
+def test_a_run_sets_what_is_another(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from calor_opencl._bindings import Launch
+
+    made, memory, queue = built(), device.memory, device.queue
+    function = queue.load(device.toolchain.compile(device.toolchain.source(made), made.name), made)
+    steps = [
+        Step(function, (n, 1, 1), (Slot(a), Slot(b), 16, 2.0))
+        for n, a, b in ((2, 0, 1), (0, 1, 0), (2, 1, 2))
+    ]
+    recorded = queue.record(steps, 3)
+    set_, places = Launch.set, []
+
+    def counted(launch: Launch, place: int, *given: Any) -> None:
+        places.append(place)
+        set_(launch, place, *given)
+
+    monkeypatch.setattr(Launch, "set", counted)
+    x = np.arange(16, dtype=np.float32)
+    for _ in range(3):
+        # What is allocated may have the address of what was freed.
+        pieces = [memory.alloc(64) for _ in range(3)]
+        memory.copy_in(pieces[0], 0, x)
+        for expected in (12, 0):
+            places.clear()
+            queue.run(recorded, pieces)
+            assert len(places) == expected
+        other = memory.part(pieces[2], 0, 64)
+        queue.run(recorded, [pieces[0], pieces[1], other])
+        assert len(places) == 2
+        got = np.empty(16, np.float32)
+        memory.copy_out(pieces[2], 0, got)
+        assert got.tolist() == (4 * x).tolist()
+        assert [s > 0 for s in queue.seconds(recorded, pieces)] == [True, False, True]
+        for piece in pieces:
+            memory.free(piece)
+
+
 @pytest.mark.parametrize(
     ("code", "error", "word"),
     [
@@ -56,6 +93,21 @@ def test_codes_of_the_driver_become_errors(
     with pytest.raises(error, match=word) as caught, typed("copying"):
         raise Failure
     assert type(caught.value) is error
+
+
+def test_an_argument_that_the_driver_refuses(device: Any) -> None:
+    import pyopencl as cl
+
+    from calor_opencl._bindings import Launch
+
+    made = built()
+    source = device.toolchain.source(made)
+    function = device.queue.load(device.toolchain.compile(source, made.name), made)
+    launch = Launch(cl.Kernel(function.program, function.name), [1, 1, 1], [1, 1, 1])
+    with pytest.raises(DeviceError, match="setting an argument: code -49"):
+        launch.set(99, 0)
+    with pytest.raises(DeviceError, match="running kernels: code"):
+        launch.enqueue(device.queue.queue.int_ptr)
 
 
 def test_devices_are_those_of_the_platforms_asked_for(

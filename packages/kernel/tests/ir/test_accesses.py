@@ -8,7 +8,16 @@ import pytest
 from calor.dtypes import DType, bfloat16, bool_, float16, int8, int32, int64, uint8, uint16
 from calor_kernel.ir.passes import lower_accesses, optimize, split_vectors
 from calor_kernel.ir.verify import verify
-from calor_kernel.language import Buffer, Scalar, absolute_position, kernel, pack
+from calor_kernel.language import (
+    Buffer,
+    Scalar,
+    absolute_position,
+    barrier,
+    kernel,
+    pack,
+    shared,
+    unit_position,
+)
 from calor_kernel.language.lanes import run_on_lanes
 
 
@@ -41,3 +50,20 @@ def test_elements_are_moved(dtype: DType, width: int, start: int, align: int) ->
     shown = [a.view(np.uint32) if dtype.itemsize < 4 else a for a in (data, into)]
     run_on_lanes(made, (-(-n // (4 * width)), 1, 1), [*shown, n, start, start])
     np.testing.assert_array_equal(into.view(np.uint8), expected.view(np.uint8))
+
+
+@kernel
+def exchanged(x: Any, y: Any) -> None:
+    at = unit_position()
+    held = shared(8, bool_)
+    held[at] = x[at] > 0
+    barrier()
+    y[at] = held[at ^ 1].to(int32)
+
+
+def test_bools_that_units_share_are_words() -> None:
+    made = lower_accesses(exchanged.build([Buffer(int32), Buffer(int32)], cube=(8, 1, 1)))
+    assert bool_ not in {memory.type.dtype for memory in verify(made).memories}
+    x, y = np.array([0, 3, 1, 0, 2, 2, 0, 0], np.int32), np.zeros(8, np.int32)
+    run_on_lanes(made, (1, 1, 1), [x, y, 0, 0])
+    assert y.tolist() == [1, 0, 0, 1, 1, 1, 0, 0]

@@ -12,10 +12,20 @@ from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
 
 
 class Apart(LanesMemory):
-    """Memory that the host does not see."""
+    """Memory that the host does not see; counts copies, of which those to the host wait."""
+
+    copies = waits = 0
 
     def address(self, handle):
         return None
+
+    def copy_in(self, handle, offset, array):
+        self.copies += 1
+        super().copy_in(handle, offset, array)
+
+    def copy_out(self, handle, offset, array):
+        self.waits += 1
+        super().copy_out(handle, offset, array)
 
 
 class Counting(LanesQueue):
@@ -55,15 +65,18 @@ def look(device, buffer, size=2):
 
 def test_a_call_does_not_wait(device):
     plan, given = compiled(device, lambda x, i: (gather(x, i) * 2, x + 1), X, GOOD)
-    queue = device.backend.engine(0).device.queue
+    engine = device.backend.engine(0)
+    queue, memory = engine.device.queue, engine.device.memory
     made = plan(given)
-    assert queue.waits == 0
+    assert queue.waits == memory.waits == 0
     assert look(device, made[0]) == [4.0, 0.0]
-    assert queue.waits == 1
+    assert memory.waits == 2  # The words, and the result.
     assert look(device, made[0]) == [4.0, 0.0]
     assert look(device, made[1], 3) == [1.0, 2.0, 3.0]
-    assert queue.waits == 1
+    assert memory.waits == 4
+    assert queue.waits == 0
     device.backend.synchronize(0)
+    assert memory.waits == 4
 
 
 def test_an_error_of_a_plan_at_a_known_structure_is_told(device):

@@ -122,6 +122,14 @@ def test_dtypes_follow_from_the_device():
     assert info.dtypes[float64].level == "impossible"
 
 
+def test_a_device_that_flushes_float32_says_of_which_dtypes():
+    info = backend_of(replace(ONE_UNIT, flushes=True)).info(0)
+    assert {d.name for d in info.flushes} == {"float32", "bfloat16", "complex64"}
+    for dtype, state in info.dtypes.items():
+        assert (state.level == "partial") is (dtype in info.flushes)
+    assert not backend_of().info(0).flushes
+
+
 def test_claims_have_reasons():
     backend = backend_of()
     with calor.device("numpy"):

@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from calor.errors import CompileError, DeviceError
-from calor_kernel.ir.nodes import Kernel
-from calor_kernel.printers import print_kernel
 from calor_kernel.printers.cuda_cpp import CudaCpp
-from calor_kernel.runtime.device import Toolchain
+from calor_kernel.runtime.printing import PrintingToolchain
 
 from .bindings import INSTALL
 
@@ -26,17 +24,13 @@ OLDEST: Final = (8, 0)
 _OWN_FROM: Final = 9
 
 
-class CudaToolchain(Toolchain):
+class CudaToolchain(PrintingToolchain):
     """Kernels as CUDA C++ and as images; ``architecture`` is NVRTC's, such as ``"sm_90a"``."""
 
     def __init__(self, architecture: str) -> None:
         self.architecture = architecture
         self.dialect = CudaCpp()
         self.target = f"nvrtc {compiler_version()} {architecture} {' '.join(OPTIONS)}"
-
-    def source(self, kernel: Kernel) -> str:
-        """Return CUDA C++; CompileError where the dialect has not what the kernel asks for."""
-        return print_kernel(kernel, self.dialect)
 
     def compile(self, source: str, name: str) -> bytes:
         """Return machine code, or PTX; CompileError with the compiler's log and the text."""

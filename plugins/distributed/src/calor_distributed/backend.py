@@ -148,6 +148,7 @@ class GroupBackend(Backend):
                 name: min(i.limits[name] for i in infos if name in i.limits)
                 for name in dict.fromkeys(n for i in infos for n in i.limits)
             },
+            flushes=frozenset().union(*(i.flushes for i in infos)),
         )
 
     def _state(self) -> State:

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from calor.errors import CompileError
-from calor_kernel.ir.nodes import Kernel
-from calor_kernel.printers import print_kernel
-from calor_kernel.runtime.device import Toolchain
+from calor_kernel.runtime.printing import PrintingToolchain
 
 from .bindings import compiler
 from .dialect import HipCpp
@@ -26,12 +24,14 @@ OPTIONS: Final = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-strict-aliasin
 _BARE: Final = ("--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-w")
 
 
-class HipToolchain(Toolchain):
+class HipToolchain(PrintingToolchain):
     """Kernels as HIP C++ and as code objects of a processor, such as ``gfx942``.
 
     ``wave``: the units in lock step. ``clang``: the compiler's path; None is hipRTC, of the version
     that is part of the target.
     """
+
+    dialect: HipCpp
 
     def __init__(
         self, processor: str, wave: int = 64, *, clang: str | None = None, version: str = ""
@@ -40,10 +40,6 @@ class HipToolchain(Toolchain):
         self.clang = clang
         self.dialect = HipCpp(wave)
         self.target = f"{clang or f'hiprtc {version}'} {processor} {wave} {' '.join(OPTIONS)}"
-
-    def source(self, kernel: Kernel) -> str:
-        """Return HIP C++; CompileError where the dialect has not what the kernel asks for."""
-        return print_kernel(kernel, self.dialect)
 
     def compile(self, source: str, name: str) -> bytes:
         """Return the code object; CompileError with the compiler's log and the text."""

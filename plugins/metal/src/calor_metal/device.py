@@ -12,7 +12,8 @@ from __future__ import annotations
 import struct
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,44 +23,34 @@ from calor.dtypes import ALL, bfloat16, float64
 from calor.errors import DeviceError, OutOfMemoryError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers import bits_of
-from calor_kernel.runtime.device import Device, DeviceInfo, Memory, Queue, Slot, Step
+from calor_kernel.runtime.device import Device, DeviceInfo, Queue, Slot, Step
+from calor_kernel.runtime.words import WORD, Bytes, Piece, WordMemory
 
 from ._bindings import bindings, devices, failure_of
 from .dialect import PLANE
 from .matrices import MATRICES
 from .toolchain import MetalToolchain
 
-_WORD: Final = 8
 # Bytes of what is written by a second buffer, so that nobody waits.
 _STAGED: Final = 1 << 20
+_KINDS: Final = ("bool", "int", "uint", "float")
 _FEATURES: Final = ("barrier", "planes", "atomics", "float_atomics", "fma", "matrix")
 # Metal does not say how many cores a GPU has; those of the first M1 have as many at least.
 _CORES: Final = 8
 _CACHES: Final = (8 << 10, 8 << 20)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of an MTLBuffer, from a byte on, which is at an address of the GPU's."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """An MTLBuffer: its address on the GPU, and its bytes as the host has them."""
 
-    buffer: Any
-    start: int
+    made: Any
     address: int
-
-    def bytes(self, offset: int, nbytes: int) -> np.ndarray[Any, Any]:
-        """Return the host's view of some bytes."""
-        at = self.start + offset
-        whole = self.buffer.contents().as_buffer(self.buffer.length())
-        return np.frombuffer(whole, np.uint8)[at : at + nbytes]
+    bytes: Bytes
 
 
-def _in_words(*numbers: int) -> bool:
-    """Return whether the GPU's own copies have such places and sizes: multiples of 4 bytes."""
-    return all(number % 4 == 0 for number in numbers)
-
-
-class MetalMemory(Memory):
-    """Buffers that the processor and the GPU share. A handle is a Piece."""
+class MetalMemory(WordMemory):
+    """Buffers that the processor and the GPU share, of which the GPU itself copies whole words."""
 
     def __init__(self, metal: Any, device: Any, queue: MetalQueue) -> None:
         self.metal = metal
@@ -68,50 +59,40 @@ class MetalMemory(Memory):
 
     def alloc(self, nbytes: int) -> Piece:
         """Return a buffer; OutOfMemoryError where Metal gives none."""
-        most = self.device.maxBufferLength()
-        buffer = None
-        if nbytes <= most:
+        most, made = self.device.maxBufferLength(), None
+        size = max(-(-nbytes // WORD), 1) * WORD
+        if size <= most:
             shared = self.metal.MTLResourceStorageModeShared
-            buffer = self.device.newBufferWithLength_options_(max(nbytes, 1), shared)
-        if buffer is None:
+            made = self.device.newBufferWithLength_options_(size, shared)
+        if made is None:
             raise OutOfMemoryError(
                 f"Metal has no buffer of {nbytes} bytes; one has {most} at most; free tensors, or "
                 f"compute in parts"
             )
-        return Piece(buffer, 0, buffer.gpuAddress())
+        whole = np.frombuffer(made.contents().as_buffer(size), np.uint8)
+        return Piece(Shared(made, made.gpuAddress(), whole), 0, size)
 
     def free(self, handle: Piece) -> None:
         """Leave a buffer to whoever uses it still; the last reference gives it back."""
 
-    def copy_in(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
+    def read(self, buffer: Shared, start: int, nbytes: int) -> Bytes:
+        """Return what the GPU has written."""
+        self.queue.synchronize()
+        return buffer.bytes[start : start + nbytes]
+
+    def put(self, buffer: Shared, start: int, data: Bytes) -> None:
         """Write at once where the GPU does nothing, little else by a buffer that it copies from."""
-        data = array.reshape(-1).view(np.uint8)
-        small = 0 < array.nbytes <= _STAGED and _in_words(handle.start + offset, array.nbytes)
-        if small and not self.queue.idle():
-            staged = self.alloc(array.nbytes)
-            staged.bytes(0, array.nbytes)[:] = data
-            self.queue.copy(handle, offset, staged, 0, array.nbytes)
-            return
-        self.queue.synchronize()
-        handle.bytes(offset, array.nbytes)[:] = data
+        if data.size <= _STAGED and not self.queue.idle():
+            staged = self.alloc(data.size).buffer
+            staged.bytes[:] = data
+            self.move(buffer, start, staged, 0, data.size)
+        else:
+            self.queue.synchronize()
+            buffer.bytes[start : start + data.size] = data
 
-    def copy_out(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Read what the GPU has written."""
-        self.queue.synchronize()
-        array.reshape(-1).view(np.uint8)[:] = handle.bytes(offset, array.nbytes)
-
-    def copy(self, target: Piece, at: int, source: Piece, offset: int, nbytes: int) -> None:
-        """Copy in the order of the queue, or by the processor what are no whole words."""
-        if _in_words(target.start + at, source.start + offset, nbytes):
-            if nbytes:
-                self.queue.copy(target, at, source, offset, nbytes)
-            return
-        self.queue.synchronize()
-        target.bytes(at, nbytes)[:] = source.bytes(offset, nbytes).copy()
-
-    def part(self, handle: Piece, offset: int, nbytes: int) -> Piece:
-        """Return a part, which needs no object of Metal's."""
-        return Piece(handle.buffer, handle.start + offset, handle.address + offset)
+    def move(self, target: Shared, at: int, source: Shared, start: int, nbytes: int) -> None:
+        """Copy in the order of the queue."""
+        self.queue.copy(target, at, source, start, nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +104,7 @@ class Function:
 
 
 class Recorded:
-    """A launch: its numbers as bytes, and where the addresses of buffers go among them."""
+    """A launch: its numbers as words, and where the addresses of buffers go among them."""
 
     def __init__(self, step: Step, size: Any) -> None:
         function: Function = step.function
@@ -131,27 +112,25 @@ class Recorded:
         self.cubes = size(*step.cubes)
         self.units = size(*function.kernel.cube)
         self.empty = 0 in step.cubes
-        self.slots: list[tuple[int, Slot]] = []
-        words = []
-        pairs = zip(function.kernel.parameters, step.arguments, strict=True)
-        for place, (parameter, given) in enumerate(pairs):
-            if isinstance(given, Slot):
-                self.slots.append((place * _WORD, given))
-                words.append(0)
-            else:
-                words.append(bits_of(given, parameter.declared.dtype))
-        self.arguments = struct.pack(f"<{len(words)}Q", *words)
+        self.slots = [
+            (i, given) for i, given in enumerate(step.arguments) if isinstance(given, Slot)
+        ]
+        self.words = [
+            0 if isinstance(given, Slot) else bits_of(given, parameter.declared.dtype)
+            for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True)
+        ]
 
     def encode(self, encoder: Any, handles: Sequence[Piece]) -> None:
         """Encode the launch with its buffers."""
         if self.empty:
             return
-        arguments = bytearray(self.arguments)
+        words = self.words.copy()
         for place, slot in self.slots:
-            address = handles[slot.number].address + slot.offset
-            struct.pack_into("<Q", arguments, place, address)
+            piece = handles[slot.number]
+            words[place] = piece.buffer.address + piece.start + slot.offset
+        arguments = struct.pack(f"<{len(words)}Q", *words)
         encoder.setComputePipelineState_(self.pipeline)
-        encoder.setBytes_length_atIndex_(bytes(arguments), len(arguments), 0)
+        encoder.setBytes_length_atIndex_(arguments, len(arguments), 0)
         encoder.dispatchThreadgroups_threadsPerThreadgroup_(self.cubes, self.units)
 
 
@@ -164,7 +143,7 @@ class MetalQueue(Queue):
         self.queue = device.newCommandQueue()
         self._lock = threading.Lock()
         # Command buffers that may still run, each with what it uses.
-        self._running: deque[tuple[Any, Sequence[Piece]]] = deque()
+        self._running: deque[tuple[Any, Sequence[Any]]] = deque()
         # What failed since somebody waited.
         self._failed: DeviceError | None = None
 
@@ -178,82 +157,79 @@ class MetalQueue(Queue):
 
     def run(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> None:
         """Commit all launches as one command buffer, and return."""
-        with self._lock, self.toolchain.pool():
-            self._settle(waiting=False)
-            self._running.append((self._commit(recorded, handles), tuple(handles)))
+        self._run(recorded, handles)
 
-    def _commit(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> Any:
-        metal, commands = self.metal, self.queue.commandBuffer()
-        encoder = commands.computeCommandEncoder()
-        buffers = list({id(p.buffer): p.buffer for p in handles}.values())
-        if buffers:
-            # Addresses in arguments tell Metal nothing: it is said what is used.
-            usage = metal.MTLResourceUsageRead | metal.MTLResourceUsageWrite
-            encoder.useResources_count_usage_(buffers, len(buffers), usage)
-        for launch in recorded:
-            launch.encode(encoder, handles)
-        encoder.endEncoding()
-        commands.commit()
-        return commands
+    def _run(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> Any:
+        """Commit all launches; what their command buffer uses lives until it is done."""
+        with self._turn():
+            commands = self.queue.commandBuffer()
+            encoder = commands.computeCommandEncoder()
+            buffers = list({id(p.buffer): p.buffer.made for p in handles}.values())
+            if buffers:
+                # Addresses in arguments tell Metal nothing: it is said what is used.
+                usage = self.metal.MTLResourceUsageRead | self.metal.MTLResourceUsageWrite
+                encoder.useResources_count_usage_(buffers, len(buffers), usage)
+            for launch in recorded:
+                launch.encode(encoder, handles)
+            return self._commit(commands, encoder, handles)
 
-    def copy(self, target: Piece, at: int, source: Piece, offset: int, nbytes: int) -> None:
+    def copy(self, target: Shared, at: int, source: Shared, start: int, nbytes: int) -> None:
         """Commit a copy between buffers, of whole words, and return."""
-        with self._lock, self.toolchain.pool():
-            self._settle(waiting=False)
+        with self._turn():
             commands = self.queue.commandBuffer()
             encoder = commands.blitCommandEncoder()
             encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
-                source.buffer, source.start + offset, target.buffer, target.start + at, nbytes
+                source.made, start, target.made, at, nbytes
             )
-            encoder.endEncoding()
-            commands.commit()
-            self._running.append((commands, (target, source)))
+            self._commit(commands, encoder, (target, source))
+
+    def _commit(self, commands: Any, encoder: Any, used: Sequence[Any]) -> Any:
+        encoder.endEncoding()
+        commands.commit()
+        self._running.append((commands, tuple(used)))
+        return commands
+
+    @contextmanager
+    def _turn(self, waiting: bool = False) -> Iterator[None]:
+        """Let go of the command buffers that are done, or wait for all, and keep others out."""
+        with self._lock, self.toolchain.pool():
+            while self._running:
+                commands, _ = self._running[0]
+                if waiting:
+                    commands.waitUntilCompleted()
+                elif commands.status() < self.metal.MTLCommandBufferStatusCompleted:
+                    break
+                self._running.popleft()
+                self._failed = self._failed or failure_of(self.metal, commands)
+            yield
 
     def idle(self) -> bool:
         """Return whether everything that was committed is done."""
-        with self._lock, self.toolchain.pool():
-            self._settle(waiting=False)
+        with self._turn():
             return not self._running
 
     def synchronize(self) -> None:
         """Wait for all command buffers; a typed DeviceError, the first, if some failed."""
-        with self._lock, self.toolchain.pool():
-            self._settle(waiting=True)
+        with self._turn(waiting=True):
             failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
-
-    def _settle(self, waiting: bool) -> None:
-        """Let go of the command buffers that are done, or wait for all."""
-        while self._running:
-            commands, _ = self._running[0]
-            if waiting:
-                commands.waitUntilCompleted()
-            elif commands.status() < self.metal.MTLCommandBufferStatusCompleted:
-                return
-            self._running.popleft()
-            self._failed = self._failed or failure_of(self.metal, commands)
 
     def seconds(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> list[float]:
         """Run each launch as a command buffer of its own, and return the GPU's times."""
         self.synchronize()
         found = []
-        with self._lock, self.toolchain.pool():
-            for launch in recorded:
-                commands = self._commit([launch], handles)
-                commands.waitUntilCompleted()
-                failed = failure_of(self.metal, commands)
-                if failed is not None:
-                    raise failed
-                found.append(commands.GPUEndTime() - commands.GPUStartTime())
+        for launch in recorded:
+            commands = self._run([launch], handles)
+            self.synchronize()
+            found.append(commands.GPUEndTime() - commands.GPUStartTime())
         return found
 
 
 def describe(device: Any) -> DeviceInfo:
     """Return what kernels and their choice depend on."""
     most = device.maxThreadsPerThreadgroup()
-    computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")}
-    computed -= {float64, bfloat16}
+    computed = {t for t in ALL if t.kind in _KINDS} - {float64, bfloat16}
     return DeviceInfo(
         description=f"{device.name()} (Metal)",
         dtypes=frozenset(computed),
@@ -291,7 +267,3 @@ class MetalDevice(Device):
         self.toolchain = toolchain or MetalToolchain(f"metal 3.2 {device.name()}", number)
         self.queue = MetalQueue(metal, device, self.toolchain)
         self.memory = MetalMemory(metal, device, self.queue)
-
-    def close(self) -> None:
-        """Wait for what was queued."""
-        self.queue.synchronize()

@@ -12,15 +12,13 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from calor.errors import CompileError
-from calor_kernel.ir.nodes import Kernel
-from calor_kernel.printers import print_kernel
-from calor_kernel.runtime.device import Toolchain
+from calor_kernel.runtime.printing import PrintingToolchain
 
 from ._bindings import bindings, devices, message
 from .dialect import Metal
 
 
-class MetalToolchain(Toolchain):
+class MetalToolchain(PrintingToolchain):
     """Kernels as text of the Metal Shading Language.
 
     ``number``: the device's place in the list of all; None makes a toolchain that only prints.
@@ -44,10 +42,6 @@ class MetalToolchain(Toolchain):
         made: AbstractContextManager[Any] = importlib.import_module("objc").autorelease_pool()
         return made
 
-    def source(self, kernel: Kernel) -> str:
-        """Return the text; CompileError where Metal has not what the kernel asks for."""
-        return print_kernel(kernel, self.dialect)
-
     def compile(self, source: str, name: str) -> bytes:
         """Return the text as an image; CompileError with Metal's message if it is refused."""
         self.pipeline(source, name)
@@ -57,12 +51,9 @@ class MetalToolchain(Toolchain):
         """Return the compute pipeline state of the kernel in a text."""
         found = self._pipelines.get(source)
         if found is None:
-            if self.number is None:
-                raise CompileError(
-                    "this toolchain prints Metal's language and compiles for no device"
-                )
+            number = self.place()
             with self.pool():
-                found = self._pipelines.setdefault(source, self._made(source, name, self.number))
+                found = self._pipelines.setdefault(source, self._made(source, name, number))
         return found
 
     def _made(self, source: str, name: str, number: int) -> Any:

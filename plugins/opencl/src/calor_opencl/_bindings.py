@@ -6,9 +6,11 @@ the driver, so that only what runs on a device does.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
@@ -32,18 +34,85 @@ _LOST: Final = {
 }
 
 
+def failure(code: int, what: str, said: object = "") -> DeviceError:
+    """Return the error of a code; ``what`` says what was tried."""
+    if code in _MEMORY:
+        return OutOfMemoryError(f"OpenCL: {_MEMORY[code]}: {what}")
+    if code in _LOST:
+        return DeviceLostError(f"OpenCL: {_LOST[code]}: {what}")
+    return DeviceError(f"OpenCL: {what}: {said or f'code {code}'}")
+
+
 @contextmanager
 def typed(what: str) -> Iterator[None]:
     """Turn errors of OpenCL into those of calor; ``what`` says what was tried."""
     try:
         yield
     except cl.Error as error:
-        code = int(getattr(error, "code", 0))
-        if code in _MEMORY:
-            raise OutOfMemoryError(f"OpenCL: {_MEMORY[code]}: {what}") from error
-        if code in _LOST:
-            raise DeviceLostError(f"OpenCL: {_LOST[code]}: {what}") from error
-        raise DeviceError(f"OpenCL: {what}: {error}") from error
+        raise failure(int(getattr(error, "code", 0)), what, error) from error
+
+
+@cache
+def _library() -> Any:
+    """Return the loader of drivers: that which pyopencl is linked to, or the system's."""
+    windows = sys.platform == "win32"
+    found = ctypes.CDLL("OpenCL.dll" if windows else cl._cl.__file__)
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint
+    found.clSetKernelArg.argtypes = [pointer, number, size, pointer]
+    sizes, events = (pointer, pointer, pointer), (number, pointer, pointer)
+    found.clEnqueueNDRangeKernel.argtypes = [pointer, pointer, number, *sizes, *events]
+    return found
+
+
+class Launch:
+    """A launch of a kernel, whose arguments are set by their places.
+
+    The driver's functions are called directly: pyopencl asks for an event at each launch, which
+    takes longer than the launch. What they are given by address never moves.
+    """
+
+    def __init__(self, kernel: Any, units: Sequence[int], local: Sequence[int]) -> None:
+        self._kernel = kernel
+        self._empty = 0 in units
+        self._sizes = (ctypes.c_size_t * 6)(*units, *local)
+        start = ctypes.addressof(self._sizes)
+        self._shape = 3, None, start, start + ctypes.sizeof(self._sizes) // 2
+        self._pointer: int = kernel.int_ptr
+        self._cell = ctypes.c_uint64()
+        self._at = ctypes.addressof(self._cell)
+        self._set, self._enqueue = _library().clSetKernelArg, _library().clEnqueueNDRangeKernel
+
+    def set(self, place: int, value: int, nbytes: int = 8) -> None:
+        """Set an argument: a number's bits, or the pointer of a buffer."""
+        self._cell.value = value
+        code = self._set(self._pointer, place, nbytes, self._at)
+        if code:
+            raise failure(code, "setting an argument")
+
+    def enqueue(self, queue: int, event: int | None = None) -> None:
+        """Queue the launch on the queue of a pointer; its event is written to an address.
+
+        Nothing is queued, and nothing written, where there are no units.
+        """
+        if self._empty:
+            return
+        code = self._enqueue(queue, self._pointer, *self._shape, 0, None, event)
+        if code:
+            raise failure(code, "running kernels")
+
+
+def seconds(found: Any, launches: Sequence[Launch]) -> list[float]:
+    """Return how long each launch takes on the device, on a queue of its own that takes times."""
+    profiling = cl.command_queue_properties.PROFILING_ENABLE
+    queue = cl.CommandQueue(found, properties=profiling)
+    events = (ctypes.c_size_t * len(launches))()
+    for place, launch in enumerate(launches):
+        launch.enqueue(
+            queue.int_ptr, ctypes.addressof(events) + place * ctypes.sizeof(ctypes.c_size_t)
+        )
+    queue.finish()
+    times = [cl.Event.from_int_ptr(event, False).profile if event else None for event in events]
+    return [0.0 if t is None else (t.end - t.start) * 1e-9 for t in times]
 
 
 def devices() -> list[Any]:

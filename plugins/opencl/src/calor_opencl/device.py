@@ -10,27 +10,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import is_
+from typing import Any, Final
 
 import numpy as np
 import pyopencl as cl
 
-from calor.dtypes import DType, bfloat16, float16
 from calor.errors import DeviceError, OutOfMemoryError
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.batches import Batch
 from calor_kernel.runtime.device import Device, Memory, Queue, Slot, Step
+from calor_kernel.runtime.scalars import scalar_bits
+from calor_kernel.runtime.words import Piece
 
-from ._bindings import context, devices, typed
+from ._bindings import Launch, context, devices, seconds, typed
 from .description import describe, language
 from .toolchain import OpenCLToolchain
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a buffer, from a byte on."""
-
-    buffer: Any
-    start: int
+_BATCH: Final = 8  # launches of which the device is not told at most
 
 
 class OpenCLMemory(Memory):
@@ -52,7 +49,7 @@ class OpenCLMemory(Memory):
             buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
             undefined = cl.mem_migration_flags.CONTENT_UNDEFINED
             cl.enqueue_migrate_mem_objects(self.queue, [buffer], undefined)
-        return Piece(buffer, 0)
+        return Piece(buffer, 0, nbytes)
 
     def free(self, handle: Piece) -> None:
         """Release a buffer; the driver keeps it until what was queued is done."""
@@ -81,7 +78,7 @@ class OpenCLMemory(Memory):
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece:
         """Return a part, which needs no object of the driver's."""
-        return Piece(handle.buffer, handle.start + offset)
+        return Piece(handle.buffer, handle.start + offset, nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,85 +91,89 @@ class Function:
 
 
 class Recorded:
-    """A launch with its scalars set; buffers are set when it runs."""
+    """Launches with their numbers set; buffers are set where they differ from the last run's."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.work = sum(s.work for s in steps)
+        self.launches: list[Launch] = []
+        # For each slot: the launches that take it, where, from which byte on, and of which size.
+        self.users: dict[int, list[tuple[Launch, int, int, int]]] = {}
+        for step in steps:
+            self._launch(step)
+        self.last: Sequence[Piece] = ()
+
+    def _launch(self, step: Step) -> None:
         function: Function = step.function
-        self.kernel = cl.Kernel(function.program, function.name)
-        self.local = function.kernel.cube
-        self.units = tuple(c * u for c, u in zip(step.cubes, self.local, strict=True))
-        self.slots: list[tuple[int, Slot, int]] = []
+        kernel, local = cl.Kernel(function.program, function.name), function.kernel.cube
+        launch = Launch(kernel, [c * u for c, u in zip(step.cubes, local, strict=True)], local)
+        self.launches.append(launch)
         place = 0
         for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True):
             dtype = parameter.declared.dtype
             if isinstance(given, Slot):
-                self.slots.append((place, given, dtype.itemsize))
-                place += 2
+                user = launch, place, given.offset, dtype.itemsize
+                self.users.setdefault(given.number, []).append(user)
             else:
-                self.kernel.set_arg(place, _scalar(given, dtype))
-                place += 1
+                launch.set(place, scalar_bits(given, dtype), dtype.itemsize)
+            # A buffer is followed by where it begins.
+            place += 1 + isinstance(given, Slot)
 
-    def enqueue(self, queue: Any, handles: Sequence[Piece]) -> Any:
-        """Queue the launch with its buffers, and return its event; None for no cubes."""
-        if 0 in self.units:
-            return None
-        for place, slot, size in self.slots:
-            piece = handles[slot.number]
-            self.kernel.set_arg(place, piece.buffer)
-            offset = (piece.start + slot.offset) // size
-            self.kernel.set_arg(place + 1, np.int64(offset))
-        return cl.enqueue_nd_range_kernel(queue, self.kernel, self.units, self.local)
-
-
-def _scalar(given: float, dtype: DType) -> Any:
-    """Return a number as the kernel takes it: bools as bytes, float16 and bfloat16 as bits."""
-    held = np.asarray(given).astype(dtype.numpy)
-    if dtype in (float16, bfloat16):
-        return held.view(np.uint16)[()]
-    return held.view(np.uint8)[()] if dtype.kind == "bool" else held[()]
+    def put(self, handles: Sequence[Piece]) -> None:
+        """Set the buffers, and where they begin."""
+        last = self.last or (None,) * len(handles)
+        # A released buffer may be equal to the one that came in its place, and is another.
+        if all(map(is_, handles, last)):
+            return
+        # Where one cannot be set, nothing is known to be set.
+        self.last = ()
+        for number, users in self.users.items():
+            piece = handles[number]
+            if piece is not last[number]:
+                pointer = piece.buffer.int_ptr
+                for launch, place, offset, size in users:
+                    launch.set(place, pointer)
+                    launch.set(place + 1, (piece.start + offset) // size)
+        self.last = handles
 
 
 class OpenCLQueue(Queue):
     """One queue of the driver's, in order."""
 
     def __init__(self, found: Any, toolchain: OpenCLToolchain, queue: Any) -> None:
-        self.context = found
-        self.toolchain = toolchain
-        self.queue = queue
+        self.context, self.toolchain, self.queue = found, toolchain, queue
         # A kernel's arguments are set before each launch, by one thread at a time.
         self._lock = threading.Lock()
+        self._batch = Batch(queue.flush, _BATCH)
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return the function of an image."""
         name = self.toolchain.dialect.entry(kernel.name)
         return Function(self.toolchain.program(image, kernel.name), name, kernel)
 
-    def record(self, steps: Sequence[Step], slots: int) -> list[Recorded]:
+    def record(self, steps: Sequence[Step], slots: int) -> Recorded:
         """Return the launches with all arguments set but buffers."""
         with typed("recording launches"):
-            return [Recorded(step) for step in steps]
+            return Recorded(steps)
 
-    def run(self, recorded: list[Recorded], handles: Sequence[Piece]) -> None:
-        """Queue all launches and return."""
+    def run(self, recorded: Recorded, handles: Sequence[Piece]) -> None:
+        """Queue all launches and return; the device begins when there is enough for it."""
         with self._lock, typed("running kernels"):
-            for launch in recorded:
-                launch.enqueue(self.queue, handles)
-            self.queue.flush()
+            recorded.put(handles)
+            for launch in recorded.launches:
+                launch.enqueue(self.queue.int_ptr)
+            self._batch.add(len(recorded.launches), recorded.work)
 
     def synchronize(self) -> None:
         """Wait for the queue."""
         with typed("waiting for kernels"):
             self.queue.finish()
 
-    def seconds(self, recorded: list[Recorded], handles: Sequence[Piece]) -> list[float]:
+    def seconds(self, recorded: Recorded, handles: Sequence[Piece]) -> list[float]:
         """Run once on a queue that takes times, and return the device's."""
         self.synchronize()
         with self._lock, typed("timing kernels"):
-            profiling = cl.command_queue_properties.PROFILING_ENABLE
-            queue = cl.CommandQueue(self.context, properties=profiling)
-            events = [launch.enqueue(queue, handles) for launch in recorded]
-            queue.finish()
-            return [(e.profile.end - e.profile.start) * 1e-9 if e else 0.0 for e in events]
+            recorded.put(handles)
+            return seconds(self.context, recorded.launches)
 
 
 class OpenCLDevice(Device):
@@ -200,7 +201,3 @@ class OpenCLDevice(Device):
         self.toolchain = OpenCLToolchain(dialect, target, options, number)
         self.memory = OpenCLMemory(made, queue, self.info.max_buffer_bytes)
         self.queue = OpenCLQueue(made, self.toolchain, queue)
-
-    def close(self) -> None:
-        """Wait for what was queued."""
-        self.queue.synchronize()

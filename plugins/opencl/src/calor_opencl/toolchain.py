@@ -11,16 +11,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 from calor.errors import CompileError
-from calor_kernel.ir.nodes import Kernel
-from calor_kernel.printers import print_kernel
 from calor_kernel.printers.opencl_c import OpenCLC
-from calor_kernel.runtime.device import Toolchain
+from calor_kernel.runtime.printing import PrintingToolchain
 
 # An image is the length of the text in as many bytes, the text, and the binary if there is one.
 _LENGTH: Final = 8
 
 
-class OpenCLToolchain(Toolchain):
+class OpenCLToolchain(PrintingToolchain):
     """Kernels as OpenCL C and as binaries of one device.
 
     ``dialect``: what the device has. ``options``: the compiler's. ``number``: the device's place
@@ -35,15 +33,11 @@ class OpenCLToolchain(Toolchain):
         self.options = options
         self.number = number
 
-    def source(self, kernel: Kernel) -> str:
-        """Return OpenCL C; CompileError where the device has not what the kernel asks for."""
-        return print_kernel(kernel, self.dialect)
-
     def compile(self, source: str, name: str) -> bytes:
         """Return the driver's binary; CompileError with the build log and the text."""
         from ._bindings import build, context, image
 
-        binary = image(build(context(self._place()), source, self.options, name))
+        binary = image(build(context(self.place()), source, self.options, name))
         text = source.encode()
         return len(text).to_bytes(_LENGTH, "little") + text + binary
 
@@ -55,10 +49,5 @@ class OpenCLToolchain(Toolchain):
         text, binary = image[_LENGTH:start].decode(), image[start:]
         if binary:
             with suppress(CompileError):
-                return build(context(self._place()), binary, self.options, name)
-        return build(context(self._place()), text, self.options, name)
-
-    def _place(self) -> int:
-        if self.number is None:
-            raise CompileError("this toolchain prints OpenCL C and compiles for no device")
-        return self.number
+                return build(context(self.place()), binary, self.options, name)
+        return build(context(self.place()), text, self.options, name)

@@ -76,6 +76,7 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),
         # Of a larger piece a binding shows a part, in which a value of this size is whole.
         max_buffer_bytes=binding // 2 // 64 * 64,
+        flushes=dialect.flushes,
         align=max(64, limits["min-storage-buffer-offset-alignment"]),
         native={"driver": info["description"], "wgpu": wgpu.__version__},
     )

@@ -38,7 +38,3 @@ class WgpuDevice(Device):
         align = opened.limits["min-storage-buffer-offset-alignment"]
         self.memory = WgpuMemory(stream, parts=align <= 64)
         self.queue = WgpuQueue(stream, self.toolchain)
-
-    def close(self) -> None:
-        """Wait for what was queued."""
-        self.queue.synchronize()

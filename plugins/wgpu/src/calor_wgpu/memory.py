@@ -66,4 +66,4 @@ class WgpuMemory(WordMemory):
                 copy(source, start, self._between, 0, nbytes)
                 source, start = self._between, 0
             copy(source, start, target, at, nbytes)
-            self.stream.queued(1)
+            self.stream.waiting.add(1, 2 * nbytes)

@@ -23,11 +23,12 @@ from calor_kernel.runtime.device import Queue, Step
 from calor_kernel.runtime.structs import folded, pack, windows
 from calor_kernel.runtime.words import Piece
 
-from ._bindings import Pipeline, Stream, bind, pipeline, timed, typed, uniform
+from ._bindings import Commands, Pipeline, Stream, bind, pipeline, timed, typed, uniform
 from .toolchain import WgpuToolchain
 from .wgsl import MOST_CUBES, arguments
 
-_BINDINGS: Final = 32  # sets of handles for which a recorded list keeps its bind groups
+# Bind groups that a recorded list keeps, and the sets of handles that it keeps in any case.
+_GROUPS, _SETS = 512, 32
 _ALIGN: Final = 256  # of bindings, enough for every adapter
 
 
@@ -56,25 +57,29 @@ class Recorded:
         data = [p.ljust(-(-len(p) // _ALIGN) * _ALIGN, b"\0") for p in packed]
         self.places = list(accumulate(map(len, data), initial=0))
         self.buffer = uniform(queue.stream.device, b"".join(data)) if data else None
-        self.groups: dict[tuple[Piece, ...], list[Any]] = {}
+        self.work = sum(s.work for s in self.steps)
+        # What is dispatched, by the handles that it is for; and for those of the last run.
+        self.known: dict[tuple[Piece, ...], list[Any]] = {}
+        self.last: tuple[Sequence[Piece], list[Any]] = (), []
 
-    def encode(self, commands: Any, handles: Sequence[Piece]) -> None:
+    def encode(self, commands: Commands, handles: tuple[Piece, ...]) -> None:
         """Add all launches to a pass."""
-        key = tuple(handles)
-        groups = self.groups.get(key)
-        if groups is None:
-            if len(self.groups) >= _BINDINGS:
-                self.groups.clear()
-            pairs = zip(self.steps, self.places, strict=False)
-            groups = self.groups[key] = [self._group(s, p, handles) for s, p in pairs]
-        for step, grid, group in zip(self.steps, self.grids, groups, strict=True):
-            commands.set_pipeline(step.function.pipeline.made)
-            commands.set_bind_group(0, group)
-            commands.dispatch_workgroups(*grid)
+        if handles != self.last[0]:
+            self.last = handles, self.known.get(handles) or self._dispatches(handles)
+        for dispatch in self.last[1]:
+            commands.dispatch(*dispatch)
+
+    def _dispatches(self, handles: tuple[Piece, ...]) -> list[Any]:
+        if len(self.known) >= max(_SETS, _GROUPS // (len(self.steps) or 1)):
+            self.known.clear()
+        self.known[handles] = [
+            (step.function.pipeline, self._group(step, place, handles), grid)
+            for step, place, grid in zip(self.steps, self.places, self.grids, strict=False)
+        ]
+        return self.known[handles]
 
     def _group(self, step: Step, place: int, handles: Sequence[Piece]) -> Any:
-        function: Function = step.function
-        stream, buffer = self.queue.stream, self.buffer
+        function, stream, buffer = step.function, self.queue.stream, self.buffer
         found = windows(step, handles, self.queue.most, _ALIGN)
         begins = [begin for _, begin, _ in found]
         if any(begins):
@@ -110,8 +115,8 @@ class WgpuQueue(Queue):
     def run(self, recorded: Recorded, handles: Sequence[Piece]) -> None:
         """Queue all launches and return."""
         with self.stream.lock, typed("running kernels"):
-            recorded.encode(self.stream.commands(), handles)
-            self.stream.queued(len(recorded.steps))
+            recorded.encode(self.stream.commands(), tuple(handles))
+            self.stream.waiting.add(len(recorded.steps), recorded.work)
 
     def synchronize(self) -> None:
         """Wait for the queue."""
@@ -124,5 +129,5 @@ class WgpuQueue(Queue):
         for step in recorded.all:
             one = Recorded(self, [step])
             with self.stream.lock, typed("timing kernels"):
-                found.append(timed(self.stream, partial(one.encode, handles=handles)))
+                found.append(timed(self.stream, partial(one.encode, handles=tuple(handles))))
         return found

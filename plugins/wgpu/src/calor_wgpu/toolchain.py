@@ -6,15 +6,16 @@ a toolchain is pickled to worker processes.
 
 from __future__ import annotations
 
-from calor.errors import CompileError
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.device import Toolchain
+from calor_kernel.runtime.printing import PrintingToolchain
 
 from .wgsl import WGSL, print_wgsl
 
 
-class WgpuToolchain(Toolchain):
+class WgpuToolchain(PrintingToolchain):
     """Kernels as WGSL. ``number``: the adapter's place in the list of all; None only prints."""
+
+    dialect: WGSL
 
     def __init__(self, dialect: WGSL, target: str, number: int | None = None) -> None:
         self.dialect = dialect
@@ -27,9 +28,7 @@ class WgpuToolchain(Toolchain):
 
     def compile(self, source: str, name: str) -> bytes:
         """Return the text, once it is found valid; CompileError with the message and the text."""
-        if self.number is None:
-            raise CompileError("this toolchain prints WGSL and compiles for no device")
         from ._bindings import module
 
-        module(self.number, source, name)
+        module(self.place(), source, name)
         return source.encode()

@@ -44,6 +44,11 @@ class Place:
         """Whether a look may compile; where not, everything is asked through ``calor.jit``."""
         return self.plain.info.feature("interactive").level != "impossible"
 
+    @property
+    def flushes(self) -> frozenset[DType]:
+        """The dtypes whose smallest numbers the device declares to take for zeros."""
+        return self.plain.info.flushes
+
     def call(self, function: Callable[..., Any], *tensors: Any) -> Any:
         """Call a function of tensors, jitted where the device is not interactive."""
         return function(*tensors) if self.interactive else calor.jit(function)(*tensors)

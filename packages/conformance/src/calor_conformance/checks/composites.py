@@ -40,7 +40,7 @@ def _check(c: Case, dtype: DType) -> Check:
         smaller = decompose(graph)
         assert smaller.output_specs == graph.output_specs
         with np.errstate(all="ignore"):
-            judge(c, dtype, arrays, computed(place.device, smaller, arrays))
+            judge(c, dtype, arrays, computed(place.device, smaller, arrays), place.flushes)
 
     return row_check("composites", c, dtype, "full", (run, None), contract=CONTRACT)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import cache, partial
 
 import calor
-from calor.backends.protocol import FEATURES, Claim, Info, State
+from calor.backends.protocol import FEATURES, FULL, Claim, Info, State
 from calor.dtypes import ALL
 from calor.graph.graph import Graph
 from calor.ops.base import TABLE
@@ -28,6 +28,10 @@ def description(place: Place) -> None:
     for dtype, state in info.dtypes.items():
         assert dtype in ALL, f"{dtype!r} is no dtype of calor"
         _explained(f"dtype {dtype.name}", state)
+    for dtype in info.flushes:
+        declared = info.dtypes.get(dtype, FULL)
+        assert dtype.is_inexact, f"{dtype.name} has no numbers to flush"
+        assert declared.level == "partial", f"{dtype.name} flushes, and is {declared}, not partial"
     for key, state in info.ops.items():
         name = key[0] if isinstance(key, tuple) else key
         assert name in TABLE, f"{name!r} is no op of the table"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -64,6 +65,30 @@ def index_out_of_range(place: Place) -> None:
         assert isinstance(error, ElementIndexError), repr(error)
         assert error.op, "the error names no op"
     assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@contract(
+    "of many runs that nobody looks at yet, those with an index out of range fail, and no others",
+    tier="full",
+    dtypes=(int64,),
+    op="gather",
+)
+def runs_that_fail_among_others(place: Place) -> None:
+    x = _vector()
+    good, bad = (calor.asarray(np.array([3, i])) for i in (0, 4))
+    # More than a device may have room for what nobody has asked for.
+    failing, count = {0, 1, 99, 298}, 300
+    made = []
+    for n in range(count):
+        made.append(calor.take(x, bad if n in failing else good, axis=0))
+        with suppress(ElementIndexError):
+            calor.eval(made[-1])
+    for n in reversed(range(count)):
+        if n in failing:
+            error = raised(partial(_looked_at, lambda value: value, made[n]))
+            assert isinstance(error, ElementIndexError), f"run {n}: {error!r}"
+        else:
+            assert made[n].tolist() == [3.0, 0.0], f"run {n}"
 
 
 def _reads_and_writes() -> dict[str, Callable[[Any, Any], Any]]:

@@ -66,7 +66,8 @@ def _elementwise(c: Case, dtype: DType) -> Check:
             shape, number = example
             resized = c.resized(shape)
             arrays = resized.draw(dtype, number)
-            judge(resized, dtype, arrays, numpy_of(resized.call(*put(arrays), dtype=dtype)))
+            made = numpy_of(resized.call(*put(arrays), dtype=dtype))
+            judge(resized, dtype, arrays, made, place.flushes)
 
         searched(place, st.tuples(SHAPES, st.integers(0, 2**31)), body)
 

@@ -36,11 +36,12 @@ def _check(c: Case) -> Check:
         with calor.device(strict_of(place.plain)):
             tensors = put(arrays)
             if place.interactive:
-                judge(c, dtype, arrays, numpy_of(c.call(*tensors, dtype=dtype)))
+                made = numpy_of(c.call(*tensors, dtype=dtype))
+                judge(c, dtype, arrays, made, place.flushes)
             if tensors:
                 jitted = calor.jit(lambda *given: c.call(*given, dtype=dtype))
                 for _ in range(2):
-                    judge(c, dtype, arrays, numpy_of(jitted(*tensors)))
+                    judge(c, dtype, arrays, numpy_of(jitted(*tensors)), place.flushes)
 
     return row_check("protocol", c, dtype, "basic", (run, None), contract=CONTRACT)
 

@@ -111,7 +111,7 @@ def _body(
             operands, got = got[: len(arrays)], got[len(arrays) :]
             for n, (a, b) in enumerate(zip(operands, arrays, strict=True)):
                 assert a.tobytes() == b.tobytes(), f"operand {n} changed: {a!r}\nnot\n{b!r}"
-        judge(c, dtype, arrays, got)
+        judge(c, dtype, arrays, got, place.flushes)
 
     run, steps = packed(record, conclude)
     return run, shared(c, steps)
@@ -161,7 +161,8 @@ def _broadcast(c: Case, dtype: DType) -> Check:
 
     def conclude(place: Place, got: Sequence[Array]) -> None:
         drawn = column.draw(dtype, place.seed)
-        judge(wide, dtype, [np.broadcast_to(a, (3, 4)) for a in drawn], got)
+        given = [np.broadcast_to(a, (3, 4)) for a in drawn]
+        judge(wide, dtype, given, got, place.flushes)
 
     return row_check("shapes", wide, dtype, "full", packed(record, conclude),
                      subject=f"{c.op}-broadcast", extra="broadcast")  # fmt: skip

@@ -195,7 +195,11 @@ FAULTS = [
         "error-late",
         "an error is raised by the call after the one that failed",
         Late,
-        ("errors/index_out_of_range", "errors/usable_after_an_error"),
+        (
+            "errors/index_out_of_range",
+            "errors/usable_after_an_error",
+            "errors/runs_that_fail_among_others",
+        ),
         ("gather",),
     ),
     Fault(

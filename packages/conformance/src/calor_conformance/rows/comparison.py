@@ -52,9 +52,19 @@ def _spacing(size: Array, dtype: DType) -> Array:
 
 @_QUIET
 def check(
-    got: Array, want: Any, dtype: DType, tol: Tolerance, scale: Any = None, *, what: str = ""
+    got: Array,
+    want: Any,
+    dtype: DType,
+    tol: Tolerance,
+    scale: Any = None,
+    *,
+    what: str = "",
+    least: float = 0.0,
 ) -> None:
-    """Raise AssertionError with the worst element unless got is within the tolerance of want."""
+    """Raise AssertionError with the worst element unless got is within the tolerance of want.
+
+    ``least``: an error that is let pass whatever the tolerance.
+    """
     want = np.asarray(want)
     assert got.dtype == dtype.numpy, f"{what}: dtype {got.dtype}, not {dtype.name}"
     assert got.shape == want.shape, f"{what}: shape {got.shape}, not {want.shape}"
@@ -73,7 +83,7 @@ def check(
         return
     if want.dtype == object:
         want = want.astype(np.float64)
-    _check_near(got, want, dtype, tol, scale, what)
+    _check_near(got, want, dtype, tol, scale, what, least)
 
 
 def _check_bits(got: Array, want: Array, what: str) -> None:
@@ -91,7 +101,13 @@ def _check_bits(got: Array, want: Array, what: str) -> None:
 
 
 def _check_near(
-    got: Array, want: Array, dtype: DType, tol: Tolerance, scale: Any, what: str
+    got: Array,
+    want: Array,
+    dtype: DType,
+    tol: Tolerance,
+    scale: Any,
+    what: str,
+    least: float,
 ) -> None:
     part = real_of(dtype)
     have = got.astype(np.result_type(want.dtype, np.float64))
@@ -101,7 +117,7 @@ def _check_near(
     units = max(tol.ulps, tol.half) if dtype.itemsize == 2 else max(tol.ulps, 0.5)
     units = max(units, 1.0) if dtype.is_complex else units
     error = np.abs(have - want)
-    near = error <= units * _spacing(reach, part)
+    near = error <= np.maximum(units * _spacing(reach, part), least)
     if dtype.is_complex:
         fine = near | ((np.isinf(np.abs(rounded))) & (np.isinf(np.abs(have))))
         fine |= np.isnan(np.abs(rounded)) & np.isnan(np.abs(have))

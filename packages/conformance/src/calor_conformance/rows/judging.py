@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from calor.dtypes import DType, as_dtype, complex_of, real_of
 from calor.graph.trace import Handle
 
 from .comparison import check, expected, widen
+from .flushing import lost, nearest, taken, zeros
 from .language import Array, Case
 
 
@@ -30,15 +31,35 @@ def numpy_of(made: Any) -> list[Array]:
     return [t.numpy() for t in outputs(made)]
 
 
-def judge(c: Case, dtype: DType, arrays: list[Array], got: Sequence[Array]) -> None:
-    """Raise AssertionError unless the results are the oracle's within the row's tolerance."""
+def judge(
+    c: Case,
+    dtype: DType,
+    arrays: list[Array],
+    got: Sequence[Array],
+    flushes: Collection[DType] = (),
+) -> None:
+    """Raise AssertionError unless the results are the oracle's within the row's tolerance.
+
+    ``flushes``: dtypes whose smallest numbers the device declares to take for zeros.
+    """
     want = expected(c, arrays, dtype)
     assert len(got) == len(want), f"{c.label}: {len(got)} outputs, the oracle has {len(want)}"
     scale = _scale(c, arrays, dtype)
     kinds = result_types(c, dtype, want)
-    for a, b, kind in zip(got, want, kinds, strict=True):
+    every = [want, *(expected(c, given, dtype) for given in taken(arrays, flushes)[1:])]
+    for a, b, kind, *wants in zip(got, want, kinds, *every, strict=True):
         fits = np.ndim(scale) == 0 or np.shape(scale) == a.shape
-        check(a, b, kind, c.tol, scale if fits else None, what=f"{c.label} {dtype.name}")
+        near = _right(a, wants, kind, flushes) if flushes else b
+        check(
+            a, near, kind, c.tol, scale if fits else None, what=f"{c.label} {dtype.name}",
+            least=lost(kind, flushes),
+        )  # fmt: skip
+
+
+def _right(got: Array, wants: list[Any], kind: DType, flushes: Collection[DType]) -> Array:
+    """Return what is nearest to a result, of what is right and what flushing makes of it."""
+    every = [z for w in wants for z in (w, *zeros(w, kind, flushes))]
+    return nearest(got, every).astype(np.asarray(wants[0]).dtype)
 
 
 def result_types(c: Case, dtype: DType, want: Sequence[Any]) -> Sequence[DType]:

@@ -79,7 +79,8 @@ class Info:
 
     ``dtypes``: a state per dtype; one that is not named is impossible. ``ops``: a state per op
     name, or per (op name, dtype), where it differs from full. ``limits``: numbers such as
-    ``max_rank`` or ``max_buffer_bytes``.
+    ``max_rank`` or ``max_buffer_bytes``. ``flushes``: the floating dtypes, declared partial, of
+    which numbers below the smallest normal one may be taken for zeros, as operands and as results.
     """
 
     description: str
@@ -87,6 +88,7 @@ class Info:
     features: Mapping[str, State] = field(default_factory=dict)
     ops: Mapping[str | tuple[str, DType], State] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
+    flushes: frozenset[DType] = frozenset()
 
     def feature(self, name: str) -> State:
         """Return the state of a feature of FEATURES; KeyError for a name that is none."""

@@ -51,7 +51,7 @@ class Indexing(Handle):
         block = basic_reads.block_of(key, shape)
         if block is None:
             if isinstance(key, Handle) and shape and key._value.spec.dtype.is_integer:
-                made = rows.gather(self, _from_front(key, shape[0]), axis=0)
+                made = rows.gather(self, key, axis=0)
             else:
                 made = read(self, parse(key, shape))
         elif block[1] == shape:
@@ -202,17 +202,16 @@ def _reshaped(x: Any, shape: Shape) -> Any:
 def _arrays(block: Any, key: Key) -> tuple[list[int], list[Any]]:
     """Return the axes (of the block in ``key.shape()``) that arrays index, and the arrays.
 
-    The arrays are tensors of non-negative integers and one shape.
+    The arrays are tensors of integers and one shape; ops count negative ones from the end.
     """
     axes, arrays = [], []
     axis = 0
-    shape = key.shape()
     for entry in key.entries:
         if entry.kind in ("int", "gap"):
             continue
         if entry.kind not in ("slice", "new"):
             axes.append(axis)
-            arrays.append(_indices(entry, shape[axis], block))
+            arrays.append(_indices(entry, block))
         axis += 1
     if len(arrays) == 1:
         return axes, arrays
@@ -225,26 +224,13 @@ def _arrays(block: Any, key: Key) -> tuple[list[int], list[Any]]:
     return axes, [_spread(a, common) for a in arrays]
 
 
-def _indices(entry: Entry, size: int, block: Any) -> Any:
+def _indices(entry: Entry, block: Any) -> Any:
     array = entry.array
     if entry.kind == "truth":
         array = np.zeros(1 if bool(_look(array)) else 0, np.int64)
     elif entry.kind == "mask":
         array = np.flatnonzero(_look(array))
-    if isinstance(array, np.ndarray):
-        return asarray(array, device=block.device)
-    return _from_front(array, size)
-
-
-def _from_front(indices: Any, size: int) -> Any:
-    """Return an index tensor with negative indices counted from the front."""
-    dtype = indices._value.spec.dtype
-    if dtype.kind == "uint":
-        return indices
-    if dtype.itemsize < 4 or size > np.iinfo(np.int32).max:
-        indices = e.cast(indices, dtype=int64)
-    # One that is too small stays as it is, so that the lookup refuses it and names it.
-    return e.where((indices < 0) & (indices >= -size), indices + size, indices)
+    return asarray(array, device=block.device) if isinstance(array, np.ndarray) else array
 
 
 def _look(mask: Any) -> np.ndarray[Any, Any]:

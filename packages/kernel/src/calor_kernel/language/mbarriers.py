@@ -52,7 +52,8 @@ class Mbarriers:
     def arrive(self, index: Any, *, rank: Any = None) -> None:
         """Count an arrival; what the unit read and wrote before comes before the phase's end.
 
-        ``rank``: of which cube of the cluster the barrier is, this one's if not said.
+        ``rank``: of which cube of the cluster the barrier is, this one's if not said. To another
+        cube it says that shared memory was read, and nothing of what was written to other memory.
         """
         self._emit("mbarrier_arrive", index, *(() if rank is None else (rank,)))
 

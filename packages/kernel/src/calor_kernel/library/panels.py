@@ -313,6 +313,14 @@ def work_through(
 
 
 @helper
+def pass_over(pipe: Pipeline) -> None:
+    """Leave out what was copied ahead of the last stage worked on, so that more may follow."""
+    for _ in range(pipe.stages - 1):
+        pipe.wait(0)
+        pipe.release()
+
+
+@helper
 def store(
     sums: Sums,
     target: Any,

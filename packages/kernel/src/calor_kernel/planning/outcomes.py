@@ -7,13 +7,14 @@ is computed of such a result inherits it.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calor.errors import DeviceError
 
 if TYPE_CHECKING:
+    from calor_kernel.planning.board import Board, Page
+    from calor_kernel.planning.plan import Plan
     from calor_kernel.planning.values import Piece, Task
     from calor_kernel.runtime.buffers import KernelBuffer
 
@@ -23,26 +24,38 @@ Errors = Mapping[int, DeviceError]
 class Outcome:
     """What became of the ops of one run that may fail, by the number of the task.
 
-    ``read`` returns the errors; it waits for the run, and is called once. ``told``: whether
-    somebody who looked got one of them.
+    ``told``: whether somebody who looked got one of the errors.
     """
 
-    __slots__ = ("_errors", "_lock", "_read", "told")
+    __slots__ = ("_errors", "_unread", "told")
 
-    def __init__(self, read: Callable[[], Errors]) -> None:
-        self._read: Callable[[], Errors] | None = read
+    def __init__(self, plan: Plan, board: Board, page: Page, start: int) -> None:
+        # What the errors follow from, until they are read.
+        self._unread: tuple[Plan, Board, Page, int] | None = plan, board, page, start
         self._errors: Errors = {}
         self.told = False
-        self._lock = threading.Lock()
+
+    @property
+    def fine(self) -> bool:
+        """Whether it is known that nothing failed."""
+        return self._unread is None and not self._errors
 
     @property
     def errors(self) -> Errors:
-        """The errors, read from the device the first time."""
-        with self._lock:
-            if self._read is not None:
-                self._errors = self._read()
-                self._read = None
-            return self._errors
+        """The errors; the first who asks waits for the run, and for all that were queued."""
+        unread = self._unread
+        if unread is not None:
+            _, board, page, _ = unread
+            board.read(page)
+        return self._errors
+
+    def tell(self, words: Any) -> bool:
+        """Take the errors from the words of a page; return whether there are any."""
+        assert self._unread is not None
+        plan, _, _, start = self._unread
+        self._errors = plan.errors_in(words, start)
+        self._unread = None
+        return bool(self._errors)
 
 
 Part = tuple[Outcome, frozenset[int]]
@@ -59,10 +72,16 @@ def verify(buffer: Any) -> None:
     buffer.outcomes = ()
 
 
+def pending(buffer: Any) -> bool:
+    """Return whether a buffer may depend on what failed; what is known to be fine is forgotten."""
+    buffer.outcomes = tuple(part for part in buffer.outcomes if not part[0].fine)
+    return bool(buffer.outcomes)
+
+
 def inherit(buffer: Any, sources: Iterable[KernelBuffer]) -> None:
     """Let a buffer depend on what others depend on."""
     found = [*buffer.outcomes, *(part for source in sources for part in source.outcomes)]
-    buffer.outcomes = tuple(dict.fromkeys(found))
+    buffer.outcomes = tuple(part for part in dict.fromkeys(found) if not part[0].fine)
 
 
 def dependences(

@@ -10,7 +10,7 @@ recording of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ from calor_kernel.runtime.buffers import KernelBuffer
 from calor_kernel.runtime.pool import room_for
 
 if TYPE_CHECKING:
+    from calor_kernel.planning.board import Page
     from calor_kernel.runtime.engine import Engine
 
 # Recordings for patterns of targets that a plan keeps.
@@ -168,7 +169,8 @@ class Plan:
         pool = self.pool
         if pool.in_use + variant.required > pool.ceiling:
             pool.reserve(variant.required, self.largest)
-        block = arena = None
+        block = arena = own = None
+        page: Page | None = None
         try:
             # The largest piece first, before smaller ones are cut from the one that would fit it.
             if variant.arena is not None:
@@ -185,20 +187,24 @@ class Plan:
                     idle = pool.bin(room)
                 pool.in_use += nbytes
                 outputs[number] = KernelBuffer(pool, handle, idle, nbytes)
-            if self.block_bytes:
+            late, words = self.engine.tells_late, self._nothing
+            if late and variant.targets:
+                # What is written in place must not be computed of what failed.
+                for i in self.given:
+                    verify(inputs[i])
+            if late and self.status and not variant.targets:
+                page, start, words = self.engine.board.take(self)
+            elif self.block_bytes:
                 try:
                     block = self._blocks.pop(), self._block_room
                 except IndexError:
                     block = pool.find(self._block_room)
-            if self.engine.tells_late:
-                if variant.targets:
-                    # What is written in place must not be computed of what failed.
-                    for i in self.given:
-                        verify(inputs[i])
-                self._launch(variant, inputs, outputs, block, arena)
-                block = self._postpone(variant, inputs, outputs, block)
-            else:
-                self._launch(variant, inputs, outputs, block, arena)
+                words = block[0]
+            self._launch(variant, inputs, outputs, words, arena)
+            if page is not None:
+                own, page = self.engine.board.put(page, start, self), None
+            if late:
+                self._postpone(inputs, outputs, own)
         except OutOfMemoryError as error:
             error.op = error.op or self.largest
             raise
@@ -210,6 +216,8 @@ class Plan:
                 pool.give(*arena, 0)
             if block is not None:
                 pool.give(*block, 0)
+            if page is not None:
+                self.engine.board.leave(page)
         return outputs
 
     def _launch(
@@ -217,23 +225,25 @@ class Plan:
         variant: Variant,
         inputs: Sequence[Any],
         outputs: Sequence[Any],
-        block: tuple[Any, int] | None,
+        words: Any,
         arena: tuple[Any, int] | None,
     ) -> None:
         handles = [inputs[i].handle for i in self.given]
         nothing = self._nothing
         handles += (
             self.constants_handle,
-            nothing if block is None else block[0],
+            words,
             nothing if arena is None else arena[0],
             nothing if variant.kept is None else variant.kept.handle,
         )
         handles += [b.handle for b in outputs]
-        if block is not None:
-            self._fill(block[0], inputs)
+        now = variant.targets or not self.engine.tells_late
+        # Words that are told late are zero already.
+        if self.draft.host_bytes or (self.status and now):
+            self._fill(words, inputs)
         self._play(variant.recording, 0, handles)
-        if self.status and (variant.targets or not self.engine.tells_late):
-            for error in self.errors(handles[len(self.given) + 1]).values():
+        if self.status and now:
+            for error in self.errors(words).values():
                 raise error
             if len(variant.recording.lists) > 1:
                 self._play(variant.recording, 1, handles)
@@ -274,9 +284,13 @@ class Plan:
         start = self.draft.host_bytes
         words = np.empty((self.block_bytes - start) // 4, np.int32)
         self.pool.memory.copy_out(handle, start, words)
+        return self.errors_in(words, -start)
+
+    def errors_in(self, words: Any, start: int) -> dict[int, DeviceError]:
+        """Return the errors among words, where the block begins at a byte of them."""
         errors: dict[int, DeviceError] = {}
         for number, place in self.status.items():
-            found = int(words[(place - start) // 4])
+            found = int(words[(start + place) // 4])
             if found:
                 kind, message = self.works[number].failures[found - 1]
                 errors[number] = kind(message, op=self.draft.tasks[number].op)
@@ -284,37 +298,20 @@ class Plan:
 
     # Failures that are told late.
     @cached_property
-    def _depends(self) -> list[tuple[frozenset[int], frozenset[int]]]:
+    def depends(self) -> list[tuple[frozenset[int], frozenset[int]]]:
+        """The inputs and the tasks that may fail which each output depends on."""
         return dependences(self.draft.tasks, self.draft.outputs, self.status)
 
-    def _postpone(
-        self,
-        variant: Variant,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        block: tuple[Any, int] | None,
-    ) -> tuple[Any, int] | None:
-        """Let results know what may have failed; return the block where nobody reads it later."""
-        own: Outcome | None = None
-        if self.status and not variant.targets:
-            assert block is not None
-            own = Outcome(partial(self._read_late, block))
-            self.engine.remember(own)
+    def _postpone(self, inputs: Sequence[Any], outputs: Sequence[Any], own: Outcome | None) -> None:
+        """Let results know what may have failed."""
         for number, buffer in enumerate(outputs):
             if own is None and not any(inputs[i].outcomes for i in self.given):
                 buffer.outcomes = ()
                 continue
-            read, failing = self._depends[number]
+            read, failing = self.depends[number]
             inherit(buffer, [inputs[i] for i in self.given if i in read])
             if own is not None and failing:
                 buffer.outcomes = (*buffer.outcomes, (own, failing))
-        return block if own is None else None
-
-    def _read_late(self, block: tuple[Any, int]) -> dict[int, DeviceError]:
-        try:
-            return self.errors(block[0])
-        finally:
-            self.pool.give(*block, 0)
 
     # In place.
     def recording(self, targets: dict[int, int]) -> Recording:

@@ -97,6 +97,6 @@ def resized_by(template: Template) -> type[Resized]:
         "keeper": None,
         "_short": None,
         # By position: the outputs of each size are pieces of its own.
-        "_depends": dependences(made.draft.tasks, made.draft.outputs, made.status),
+        "depends": dependences(made.draft.tasks, made.draft.outputs, made.status),
     }
     return type(Resized.__name__, (Resized,), common)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from ctypes import c_int32
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from calor_kernel.planning.outcomes import pending
 from calor_kernel.runtime.buffers import KernelBuffer
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ def short_way(plan: Plan) -> Way | None:
         return None
     if plan.keeper is not None or plan.draft.host_bytes:
         return None
-    if engine.tells_late and plan.status:
-        return None
     native = plan.queue.direct(base.recording.lists[0])
     if native is None:
         return None
@@ -39,6 +38,11 @@ def short_way(plan: Plan) -> Way | None:
     failing = bool(plan.status)
     if arenas is None and not failing:
         return _shortest(plan, native)
+    # Where failures are told late, a run's words are on a board, and else in a block that it has
+    # alone.
+    board, noting = engine.board, late and failing
+    failing = failing and not late
+    told = plan.depends[0][1]
     # Blocks of words that are all zero; a call takes one alone.
     blocks: list[_Words] = []
     none = _Words(engine.nothing, ())
@@ -46,9 +50,9 @@ def short_way(plan: Plan) -> Way | None:
     def run(inputs: Sequence[Any]) -> list[Any] | None:
         if pool.in_use + required > pool.ceiling or engine.profiler is not None:
             return None
-        if late and any(inputs[i].outcomes for i in given):
+        if late and any(inputs[i].outcomes and pending(inputs[i]) for i in given):
             return None
-        arena, words = nothing, none
+        arena, words, page = nothing, none, None
         if failing:
             try:
                 words = blocks.pop()
@@ -73,12 +77,20 @@ def short_way(plan: Plan) -> Way | None:
         made.outcomes = ()
         made.stamp = 0
         made._window = None
+        block = words.buffer.handle
         try:
-            handles = [inputs[i].handle for i in given]
-            native(*handles, constants, words.buffer.handle, arena, nothing, handle)
+            if noting:
+                page, start, block = board.take(plan)
+            native(*[inputs[i].handle for i in given], constants, block, arena, nothing, handle)
+            if page is not None:
+                own, page = board.put(page, start, plan), None
+                if told:
+                    made.outcomes = ((own, told),)
         finally:
             if arena is not nothing:
                 arenas.append(arena)  # type: ignore[union-attr]
+            if page is not None:
+                board.leave(page)
         if failing:
             for word in words.words:
                 if word.value:
@@ -121,6 +133,7 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Way:
         "idle": idle,
         "nbytes": nbytes,
         "new": _new,
+        "pending": pending,
         "KernelBuffer": KernelBuffer,
         "native": native,
         "constants": plan.constants_handle,
@@ -128,7 +141,8 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Way:
     }
     handles = " ".join(f"inputs[{i}].handle," for i in plan.given)
     # What may have failed is told late by some devices, and then known of the operands.
-    late = "".join(f" or inputs[{i}].outcomes" for i in plan.given if plan.engine.tells_late)
+    depend = "".join(f" or inputs[{i}].outcomes and pending(inputs[{i}])" for i in plan.given)
+    late = depend if plan.engine.tells_late else ""
     text = _SHORTEST.format(handles=handles, late=late)
     exec(compile(text, "<a plan>", "exec"), scope)
     way: Way = scope["run"]

@@ -60,6 +60,8 @@ class Printer:
         self.scalars = Scalars(dialect, self.helpers)
         self.lines: list[str] = []
         self.depth = 1
+        # What a while does before it ends.
+        self.leaving = ""
         self.taken: set[str] = set(dialect.reserved)
         self.memories: dict[Memory, str] = {}
         self.names: dict[str, str] = {}
@@ -263,10 +265,11 @@ class Printer:
         condition = self.operand(question.yields[0])
         self.depth -= 1
         asked, self.lines = self.lines, before
-        with self.braces(f"while ({'true' if asked else condition.text})"):
-            if asked:
+        inside = bool(asked or self.leaving)
+        with self.braces(f"while ({'true' if inside else condition.text})"):
+            if inside:
                 self.lines += asked
-                self.line(f"if ({ex.prefix('!', condition).text}) {{ break; }}")
+                self.line(f"if ({ex.prefix('!', condition).text}) {{ {self.leaving}break; }}")
             self.block(body)
             self.assign(body.arguments, body.yields)
 

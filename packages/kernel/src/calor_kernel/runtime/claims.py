@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible
+from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible, partial
 from calor.dtypes import (
     ALL,
     DType,
@@ -44,6 +44,8 @@ _STANDS_FOR: Final[Mapping[DType, tuple[DType, ...]]] = {
     float8_e4m3fn: (float32, uint8),
     float8_e5m2: (float32, uint8),
 }
+# What is computed in float32 and has its smallest numbers.
+_FLUSHED: Final = frozenset((float32, bfloat16, complex64))
 # Node kinds that never reach a family: they say where elements are, or what they are.
 STRUCTURAL: Final = SOURCES | ALWAYS_OF_DENSE
 
@@ -70,10 +72,13 @@ def describe(engine: Engine) -> Info:
         },
         ops={name: NOT_YET for name in TABLE if not _known(name)},
         limits={"max_buffer_bytes": info.max_buffer_bytes},
+        flushes=_FLUSHED if info.flushes else frozenset(),
     )
 
 
 def _dtype(dtype: DType, info: DeviceInfo) -> State:
+    if dtype in _FLUSHED and info.flushes and float32 in info.dtypes:
+        return partial("numbers below 1.2e-38 may be taken for zeros")
     if dtype in info.dtypes:
         return FULL
     parts = _STANDS_FOR.get(dtype)

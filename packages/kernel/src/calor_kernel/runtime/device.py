@@ -62,6 +62,7 @@ class DeviceInfo:
     in a cube at most; 1 for a device whose units do not meet. ``planes``: the possible numbers of
     units in lock step. ``cores``: the cubes that run at the same time. ``caches``: bytes per level,
     the nearest first, as far as a core has them alone. ``max_cubes``: cubes of a launch per axis.
+    ``flushes``: arithmetic may take float32 numbers below the smallest normal one for zeros.
     ``matrices``: matrix instructions by their names in :mod:`calor_kernel.language.matrices`, of
     those that are chosen by name.
     """
@@ -80,6 +81,7 @@ class DeviceInfo:
     memory_bytes: int = 0
     max_buffer_bytes: int = 2**63 - 1
     align: int = 64
+    flushes: bool = False
     matrices: frozenset[str] = frozenset()
     native: Mapping[str, Any] = field(default_factory=dict)
 
@@ -198,9 +200,10 @@ class Slot:
 class Step:
     """A launch: a loaded function, the cubes along x, y and z, and an argument per parameter.
 
-    A buffer argument is a Slot; a scalar is a Python number of the parameter's type. ``flops`` and
-    ``nbytes`` are what the launch computes and moves, 0 where nobody says: a device that divides a
-    launch among threads needs them.
+    A buffer argument is a Slot; a scalar is a Python number of the parameter's type, of which
+    a negative one may come as 64 bits (2⁶⁴ − 3 for −3). ``flops`` and ``nbytes`` are what the
+    launch computes and moves, 0 where nobody says: a device that divides a launch among threads
+    needs them.
     """
 
     function: Any
@@ -208,6 +211,11 @@ class Step:
     arguments: tuple[Slot | int | float, ...]
     flops: int = 0
     nbytes: int = 0
+
+    @property
+    def work(self) -> int:
+        """What it takes, roughly: bytes, and an eighth of the flops."""
+        return self.nbytes + self.flops // 8
 
 
 def filled(step: Step, numbers: Sequence[int] | Mapping[int, int], function: Any = None) -> Step:
@@ -259,11 +267,11 @@ class Queue(ABC):
         """Run a recorded list with a memory handle per slot; may return before it is finished."""
 
     def direct(self, recorded: Any) -> Callable[..., None] | None:
-        """Return what runs a recorded list with a handle per argument, quicker than ``run``.
+        """Return what runs a recorded list with a handle per argument.
 
-        None where a device has nothing quicker.
+        A device that has something quicker than ``run`` overrides it.
         """
-        return None
+        return lambda *handles: self.run(recorded, handles)
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -322,8 +330,9 @@ class Device(ABC):
         """Return a compiled method that gives memory back; None where that is not done."""
         return None
 
-    def close(self) -> None:  # noqa: B027 - most devices hold nothing that needs closing
-        """Free everything; the device is not used afterwards."""
+    def close(self) -> None:
+        """Wait for what was queued, and free everything; the device is not used afterwards."""
+        self.queue.synchronize()
 
     def restart(self) -> None:  # noqa: B027 - asked only of devices with the feature "fork"
         """Work on in a forked child, whose only thread calls this: start threads and locks anew."""

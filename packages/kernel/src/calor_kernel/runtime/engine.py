@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from calor.backends.protocol import Executable, Info
-from calor.errors import DeviceError, DeviceLostError
+from calor.errors import DeviceLostError
 from calor.graph.graph import Graph
 from calor.plugins.discovery import fusers as installed_fusers
+from calor_kernel.planning.board import Board
 from calor_kernel.planning.compiling import fusers_of, plan_anew
 from calor_kernel.planning.cost import Ceilings
 from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
-from calor_kernel.planning.outcomes import Outcome
 from calor_kernel.planning.recording import Launched
 from calor_kernel.planning.replanning import Replanning
 from calor_kernel.runtime.autotune import Tuner
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from calor_kernel.planning.values import Draft
 
 Profiler = Callable[[Sequence[Launched], float, Sequence[float]], None]
-
-# Runs whose failures are kept unread at most.
-_OUTCOMES: Final = 256
 
 
 class Engine:
@@ -66,8 +62,7 @@ class Engine:
         # What ran last, on a device where that is asked: its ops are named when that broke. The
         # plan itself, which may keep prepared weights, is not held.
         self.last: Draft | None = None
-        self._outcomes: deque[Outcome] = deque()
-        self._failed: DeviceError | None = None
+        self.board = Board(self.pool)
 
     @cached_property
     def fusers(self) -> tuple[Fuser, ...]:
@@ -84,24 +79,11 @@ class Engine:
                 error.op = self.last.named
             raise
 
-    def remember(self, outcome: Outcome) -> None:
-        """Keep what a run may have failed at, until somebody waits or too much is kept."""
-        self._outcomes.append(outcome)
-        if len(self._outcomes) > _OUTCOMES:
-            self._settle()
-
-    def _settle(self) -> None:
-        while self._outcomes:
-            outcome = self._outcomes.popleft()
-            if not outcome.told:
-                self._failed = self._failed or next(iter(outcome.errors.values()), None)
-
     def synchronize(self) -> None:
         """Wait for everything, and raise the first error since the last wait that nobody got."""
         with self.naming():
             self.device.queue.synchronize()
-        self._settle()
-        failed, self._failed = self._failed, None
+            failed = self.board.settle()
         if failed is not None:
             raise failed
 

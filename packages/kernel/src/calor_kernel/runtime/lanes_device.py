@@ -241,6 +241,9 @@ def _bind(step: Step, slots: int) -> _Bound:
             if not 0 <= given.number < slots:
                 raise KernelTypeError(f"{parameter.name} is slot {given.number} of {slots}")
             arguments.append((given, parameter.declared.dtype.numpy))
+        elif parameter.declared.dtype.kind == "int" and given >= 1 << 63:
+            # Numbers of a plan that vary are held as 64 bits without a sign.
+            arguments.append(int(given) - (1 << 64))
         else:
             arguments.append(given)
     return _Bound(program, step.cubes, tuple(arguments))

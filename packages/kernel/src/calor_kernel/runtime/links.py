@@ -55,11 +55,11 @@ class KernelCommunicator(Communicator):
     def prepare(self, calls: Sequence[Collective]) -> Exchange:
         """Return what takes memory for all results, and queues."""
         queue = self.links.prepare(calls)
-        sizes = [call.made.nbytes for call in calls]
         pools = [engine.pool for engine in self.engines]
+        takers = [[pool.taker(call.made.nbytes) for pool in pools] for call in calls]
 
         def run(inputs: Sequence[Sequence[Any]]) -> list[list[KernelBuffer]]:
-            made = [[pool.take(nbytes) for pool in pools] for nbytes in sizes]
+            made = [[take() for take in row] for row in takers]
             given = [[buffer.handle for buffer in row] for row in inputs]
             try:
                 queue(given, [[buffer.handle for buffer in row] for row in made])

@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -137,6 +138,24 @@ class Pool:
         handle, room = self.raw(nbytes)
         self.in_use += nbytes
         return KernelBuffer(self, handle, self.bin(room), nbytes)
+
+    def taker(self, nbytes: int) -> Callable[[], KernelBuffer]:
+        """Return what does as :meth:`take`, call after call, with what the size says known."""
+        room = room_for(nbytes)
+        idle = self.bin(room)
+
+        def take() -> KernelBuffer:
+            total = self.in_use + nbytes
+            if total > self.ceiling:
+                self._pass(total, nbytes, None)
+            try:
+                handle = idle.pop()
+            except IndexError:
+                return self.take(nbytes)
+            self.in_use += nbytes
+            return KernelBuffer(self, handle, idle, nbytes)
+
+        return take
 
     def uncounted(self, nbytes: int) -> KernelBuffer:
         """Return a buffer that is no tensor's: a plan's constants, what it keeps."""

@@ -38,10 +38,13 @@ class Seen:
 def given() -> np.ndarray[Any, Any]:
     """Return what the kernel is given: 3 times UNITS rows of 4 float32, the first x, y, -xy, 1.
 
+    Row UNITS + i begins with SMALL, and all else is 0. SMALL is read, for products with literals
+    below the normal numbers are right where others are zeros (NVIDIA's Vulkan).
+
     Unit i writes row UNITS + i: x / y, the root of x, a product and a sum of the first three, and
     (x + LARGE) - LARGE; and row 2 UNITS + i: fma of the first three, the rounds of a loop of TURNS
     that adds the fourth number (0 but for unit 0), the units of its plane, and the fourth number
-    times SMALL.
+    times the small one.
 
     >>> given().shape
     (3, 64, 4)
@@ -49,6 +52,7 @@ def given() -> np.ndarray[Any, Any]:
     x, y = np.random.default_rng(0).uniform(1, 2, (2, UNITS)).astype(np.float32)
     data = np.zeros((3, UNITS, 4), np.float32)
     data[0] = np.stack([x, y, -(x * y), np.ones_like(x)], axis=1)
+    data[1, :, 0] = SMALL
     return data
 
 

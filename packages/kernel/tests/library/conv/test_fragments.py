@@ -24,6 +24,8 @@ from .test_conv import DIGITS, NONE, OPS, check, output_shape
 INFO = replace(
     MANY_UNITS, features=MANY_UNITS.features | {"load_matrix"}, planes=(32,), shared_bytes=227 << 10
 )
+BESIDE = {"async_matrix", "async_copy", "tensor_copy", "mbarrier", "clusters"}
+H200 = replace(INFO, features=INFO.features | BESIDE)
 LOWERINGS = {
     "conv": lower_conv,
     "conv_input_gradient": lower_conv_input_gradient,
@@ -42,6 +44,10 @@ ROWS = [
     ((1, 64, 5, 5), (130, 64, 3, 3), ONE, PADDED, ONE, 1),
     ((2, 64, 8, 8), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),
     ((1, 124, 4, 5), (20, 124, 3, 3), ONE, PADDED, ONE, 1),
+    ((2, 24, 7, 14), (24, 24, 3, 3), (2, 2), PADDED, ONE, 1),
+    ((2, 20, 8, 10), (40, 20, 3, 3), (3, 3), PADDED, ONE, 1),
+    ((1, 16, 9, 16), (32, 16, 1, 1), (2, 2), (NONE, NONE), ONE, 1),
+    ((2, 32, 6, 9), (16, 32, 2, 1), (1, 3), (NONE, (-1, 1)), ONE, 1),
 ]
 
 
@@ -57,6 +63,11 @@ def request_of(op, row, dtype, info=INFO, candidates=False):
 
 def names(works):
     return {launch.build.function.name for work in works for launch in work.launches}
+
+
+def planned(work):
+    builds = [(launch.build, dict(launch.build.keywords)) for launch in work.launches]
+    return [(build, said["plan"]) for build, said in builds if "plan" in said]
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +118,8 @@ def test_instructions_by_name(op, row, name):
 def test_tiles_of_instructions_by_name_fit(op, name):
     info, dtype = named_info(name), getattr(dtypes, NAMED[name])
     for work in LOWERINGS[op](request_of(op, ROWS[0], dtype, info, True))[:-1]:
-        plan = dict(work.launches[-1].build.keywords)["plan"]
-        assert work.launches[-1].build.kernel(info.features).shared_bytes <= plan.shared_bytes
+        ((build, plan),) = planned(work)
+        assert build.kernel(info.features).shared_bytes <= plan.shared_bytes
         assert plan.shape.name == name
         # A unit copies whole accesses of a step, as often as any other.
         weights = op == "conv_weight_gradient"
@@ -132,6 +143,65 @@ def test_operands_whose_channels_lie_dense_are_not_copied():
     laid = View(x.shape, (h * v * c, 1, v * c, c), x.dtype)
     (work,) = LOWERINGS["conv"](replace(request, inputs=(laid, w)))
     assert [launch.prepares for launch in work.launches] == [True, False]
+
+
+def test_weights_of_one_tap_that_lie_as_they_are_read_are_not_copied():
+    row = ((2, 64, 7, 7), (72, 64, 1, 1), ONE, (NONE, NONE), ONE, 1)
+    (work,) = LOWERINGS["conv"](request_of("conv", row, bfloat16))
+    assert [launch.label for launch in work.launches][:1] == ["conv channels last"]
+    assert not any(launch.prepares for launch in work.launches)
+
+
+def test_phases_of_a_stride_are_one_launch_that_share_their_copies():
+    (work,) = LOWERINGS["conv_input_gradient"](request_of("conv_input_gradient", ROWS[9], bfloat16))
+    assert [launch.build.function.name for launch in work.launches] == [
+        "channels_last",
+        "channels_last",
+        "conv_fragments",
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("places", [(16, 32), (8, 10), (6, 6)], ids=str)
+def test_gradients_of_weights_of_one_tap_are_products_of_images(dtype, places, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=8)
+    row = ((1 if places == (16, 32) else 3, 64, *places), (72, 64, 1, 1), ONE, (NONE, NONE), ONE, 1)
+    request = request_of("conv_weight_gradient", row, getattr(dtypes, dtype), info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = LOWERINGS["conv_weight_gradient"](replace(request, attributes=said))
+    # The copy engine wants lines that begin at multiples of 16 bytes.
+    assert work.variant.startswith("product") == (places != (6, 6) or dtype == "float32")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_weight_gradient", row, dtype, precision="high")
+
+
+# Rows of images and parts of them, several images, strides of one tap, and parts of sums.
+BOXED = [
+    ((2, 64, 6, 8), (72, 64, 3, 3), ONE, PADDED, ONE, 1),
+    ((3, 64, 7, 7), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),
+    ((1, 128, 5, 9), (72, 128, 3, 3), ONE, PADDED, (2, 1), 1),
+    ((2, 64, 9, 9), (64, 64, 1, 1), (2, 2), (NONE, NONE), ONE, 1),
+    ((1, 64, 30), (64, 64, 3), (1,), ((0, 2),), (1,), 1),
+    ((2, 64, 6, 12), (64, 64, 3, 3), (2, 2), PADDED, ONE, 1),
+    ((1, 64, 6, 9), (64, 64, 2, 3), (1, 3), ((1, 0), (2, 2)), ONE, 1),
+]
+
+
+@pytest.mark.parametrize("op", OPS[:2])
+@pytest.mark.parametrize("row", BOXED, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_boxes_of_places(op, row, dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=4, max_units=384, max_cube=(384, 1, 1))
+    request = request_of(op, row, getattr(dtypes, dtype), info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = LOWERINGS[op](replace(request, attributes=said))
+    channels, strided = row[1][0 if op == "conv_input_gradient" else 1], max(row[2]) > 1
+    whole = channels % 64 == 0 and not (strided and op == "conv_input_gradient")
+    assert work.variant.startswith("boxes") == whole
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, dtype, precision="high")
 
 
 MANY = [
@@ -175,9 +245,7 @@ def test_candidates_have_names_of_their_own_and_fit(op):
     assert len(set(variants)) == len(variants) > 4
     assert variants[-1] == "tiled"
     for work in works[:-1]:
-        build = work.launches[-1].build
-        plan = dict(build.keywords).get("plan")
-        if plan is not None:
+        for build, plan in planned(work):
             assert build.kernel(INFO.features).shared_bytes <= plan.shared_bytes
 
 

@@ -106,6 +106,16 @@ def test_ways(backend, monkeypatch, row, dtype, result, kind):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("made", [(4, 8, 2, 1, 8, 3), (8, 4, 1, 2, 4, 2)], ids=str)
+def test_patches_whose_steps_are_copied_ahead(monkeypatch, row, made):
+    monkeypatch.setattr(units, "_PATCHES", (made,))
+    backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
+    seen = labels(backend, monkeypatch)
+    check(backend, row, "float32", "float32")
+    assert {plan.stages for plan in seen} == {made[-1]}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize(("dtype", "result"), [("bfloat16", "float32"), ("float16", "float16")])
 def test_products_beside_warp_groups(grouped, monkeypatch, row, dtype, result):
     seen = labels(grouped, monkeypatch)
@@ -124,12 +134,12 @@ def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
     assert {type(plan) for plan in seen} == {Boxes}
 
 
-TWO, AHEAD, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2, 1), (192, 64, 3, 1, 1, 2)
+TWO, LARGE, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2), (192, 64, 3, 1)
 
 
 @pytest.mark.parametrize(
     ("row", "made"),
-    [*((row, TWO) for row in ROWS), (ROWS[0], AHEAD), (ROWS[4], AHEAD), (ROWS[4], ALONE)],
+    [*((row, TWO) for row in ROWS), (ROWS[0], LARGE), (ROWS[4], ALONE)],
     ids=str,
 )
 def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
@@ -143,8 +153,34 @@ def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
 
     monkeypatch.setattr(lowering, "ways", boxes)
     check(together, row, "bfloat16", "bfloat16")
-    wanted = (made[0], *made[4:], 0)[:3]
-    assert {(plan.rows, plan.cluster, plan.ahead) for plan in seen} == {wanted}
+    assert {(plan.rows, plan.cluster) for plan in seen} == {(made[0], (*made, 1)[4])}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "name"),
+    [
+        ((8192, 8192, 8192), "boxes 128x256 by 2"),
+        ((8192, 8192, 512), "boxes 128x256"),
+        ((4096, 4096, 4096), "boxes 128x256"),
+        ((1024, 1024, 1024), "boxes 64x128"),
+        ((4096, 64, 512), "boxes 64x64"),
+        ((128, 4096, 4096), "boxes 64x64"),
+        ((64, 4096, 4096), "boxes 64x128, parts 4"),
+        ((256, 4096, 16384), "boxes 128x128, parts 2"),
+    ],
+    ids=str,
+)
+def test_the_first_choice_is_what_was_fastest(monkeypatch, sizes, name):
+    """As measured on an H200 in bfloat16."""
+    monkeypatch.undo()
+    m, n, k = sizes
+    a, b = Operand((0, 0), k, 1, 0, bfloat16), Operand((0, 0), 1, n, 0, bfloat16)
+    product = Product((1, 1), m, n, k, a, b, bfloat16)
+    hopper = replace(SEVERAL, cores=132, max_units=1024)
+    for wanted in (False, True):
+        (first, *_), _ = units.ways(product, (Input(0), Input(1)), hopper, wanted)
+        launches = (*first.before, first.launch, *first.after)
+        assert ", ".join(launch.label.removeprefix("matmul ") for launch in launches) == name
 
 
 DEEP = [
@@ -207,11 +243,30 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
     made = []
     monkeypatch.setattr(units, "_WORTH", 1)
     monkeypatch.setattr(
-        units, "boxed", lambda *given, was=units.boxed: made.append(given[0]) or was(*given)
+        units,
+        "boxed",
+        lambda *given, was=units.boxed, **said: made.append(given[0]) or was(*given, **said),
     )
     check(engine, row, "float32", "float32", 2e-3, precision="high")
     assert made
-    assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {Fragments, Patches}
+    assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {Fragments}
+
+
+@pytest.mark.parametrize("row", [ROWS[0], ROWS[4]], ids=str)
+@pytest.mark.parametrize("made", [(64, 64, 2, 2), (128, 96, 2, 1), TWO], ids=str)
+def test_products_of_transposes(together, monkeypatch, row, made):
+    """Where the right factor lies along its columns it goes through registers, as the left one."""
+    monkeypatch.setattr(units, "_BOXES", (made,))
+    seen = []
+
+    def ways(*given, was=lowering.ways):
+        able = [way for way in was(*given)[0] if way.name.startswith("transposed")]
+        seen.extend(way.launch.build.keywords[0][1] for way in able)
+        return able or was(*given)[0], []
+
+    monkeypatch.setattr(lowering, "ways", ways)
+    check(together, row, "float32", "float32", 2e-3, precision="high")
+    assert {(plan.rows, plan.transposed) for plan in seen} == {(made[0], True)}
 
 
 @pytest.mark.parametrize(

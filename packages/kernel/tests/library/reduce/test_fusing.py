@@ -1,10 +1,12 @@
 """Do reductions give what their ops give one by one when they are fused, and take what they can?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import calor
-from calor.dtypes import bfloat16, float32
+from calor.dtypes import bfloat16, float32, float64
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.reduce import RowFuser
 from calor_kernel.runtime.backend import KernelBackend
@@ -109,3 +111,26 @@ def test_launches(case):
     arrays = [np.ones(s, np.float32) for s in shapes]
     _, executable = _run(graph, arrays, (RowFuser(), ElementwiseFuser()), ONE_UNIT)
     assert sum(map(len, executable.base.recording.launches)) == launches
+
+
+def _norm_gradient(x, y, g):
+    return g * x + y * F.mean(g * y, axis=-1, keepdims=True)
+
+
+# A vector, a plane and a cube have so many terms, more and fewer; the longest are walked along.
+LENGTHS = (3, 4, 5, 7, 16, 31, 33, 64, 130, 500, 1000, 5000)
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_same_bits_on_many_units(length, dtype):
+    """A sum's order is that of the sum alone, whatever is fused around it."""
+    info = replace(MANY_UNITS, max_units=1024, max_cube=(1024, 1024, 64), planes=(32,))
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(3, length)).astype(dtype.numpy) for _ in range(3)]
+    for function, count in ((_softmax_gradient, 2), (_norm_gradient, 3)):
+        graph = _graph(function, dtype, [(3, length)] * count)
+        fused, executable = _run(graph, arrays[:count], (RowFuser(), ElementwiseFuser()), info)
+        plain, _ = _run(graph, arrays[:count], (), info)
+        assert sum(map(len, executable.base.recording.launches)) == 1
+        assert [a.tobytes() for a in fused] == [b.tobytes() for b in plain]

@@ -37,7 +37,7 @@ from calor_kernel.printers.dialect import FUNCTIONS, Dialect, words
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.recipes import function_name
 
-from .helpers import HELPERS
+from .helpers import HELPERS, SUFFIXES, of_bits
 from .words import RESERVED
 
 _TYPES: Final = MappingProxyType(
@@ -63,7 +63,6 @@ _TEMPLATES: Final = {
 }
 _LITERAL: Final = re.compile(r"(\(?)(-?\d+)(?:u|i|li|lu)(?: - 1l?i\))?")
 _NO_LIMIT: Final = 1 << 62
-_SUFFIXES: Final = MappingProxyType({"i32": "i", "u32": "u", "i64": "li", "u64": "lu"})
 _POSITIONS: Final = MappingProxyType(
     {"cube_position": "cube", "cube_count": "cubes", "unit_position": "unit"}
 )
@@ -82,7 +81,8 @@ class WGSL(Dialect):
     ``wide``, ``double``: 64-bit integers and floats; without them sizes and indices are computed in
     32 bits, in which those of such an adapter's buffers fit. ``fused``: fma rounds once.
     ``changes``: what the compiler does that nobody asked for: "contracts" products into sums, or
-    "reassociates" as well. ``rounded``: quotients and roots of float32 are rounded right.
+    "reassociates" as well, and takes it that there are no infinities and one zero. ``rounded``:
+    quotients and roots of float32 are rounded right.
     ``flushes``: float32 arithmetic takes the smallest numbers for zeros. ``limited``: loops that
     take long are ended, so that kernels look whether one came to its end. ``diverges``: units of a
     plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``: what there is.
@@ -146,15 +146,12 @@ class WGSL(Dialect):
             return self._integer(self._fitting(int(number), dtype), self.types[dtype])
         if not self.computes(dtype):
             return Expression(f"{hex(numbers.bits_of(number, dtype))}u", bare=True)
-        if numbers.is_special(float(number)):
-            bits = self.bits(dtype)
-            held = self._integer(numbers.bits_of(number, dtype), self.types[bits])
-            return Expression(f"bitcast<{self.types[dtype]}>({held.text})", bare=True)
+        special, hidden = numbers.is_special(float(number)), self.changes == "reassociates"
+        if special or (hidden and number == 0):
+            # Such a compiler takes it that there is no infinity, and of a choice between -1 and 0
+            # makes one between -1 and -0.
+            return Expression(of_bits(self, number, dtype, hidden), bare=True)
         wide = dtype is float64
-        if number == 0 and self.changes == "reassociates" and not np.signbit(number):
-            # Of a choice between -1 and 0 such a compiler makes one between -1 and -0.
-            zero = "u64(args.zero)" if wide else "args.zero"
-            return Expression(f"bitcast<{self.types[dtype]}>({zero})", bare=True)
         text = repr(float(number)) if wide else str(np.float32(number))
         made = f"{text}{'lf' if wide else 'f'}"
         return Expression(made, ex.UNARY if made.startswith("-") else ex.ATOM, bare=True)
@@ -168,7 +165,7 @@ class WGSL(Dialect):
         return (1 << 31) - 1
 
     def _integer(self, number: int, type: str) -> Expression:
-        suffix = _SUFFIXES[type]
+        suffix = SUFFIXES[type]
         if number in (-(1 << 31), -(1 << 63)) and suffix[-1] == "i":
             # The smallest numbers are no literals: the sign is an operator.
             return Expression(f"({number + 1}{suffix} - 1{suffix})", bare=True)

@@ -46,19 +46,22 @@ def width_of(operation: Operation) -> int:
     return (*operation.operands, *operation.results)[1].type.width
 
 
+def held_in(printer: WGSLPrinter, memory: Memory) -> DType:
+    """Return the dtype in which a memory holds its elements: atomics of floats are their bits."""
+    dialect, dtype = printer.dialect, memory.type.dtype
+    of_bits = memory in printer.atomics and memory not in printer.native and dtype.kind == "float"
+    return dialect.bits(dtype) if of_bits else dialect.held(dtype)
+
+
 def element_type(printer: WGSLPrinter, memory: Memory) -> str:
     """Return the type of the elements of a memory's array."""
     dialect, dtype = printer.dialect, memory.type.dtype
+    one = dialect.types[held_in(printer, memory)]
     if memory not in printer.atomics:
-        one = dialect.types[dialect.held(dtype)]
         return f"vec4<{one}>" if memory in printer.wide else one
-    if memory in printer.native:
-        return "atomic<f32>"
     if dtype.itemsize == 8 and not (dialect.atomics_64 and dialect.wide):
         dialect.refuse(f"atomics of {dtype}")
-    if dtype.itemsize < 4:
-        dialect.refuse(f"atomics of {dtype} in {memory.space} memory")
-    return f"atomic<{dialect.types[dtype if dtype.kind != 'float' else dialect.bits(dtype)]}>"
+    return f"atomic<{one}>"
 
 
 def _place(printer: WGSLPrinter, operation: Operation, index: Expression) -> str:
@@ -70,18 +73,6 @@ def _place(printer: WGSLPrinter, operation: Operation, index: Expression) -> str
         return f"{name}[{index.text}]"
     one = index.at(ex.UNARY)
     return f"{name}[{one} >> 2u][{one} & 3u]"
-
-
-def _of_bits(printer: WGSLPrinter, dtype: DType, text: str) -> Expression:
-    if dtype.kind != "float":
-        return Expression(text)
-    return Expression(f"bitcast<{printer.dialect.types[dtype]}>({text})")
-
-
-def _bits_of(printer: WGSLPrinter, dtype: DType, value: Expression) -> str:
-    if dtype.kind != "float":
-        return value.text
-    return f"bitcast<{printer.dialect.types[printer.dialect.bits(dtype)]}>({value.text})"
 
 
 def _order(printer: WGSLPrinter, operation: Operation) -> bool:
@@ -102,9 +93,8 @@ def load(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
     index = printer.operand(operation.operands[0])
     made = Expression(_place(printer, operation, index))
     if memory in printer.atomics:
-        text = f"atomicLoad(&{made.text})"
-        native = memory in printer.native
-        made = Expression(text) if native else _of_bits(printer, dtype, text)
+        made = ex.call("atomicLoad", Expression(f"&{made.text}"))
+        made = printer.scalars.bitcast(made, held_in(printer, memory), dtype)
     made = Expression(made.text, reads=memory.writable or index.reads)
     if ordered:
         printer.effect(operation, block, made, memory.name + "_")
@@ -120,8 +110,8 @@ def store(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
     printer.settle()
     place = _place(printer, operation, index)
     if memory in printer.atomics:
-        bits = value.text if memory in printer.native else _bits_of(printer, dtype, value)
-        printer.line(f"atomicStore(&{place}, {bits});")
+        bits = printer.scalars.bitcast(value, dtype, held_in(printer, memory))
+        printer.line(f"atomicStore(&{place}, {bits.text});")
     else:
         printer.line(f"{place} = {value.text};")
 
@@ -133,17 +123,18 @@ def atomic(printer: WGSLPrinter, operation: Operation, block: Block) -> None:
     _order(printer, operation)
     if dtype.itemsize < 4:
         printer.dialect.refuse(f"atomics of {dtype}")
+    held, bitcast = held_in(printer, memory), printer.scalars.bitcast
     kind = operation.attributes["kind"]
     at, *values = (printer.operand(v) for v in operation.operands)
     printer.settle()
     pointer = f"&{printer.memories[memory]}[{at.text}]"
     if kind in ("exchange", "compare"):
-        given = ", ".join(_bits_of(printer, dtype, v) for v in values)
+        given = ", ".join(bitcast(v, dtype, held).text for v in values)
         if kind == "exchange":
             text = f"atomicExchange({pointer}, {given})"
         else:
             text = f"atomicCompareExchangeWeak({pointer}, {given}).old_value"
-        made = _of_bits(printer, dtype, text)
+        made = bitcast(Expression(text), held, dtype)
     elif dtype.kind != "float" or memory in printer.native:
         made = Expression(f"{_ATOMICS[kind]}({pointer}, {values[0].text})")
     else:
@@ -161,7 +152,7 @@ def _float_helper(printer: WGSLPrinter, memory: Memory, kind: str) -> str:
     f, name = printer.dialect.type(type), f"fn_{array}_{kind}"
     seen = [Expression(f"bitcast<{f}>(old)"), Expression("v")]
     changed = printer.scalars.operation(kind, type, [type, type], seen, {})
-    bits = _bits_of(printer, dtype, changed)
+    bits = printer.scalars.bitcast(changed, dtype, held_in(printer, memory)).text
     return printer.helpers.add(
         name,
         f"""fn {name}(k: u32, v: {f}) -> {f} {{

@@ -28,7 +28,6 @@ from calor_kernel.ir.passes import (
     unroll_loops,
 )
 from calor_kernel.ir.types import Type
-from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import units
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.expressions import Expression
@@ -162,17 +161,11 @@ class WGSLPrinter(Printer):
         if not self.dialect.limited:
             super().repeat(operation, block)
             return
-        ended = self.fresh("ended")
+        outer, ended = self.leaving, self.fresh("ended")
         self.line(f"var {ended} = false;")
-        question, body = operation.regions
-        self.carry(operation, operation.operands, [question.arguments, body.arguments])
-        self.settle_for(operation)
-        with self.braces("while (true)"):
-            self.block(question)
-            condition = self.operand(question.yields[0])
-            self.line(f"if ({ex.prefix('!', condition).text}) {{ {ended} = true; break; }}")
-            self.block(body)
-            self.assign(body.arguments, body.yields)
+        self.leaving = f"{ended} = true; "
+        super().repeat(operation, block)
+        self.leaving = outer
         self.line(f"if (!{ended}) {{ atomicStore(&trouble, 1u); }}")
 
     def text(self) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from calor_kernel.runtime.seen import LARGE, SMALL, TURNS, UNITS
+from calor_kernel.runtime.seen import LARGE, TURNS, UNITS
 
 _TEXT: Final = """
 @group(0) @binding(1) var<storage, read_write> seen: array<vec4<f32>>;
 @compute @workgroup_size({units})
 fn main(@builtin(local_invocation_index) at: u32{parameter}) {{
   let given = seen[at];
+  let small = seen[at + {units}u].x;
   let product = given.x * given.y;
   let near = (given.x + {large:.1f}f) - {large:.1f}f;
   seen[at + {units}u] = vec4<f32>(given.x / given.y, sqrt(given.x), product + given.z, near);
@@ -19,7 +20,7 @@ fn main(@builtin(local_invocation_index) at: u32{parameter}) {{
     for (var i = 0u; i < {turns}u; i++) {{ turns += u32(given.w); }}
   }}
   let fused = fma(given.x, given.y, given.z);
-  seen[at + 2 * {units}u] = vec4<f32>(fused, f32(turns), f32({size}), given.w * {small}f);
+  seen[at + 2 * {units}u] = vec4<f32>(fused, f32(turns), f32({size}), given.w * small);
 }}
 """
 
@@ -28,6 +29,4 @@ def probe(planes: bool) -> str:
     """Return the text of the kernel; ``planes``: whether there are any."""
     parameter = ", @builtin(subgroup_size) size: u32" if planes else ""
     size = "size" if planes else "1u"
-    return _TEXT.format(
-        units=UNITS, large=LARGE, small=SMALL, turns=TURNS, parameter=parameter, size=size
-    )
+    return _TEXT.format(units=UNITS, large=LARGE, turns=TURNS, parameter=parameter, size=size)

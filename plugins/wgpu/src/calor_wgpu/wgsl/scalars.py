@@ -8,6 +8,7 @@ floats.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from calor.dtypes import DType, bool_, float32, int64, uint32, uint64
@@ -21,8 +22,9 @@ from .dialect import WGSL, value_of
 
 # What a number of 32 bits in the place of one of 64 does not do.
 _OF_BITS: Final = words("mulhi popcount clz ctz")
-# What is rounded, and may be joined with other such steps.
-_ROUNDED: Final = words("add sub mul div fma sqrt")
+_COMPARED: Final = words("eq ne lt le gt ge")
+# What is joined with other such steps.
+_JOINED: Final = words("add sub mul div fma sqrt")
 
 
 class WGSLScalars(Scalars):
@@ -53,14 +55,22 @@ class WGSLScalars(Scalars):
             self.dialect.refuse(f"64-bit integers on this adapter: {name}")
         if name in ("shl", "shr"):
             operands = [operands[0], self.dialect.cast(uint32, operands[1])]
-        if not whole and name in INFIX and self.changes == "reassociates":
-            # Neither x - x nor 0 * x is zero for an infinite x, and signs of zeros matter.
+        fused = self.dialect.fused
+        flags = attributes.get("flags", ())
+        step = fused and "contract" in flags and any(o.product is not None for o in operands)
+        joins = not whole and not (step and name in ("add", "sub")) and self.joins(name, flags)
+        reassociates = not whole and self.dialect.changes == "reassociates"
+        if reassociates and (name in _COMPARED or (name in INFIX and not fused)):
+            # Neither x - x nor 0 * x is zero for an infinite x, x == x is not all that there is,
+            # and of x < y ? x : y, which is y for NaN, no minimum may be made.
             operands = [operands[0], self.hidden(dtype, operands[1])]
         if not whole and name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
-        if self.by_function(name, dtype):
-            return ex.call(self.helpers.name(name, dtype), *operands)
-        if whole and name == "neg":
+        if self.by_function(name, dtype, joins):
+            made = ex.call(self.helpers.name(name, dtype), *operands)
+            if name == "mul" and "contract" in flags:
+                made = replace(made, product=(operands[0], operands[1]))
+        elif whole and name == "neg":
             # Unsigned numbers have no sign to change.
             zero = self.dialect.literal(0, dtype)
             made = ex.infix("-", ex.SUM, zero, operands[0])
@@ -68,37 +78,36 @@ class WGSLScalars(Scalars):
             made = super().operation(name, result, types, operands, attributes, safe)
         if whole:
             return self.dialect.cast(dtype, made) if narrow and name in ("abs", "neg") else made
-        flags = attributes.get("flags", ())
-        return self.exact(name, dtype, made, flags) if name in _ROUNDED else made
+        return self.hidden(dtype, made) if joins and not fused else made
 
-    def by_function(self, name: str, dtype: DType) -> bool:
+    def by_function(self, name: str, dtype: DType, joins: bool) -> bool:
         """Return whether the language's own operation has not the results that it should."""
         if dtype.kind != "float":
             # SPIR-V leaves the remainder of a negative number open.
             return name == "modulo" and dtype.kind == "int"
+        if name == "div" and self.dialect.changes == "reassociates":
+            return True
         if name in ("div", "sqrt"):
             return dtype is float32 and not self.dialect.rounded
-        return name in ("abs", "neg") and self.dialect.flushes
+        if name == "neg":
+            # Such a compiler changes the signs inside of an fma, and so that of a zero.
+            return self.dialect.fused and self.dialect.changes == "reassociates"
+        return joins and self.dialect.fused and name in ("add", "sub", "mul")
 
-    def exact(self, name: str, dtype: DType, made: Expression, flags: Sequence[str]) -> Expression:
-        """Return a result that the compiler knows nothing of, where it would change what uses it.
+    def joins(self, name: str, flags: Sequence[str]) -> bool:
+        """Return whether the compiler may change an operation together with what uses it.
 
-        WGSL lets compilers contract and reassociate, which takes errors of sums for zeros.
+        WGSL lets compilers contract and reassociate, which takes errors of sums for zeros. Of an
+        fma they leave both alone, so that sums and products are some where that is one
+        instruction; elsewhere they are hidden.
         """
-        if self.changes == "contracts":
-            hidden = name == "mul" and "contract" not in flags
-        else:
-            hidden = self.changes == "reassociates" and "reassoc" not in flags
-        return self.hidden(dtype, made) if hidden else made
+        if self.dialect.changes == "contracts":
+            return name == "mul" and "contract" not in flags
+        return self.dialect.changes == "reassociates" and name in _JOINED and "reassoc" not in flags
 
     def hidden(self, dtype: DType, value: Expression) -> Expression:
         """Return a number as one of which the compiler knows nothing."""
         return ex.call(self.helpers.name("exact", dtype), value)
-
-    @property
-    def changes(self) -> str:
-        """What the compiler does that nobody asked for, as the dialect says."""
-        return self.dialect.changes
 
     def cast(self, value: Expression, source: DType, target: DType) -> Expression:
         """Return a conversion as the operation ``cast`` means it."""
@@ -125,7 +134,7 @@ class WGSLScalars(Scalars):
         if source.kind == "uint" or value_of(value) is not None:
             made = dialect.cast(uint64, value) if source.kind == "uint" else value
             return dialect.cast(target, made)
-        if self.changes != "reassociates":
+        if self.dialect.changes != "reassociates" or dialect.fused:
             made = dialect.cast(int64, value)
         else:
             made = Expression(f"(i64(u64(u32({value.text}) ^ 0x80000000u)) - 2147483648li)")

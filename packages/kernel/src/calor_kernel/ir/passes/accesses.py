@@ -3,7 +3,8 @@
 Requirements: elements of fewer than 32 bits share words of a buffer: they are read by shifts, words
 are written whole where one unit writes all of one, and else bit by bit by atomics that leave the
 neighbours as they are, whoever writes them; in shared and private memory each has a word of its
-own. What a mask hides may lie outside of the memory, so that a mask is a branch.
+own, bools too: of arrays of them in shared memory NVIDIA's Vulkan was seen to lose what is written
+there. What a mask hides may lie outside of the memory, so that a mask is a branch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ _BITS = {1: uint8, 2: uint16}
 def is_packed(memory: Memory) -> bool:
     """Return whether elements of a memory share words."""
     return memory.space == "global" and memory.type.dtype.itemsize < WORD
+
+
+def _is_word(memory: Memory) -> bool:
+    """Return whether the elements of a memory are held in words that are of another type."""
+    return is_packed(memory) or memory.type.dtype is bool_
 
 
 def atomics_of(kernel: Kernel) -> set[Memory]:
@@ -76,7 +82,7 @@ class _Accesses(Rewriter):
         return replace(made, parameters=(*made.parameters, *offsets))
 
     def memory_of(self, memory: Memory) -> Memory:
-        return replace(memory, type=Type(uint32)) if is_packed(memory) else memory
+        return replace(memory, type=Type(uint32)) if _is_word(memory) else memory
 
     def operation(self, operation: Operation) -> Sequence[Parts] | None:
         if operation.name == "load":
@@ -142,7 +148,8 @@ class _Accesses(Rewriter):
         dtype, held = memory.type.dtype, self.memory(memory)
         order = {k: v for k, v in operation.attributes.items() if k == "order" and v}
         if not is_packed(memory):
-            return self.emit("load", (place,), (Type(dtype),), order, memory=held)[0]
+            found = self.emit("load", (place,), (held.type,), order, memory=held)[0]
+            return found if held.type.dtype is dtype else self.narrowed(found, dtype)
         at, first = self.word(dtype, place)
         word = self.emit("load", (at,), (Type(uint32),), order, memory=held)[0]
         return self.narrowed(self.make("shr", word, first), dtype)
@@ -179,6 +186,7 @@ class _Accesses(Rewriter):
         held = self.memory(memory)
         if not is_packed(memory):
             said = {"order": order} if order else {}
+            value = value if value.type.dtype is held.type.dtype else self.widened(value)
             self.emit("store", (place, value), (), said, memory=held)
             return
         at, first = self.word(memory.type.dtype, place)

@@ -12,6 +12,7 @@ from typing import Any
 from calor.dtypes import DType, float32, uint32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
+    assume_multiple,
     barrier,
     bitcast,
     cube_position,
@@ -22,12 +23,14 @@ from calor_kernel.language import (
     shared,
     unit_index,
 )
-from calor_kernel.library.work import Argument, Build, Launch
+from calor_kernel.library.work import Argument, Build, Input, Launch, Scratch
 from calor_kernel.runtime.device import DeviceInfo
 
 _UNITS = 256
 # Places of a tile; one more lies between channels, so that those of an access differ in banks.
 _PLACES = 64
+# Places that are an access where they lie dense.
+_RUN = 4
 # Half of the last bit of TF32 that counts, and all bits that count.
 _HALF, _KEPT = 0x1000, 0xFFFFE000
 
@@ -45,16 +48,21 @@ def channels_last(
     down_step: Any,
     across_step: Any,
     blocks: Any,
+    taps: Any,
+    row: Any,
     *,
     deep: int,
     access: int,
     rounded: bool,
+    rows: bool,
+    run: int,
 ) -> None:
     """Copy a tile: places of a lead and block of channels from x, ``deep`` channels from y.
 
-    Places are rows of ``across``; ``room``: channels of a block of the copy, of which those beyond
+    Places are lines of ``across``; ``room``: channels of a block of the copy, of which those beyond
     all ``channels`` are zeros. ``rounded``: to what products of TF32 count, as they cut off the
-    rest.
+    rest. ``rows``: whether places are rows, ``row`` apart, of ``taps`` each, and the copy has all
+    blocks of a row before the next one. ``run``: places that lie dense and are one access.
     """
     tiles = (places + (_PLACES - 1)) // _PLACES
     lead = cube_position(0) // tiles
@@ -63,17 +71,24 @@ def channels_last(
     pitch = _PLACES + 1
     tile = shared(deep * pitch, x.dtype)
     unit = unit_index()
-    place = first + unit % _PLACES
-    at = (
-        lead // blocks * outer
-        + skipped * channel
-        + place // across * down_step
-        + place % across * across_step
-    )
-    for turn in range(deep * _PLACES // _UNITS):
-        c = unit // _PLACES + turn * (_UNITS // _PLACES)
+    across_units = _PLACES // run
+    near = unit % across_units * run
+    place = first + near
+    at = lead // blocks * outer + skipped * channel
+    if run > 1:
+        at += place
+    elif rows:
+        tap = place % taps
+        at += place // taps * row + tap // across * down_step + tap % across * across_step
+    else:
+        at += place // across * down_step + place % across * across_step
+    for turn in range(deep * across_units // _UNITS):
+        c = unit // across_units + turn * (_UNITS // across_units)
         there = (place < places) & (skipped + begin + c < channels)
-        tile[c * pitch + unit % _PLACES] = x.load(at + (begin + c) * channel, mask=there)
+        of = assume_multiple(at + (begin + c) * channel, run)
+        value = x.load(of, run, mask=there)
+        for e in range(run):
+            tile[c * pitch + near + e] = value[e] if run > 1 else value
     barrier()
     lines = deep // access
     for turn in range(-(-_PLACES * lines // _UNITS)):
@@ -82,7 +97,11 @@ def channels_last(
         if (p < _PLACES) and (first + p < places) and (begin + c < room):
             found = [tile[(c + e) * pitch + p] for e in range(access)]
             made = pack([to_tf32(x) for x in found] if rounded else found)
-            y.store((lead * places + first + p) * room + begin + c, made)
+            to = lead * places + first + p
+            if rows:
+                of, tap = (first + p) // taps, (first + p) % taps
+                to = (of * blocks + lead) * taps + tap
+            y.store(to * room + begin + c, made)
 
 
 def to_tf32(x: Any) -> Any:
@@ -102,35 +121,51 @@ def last_launch(
     info: DeviceInfo,
     prepares: bool = False,
     rounded: bool = False,
+    rows: tuple[int, int] = (1, 0),
 ) -> Launch:
-    """Return the launch that copies (leads, channels, places) to (leads, blocks, places, room)."""
+    """Return the launch that copies (leads, channels, places) to (leads, blocks, places, room).
+
+    ``rows``: of one lead, how many rows of places there are and how far apart; they are copied to
+    (rows, blocks, places, room).
+    """
     access = 16 // dtype.itemsize
     leads, channels, (down, across) = sizes
     outer, channel, steps = strides
+    dense = rows[1] == 0 and steps[1] == 1 and (down == 1 or steps[0] == across)
+    begin = source.offset if isinstance(source, Input | Scratch) else 1
+    numbers = (begin, outer, channel, down * across)
+    run = _RUN if dense and all(n % _RUN == 0 for n in numbers) else 1
     deep = 64 if room > 32 else 32 if room > 16 else 16
-    places = down * across
+    places = rows[0] * down * across
     spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
-    reach = down * abs(steps[0]) + across * abs(steps[1])
+    reach = down * abs(steps[0]) + across * abs(steps[1]) + rows[0] * abs(rows[1])
     index = index_dtype(sum(spans[1:]) + reach, spans[0])
     size, stride = Scalar(index, nonnegative=True), Scalar(index)
     wide = Scalar(index, nonnegative=True, divisible=access)
     build = Build(
         channels_last,
         (
-            Buffer(dtype, writable=False),
+            Buffer(dtype, writable=False, align=run * dtype.itemsize if run > 1 else 0),
             Buffer(dtype, align=16),
             *(size, wide, size, size),
             *(stride,) * 4,
-            size,
+            *(size, size, stride),
         ),
-        (("access", access), ("deep", deep), ("rounded", rounded)),
+        (
+            ("access", access),
+            ("deep", deep),
+            ("rounded", rounded),
+            ("rows", rows[1] != 0),
+            ("run", run),
+        ),
         (_UNITS, 1, 1),
         info.planes[0],
         index,
     )
     # Of leads there may be more than a launch has cubes along its other axes.
     cubes = (-(-places // _PLACES) * leads * blocks, -(-room // deep), 1)
-    numbers = (channels, room, places, max(across, 1), outer, channel, *steps, blocks)
+    sizes_of = (channels, room, places, max(across, 1), outer, channel, *steps, blocks)
+    of_rows = (max(down * across, 1), rows[1])
     nbytes = leads * places * (channels + blocks * room) * dtype.itemsize
-    arguments = (source, target, *numbers)
+    arguments = (source, target, *sizes_of, *of_rows)
     return Launch(build, cubes, arguments, 0, nbytes, "conv channels last", prepares=prepares)

@@ -11,9 +11,11 @@ from typing import Any
 
 from calor_kernel.language import (
     Pipeline,
+    assume_multiple,
     cube_position,
     helper,
     kernel,
+    pack,
     unit_index,
     way_of_units,
 )
@@ -36,16 +38,13 @@ def conv_weight_fragments(
     share: Any,
     part_step: Any,
     g_place: Any,
-    c_row: Any,
-    c_channel: Any,
-    channels: Any,
     *numbers: Any,
     plan: Fragments,
 ) -> None:
     """Compute a tile: g's channels from y, taps of x's channels from x, a part of places from z.
 
     ``g_place``: from a place of g to the next, of all images. Of the windows, columns are places
-    of g, and terms are columns here.
+    of g, and terms are columns here. A part is dense, and has an even number of columns.
     """
     windows = windows_of(numbers)
     split = cube_position(2)
@@ -69,15 +68,16 @@ def conv_weight_fragments(
     work_through(pipe, take, work, begin, end, plan.depth)
     for j, far_in in columns_of(sums[0]):
         down, right = sums[0][j].lane_place()
-        for e in range(run_of(plan.shape)):
-            place = first_column + column + j * plan.shape.n + right + far_in + e
-            tap, channel = windows.channels.divmod(place)
-            to = split * part_step + channel * c_channel + tap
-            seen = (place < columns_total) & (channel < channels)
-            for i in range(len(sums)):
-                for r, *both in rows_of(sums[i][j], far_in):
-                    at = first_row + row + i * plan.shape.m + down + r
-                    c.store(to + at * c_row, both[e].to(c.dtype), mask=seen & (at < rows_total))
+        place = first_column + column + j * plan.shape.n + right + far_in
+        run = run_of(plan.shape)
+        for i in range(len(sums)):
+            for r, *found in rows_of(sums[i][j], far_in):
+                at = first_row + row + i * plan.shape.m + down + r
+                to = split * part_step + at * columns_total + place
+                if run > 1:
+                    to = assume_multiple(to, run)
+                there = (place < columns_total) & (at < rows_total)
+                c.store(to, pack(found).to(c.dtype), mask=there)
 
 
 @helper

@@ -26,7 +26,7 @@ from calor_kernel.language import (
     way_of_units,
 )
 from calor_kernel.language.matrices import register_places
-from calor_kernel.library.panels import Fragments, fill_ahead, work_through
+from calor_kernel.library.panels import Fragments, fill_ahead, pass_over, work_through
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,15 @@ class Windows:
         return y, x, y * self.strides[1] + x * self.strides[2] + channel
 
     @helper
+    def of(self, term: Any, strides: Any) -> Any:
+        """Return where a term's weight lies in its row: a start, and strides of what it counts."""
+        step, channel = self.channels.divmod(term)
+        some, tap = self.taps[0].divmod(step)
+        down, across = self.taps[1].divmod(tap)
+        start, some_step, down_step, across_step = strides
+        return start + some * some_step + down * down_step + across * across_step + channel
+
+    @helper
     def inside(self, y: Any, x: Any) -> Any:
         """Return whether a place is no padding."""
         high, wide = self.axes[0][3], self.axes[1][3]
@@ -79,16 +88,28 @@ def windows_of(numbers: Any) -> Windows:
     return Windows(counts, taps, channels, axes, numbers[:3])
 
 
+# The numbers of a phase: its own eight, and those of its windows without the operand's strides.
+PHASE = 8 + 23
+
+
+def phase_of(numbers: Any, phase: Any, phases: int, half: int, halves: int) -> list[Any]:
+    """Return the numbers of a half of a phase, of which there are PHASE each."""
+    each = [numbers[i : i + PHASE] for i in range(half * PHASE, len(numbers), halves * PHASE)]
+    chosen = list(each[0])
+    for i in range(1, phases):
+        here = phase == i
+        chosen = [select(here, b, a) for a, b in zip(chosen, each[i], strict=True)]
+    return chosen
+
+
 @kernel
 def conv_fragments(
     w: Any,
     x: Any,
     c: Any,
     rows_total: Any,
-    columns_total: Any,
-    terms: Any,
+    w_row: Any,
     splits: Any,
-    share: Any,
     part_step: Any,
     c_row: Any,
     c_lead: Any,
@@ -97,17 +118,66 @@ def conv_fragments(
     *numbers: Any,
     plan: Fragments,
     pairs: bool,
+    phases: int,
+    halves: int,
 ) -> None:
-    """Compute a tile: channels of the result from y, its places from x, a part of the terms from z.
+    """Compute a tile: channels of the result from y, its places from x; a phase and part from z.
 
-    ``w``: a row of terms for each channel of the result. ``pairs``: whether places
-    lie dense in the result and are even in number, so that two are one access.
+    A phase is places of the result that see the same taps; each has its own PHASE numbers: how many
+    places and terms there are, and the terms of a part; where it begins in the result; where its
+    terms lie in ``w``, and the windows. Of two ``halves`` places take turns across the result, so
+    that both are written together. ``pairs``: whether places lie dense in the result, or halves do,
+    and are even in number, so that two are one access.
     """
-    windows = windows_of(numbers)
-    split = cube_position(2)
+    phase, split = cube_position(2) // splits, cube_position(2) % splits
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    begin, end = split * share, min((split + 1) * share, terms)
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    operands = (w, x, rows_total, w_row, first_row, first_column)
+    made = []
+    for half in range(halves):
+        of_phase = phase_of(numbers[3:], phase, phases, half, halves)
+        if half > 0:
+            pass_over(pipe)
+        made.append(sums_of_phase(pipe, plan, operands, of_phase, numbers[:3], split))
+    columns_total, _, _, c_start, *rest = phase_of(numbers[3:], phase, phases, 0, halves)
+    windows = windows_of([*numbers[:3], *rest[4:]])
+    _, row, column = made[0]
+    tiles = [sums for sums, _, _ in made]
+    for j, far in columns_of(tiles[0][0]):
+        down, right = tiles[0][0][j].lane_place()
+        place = first_column + column + j * plan.shape.n + right + far
+        ats = []
+        for e in range(1 if pairs else run_of(plan.shape)):
+            lead, within = windows.counts[0].divmod(place + e)
+            high, wide = windows.counts[1].divmod(within)
+            if pairs and halves == 1:
+                at = assume_multiple(within, 2)
+            else:
+                at = c_start + high * c_down + wide * c_across
+                at = assume_multiple(at, halves * (2 if pairs else 1))
+            ats.append(split * part_step + lead * c_lead + at)
+        for i in range(len(tiles[0])):
+            several = [rows_of(sums[i][j], far) for sums in tiles]
+            for both in zip(*several, strict=True):
+                to = first_row + row + i * plan.shape.m + down + both[0][0]
+                # Of each place what the halves have comes one after another.
+                values = [one for e in range(1, len(both[0])) for one in [half[e] for half in both]]
+                step = len(values) if pairs else halves
+                for e, at in enumerate(ats):
+                    there = (to < rows_total) & (place + e < columns_total)
+                    found = pack(values[e * step : (e + 1) * step])
+                    c.store(at + to * c_row, found.to(c.dtype), mask=there)
+
+
+@helper
+def sums_of_phase(
+    pipe: Any, plan: Fragments, operands: Any, of_phase: Any, strides: Any, split: Any
+) -> tuple[Any, Any, Any]:
+    """Return the sums of a phase's tile, and the row and column at which a plane's begin."""
+    w, x, rows_total, w_row, first_row, first_column = operands
+    columns_total, terms, share, _, *rest = of_phase
+    of_weights, windows = rest[:4], windows_of([*strides, *rest[4:]])
+    begin, end = split * share, min((split + 1) * share, terms)
     sums, row, column = plan.sums()
     # A unit always copies the same terms of a step, of the same rows and columns.
     lines = plan.depth // plan.access
@@ -117,7 +187,7 @@ def conv_fragments(
         windows.start(first_column + line + turn * apart, columns_total)
         for turn in range(plan.columns // apart)
     ]
-    source = (w, x, windows, starts, rows_total, terms, end)
+    source = (w, x, windows, starts, rows_total, w_row, of_weights, end)
 
     def take(at: Any) -> None:
         take_step(pipe, source, plan, first_row, line, term, at)
@@ -127,25 +197,7 @@ def conv_fragments(
 
     fill_ahead(pipe, take, begin, plan.depth)
     work_through(pipe, take, work, begin, end, plan.depth)
-    for j, far in columns_of(sums[0]):
-        down, right = sums[0][j].lane_place()
-        place = first_column + column + j * plan.shape.n + right + far
-        ats = []
-        for e in range(1 if pairs else run_of(plan.shape)):
-            lead, within = windows.counts[0].divmod(place + e)
-            high, wide = windows.counts[1].divmod(within)
-            at = assume_multiple(within, 2) if pairs else high * c_down + wide * c_across
-            ats.append(split * part_step + lead * c_lead + at)
-        for i in range(len(sums)):
-            for r, *numbers_of in rows_of(sums[i][j], far):
-                to = first_row + row + i * plan.shape.m + down + r
-                if pairs:
-                    there = (to < rows_total) & (place < columns_total)
-                    c.store(ats[0] + to * c_row, pack(numbers_of).to(c.dtype), mask=there)
-                else:
-                    for e, one in enumerate(numbers_of):
-                        there = (to < rows_total) & (place + e < columns_total)
-                        c.store(ats[e] + to * c_row, one.to(c.dtype), mask=there)
+    return sums, row, column
 
 
 def run_of(shape: MatrixShape) -> int:
@@ -178,15 +230,16 @@ def take_step(
     pipe: Any, source: Any, plan: Fragments, first_row: Any, line: Any, term: Any, begin: Any
 ) -> None:
     """Start copying a step's tiles; padding, and what is beyond the operands, becomes 0."""
-    w, x, windows, starts, rows_total, terms, end = source
+    w, x, windows, starts, rows_total, w_row, of_weights, end = source
     left_at, right_at = plan.layout(True), plan.layout(False)
     apart = plan.units * plan.access // plan.depth
     k = begin + term
     there = k < end
+    begin_of = windows.of(k, of_weights)
     for turn in range(plan.rows // apart):
         row = line + turn * apart
         inside = there & (first_row + row < rows_total)
-        of = (first_row + row) * terms + k
+        of = (first_row + row) * w_row + begin_of
         pipe.copy(0, left_at(row, term), w, of, plan.access, inside, near=True)
     far_y, far_x, far = windows.tap(k)
     for turn, (at, y, across) in enumerate(starts):

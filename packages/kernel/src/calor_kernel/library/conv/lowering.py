@@ -17,6 +17,7 @@ from calor_kernel.library.conv.direct import direct
 from calor_kernel.library.conv.dotting import dot_steps
 from calor_kernel.library.conv.lines import Placement, Steps
 from calor_kernel.library.conv.narrowing import narrow_steps
+from calor_kernel.library.conv.places_by_boxes import by_boxes
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
@@ -24,6 +25,7 @@ from calor_kernel.library.conv.problem import (
     for_input,
     for_weight,
     forward,
+    thinned,
 )
 from calor_kernel.library.conv.shifting import part_steps, shift_steps
 from calor_kernel.library.conv.tiling import tile_steps
@@ -121,9 +123,12 @@ def _by_units(problem: Correlation, request: Request) -> list[Work]:
     info, wanted = request.info, request.candidates
     exact = request.attributes.get("precision", "highest") == "highest"
     rounded = not exact and problem.a.dtype is float32
-    works = [*by_products(problem, info, wanted, rounded)]
-    if suits_fragments(problem, info, rounded) and (wanted or not works):
-        works += by_fragments(problem, info, wanted)
+    seen = thinned(problem)
+    works = [*by_products(seen, info, wanted, rounded)]
+    if wanted or not works:
+        works += by_boxes(seen, info, wanted, rounded)
+    if suits_fragments(seen, info, rounded) and (wanted or not works):
+        works += by_fragments(seen, info, wanted)
     if works and not wanted:
         return works[:1]
     tiles = Steps()

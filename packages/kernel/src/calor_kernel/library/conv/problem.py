@@ -178,6 +178,26 @@ class Part:
     steps: tuple[int, ...]
 
 
+def thinned(problem: Correlation) -> Correlation:
+    """Return a problem of which axes of one tap have only the places that it sees.
+
+    So windows of one tap with a stride are those without, of an operand with larger strides.
+    """
+    axes, start = [], problem.a.offset
+    for axis in problem.axes:
+        count, step = (axis.count, axis.result)
+        if problem.by_weight:
+            count, step = (axis.terms, axis.summed)
+        alone = (axis.count if problem.by_weight else axis.terms) == axis.divide == 1
+        if alone and count and 0 <= axis.start < axis.size - (count - 1) * step:
+            start += axis.start * axis.a
+            moves = {"result": 1, "summed": 1, "start": 0, "size": count, "a": step * axis.a}
+            axis = replace(axis, **moves)
+        axes.append(axis)
+    a = replace(problem.a, offset=start)
+    return replace(problem, axes=tuple(axes), a=a)
+
+
 def undivided(problem: Correlation) -> list[Part]:
     """Return parts of a problem whose axes do not divide, and whose taps go up.
 

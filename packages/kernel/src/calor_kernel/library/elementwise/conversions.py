@@ -85,14 +85,14 @@ def _from_complex(value: Complex, target: DType) -> Value:
 
 def decoded(byte: Number, dtype: DType) -> Number:
     """Return the float32 of an 8-bit float; exact."""
+    bits = cast(byte, uint16)
     if dtype is float8_e5m2:
         # The upper byte of a float16.
-        return cast(bitcast(cast(byte, uint16) << 8, float16), float32)
-    bits = cast(byte, uint32)
-    # The fraction's bits in a float32's place; the product makes denormals normal.
-    size = bitcast((bits & 0x7F) << 20, float32) * 2.0**120
-    size = select((bits & 0x7F) == 0x7F, float("nan"), size)
-    return bitcast(bitcast(size, uint32) | ((bits & 0x80) << 24), float32)
+        return cast(bitcast(bits << 8, float16), float32)
+    # The fraction in a float16's place, so that no float32 on the way is below the normal ones,
+    # which some devices take for zeros.
+    near = bitcast(((bits & 0x80) << 8) | ((bits & 0x7F) << 7), float16)
+    return select((bits & 0x7F) == 0x7F, float("nan"), cast(near, float32) * 2.0**8)
 
 
 def encoded(number: Number, dtype: DType) -> Number:

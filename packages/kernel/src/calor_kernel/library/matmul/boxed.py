@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from calor.dtypes import int32, int64
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.matmul.boxes import Boxes, matmul_boxes
+from calor_kernel.library.matmul.boxes import FOUR, Boxes, matmul_boxes
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.work import Argument, Build, Dropped, Input, Launch, Output, Scratch
 from calor_kernel.planning.choices import least
@@ -32,17 +32,24 @@ def boxed(
     places: Sequence[Argument],
     info: DeviceInfo,
     target: Output | Scratch = _RESULT,
+    *,
+    transposed: bool = False,
 ) -> Callable[[Boxes], Launch] | Dropped:
-    """Return what makes the launch of a plan, or why the copy engine cannot feed the product."""
+    """Return what makes the launch of a plan, or why the copy engine cannot feed the product.
+
+    ``transposed``: the product is that of the transposes, and a is dense along its rows.
+    """
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return Dropped("boxes", "the device has no copy engine, or no products beside its units")
     a, b = product.a, product.b
     item = a.dtype.itemsize
-    if item != _BOTH_WAYS and not a.depth == b.depth == 1:
+    if transposed and not (item == product.dtype.itemsize == FOUR and a.depth != 1 == b.depth):
+        return Dropped("boxes", "factors in registers are of four bytes, and lie along the rows")
+    if item != _BOTH_WAYS and not a.depth == b.depth == 1 and not transposed:
         return Dropped("boxes", f"factors of {a.dtype.name} are read along the summed axis alone")
     if max(item, product.dtype.itemsize) > 4 or b.dtype is not a.dtype:
         return Dropped("boxes", f"lines of {a.dtype.name} and {b.dtype.name} are not alike")
-    if product.n * product.dtype.itemsize % _NBYTES:
+    if (product.m if transposed else product.n) * product.dtype.itemsize % _NBYTES:
         return Dropped("boxes", "rows of the result do not begin at multiples of 16 bytes")
     if product.k == 0 or any(n >= _MOST for n in (product.m, product.n, product.k)):
         return Dropped("boxes", "sizes are from 1 to 2**31 - 1")
@@ -79,13 +86,15 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
     a, b = product.a, product.b
     count, wide = _NBYTES // a.dtype.itemsize, _NBYTES // product.dtype.itemsize
     size = Scalar(int32, nonnegative=True)
+    # Of the result.
+    dense = Scalar(int32, divisible=wide, nonnegative=True)
     stride = Scalar(int64, divisible=count)
     read = Buffer(a.dtype, writable=False, align=_NBYTES)
     build = Build(
         matmul_boxes,
         (
             *(read, read, Buffer(product.dtype, align=_NBYTES)),
-            *(size, Scalar(int32, divisible=wide, nonnegative=True), size),
+            *((dense, size, size) if plan.transposed else (size, dense, size)),
             *(stride, stride, Scalar(int64, divisible=wide)),
             *(size,) * 2,
             *(size, size, stride, stride) * 2,

@@ -42,12 +42,15 @@ from calor_kernel.language import (
     wait_puts,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
+from calor_kernel.library.matmul.transposed import rows_in_registers, store_turned
 
 # A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
 LINE = 128
 # Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
 _ASKING = {1: 56, 2: 56, 3: 32}
 _MULTIPLYING = {1: 240, 2: 224, 3: 160}
+# Bytes of factors that the matrix unit reads from shared memory along the summed axis alone.
+FOUR = 4
 # Parts of a tile's sums that are on their way to memory.
 _PARTS = 2
 
@@ -59,9 +62,7 @@ class Boxes:
     A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
     computed at the same time. ``result``: the type of c. ``cluster``: how many cubes have tiles one
-    below another and share what they read of b. ``formats``: what numbers bytes are. ``ahead``: the
-    steps by which the first warp group begins sooner than the others, so that it does not write its
-    sums while they write theirs.
+    below another and share what they read of b. ``formats``: what numbers bytes are.
     """
 
     dtype: DType
@@ -73,13 +74,17 @@ class Boxes:
     b_along: bool
     band: int
     cluster: int = 1
-    ahead: int = 0
     formats: tuple[DType, DType] | None = None
 
     @property
     def depth(self) -> int:
         """The elements of the summed axis that are a step."""
         return LINE // int(self.dtype.itemsize)
+
+    @property
+    def transposed(self) -> bool:
+        """Whether a goes through registers; then the result is the transpose of the product."""
+        return not self.a_along and int(self.dtype.itemsize) == FOUR
 
     @property
     def groups(self) -> int:
@@ -103,8 +108,9 @@ class Boxes:
 
     @property
     def pending(self) -> int:
-        """How many parts may be on their way when the next is stored, so that its place is free."""
-        return 0 if self.columns // self.part % _PARTS else _PARTS - 1
+        """How many boxes may be on their way when the next are stored, so that there is place."""
+        each = 64 // self.part if self.transposed else 1
+        return 0 if self.columns // self.part % _PARTS else (_PARTS - 1) * each
 
     @property
     def shared_bytes(self) -> int:
@@ -181,17 +187,17 @@ def matmul_boxes(
         b, (b_outer, b_inner), (n, k) if plan.b_along else (k, n),
         (b_outer_stride, b_inner_stride, b_stride), plan.box(False), plan,
     )  # fmt: skip
-    box = (1, 64, plan.part)
+    box = (1, plan.part if plan.transposed else 64, plan.part)
     c_at = Swizzled(plan.swizzle(plan.result), Layout(box, (0, plan.part, 1)))
-    c_map = tensor_map(c, (batches, m, n), (c_stride, n, 1), box, c_at)
+    sizes = (n, m) if plan.transposed else (m, n)
+    c_map = tensor_map(c, (batches, *sizes), (c_stride, sizes[1], 1), box, c_at)
     a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
     part_size = 64 * plan.part
     left = shared(plan.stages * a_size, plan.dtype, align=1024)
     right = shared(plan.stages * b_size, plan.dtype, align=1024)
     parts = shared(_PARTS * plan.groups * part_size, plan.result, align=1024)
     full = Mbarriers(plan.stages, 1, meet=False)
-    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster, meet=False)
-    begun = Mbarriers(1, 4)
+    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster)
     down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
     whole = down * across
     rank, first = cube_position(0) % plan.cluster, cube_position(0) // plan.cluster
@@ -217,7 +223,7 @@ def matmul_boxes(
                           begin, full, stage, plan, False)  # fmt: skip
                     full.arrive(stage)
                     stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups], apart=plan.ahead > 0):
+    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups]):
         shape = plan.shape
         unit = unit_index() % 128
         group = unit_index() // 128 - 1
@@ -226,46 +232,58 @@ def matmul_boxes(
         for tile in range(first, tiles, step):
             row, column, batch = place_of_tile(tile, whole, down, across, rank, plan)
             sums = fragment(shape, "c")
-            if plan.ahead > 0:
-                follow(begun, group, tile == first)
-                turn = min(plan.ahead, (deep - 1) // plan.depth) * plan.depth
-                turn = select((tile == first) & (group == 0), turn, -1)
             before = stage
             for begin in range(0, deep, plan.depth):
                 full.wait(stage, parity)
-                lefts = SharedMatrix(left.at(stage * a_size), left_at)
+                lefts = left_factors(left, stage * a_size, left_at, top, plan)
                 rights = SharedMatrix(right.at(stage * b_size), right_at)
                 issue_mma(
                     sums,
                     [
-                        (
-                            lefts.tile((shape.m, shape.k), (top, p)),
-                            rights.tile((shape.k, shape.n), (p, 0)),
-                        )
+                        (lefts[p // shape.k], rights.tile((shape.k, shape.n), (p, 0)))
                         for p in range(0, plan.depth, shape.k)
                     ],
                 )
-                # The step before has been computed once only this one is on its way.
-                wait_mma(pending=1)
-                release(empty, before, begin > 0, plan)
-                if plan.ahead > 0:
-                    lead(begun, begin == turn)
+                if plan.transposed:
+                    # Factors in registers are read until their products are done.
+                    wait_mma()
+                    release(empty, stage, True, plan)
+                else:
+                    # The step before has been computed once only this one is on its way.
+                    wait_mma(pending=1)
+                    release(empty, before, begin > 0, plan)
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
-            release(empty, before, True, plan)
+            release(empty, before, not plan.transposed, plan)
             for part in range(plan.columns // plan.part):
                 start = part * plan.part
                 place = parts.at((group * _PARTS + part % _PARTS) * part_size)
                 wait_puts(plan.pending, read=True)
                 barrier("warpgroup")
-                store_part(sums, place, start, plan)
-                barrier("warpgroup")
-                c_map.put(place, (batch, row + top, column + start), unit, 128)
+                if plan.transposed:
+                    store_turned(sums, place, start, plan)
+                    barrier("warpgroup")
+                    for part in range(64 // plan.part):
+                        there = (batch, column + start, row + top + part * plan.part)
+                        c_map.put(place.at(part * plan.part * plan.part), there, unit, 128)
+                else:
+                    store_part(sums, place, start, plan)
+                    barrier("warpgroup")
+                    c_map.put(place, (batch, row + top, column + start), unit, 128)
         wait_puts()
     if plan.cluster > 1:
         # Others of the cluster bring boxes here, and arrive at barriers, until they are done.
         barrier("cluster")
+
+
+@helper
+def left_factors(left: Any, at: Any, placed: Any, top: Any, plan: Any) -> list[Any]:
+    """Return a step's factors of a warp group's rows: where they lie, or those in registers."""
+    if plan.transposed:
+        return rows_in_registers(left, at + top * plan.depth, plan)
+    lefts, shape = SharedMatrix(left.at(at), placed), plan.shape
+    return [lefts.tile((shape.m, shape.k), (top, p)) for p in range(0, plan.depth, shape.k)]
 
 
 @helper
@@ -334,20 +352,6 @@ def release(empty: Any, stage: Any, wanted: Any, plan: Any) -> None:
     lane = lane_position()
     if wanted & (lane < plan.cluster):
         empty.arrive(stage, rank=lane if plan.cluster > 1 else None)
-
-
-@helper
-def follow(begun: Any, group: Any, wanted: Any) -> None:
-    """Wait until the first warp group is ahead."""
-    if wanted & (group > 0):
-        begun.wait(0, 0)
-
-
-@helper
-def lead(begun: Any, wanted: Any) -> None:
-    """Say that the first warp group is ahead."""
-    if wanted & (lane_position() == 0):
-        begun.arrive(0)
 
 
 @helper

@@ -12,6 +12,9 @@ from typing import Any
 
 from calor.dtypes import float32
 from calor_kernel.language import (
+    Layout,
+    Pipeline,
+    Tile,
     barrier,
     constant,
     cube_position,
@@ -25,9 +28,11 @@ from calor_kernel.language import (
     shared,
     unit_index,
 )
+from calor_kernel.library.panels import fill_ahead, work_through
 
-# Elements of an access.
+# Elements of an access, and its bytes.
 FOUR = 4
+_ACCESS = 16
 # Registers of a core, those of a unit beside sums, and the cubes that are enough for a core.
 _REGISTERS, _OTHERS, _TOGETHER = 64 << 10, 64, 4
 
@@ -37,7 +42,8 @@ class Patches:
     """How a product is computed: ``down`` by ``across`` units, of ``high`` by ``wide`` patches.
 
     A tile takes ``depth`` of the summed axis at a time. ``a_along``, ``b_along``: whether the
-    operand is dense along that axis; else it is dense along its rows or columns.
+    operand is dense along that axis; else it is dense along its rows or columns. ``stages``: of
+    which all but one are on their way by asynchronous copies; 0: a step is loaded to registers.
     """
 
     down: int
@@ -47,6 +53,7 @@ class Patches:
     depth: int
     a_along: bool
     b_along: bool
+    stages: int = 0
 
     @property
     def rows(self) -> int:
@@ -72,7 +79,16 @@ class Patches:
     @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
-        return 8 * self.depth * (self.rows + self.columns + 2 * FOUR)
+        return sum(tile.size for tile in self.tiles) * FOUR * (self.stages or 2)
+
+    @property
+    def tiles(self) -> tuple[Tile, Tile]:
+        """What a step takes: lines of the summed axis, of which the next begins in other banks."""
+        a, b = (
+            Tile(float32, Layout((size, self.depth), (1, size + FOUR)), align=_ACCESS)
+            for size in (self.rows, self.columns)
+        )
+        return a, b
 
 
 @kernel
@@ -103,45 +119,15 @@ def matmul_patches(
     b_start = b_base + outer * b_outer_stride + within * b_inner_stride
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
     y, x = woven(plan)
-    # A line of a tile is one place of the summed axis; the next begins in other banks.
-    a_pitch, b_pitch = plan.rows + FOUR, plan.columns + FOUR
-    left = shared(2 * plan.depth * a_pitch, float32, align=16)
-    right = shared(2 * plan.depth * b_pitch, float32, align=16)
-    lefts = registers(pieces(plan.rows, plan), float32, FOUR)
-    rights = registers(pieces(plan.columns, plan), float32, FOUR)
     sums = registers((FOUR * plan.high, FOUR * plan.wide), float32)
-    take(lefts, a, a_start, a_stride, first_row, m, 0, k, plan.rows, plan.a_along, plan)
-    take(rights, b, b_start, b_stride, first_column, n, 0, k, plan.columns, plan.b_along, plan)
-    put(lefts, left, 0, a_pitch, plan.rows, plan.a_along, plan)
-    put(rights, right, 0, b_pitch, plan.columns, plan.b_along, plan)
-    barrier()
-    side = constant(0, k.dtype)
-    for begin in range(0, k, plan.depth):
-        later = begin + plan.depth
-        take(lefts, a, a_start, a_stride, first_row, m, later, k, plan.rows, plan.a_along, plan)
-        take(
-            rights, b, b_start, b_stride, first_column, n, later, k, plan.columns, plan.b_along,
-            plan,
+    if plan.stages:
+        operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
+        add_ahead(sums, operands, k, y, x, plan)
+    else:
+        add_loaded(
+            sums, (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n), k,
+            y, x, plan,
         )  # fmt: skip
-        l_at, r_at = side * (plan.depth * a_pitch) + y, side * (plan.depth * b_pitch) + x
-        for p in loop_range(0, plan.depth, unroll=plan.depth):
-            ls = [
-                left.load(l_at + p * a_pitch + i * (FOUR * plan.down), FOUR)
-                for i in range(plan.high)
-            ]
-            rs = [
-                right.load(r_at + p * b_pitch + j * (FOUR * plan.across), FOUR)
-                for j in range(plan.wide)
-            ]
-            for i in range(FOUR * plan.high):
-                for j in range(FOUR * plan.wide):
-                    value, other = ls[i // FOUR][i % FOUR], rs[j // FOUR][j % FOUR]
-                    sums[i, j] = fma(value, other, sums[i, j])
-        # The other half was read a step ago, and all have met since.
-        side = 1 - side
-        put(lefts, left, side * (plan.depth * a_pitch), a_pitch, plan.rows, plan.a_along, plan)
-        put(rights, right, side * (plan.depth * b_pitch), b_pitch, plan.columns, plan.b_along, plan)
-        barrier()
     for i in range(FOUR * plan.high):
         row = first_row + y + i // FOUR * (FOUR * plan.down) + i % FOUR
         for j in range(plan.wide):
@@ -149,6 +135,95 @@ def matmul_patches(
             if (row < m) & (column < n):
                 four = pack([sums[i, FOUR * j + q] for q in range(FOUR)])
                 c.store((batch * m + row) * n + column, four)
+
+
+@helper
+def add_loaded(
+    sums: Any, left_operand: Any, right_operand: Any, k: Any, y: Any, x: Any, plan: Any
+) -> None:
+    """Add a tile's products, while a later step is on its way to registers."""
+    operands, sizes = (left_operand, right_operand), (plan.rows, plan.columns)
+    pitches, along = (plan.rows + FOUR, plan.columns + FOUR), (plan.a_along, plan.b_along)
+    tiles = [shared(2 * plan.depth * pitch, float32, align=_ACCESS) for pitch in pitches]
+    held = [registers(pieces(size, plan), float32, FOUR) for size in sizes]
+    for i in range(2):
+        take(held[i], operands[i], 0, k, sizes[i], along[i], plan)
+        put(held[i], tiles[i], 0, pitches[i], sizes[i], along[i], plan)
+        take(held[i], operands[i], plan.depth, k, sizes[i], along[i], plan)
+    barrier()
+    side = constant(0, k.dtype)
+    for begin in range(0, k, plan.depth):
+        now = [side * (plan.depth * pitch) for pitch in pitches]
+        add_step(sums, tiles[0].at(now[0] + y), tiles[1].at(now[1] + x), plan)
+        # The other half was read a step ago, and all have met since.
+        side = 1 - side
+        for i in range(2):
+            put(
+                held[i], tiles[i], side * (plan.depth * pitches[i]), pitches[i], sizes[i], along[i],
+                plan,
+            )  # fmt: skip
+        # Before the barrier, past which compilers do not put loads off: a whole step hides them.
+        for i in range(2):
+            take(held[i], operands[i], begin + 2 * plan.depth, k, sizes[i], along[i], plan)
+        barrier()
+
+
+@helper
+def add_ahead(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> None:
+    """Add a tile's products, while later steps are copied to shared memory.
+
+    No registers hold them, and no compiler puts off what hides the way to memory.
+    """
+    pipe = Pipeline(plan.stages, *plan.tiles, how="async")
+
+    def take(begin: Any) -> None:
+        for tile in range(2):
+            copy_tile(pipe, tile, operands[tile], k, begin, plan)
+
+    def work(begin: Any) -> None:
+        add_step(sums, pipe.stage(0).at(y), pipe.stage(1).at(x), plan)
+
+    fill_ahead(pipe, take, 0, plan.depth)
+    work_through(pipe, take, work, 0, k, plan.depth)
+
+
+@helper
+def copy_tile(pipe: Any, tile: int, operand: Any, k: Any, begin: Any, plan: Any) -> None:
+    """Copy an operand's part of a step, of which neighbours take what lies dense."""
+    source, start, stride, first, count = operand
+    size, along = (plan.rows, plan.a_along) if tile == 0 else (plan.columns, plan.b_along)
+    # What is turned on its way is copied one by one.
+    wide = 1 if along else FOUR
+    whole = size * plan.depth // wide
+    for turn in range(-(-whole // plan.units)):
+        piece = unit_index() + turn * plan.units
+        if along:
+            place, deep = piece // plan.depth, piece % plan.depth
+            index = start + (first + place) * stride + (begin + deep)
+        else:
+            place, deep = piece % (size // FOUR) * FOUR, piece // (size // FOUR)
+            index = start + (begin + deep) * stride + (first + place)
+        inside = (first + place < count) & (begin + deep < k)
+        if (whole % plan.units == 0) or (piece < whole):
+            pipe.copy(tile, place + deep * (size + FOUR), source, index, wide, inside)
+
+
+@helper
+def add_step(sums: Any, left: Any, right: Any, plan: Any) -> None:
+    """Add the products of a step, of which a unit's patches begin at the pointers."""
+    for p in loop_range(0, plan.depth, unroll=plan.depth):
+        ls = [
+            left.load(p * (plan.rows + FOUR) + i * (FOUR * plan.down), FOUR)
+            for i in range(plan.high)
+        ]
+        rs = [
+            right.load(p * (plan.columns + FOUR) + j * (FOUR * plan.across), FOUR)
+            for j in range(plan.wide)
+        ]
+        for i in range(FOUR * plan.high):
+            for j in range(FOUR * plan.wide):
+                value, other = ls[i // FOUR][i % FOUR], rs[j // FOUR][j % FOUR]
+                sums[i, j] = fma(value, other, sums[i, j])
 
 
 def woven(plan: Patches) -> tuple[Any, Any]:
@@ -182,11 +257,7 @@ def place_of(turn: int, size: int, along: bool, plan: Patches) -> tuple[Any, Any
 @helper
 def take(
     held: Any,
-    source: Any,
-    start: Any,
-    stride: Any,
-    first: Any,
-    count: Any,
+    operand: Any,
     begin: Any,
     k: Any,
     size: int,
@@ -194,6 +265,7 @@ def take(
     plan: Any,
 ) -> None:
     """Load a unit's part of a tile to registers, zeros where the operand ends."""
+    source, start, stride, first, count = operand
     for turn in range(pieces(size, plan)):
         _, line, at = place_of(turn, size, along, plan)
         if along:

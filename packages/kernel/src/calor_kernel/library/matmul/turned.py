@@ -25,12 +25,22 @@ class Turned:
     scratch: tuple[int, ...]
 
 
-def turned(product: Product, places: Sequence[Argument], held: int, info: DeviceInfo) -> Turned:
-    """Return a product with operands along the summed axis; ``held``: scratch there already is."""
+def turned(
+    product: Product,
+    places: Sequence[Argument],
+    held: int,
+    info: DeviceInfo,
+    *,
+    right: bool = True,
+) -> Turned:
+    """Return a product with operands along the summed axis; ``held``: scratch there already is.
+
+    ``right``: whether the right operand is turned too.
+    """
     made, launches, sizes = list(places), list[Launch](), list[int]()
     operands = []
     for number, (operand, size) in enumerate(((product.a, product.m), (product.b, product.n))):
-        if operand.depth == 1:
+        if operand.depth == 1 or (number == 1 and not right):
             operands.append(operand)
             continue
         pairs = zip(product.batch, operand.batch, strict=True)

@@ -7,9 +7,8 @@ accesses; the tiles are as large as leaves each core one; what no way here does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from calor.dtypes import bfloat16, float16, float32, int8, int32, int64
 from calor_kernel.ir.types import Buffer, Scalar
@@ -17,6 +16,18 @@ from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.matmul.accesses import access_of, in_accesses, narrow
 from calor_kernel.library.matmul.boxed import boxed
 from calor_kernel.library.matmul.boxes import Boxes
+from calor_kernel.library.matmul.choosing import (
+    Plan,
+    Way,
+    along_of,
+    chosen,
+    cubes_of,
+    found_any,
+    kind_of,
+    lack,
+    name_of,
+    too_much,
+)
 from calor_kernel.library.matmul.divided import divided, parts_of, sums_of
 from calor_kernel.library.matmul.fragments import matmul_fragments
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
@@ -25,7 +36,7 @@ from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
+from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output, Scratch
 from calor_kernel.planning.choices import exceeds
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -37,6 +48,7 @@ _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
 # Products of fewer rows or columns than this are done sooner than their operands are turned.
 _WORTH = 512
 _HALVES = (float16, bfloat16)
+_RESULT = Output(0)
 # Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
@@ -44,16 +56,19 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 # The same of groups of four planes, each of 64 rows and all columns.
 _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 # Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
-# cubes of a cluster if there are several, and how many steps the first warp group is ahead.
-_BOXES = ((128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16), (64, 64, 8, 16))
-_MORE_BOXES = (
-    *((128, 256, 4, 8, 2), (128, 256, 4, 16, 2), (128, 256, 4, 8, 2, 1), (128, 256, 4, 16, 2, 1)),
-    *((128, 256, 4, 8, 2, 2), (128, 256, 4, 16, 1, 1), (128, 128, 5, 16, 2), (128, 192, 4, 8, 2)),
-    *((128, 192, 4, 8, 2, 1), (64, 128, 6, 16, 2), (64, 64, 8, 16, 2), (64, 256, 4, 16, 2)),
-    *((128, 256, 4, 8), (128, 192, 4, 16), (192, 128, 4, 8), (64, 256, 4, 16), (192, 192, 3, 8)),
+# cubes of a cluster if there are several. There are as many stages as fit: what is on its way from
+# memory bounds how fast small tiles are.
+_BOXES = (
+    *((128, 256, 4, 8, 2), (128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16)),
+    (64, 64, 12, 16),
 )
-# Tiles of products whose summed axis is cut into parts, where there are few of them.
-_DIVIDED = ((128, 256, 4, 16, 2), (128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16))
+_MORE_BOXES = ((128, 192, 4, 16), (192, 128, 4, 16))
+# Clusters save what large products read: so many tiles for each core, and bytes of the summed axis.
+_TOGETHER, _DEEP = 8, 8 << 10
+# Tiles of products whose summed axis is cut into parts, where there are few of them, and the bytes
+# of the axis from which larger tiles in parts are faster than small ones.
+_DIVIDED = ((128, 128, 6, 16), (64, 128, 8, 16))
+_LONG = 32 << 10
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 # A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
 _PATCHES = ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
@@ -64,25 +79,6 @@ _MORE_PATCHES = (
 )
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
-
-Plan = Patches | Fragments | Boxes
-P = TypeVar("P", bound=Plan)
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A launch that does a product, with its name among the candidates and its group.
-
-    ``before`` and ``after``: launches that come before and after it; ``scratch``: what they and it
-    write beside the result.
-    """
-
-    name: str
-    group: int
-    launch: Launch
-    before: tuple[Launch, ...] = ()
-    scratch: tuple[int, ...] = ()
-    after: tuple[Launch, ...] = ()
 
 
 def ways(
@@ -100,21 +96,25 @@ def ways(
             found += [Way("squares", 0, launch) for launch in by_squares]
         elif types == {float32} and product.dtype is float32:
             if product.tf32:
-                found += _by_boxes(product, places, info, wanted)
                 found += _by_divided_boxes(product, places, info, wanted, held)
+                found += by_boxes(product, places, info, wanted)
+                found += _by_transposed_boxes(product, places, info, wanted)
                 found += _by_turned_boxes(product, places, info, wanted, held)
-                found += _by_fragments(product, places, info, wanted)
-            found += _by_patches(product, places, info, wanted)
+                if not found_any(found):
+                    found += _by_fragments(product, places, info, wanted)
+            if not found_any(found):
+                found += _by_patches(product, places, info, wanted)
         elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
-            found += _by_boxes(product, places, info, wanted)
             found += _by_divided_boxes(product, places, info, wanted, held)
-            found += _by_groups(product, places, info, wanted)
-            found += _by_fragments(product, places, info, wanted)
+            found += by_boxes(product, places, info, wanted)
+            if not found_any(found):
+                found += _by_groups(product, places, info, wanted)
+                found += _by_fragments(product, places, info, wanted)
         elif product.formats is not None or (types == {int8} and product.dtype is int32):
-            found += _by_boxes(product, places, info, wanted)
             found += _by_divided_boxes(product, places, info, wanted, held)
+            found += by_boxes(product, places, info, wanted)
             found += _by_turned_boxes(product, places, info, wanted, held)
-    better = any(isinstance(way, Way) for way in found)
+    better = found_any(found)
     if product.formats is None:
         found += _by_tiles(product, places, info, wanted, better)
     able = [way for way in found if isinstance(way, Way)]
@@ -128,21 +128,30 @@ def _by_patches(
 ) -> Iterator[Way | Dropped]:
     if not info.has("barrier") or not in_accesses(product, FOUR):
         return
-    along = _along(product)
+    along = along_of(product)
     # Units of wide planes have registers for twice the sums.
     most = _SUMS if info.planes[0] >= _WIDE else _SUMS // 2
-    usual = [Patches(*made, *along) for made in _PATCHES if made[2] * made[3] <= most]
-    more = [Patches(*made, *along) for made in _MORE_PATCHES if made[2] * made[3] <= most]
-    yield from _chosen(
-        usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
+    usual, more = (
+        [Patches(*made[:5], *along, *made[5:]) for made in table if made[2] * made[3] <= most]
+        for table in (_PATCHES, _MORE_PATCHES)
+    )
+    yield from chosen(
+        usual, more, wanted, info, lambda plan: cubes_of(product, plan) >= info.cores,
         lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
     )  # fmt: skip
 
 
-def _by_boxes(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+def by_boxes(
+    product: Product,
+    places: Sequence[Argument],
+    info: DeviceInfo,
+    wanted: bool,
+    target: Output | Scratch = _RESULT,
+    *,
+    transposed: bool = False,
 ) -> Iterator[Way | Dropped]:
-    made = boxed(product, places, info)
+    """Yield the launches by the copy engine, which write to ``target``."""
+    made = boxed(product, places, info, target, transposed=transposed)
     if isinstance(made, Dropped):
         if wanted:
             yield made
@@ -150,55 +159,80 @@ def _by_boxes(
     usual = [_boxes(product, plan) for plan in _BOXES]
     more = [_boxes(product, plan) for plan in _MORE_BOXES]
 
-    # A few idle cores cost less than what smaller tiles read.
-    def fills(plan: Plan) -> bool:
-        return 5 * _cubes(product, plan) >= 4 * info.cores
+    yield from chosen(usual, more, wanted, info, lambda plan: _fills(product, plan, info), made)
 
-    # Cubes that share a core begin sooner than those that have it alone, where each is short.
-    later = int(product.a.dtype in _HALVES and not fills(usual[0]))
-    for way in _chosen(usual, more, wanted, info, fills, made):
-        yield replace(way, group=way.group + later) if isinstance(way, Way) else way
+
+def _fills(product: Product, plan: Plan, info: DeviceInfo) -> bool:
+    """Return whether tiles of a plan are enough for the device, and not half empty."""
+    if isinstance(plan, Boxes) and plan.cluster > 1:
+        long = exceeds(product.k * product.a.dtype.itemsize, _DEEP - 1)
+        return long and cubes_of(product, plan) >= _TOGETHER * info.cores
+    whole = plan.rows < 2 * product.m and plan.columns < 2 * product.n
+    # A few idle cores cost less than what smaller tiles read.
+    return whole and 5 * cubes_of(product, plan) >= 4 * info.cores
 
 
 def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
-    rows, columns, stages, *rest = made
-    band, cluster, ahead = (*rest, *(1, 0)[len(rest) - 1 :])
-    types, along = (product.a.dtype, product.dtype), _along(product)
-    return Boxes(*types, rows, columns, stages, *along, band, cluster, ahead, product.formats)
+    rows, columns, stages, band, *cluster = made
+    types, along = (product.a.dtype, product.dtype), along_of(product)
+    several = cluster[0] if cluster else 1
+    return Boxes(*types, rows, columns, stages, *along, band, several, product.formats)
 
 
 def _by_divided_boxes(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
 ) -> Iterator[Way | Dropped]:
     """Yield large tiles of which there are few, with the summed axis in parts."""
-    if not wanted or not all(map(info.has, _COPIED)):
+    if not all(map(info.has, _COPIED)):
         return
+    # Two launches are the first choice where the smallest tiles are few, and where the axis is so
+    # long that larger ones in parts save more than that.
+    few = not _fills(product, _boxes(product, _BOXES[-1]), info)
+    long = exceeds(product.k * product.a.dtype.itemsize, _LONG - 1)
     for numbers in _DIVIDED:
         plan = replace(_boxes(product, numbers), result=sums_of(product.dtype))
-        if _lack(plan, info) is not None:
+        if lack(plan, info) is not None:
             continue
-        many = parts_of(product, _cubes(product, plan), info)
+        whole = plan.rows < 2 * product.m and plan.columns < 2 * product.n
+        first = whole and (few or long)
+        many = parts_of(product, cubes_of(product, plan), info) if first or wanted else 1
         if many == 1:
             continue
         made = divided(product, many, held, info)
         launch = boxed(made.product, places, info, made.target)
-        name = f"{_name(plan)} in {many} parts"
+        name = f"{name_of(plan)} in {many} parts"
         if isinstance(launch, Dropped):
             yield replace(launch, variant=name)
         else:
-            yield Way(name, 1, launch(plan), (), (made.nbytes,), (made.after,))
+            yield Way(name, 0 if first else 1, launch(plan), (), (made.nbytes,), (made.after,))
+            few, long = few and not first, long and not first
+
+
+def _by_transposed_boxes(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+) -> Iterator[Way | Dropped]:
+    """Yield boxes of the transposes' product, of which the left factor goes through registers."""
+    if along_of(product) == (True, False) and all(map(info.has, _COPIED)):
+        for way in by_boxes(product.swapped(), places[::-1], info, wanted, transposed=True):
+            if isinstance(way, Way):
+                yield replace(way, name=f"transposed {way.name}")
+            else:
+                yield replace(way, variant=f"transposed {way.variant}")
 
 
 def _by_turned_boxes(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
 ) -> Iterator[Way | Dropped]:
     """Yield boxes of copies, where an operand does not lie as its instruction reads it."""
-    if all(_along(product)) or not all(map(info.has, _COPIED)):
+    if all(along_of(product)) or not all(map(info.has, _COPIED)):
         return
-    made = turned(product, places, held, info)
+    # Of float32 one operand may lie the other way.
+    one = product.dtype is float32 and along_of(product) == (False, False)
+    made = turned(product, places, held, info, right=not one)
     # A copy costs as much as so many rows or columns of the product.
     worth = exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
-    for way in _by_boxes(made.product, made.places, info, wanted):
+    boxes = _by_transposed_boxes if one else by_boxes
+    for way in boxes(made.product, made.places, info, wanted):
         if isinstance(way, Dropped):
             yield replace(way, variant=f"turned {way.variant}")
             continue
@@ -214,11 +248,11 @@ def _by_groups(
         return
     if not in_accesses(product, access_of(product)):
         return
-    along = _along(product)
+    along = along_of(product)
     usual = [Fragments(product.a.dtype, *made, *along, grouped=True) for made in _GROUPS]
     # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
-    yield from _chosen(
-        usual, (), wanted, info, lambda plan: 4 * _cubes(product, plan) >= info.cores,
+    yield from chosen(
+        usual, (), wanted, info, lambda plan: 4 * cubes_of(product, plan) >= info.cores,
         lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
     )  # fmt: skip
 
@@ -230,71 +264,13 @@ def _by_fragments(
         return
     if not in_accesses(product, access_of(product)):
         return
-    along = _along(product)
+    along = along_of(product)
     usual = [Fragments(product.a.dtype, *made, *along) for made in _FRAGMENTS]
     more = [Fragments(product.a.dtype, *made, *along) for made in _MORE_FRAGMENTS]
-    yield from _chosen(
-        usual, more, wanted, info, lambda plan: _cubes(product, plan) >= info.cores,
+    yield from chosen(
+        usual, more, wanted, info, lambda plan: cubes_of(product, plan) >= info.cores,
         lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
     )  # fmt: skip
-
-
-def _chosen(
-    usual: Sequence[P],
-    more: Sequence[P],
-    wanted: bool,
-    info: DeviceInfo,
-    fills: Callable[[P], bool],
-    launch: Callable[[P], Launch],
-) -> Iterator[Way | Dropped]:
-    """Yield the first plan that fits and fills the device, else the last that fits.
-
-    Where candidates are ``wanted``, the other plans follow.
-    """
-    fitting = [plan for plan in usual if _lack(plan, info) is None]
-    first = next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
-    if first is not None:
-        yield Way(_kind(first), 0, launch(first))
-    for plan in (*usual, *more) if wanted else ():
-        name = _name(plan)
-        reason = _lack(plan, info)
-        if reason is not None:
-            yield Dropped(name, reason)
-        elif plan is not first:
-            yield Way(name, 1 if plan in usual else 2, launch(plan))
-
-
-def _kind(plan: Plan) -> str:
-    """Return what a plan is called among the candidates."""
-    return plan.kind if isinstance(plan, Fragments) else type(plan).__name__.lower()
-
-
-def _name(plan: Plan) -> str:
-    """Return how a plan is called among candidates."""
-    name = f"{_kind(plan)} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
-    if not isinstance(plan, Boxes):
-        return name
-    several = f" of {plan.cluster}" if plan.cluster > 1 else ""
-    return f"{name} in {plan.band}{several}{f' {plan.ahead} ahead' if plan.ahead else ''}"
-
-
-def _lack(plan: Plan, info: DeviceInfo) -> str | None:
-    """Return why cubes of a plan do not fit."""
-    if isinstance(plan, Boxes) and plan.cluster > 1:
-        if not info.has("clusters"):
-            return "the device has no clusters"
-        if not plan.whole:
-            return "cubes of a cluster ask for parts of boxes"
-    return _too_much(plan.units, plan.shared_bytes, info)
-
-
-def _too_much(units: int, shared: int, info: DeviceInfo) -> str | None:
-    """Return why cubes of so many units with so much shared memory do not fit."""
-    if units > info.max_units:
-        return f"cubes have {info.max_units} units at most, and not {units}"
-    if shared > info.shared_bytes:
-        return f"cubes have {info.shared_bytes} bytes of shared memory, and not {shared}"
-    return None
 
 
 def _by_tiles(
@@ -306,22 +282,13 @@ def _by_tiles(
     for across, down, rows, columns in _TILED if wanted else ():
         plan = replace(base, across=across, down=down, rows=rows, columns=columns)
         name = f"tiled {rows}x{columns} by {down}x{across}"
-        reason = _too_much(across * down, plan.shared_bytes, info)
+        reason = too_much(across * down, plan.shared_bytes, info)
         if across > info.max_cube[0] or down > info.max_cube[1]:
             reason = f"cubes are {info.max_cube} units at most"
         if reason is not None:
             yield Dropped(name, reason)
         elif plan != base:
             yield Way(name, 2 if better else 1, tiled_launch(product, plan, places, info))
-
-
-def _along(product: Product) -> tuple[bool, bool]:
-    """Return whether each operand is dense along the summed axis."""
-    return product.a.depth == 1, product.b.depth == 1
-
-
-def _cubes(product: Product, plan: Plan) -> int:
-    return -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
 
 
 def _launch(
@@ -361,7 +328,7 @@ def _launch(
         *(*b.batch, b.offset),
     )
     cubes = (-(-product.n // plan.columns), -(-product.m // plan.rows), product.batches)
-    label = f"matmul {_kind(plan)} {plan.rows}x{plan.columns}"
+    label = f"matmul {kind_of(plan)} {plan.rows}x{plan.columns}"
     if product.tf32 and isinstance(plan, Fragments):
         label = f"{label} tf32"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)

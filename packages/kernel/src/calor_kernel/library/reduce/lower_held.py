@@ -2,7 +2,8 @@
 
 Requirements: a row that several walks read is read once, on devices whose cubes have many units;
 enough accesses are on the way at a time, and a unit's values stay in its registers; a kernel is for
-a power of two of vectors, so that few are compiled.
+a power of two of vectors, so that few are compiled. A sum that is alone is added up in the order
+of one that has work fused around it, so it is held as well.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from calor_kernel.library.reduce.kinds import TOTALS
 from calor_kernel.library.reduce.layout import Layout
 from calor_kernel.library.reduce.placing import Job
-from calor_kernel.library.reduce.program import Program, Schedule
+from calor_kernel.library.reduce.program import Fold, Program, Schedule
 from calor_kernel.library.reduce.row_state import RowPlan
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -28,7 +30,7 @@ def held_team(
     program: Program, found: Layout, along: Sequence[bool], width: int, info: DeviceInfo
 ) -> tuple[int, int] | None:
     """Return the units that share a row and the vectors of each; None where no team holds it."""
-    if info.max_units == 1 or found.along.rank > 1 or Schedule.of(program).count(program) < 2:
+    if info.max_units == 1 or found.along.rank > 1:
         return None
     if any(program.dtype(n).is_complex for n in range(program.values)):
         return None
@@ -36,7 +38,12 @@ def held_team(
     if any(step not in (0, 1) for step in steps):
         return None
     operands = sum(1 for o in program.operands if o.place == "along")
-    most = _HELD // (info.vector_bytes * operands)
+    most = _HELD // (info.vector_bytes * max(operands, 1))
+    if Schedule.of(program).count(program) == 1:
+        if not any(_has_order(program.fold(n)) for n in program.folds):
+            return None
+        # Programs around such a reduction have more operands; what they cannot hold is walked.
+        most = min(most, _VECTORS[0])
     capacity = 1
     while capacity <= _LONGEST:
         if found.along.sizes[-1] <= capacity * width:
@@ -47,6 +54,11 @@ def held_team(
                     return team, held
         capacity *= 2
     return None
+
+
+def _has_order(fold: Fold) -> bool:
+    """Return whether a reduction rounds, so that other orders give other bits."""
+    return fold.kind in TOTALS and fold.dtype.kind == "float"
 
 
 def holding(

@@ -62,10 +62,14 @@ class Plan:
         else:
             self.launches.append(rows_launch(program, job, self.info))
 
+    def _is_held(self, program: Program, found: Layout) -> bool:
+        """Return whether rows fit the registers of a team, which then has them whole."""
+        width = vector_width(program, self.info)
+        return held_team(program, found, along_of(program), width, self.info) is not None
+
     def _is_long(self, program: Program, found: Layout) -> bool:
         """Return whether rows are so few and long that each is work for many cubes."""
-        width = vector_width(program, self.info)
-        if held_team(program, found, along_of(program), width, self.info) is not None:
+        if self._is_held(program, found):
             return False
         size = sum(program.operands[i].dtype.itemsize for i in program.memory)
         rows, terms = found.kept.count, found.along.count
@@ -107,7 +111,7 @@ class Plan:
         places = prod(found.along.sizes[:-1]) if found.along.rank > 1 else terms
         each = terms // max(places, 1) * size
         parts, chunk = divided(self.info, rows, rows * terms * size, places, each)
-        if parts == 1:
+        if parts == 1 or self._is_held(program, found):
             self.launches.append(rows_launch(program, job, self.info))
             return
         part = part_of(program, program.folds, ())

@@ -89,14 +89,19 @@ def expect(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def arrive(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print an arrival, at a barrier of another cube of the cluster if that is said."""
+    """Print an arrival, at a barrier of another cube of the cluster if that is said.
+
+    Cubes share no memory but what boxes bring, so that an arrival at another's barrier says only
+    that this cube has read its own: a release to the whole cluster would wait until all that the
+    unit wrote is in the memory of the device, about a microsecond for each step of a ring.
+    """
     if len(operation.operands) == 1:
         text = "mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
         _barrier(printer, operation, "barrier_arrive", text)
         return
     text = (
         "{\\n.reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\\n}"
+        "mbarrier.arrive.release.cta.shared::cluster.b64 _, [there];\\n}"
     )
     _barrier(printer, operation, "barrier_arrive_at", text)
 
@@ -106,11 +111,9 @@ def wait(printer: Printer, operation: Operation, block: Block) -> None:
 
     Its labels are those of a block of PTX, of which each place in the text has its own.
     """
-    several = printer.kernel.attributes.get("cluster", (1, 1, 1)) != (1, 1, 1)
-    scope = "cluster" if several else "cta"
     text = (
         "{\\n.reg .pred over;\\nagain:\\n"
-        f"mbarrier.try_wait.parity.acquire.{scope}.shared::cta.b64 over, [%0], %1;\\n"
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 over, [%0], %1;\\n"
         "@over bra done;\\nbra again;\\ndone:\\n}"
     )
     _barrier(printer, operation, "barrier_wait", text)

@@ -90,7 +90,7 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
         place = ex.prefix("&", element(printer, memory, printer.operand(index)))
         made.append(ex.call("described", place, Expression(f"{hex(where.bits)}ull")))
     printer.helpers.add("described", _DESCRIBED)
-    if (any(flags) or inner) and shape.a_dtype.itemsize != 2:
+    if any(flags) and shape.a_dtype.itemsize != 2:
         dialect.refuse(f"{shape.name} of factors that do not lie along the summed axis in memory")
     name = f"{shape.name}_{'held_' * inner}{'_'.join('mn' if f else 'k' for f in flags)}"
     # Sums that are 0 are not set: registers that are, beside products on their way, are waited for.
@@ -100,8 +100,9 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
     if not fresh:
         made.insert(0, printer.atom(total))
     printer.settle()
-    # Registers of the left factor are written before each product, sums before the first.
-    if said["first"] or inner:
+    # Registers of a left factor of halves may be written before each product, since it is made of
+    # wider numbers there; sums, and factors that are as memory has them, before the first.
+    if said["first"] or (inner and shape.k == _BOTH_WAYS):
         printer.line('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
     printer.effect(operation, block, ex.call(name, *made), "products")
 

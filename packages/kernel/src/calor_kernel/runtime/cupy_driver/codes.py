@@ -53,8 +53,8 @@ class Codes:
             )
         if code in self.lost:
             return DeviceLostError(
-                f"{where}: {self.lost[code]}: {what}; this process cannot use the GPU any more, a "
-                f"new one can, and other devices are as they were"
+                f"{where}: {self.lost[code]}: {what}; this process cannot use the GPU any more, "
+                f"nor load kernels on others of its kind, and a new process can"
             )
         if code in self.unfit:
             return DeviceError(

@@ -137,13 +137,24 @@ class StreamQueue(Queue):
                 with on.told("running kernels"):
                     raise
 
-    def direct(self, recorded: Recorded) -> Callable[..., None] | None:
-        """Return what runs a launch with a handle per slot; None for more launches."""
-        if len(recorded.launches) != 1:
-            return None
-        (launch,), on = recorded.launches, self.on
+    def direct(self, recorded: Recorded) -> Callable[..., None]:
+        """Return what runs a list with a handle per slot, and one launch with less ado."""
+        on = self.on
         lock, use, launch_kernel = on.lock, on.runtime.setDevice, on.driver.launchKernel
-        number, place = on.number, recorded.put
+        number, place, run = on.number, recorded.put, recorded.run
+        if len(recorded.launches) != 1:
+
+            def several(*handles: int) -> None:
+                with lock:
+                    use(number)
+                    try:
+                        run(handles, launch_kernel)
+                    except RuntimeError:
+                        with on.told("running kernels"):
+                            raise
+
+            return several
+        (launch,) = recorded.launches
 
         def call(*handles: int) -> None:
             with lock:

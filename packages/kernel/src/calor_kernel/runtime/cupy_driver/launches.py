@@ -12,13 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import DType, bfloat16, float16
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.cupy_driver.protocol import Driver
 from calor_kernel.runtime.device import Slot, Step
+from calor_kernel.runtime.scalars import scalar_bits
 
 _CELL: Final = 8
-_BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +119,6 @@ class Recorded:
             if before[slot] != given[slot]
             for _, _, number in users
         }
-
-
-def scalar_bits(given: float, dtype: DType) -> int:
-    """Return a number's bits as a kernel takes it: bools as bytes, halves as their bits."""
-    held = np.asarray(given).astype(dtype.numpy)
-    if dtype in (float16, bfloat16):
-        return int(held.view(np.uint16))
-    return int(held.view(_BITS[dtype.itemsize]))
 
 
 def load(driver: Driver, image: bytes, kernel: Kernel, name: str, most: int) -> Function:

@@ -97,12 +97,8 @@ class CupyLinks(Links):
         """Return what queues the collectives of all GPUs as one group of calls."""
         nccl = self.nccl
         what = f"queueing {', '.join(c.op for c in calls)}"
-        # For each call and GPU: NCCL's function, what follows the buffers, and where these are.
-        parts = [
-            (queue, rest, call, member)
-            for call, said in enumerate(calls)
-            for member, (queue, rest) in enumerate(self._parts(said))
-        ]
+        # For each call, and each GPU: NCCL's function, and what follows the buffers.
+        parts = [list(self._parts(call)) for call in calls]
         start, end, failed = nccl.groupStart, nccl.groupEnd, nccl.NcclError
 
         def run(given: Handles, made: Handles) -> None:
@@ -110,8 +106,11 @@ class CupyLinks(Links):
                 try:
                     start()
                     try:
-                        for queue, rest, call, member in parts:
-                            queue(given[call][member], made[call][member], *rest)
+                        for members, sent, got in zip(parts, given, made, strict=True):
+                            for (queue, rest), source, target in zip(
+                                members, sent, got, strict=False
+                            ):
+                                queue(source, target, *rest)
                     finally:
                         end()
                 except failed:

@@ -1,0 +1,167 @@
+"""Convolutions and gradients of images by matrix instructions as launches.
+
+Requirements: of a gradient whose stride leaves gaps, places that see the same taps are a phase, so
+that nothing is multiplied by the zeros between; the phases share the copies of both operands and a
+launch, since one by one they are too short to fill a device. Few tiles with long sums are split
+into parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calor.dtypes import DType, float32
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import index_dtype
+from calor_kernel.library.conv.fragment_operands import (
+    Last,
+    Numbers,
+    Weights,
+    last,
+    launch,
+    two_axes,
+    weights_of,
+    wide,
+    windows,
+)
+from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
+from calor_kernel.library.conv.fragments import conv_fragments, run_of
+from calor_kernel.library.conv.lines import Steps
+from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
+from calor_kernel.library.panels import Fragments
+from calor_kernel.library.work import Argument, Input, Output, View, row_major
+from calor_kernel.runtime.device import DeviceInfo
+
+# Terms that a part of a sum has at least.
+_SHARE = 256
+# Parts of sums begin at multiples of so many elements.
+_WHOLE = ALIGN // float32.itemsize
+# Phases that a launch has at most.
+_PHASES = 4
+
+
+def of_places(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceInfo) -> None:
+    """Add the launches of a convolution, or of the gradient of its input, which has phases."""
+    p, dtype = problem, problem.a.dtype
+    images, _, outputs = p.leads
+    axes = two_axes(p)
+    # Groups' products cut off what TF32 does not count.
+    rounded = plan.grouped and plan.dtype is float32
+    x = last(
+        Input(0, p.a.offset), dtype, (images.size, p.depth.size, (axes[0].size, axes[1].size)),
+        (images.a, p.depth.a, (axes[0].a, axes[1].a)), steps, info, rounded=rounded,
+    )  # fmt: skip
+    block = plan.depth if x.room % plan.depth == 0 else x.room
+    weights = weights_of(p, x.room, block, steps, info, rounded)
+    phases = phases_of(p, weights)
+    halves = _halves(p, phases)
+    tiles = -(-outputs.size // plan.rows) * sum(
+        -(-_places(phase.problem) // plan.columns) for phase in phases
+    )
+    least = min(_terms(phase.problem, x.room) for phase in phases)
+    splits = max(1, min(info.cores // max(tiles, 1), least // _SHARE))
+    result: Argument = Output(0)
+    part_step = -(-p.size // _WHOLE) * _WHOLE
+    if splits > 1:
+        result = steps.memory(splits * part_step * float32.itemsize)
+    strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
+    steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
+    to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
+    spans = (images.size * x.strides[0], outputs.size * weights.row, splits * part_step)
+    index = index_dtype(*spans, *(_places(phase.problem) for phase in phases))
+    size = Scalar(index, nonnegative=True)
+    for first in range(0, len(phases), _PHASES):
+        some = phases[first : first + _PHASES]
+        made = [
+            _phase(phase, x, weights, block, splits, strides[3:], plan, index) for phase in some
+        ]
+        of_phases = [s for signature, _ in made for s in signature]
+        numbers = [n for _, values in made for n in values]
+        columns = max(_places(phase.problem) for phase in some)
+        pairs = run_of(plan.shape) == 2 and halves == 2 and to[1] == 2 and axes[1].count % 4 == 0
+        if len(phases) == 1:
+            dense = to == (axes[1].count, 1) and run_of(plan.shape) == 2
+            pairs = dense and strides[2] % 2 == 0
+        together = halves * (2 if pairs else 1)
+        own = (outputs.size, weights.row, splits, part_step, strides[2], strides[0], *to)
+        even = Scalar(index, nonnegative=True, divisible=together)
+        signature = (size, wide(index, plan), size, even, even, even, size, size)
+        strided = (Scalar(index, divisible=plan.access),) * 3
+        kind = float32 if splits > 1 else dtype
+        target = Buffer(kind, align=16) if together > 1 else Buffer(kind)
+        count = len(some) // halves
+        told = (("halves", halves), ("pairs", pairs), ("phases", count), ("plan", plan))
+        cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits * count)
+        work = sum(_places(one.problem) * _terms(one.problem, x.room) for one in some)
+        steps.launches.append(
+            launch(
+                conv_fragments, told, plan, (weights.place, x.place, result), target,
+                ((*signature, *strided, *of_phases), (*own, *x.strides, *numbers)),
+                index, cubes, 2 * outputs.size * work, info,
+            )
+        )  # fmt: skip
+    if splits > 1:
+        sizes = (1, 1, p.size, part_step)
+        steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
+
+
+def phases_of(problem: Correlation, weights: Weights) -> list[Part]:
+    """Return places of the result that see the same taps, those that see most of them first.
+
+    The taps are those of the copied weights.
+    """
+    taps = weights.taps[2 - len(problem.axes) :]
+    axes = tuple(replace(axis, b=step) for axis, step in zip(problem.axes, taps, strict=True))
+    p = replace(problem, axes=axes, b=View(problem.b.shape, problem.b.strides, problem.b.dtype))
+    if all(axis.divide == 1 and axis.summed > 0 for axis in axes):
+        return [Part(p, (0,) * len(axes), (1,) * len(axes))]
+    found = [part for part in undivided(p) if _places(part.problem)]
+    terms: dict[tuple[int, ...], int] = {}
+    for part in found:
+        row = part.offsets[:-1]
+        terms[row] = terms.get(row, 0) + _terms(part.problem, 1)
+    # Those of a row of places stay together.
+    return sorted(found, key=lambda part: (-terms[part.offsets[:-1]], part.offsets))
+
+
+def _halves(problem: Correlation, phases: Sequence[Part]) -> int:
+    """Return how many phases are computed together: two that take turns across a row, or one."""
+    axis = problem.axes[-1]
+    two = axis.divide == 2 and axis.count % 2 == 0 and len(phases) % 2 == 0
+    # Pairs of half types gain less than the sums of two phases cost, which fill the registers.
+    return 2 if two and problem.a.dtype.itemsize == float32.itemsize else 1
+
+
+def _places(problem: Correlation) -> int:
+    axes = two_axes(problem)
+    return problem.leads[0].size * axes[0].count * axes[1].count
+
+
+def _terms(problem: Correlation, room: int) -> int:
+    axes = two_axes(problem)
+    return room * axes[0].terms * axes[1].terms if problem.depth.size else 0
+
+
+def _phase(
+    phase: Part,
+    x: Last,
+    weights: Weights,
+    block: int,
+    splits: int,
+    strides: Sequence[int],
+    plan: Fragments,
+    index: DType,
+) -> tuple[tuple[Scalar, ...], Numbers]:
+    """Return the parameters and the numbers of a phase, as the kernel has them."""
+    p = phase.problem
+    axes: tuple[Axis, Axis] = two_axes(p)
+    terms = _terms(p, x.room)
+    share = max(-(-terms // (splits * plan.depth)) * plan.depth, plan.depth)
+    offsets = (0,) * (2 - len(p.axes)) + phase.offsets
+    start = sum(s * by for s, by in zip(strides, offsets, strict=True))
+    of_weights = (p.b.offset, weights.block, axes[0].b, axes[1].b)
+    whole, numbers = windows(x, axes, [(a.result, a.summed) for a in axes], block, index)
+    size, access = Scalar(index, nonnegative=True), Scalar(index, divisible=plan.access)
+    own = (_places(p), terms, share, start, *of_weights)
+    return (*(size,) * 4, *(access,) * 4, *whole), (*own, *numbers)
