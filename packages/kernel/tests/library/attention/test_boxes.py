@@ -31,6 +31,8 @@ CASES = [
     (Row(2, 2, 2, 40, 170, 16, 24, order=(0, 2, 1, 3)), TWO),
     (Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True), THREE),
     (Row(1, 1, 1, 140, 130, 64, 64, scale=-0.7), (1, 64, 3, False)),
+    # Places of own rows, and of blocks, come again and again.
+    (Row(1, 7, 7, 70, 100, 16, 16, causal=True), (1, 64, 2, False, 2)),
 ]
 
 
