@@ -101,7 +101,8 @@ def issue_mma(c: Fragment, pairs: Sequence[tuple[Fragment | SharedMatrix, Shared
     """Start adding products a @ b to c, one after another, as one group that is waited for.
 
     Operands in shared memory, and c, are neither read nor written until then. The a of a pair may
-    be a fragment.
+    be a fragment: its registers are read until then too, so that a loop waits for all groups before
+    it loads the next.
     """
     builder, shape = current(), c.shape
     check_shape(shape)

@@ -177,9 +177,10 @@ def test_the_first_choice_is_what_was_fastest(monkeypatch, sizes, name):
     a, b = Operand((0, 0), k, 1, 0, bfloat16), Operand((0, 0), 1, n, 0, bfloat16)
     product = Product((1, 1), m, n, k, a, b, bfloat16)
     hopper = replace(SEVERAL, cores=132, max_units=1024)
-    (first, *_), _ = units.ways(product, (Input(0), Input(1)), hopper, False)
-    launches = (*first.before, first.launch, *first.after)
-    assert ", ".join(launch.label.removeprefix("matmul ") for launch in launches) == name
+    for wanted in (False, True):
+        (first, *_), _ = units.ways(product, (Input(0), Input(1)), hopper, wanted)
+        launches = (*first.before, first.launch, *first.after)
+        assert ", ".join(launch.label.removeprefix("matmul ") for launch in launches) == name
 
 
 DEEP = [

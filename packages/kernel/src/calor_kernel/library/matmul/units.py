@@ -56,17 +56,18 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 # The same of groups of four planes, each of 64 rows and all columns.
 _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 # Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
-# cubes of a cluster if there are several.
+# cubes of a cluster if there are several. There are as many stages as fit: what is on its way from
+# memory bounds how fast small tiles are.
 _BOXES = (
-    *((128, 256, 4, 8, 2), (128, 256, 4, 16), (128, 128, 5, 16), (64, 128, 6, 16)),
-    (64, 64, 8, 16),
+    *((128, 256, 4, 8, 2), (128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16)),
+    (64, 64, 12, 16),
 )
 _MORE_BOXES = ((128, 192, 4, 16), (192, 128, 4, 16))
 # Clusters save what large products read: so many tiles for each core, and bytes of the summed axis.
 _TOGETHER, _DEEP = 8, 8 << 10
 # Tiles of products whose summed axis is cut into parts, where there are few of them, and the bytes
 # of the axis from which larger tiles in parts are faster than small ones.
-_DIVIDED = ((128, 128, 5, 16), (64, 128, 6, 16))
+_DIVIDED = ((128, 128, 6, 16), (64, 128, 8, 16))
 _LONG = 32 << 10
 # Units down and across, patches of each down and across, and what is taken of the summed axis.
 # A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
@@ -204,7 +205,7 @@ def _by_divided_boxes(
             yield replace(launch, variant=name)
         else:
             yield Way(name, 0 if first else 1, launch(plan), (), (made.nbytes,), (made.after,))
-            few = long = False
+            few, long = few and not first, long and not first
 
 
 def _by_transposed_boxes(
