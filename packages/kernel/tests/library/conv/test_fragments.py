@@ -193,7 +193,7 @@ BOXED = [
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_boxes_of_places(op, row, dtype, monkeypatch):
     monkeypatch.setitem(DIGITS, "float32", 2e-3)
-    info = replace(H200, cores=4, max_units=384, max_cube=(384, 1, 1))
+    info = replace(H200, cores=2, max_units=384, max_cube=(384, 1, 1))
     request = request_of(op, row, getattr(dtypes, dtype), info)
     said = {**request.attributes, "precision": "high"}
     work, *_ = LOWERINGS[op](replace(request, attributes=said))

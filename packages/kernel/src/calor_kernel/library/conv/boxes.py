@@ -21,12 +21,14 @@ from calor_kernel.language import (
     Swizzle,
     Swizzled,
     assume_multiple,
+    barrier,
     cube_count,
     cube_position,
     fragment,
     helper,
     issue_mma,
     kernel,
+    lane_position,
     launch_attributes,
     pack,
     role,
@@ -42,6 +44,9 @@ from calor_kernel.library.matmul.boxes import LINE, following, release
 # Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
 _ASKING = {1: 56, 2: 56}
 _MULTIPLYING = {1: 240, 2: 224}
+# Columns of sums that are written at a time, and from a row of them to the next in shared memory,
+# so that the rows that a plane stores together differ in banks.
+_PART, _PITCH = 64, 72
 # Groups of places before the first that a window reaches at most.
 _BEFORE = 1 << 16
 
@@ -50,11 +55,12 @@ _BEFORE = 1 << 16
 class PlaceBoxes:
     """How a convolution is computed: each warp group has 64 of the ``rows``, and all places.
 
-    ``box``: the images, rows and columns of places of a tile; a step takes a line of channels of a
-    tap, and ``stages`` of them are in memory.
+    ``result``: the type of c. ``box``: the images, rows and columns of places of a tile; a step
+    takes a line of channels of a tap, and ``stages`` of them are in memory.
     """
 
     dtype: DType
+    result: DType
     rows: int
     box: tuple[int, int, int]
     stages: int
@@ -93,7 +99,8 @@ class PlaceBoxes:
     @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
-        return LINE * self.stages * (self.rows + self.columns) + 1024
+        staged = self.rows * _PITCH * int(self.result.itemsize)
+        return LINE * self.stages * (self.rows + self.columns) + staged + 1024
 
     def swizzled(self, *sizes: int) -> Swizzled:
         """Return where lines lie that have the last axis."""
@@ -163,6 +170,7 @@ def conv_boxes(
     nbytes = (w_size + plan.places * depth) * plan.dtype.itemsize
     left = shared(plan.stages * w_size, plan.dtype, align=1024)
     right = shared(plan.stages * x_size, plan.dtype, align=1024)
+    staged = shared(plan.rows * _PITCH, plan.result, align=16)
     # What no box brings is multiplied too, for columns that nobody writes.
     rest = (plan.columns - plan.places) * depth
     for at in range(unit_index(), plan.stages * rest, plan.units) if rest else ():
@@ -230,7 +238,8 @@ def conv_boxes(
             release(empty, before, True, plan)
             limits = (rows_total, images, c_high, c_wide)
             to = (split * part_step, c_row, c_lead)
-            write(sums, c, to, (row + top, image, down, across), limits, plan, pairs)
+            part = staged.at(top * _PITCH)
+            write(sums, part, c, to, (row + top, image, down, across), limits, plan, pairs)
 
 
 @helper
@@ -244,29 +253,46 @@ def whole_and_rest(place: Any, stride: int) -> tuple[Any, Any]:
 
 @helper
 def write(
-    sums: Any, c: Any, to: Any, first: Any, sizes: Any, plan: PlaceBoxes, pairs: bool
+    sums: Any,
+    part: Any,
+    c: Any,
+    to: Any,
+    first: Any,
+    sizes: Any,
+    plan: PlaceBoxes,
+    pairs: bool,
 ) -> None:
-    """Write sums to their places; ``first``: the channel, image, row and column of the tile."""
+    """Write sums to their places; ``first``: the channel, image, row and column of the tile.
+
+    Units hold sums of many channels, whose places are far apart, so some columns at a time go
+    through shared memory, from where a plane writes places of one channel side by side.
+    """
     start, c_row, c_lead = to
     rows_total, images, high, wide = sizes
     _, some_rows, some_columns = plan.box
     below, right = sums.lane_place()
-    for _, far in columns_of([sums]):
-        ats, seen = [], []
+    lane, plane = lane_position(), unit_index() // 32 % 4
+    for begin in range(0, plan.columns, _PART):
+        barrier("warpgroup")
+        for _, far in columns_of([sums]):
+            if begin <= far < begin + _PART:
+                for r, *found in rows_of(sums, far):
+                    place = (below + r) * _PITCH + right + (far - begin)
+                    part.store(assume_multiple(place, 2), pack(found).to(c.dtype))
+        barrier("warpgroup")
         for e in range(1 if pairs else 2):
-            place = right + (far + e)
+            near = lane * 2 if pairs else lane + 32 * e
+            place = begin + near
             line, x = place // some_columns, place % some_columns + first[3]
             image, y = line // some_rows + first[1], line % some_rows + first[2]
-            inside = (image < images) & (y < high) & (x < wide)
-            seen.append(inside if plan.places == plan.columns else inside & (place < plan.places))
-            ats.append(start + image * c_lead + (y * wide + x))
-        for r, *found in rows_of(sums, far):
-            row = first[0] + below + r
-            for e, at in enumerate(ats):
-                at += row * c_row
-                values = found if pairs else [found[e]]
-                c.store(
-                    assume_multiple(at, len(values)),
-                    pack(values).to(c.dtype),
-                    mask=seen[e] & (row < rows_total),
+            inside = (place < plan.places) & (image < images) & (y < high) & (x < wide)
+            at = start + image * c_lead + (y * wide + x)
+            for turn in range(64 // 4):
+                own = plane + turn * 4
+                row = first[0] + own
+                width = 2 if pairs else 1
+                value = part.load(
+                    assume_multiple(own * _PITCH + near, width), width, mask=place < plan.places
                 )
+                there = inside & (row < rows_total)
+                c.store(assume_multiple(at + row * c_row, width), value, mask=there)

@@ -78,7 +78,7 @@ def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
 
 def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, PlaceBoxes, int]]:
     """Yield plans with their splits, and the cycles that they take."""
-    images, _, outputs = problem.leads
+    outputs = problem.leads[2]
     down, across = two_axes(problem)
     item = problem.a.dtype.itemsize
     rows = 128 if outputs.size > 64 else 64
@@ -89,16 +89,9 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, Plac
     for high in range(1, min(down.count, _COLUMNS // wide) + 1):
         whole = high == down.count and pieces == 1
         for some in range(1, _COLUMNS // (high * wide) + 1 if whole else 2):
-            plan = PlaceBoxes(problem.a.dtype, rows, (some, high, wide), 2)
-            if plan.columns * 4 < _COLUMNS and high < down.count:
-                continue
-            room = info.shared_bytes - plan.shared_bytes
-            stages = 2 + room // (LINE * (plan.rows + plan.columns))
-            if room < 0 or plan.units > info.max_units:
-                continue
-            tiles = _tiles(problem, plan)
-            made = replace(plan, stages=min(stages, _STAGES))
-            yield from _divided(made, tiles, steps, problem.size, info)
+            plan = PlaceBoxes(problem.a.dtype, problem.a.dtype, rows, (some, high, wide), 2)
+            if plan.units <= info.max_units and (plan.columns * 4 >= _COLUMNS or whole):
+                yield from _divided(plan, _tiles(problem, plan), steps, problem.size, info)
 
 
 def _divided(
@@ -108,13 +101,16 @@ def _divided(
     computed = plan.rows * plan.columns / _COMPUTED[plan.groups]
     step = max(computed, (plan.rows + plan.columns) / _READ) + _STEP
     for splits in _SPLITS:
-        if splits > 1 and (steps < 8 * splits or steps % splits):
+        made = replace(plan, result=float32) if splits > 1 else plan
+        room = info.shared_bytes - made.shared_bytes
+        if room < 0 or (splits > 1 and (steps < 8 * splits or steps % splits)):
             continue
+        stages = 2 + room // (LINE * (plan.rows + plan.columns))
         rounds = -(-tiles * splits // info.cores)
         cycles = rounds * (-(-steps // splits) * step + _TILE)
         if splits > 1:
             cycles += _TILE + 8 * splits * size / (info.cores * _MOVED)
-        yield float(cycles), plan, splits
+        yield float(cycles), replace(made, stages=min(stages, _STAGES)), splits
 
 
 def _of_places(
@@ -143,7 +139,7 @@ def _of_places(
     line = Scalar(int32, divisible=16 // dtype.itemsize, nonnegative=True)
     even = Scalar(int32, nonnegative=True, divisible=2 if pairs else 1)
     read = Buffer(dtype, writable=False, align=16)
-    target = Buffer(float32 if splits > 1 else dtype, align=16)
+    target = Buffer(plan.result, align=16)
     build = Build(
         conv_boxes,
         (
