@@ -78,7 +78,7 @@ def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
 
 def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, PlaceBoxes, int]]:
     """Yield plans with their splits, and the cycles that they take."""
-    images, _, outputs = problem.leads
+    _, _, outputs = problem.leads
     down, across = two_axes(problem)
     item = problem.a.dtype.itemsize
     rows = 128 if outputs.size > 64 else 64
