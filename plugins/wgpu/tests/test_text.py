@@ -60,6 +60,18 @@ ADAPTERS = [
     (float32, REASSOCIATES, "(~bitcast<u32>(a) & u32(args.zero))", lambda x: x / 3.0),
     (float64, REASSOCIATES, "(~bitcast<u64>(a) & u64(args.zero))", lambda x: x / 3.0),
     (float64, REASSOCIATES, "(0x8000000000000000lu | u64(args.zero))", lambda x: x * x),
+    (
+        float32,
+        REASSOCIATES,
+        "!(x_ == fn_exact_float32(x_))",
+        lambda x: (x != x).to(float32),
+    ),
+    (
+        float32,
+        REASSOCIATES,
+        "(x_ > fn_exact_float32(2.0f))",
+        lambda x: select(x > 2.0, 2.0, x),
+    ),
     (float32, HIDDEN, "fn_exact_float32(x[x_offset] - fn_exact_float32(1.0f))", lambda x: x - 1.0),
     (float32, HIDDEN, "bitcast<f32>(bitcast<u32>(x) | u32(args.zero))", lambda x: x + x),
     (int32, HIDDEN, "x_offset]) ^ 0x80000000u)", lambda x: x.to(int64).to(int32)),

@@ -31,6 +31,8 @@ CASES = {
     ),
     "transposed": (lambda x: x.T + 1.0, lambda n, m: [floats(n, m)]),
     "slices": (lambda x: x[1:, ::2] * 2.0 + x[:-1, ::2], lambda n, m: [floats(n, m)]),
+    "backwards": (lambda x: calor.flip(x, axis=0) * 2.0, lambda n, m: [floats(n, m)]),
+    "turned": (lambda x: calor.flip(x, axis=0), lambda n, m: [floats(n, m)]),
     "sums": (
         lambda x: (x.sum(axis=0), x.mean(axis=1), x.max()),
         lambda n, m: [floats(n, m)],

@@ -38,7 +38,10 @@ _WANTED: Final = frozenset(
         "timestamp-query",
     )
 )
-_BATCH: Final = 16  # dispatches that wait at most
+# What waits at most: dispatches, and their work. An H200 was seen to rest for 25 microseconds
+# between one submission and the next.
+_BATCH: Final = 16
+_WORK: Final = 1 << 32
 _TROUBLE: Final = 4  # bytes
 STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
@@ -215,7 +218,7 @@ class Stream:
         self.lock = threading.RLock()
         self._encoder: Any = None
         self._pass: Commands | None = None
-        self.waiting = Batch(self.submit, _BATCH)
+        self.waiting = Batch(self.submit, _BATCH, _WORK)
 
     def commands(self) -> Commands:
         """Return the compute pass."""
@@ -244,6 +247,7 @@ class Stream:
         """Return bytes of a buffer, after what waits."""
         self.submit()
         found = self.device.queue.read_buffer(buffer, start, nbytes)
+        self.waiting.rested()
         self.check()
         return np.frombuffer(found, np.uint8)
 
@@ -251,6 +255,7 @@ class Stream:
         """Wait for everything."""
         self.submit()
         self.device._poll_wait()
+        self.waiting.rested()
         self.check()
 
     def check(self) -> None:

@@ -27,7 +27,8 @@ from ._bindings import Commands, Pipeline, Stream, bind, pipeline, timed, typed,
 from .toolchain import WgpuToolchain
 from .wgsl import MOST_CUBES, arguments
 
-_BINDINGS: Final = 64  # sets of handles for which a recorded list keeps its bind groups
+# Bind groups that a recorded list keeps, and the sets of handles that it keeps in any case.
+_GROUPS, _SETS = 512, 32
 _ALIGN: Final = 256  # of bindings, enough for every adapter
 
 
@@ -69,7 +70,7 @@ class Recorded:
             commands.dispatch(*dispatch)
 
     def _dispatches(self, handles: tuple[Piece, ...]) -> list[Any]:
-        if len(self.known) >= _BINDINGS:
+        if len(self.known) >= max(_SETS, _GROUPS // (len(self.steps) or 1)):
             self.known.clear()
         self.known[handles] = [
             (step.function.pipeline, self._group(step, place, handles), grid)

@@ -7,7 +7,7 @@ element is held against the result nearest to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +35,19 @@ def flushed(x: Array, flushes: Collection[DType]) -> Array:
     wide = x.astype(np.float64)
     small = np.abs(wide) < float(limits_of(x.dtype).tiny)
     return np.where(small, np.copysign(0.0, wide), wide).astype(x.dtype)
+
+
+def taken(arrays: Sequence[Array], flushes: Collection[DType]) -> list[list[Array]]:
+    """Return operands as a device may take them: as they are, flushed, and of two also one of them.
+
+    An op may look at one operand's bits and compute with the other.
+    """
+    pairs = [(a, flushed(a, flushes)) for a in arrays]
+    changed = [n for n, (a, b) in enumerate(pairs) if a.tobytes() != b.tobytes()]
+    whole = [list(arrays), [b for _, b in pairs]]
+    if len(changed) != 2:
+        return whole[: 1 + bool(changed)]
+    return whole + [[pair[n == m] for n, pair in enumerate(pairs)] for m in changed]
 
 
 def lost(dtype: DType, flushes: Collection[DType]) -> float:
@@ -75,7 +88,9 @@ def nearest(got: Array, wants: Iterable[Any]) -> Array:
 def _distance(got: Array, want: Array) -> Array:
     """Return how far results are from what they should be; signs of zeros count a little."""
     kind = np.dtype(np.complex128 if "c" in (got.dtype.kind, want.dtype.kind) else np.longdouble)
-    a, b, rounded = got.astype(kind), want.astype(kind), want.astype(got.dtype).astype(kind)
+    a, b = got.astype(kind), want.astype(kind)
+    # What an integer cannot hold wraps around, which its check knows.
+    rounded = b if got.dtype.kind in "iu" else want.astype(got.dtype).astype(kind)
     same = (a == rounded) | (np.isnan(a) & np.isnan(b))
     signs = np.signbit(a.real) != np.signbit(b.real)
     off = np.where(same, 0.0, np.abs(np.subtract(a, b)))

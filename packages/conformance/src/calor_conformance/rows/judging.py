@@ -12,7 +12,7 @@ from calor.dtypes import DType, as_dtype, complex_of, real_of
 from calor.graph.trace import Handle
 
 from .comparison import check, expected, widen
-from .flushing import flushed, lost, nearest, zeros
+from .flushing import lost, nearest, taken, zeros
 from .language import Array, Case
 
 
@@ -46,10 +46,10 @@ def judge(
     assert len(got) == len(want), f"{c.label}: {len(got)} outputs, the oracle has {len(want)}"
     scale = _scale(c, arrays, dtype)
     kinds = result_types(c, dtype, want)
-    other = expected(c, [flushed(a, flushes) for a in arrays], dtype) if flushes else want
-    for a, b, taken, kind in zip(got, want, other, kinds, strict=True):
+    every = [want, *(expected(c, given, dtype) for given in taken(arrays, flushes)[1:])]
+    for a, b, kind, *wants in zip(got, want, kinds, *every, strict=True):
         fits = np.ndim(scale) == 0 or np.shape(scale) == a.shape
-        near = _right(a, [b, taken], kind, flushes) if flushes else b
+        near = _right(a, wants, kind, flushes) if flushes else b
         check(
             a, near, kind, c.tol, scale if fits else None, what=f"{c.label} {dtype.name}",
             least=lost(kind, flushes),

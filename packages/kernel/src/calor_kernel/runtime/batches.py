@@ -1,7 +1,8 @@
 """When a device is told to begin with what it was given, which may cost more than a small launch.
 
-Requirements: small launches are told together; what keeps a device busy for longer than the telling
-takes is told at once, so that it computes while the host goes on.
+Requirements: small launches are told together; a device that has nothing to do is told soon, so
+that it computes while the host goes on; one that has is told seldom, for it may rest between one
+batch and the next.
 """
 
 from __future__ import annotations
@@ -16,22 +17,31 @@ ENOUGH: Final = 1 << 26
 class Batch:
     """Launches that wait: up to ``most`` of them, or up to an amount of work.
 
-    ``begin`` tells the device. Who waits for it tells it too, and may say so by :meth:`begun`.
+    ``begin`` tells the device. The amount doubles from batch to batch, up to ``growing``, until
+    somebody has waited for the device, which :meth:`rested` says. Who tells it in another way says
+    so by :meth:`begun`.
     """
 
-    def __init__(self, begin: Callable[[], object], most: int) -> None:
+    def __init__(self, begin: Callable[[], object], most: int, growing: int = ENOUGH) -> None:
         self._begin = begin
         self._most = most
+        self._growing = growing
+        self._enough = ENOUGH
         self._launches = self._work = 0
 
     def add(self, launches: int, work: int) -> None:
         """Count launches and their work, as :attr:`Step.work`, and begin if that is enough."""
         self._launches += launches
         self._work += work
-        if self._launches >= self._most or self._work >= ENOUGH:
+        if self._launches >= self._most or self._work >= self._enough:
+            self._enough = min(2 * self._enough, self._growing)
             self.begun()
             self._begin()
 
     def begun(self) -> None:
         """Start to count anew."""
         self._launches = self._work = 0
+
+    def rested(self) -> None:
+        """Take little work for enough again."""
+        self._enough = ENOUGH

@@ -200,9 +200,10 @@ class Slot:
 class Step:
     """A launch: a loaded function, the cubes along x, y and z, and an argument per parameter.
 
-    A buffer argument is a Slot; a scalar is a Python number of the parameter's type. ``flops`` and
-    ``nbytes`` are what the launch computes and moves, 0 where nobody says: a device that divides a
-    launch among threads needs them.
+    A buffer argument is a Slot; a scalar is a Python number of the parameter's type, of which
+    a negative one may come as 64 bits (2⁶⁴ − 3 for −3). ``flops`` and ``nbytes`` are what the
+    launch computes and moves, 0 where nobody says: a device that divides a launch among threads
+    needs them.
     """
 
     function: Any

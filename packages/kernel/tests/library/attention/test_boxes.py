@@ -23,11 +23,11 @@ INFO = replace(
     max_cube=(1024, 1024, 64),
     cores=3,
 )
-TWO, TURNS, THREE = (2, 128, 2, False), (2, 64, 2, True), (3, 128, 2, False)
+TWO, TURNS, THREE = (2, 128, 2, False, 2), (2, 64, 2, True, 2), (3, 128, 2, False)
 CASES = [
     (Row(1, 2, 1, 200, 140, 64, 64, causal=True), TURNS),
-    (Row(1, 2, 1, 260, 250, 64, 64, causal=True), TURNS),
-    (Row(1, 1, 1, 70, 300, 72, 128, scale=0.1), TURNS),
+    (Row(1, 2, 1, 260, 200, 64, 64, causal=True), TURNS),
+    (Row(1, 1, 1, 70, 300, 72, 128, scale=0.1), (2, 64, 2, True)),
     (Row(2, 2, 2, 40, 170, 16, 24, order=(0, 2, 1, 3)), TWO),
     (Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True), THREE),
     (Row(1, 1, 1, 140, 130, 64, 64, scale=-0.7), (1, 64, 3, False)),
@@ -50,6 +50,16 @@ def test_gradients_by_boxes(monkeypatch, row, made):
     assert work.variant.startswith("boxes")
     backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
     check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+@pytest.mark.parametrize(
+    ("heads", "rows", "name"),
+    [(8, 2048, "192x128"), (32, 512, "128x128"), (1, 512, "64x128")],
+)
+def test_tiles_fill_the_device_and_are_nearly_full(heads, rows, name):
+    row = Row(1, heads, heads, rows, rows, 64, 64)
+    (work,) = attention(request_of(row, bfloat16, info=replace(INFO, cores=64)))
+    assert work.variant.startswith(f"boxes {name}")
 
 
 @pytest.mark.parametrize("rows", [300, 1 << 25])

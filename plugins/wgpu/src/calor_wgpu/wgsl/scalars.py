@@ -22,7 +22,8 @@ from .dialect import WGSL, value_of
 
 # What a number of 32 bits in the place of one of 64 does not do.
 _OF_BITS: Final = words("mulhi popcount clz ctz")
-# What is joined with other such steps; comparisons are with the sums before them.
+_COMPARED: Final = words("eq ne lt le gt ge")
+# What is joined with other such steps.
 _JOINED: Final = words("add sub mul div fma sqrt")
 
 
@@ -58,8 +59,10 @@ class WGSLScalars(Scalars):
         flags = attributes.get("flags", ())
         step = fused and "contract" in flags and any(o.product is not None for o in operands)
         joins = not whole and not (step and name in ("add", "sub")) and self.joins(name, flags)
-        if not whole and name in INFIX and self.dialect.changes == "reassociates" and not fused:
-            # Neither x - x nor 0 * x is zero for an infinite x, and signs of zeros matter.
+        reassociates = not whole and self.dialect.changes == "reassociates"
+        if reassociates and (name in _COMPARED or (name in INFIX and not fused)):
+            # Neither x - x nor 0 * x is zero for an infinite x, x == x is not all that there is,
+            # and of x < y ? x : y, which is y for NaN, no minimum may be made.
             operands = [operands[0], self.hidden(dtype, operands[1])]
         if not whole and name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))

@@ -15,6 +15,7 @@ from calor_kernel.language import (
     kernel,
     launch_attributes,
     role,
+    select,
     shared,
     unit_index,
     wait_mma,
@@ -79,16 +80,16 @@ def attend_boxes(
     )
     sizes = plan.rows * tiles.features, tiles.block * tiles.features, tiles.block * tiles.values
     results = shared(plan.rows * tiles.values, plan.result, align=1024)
-    queries_at = shared(sizes[0], plan.result, align=1024)
+    queries_at = shared(plan.own * sizes[0], plan.result, align=1024)
     keys_at, values_at = (shared(plan.stages * n, plan.result, align=1024) for n in sizes[1:])
-    queries = ring(queries_at, 1, sizes[0], plan)
+    queries = ring(queries_at, plan.own, sizes[0], plan)
     keys = ring(keys_at, plan.stages, sizes[1], plan)
     values = ring(values_at, plan.stages, sizes[2], plan)
     barrier()
     order = Order((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
     count = order.count()
     # Where the tile is that queries or keys have come for: others need not divide.
-    told = shared(4, count.dtype)
+    told = shared(4 * plan.own, count.dtype)
 
     def place_of(turn: Any) -> Any:
         # The last rows of a head are the longest.
@@ -100,9 +101,11 @@ def attend_boxes(
             stage, parity = count * 0, count * 0 + 1
             for turn in range(count):
                 n, head, first = place_of(turn)
-                queries.empty.wait(0, turn % 2 ^ 1)
-                told[0], told[1], told[2] = n, head, first
-                queries.fetch(q_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
+                tile, phase = plan.place(turn)
+                queries.empty.wait(tile, phase ^ 1)
+                place = told.at(tile * 4)
+                place[0], place[1], place[2] = n, head, first
+                queries.fetch(q_map, (n, head), first, plan.rows, tile, phase ^ 1)
                 at = (n, head // g.group)
                 for begin in range(0, end_of(first, g, causal, plan), tiles.block):
                     keys.fetch(k_map, at, begin, tiles.block, stage, parity)
@@ -112,20 +115,25 @@ def attend_boxes(
         group = unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, adjusted)
-        mine = tiles.panel(plan.rows, tiles.features).matrix(queries.memory)
         stage, parity = count * 0, count * 0
+        panel = tiles.panel(plan.rows, tiles.features)
+        opening = tiles.sums(tiles.block)
+        queries.full.wait(0, 0)
+        keys.full.wait(0, 0)
+        tiles.add_scores(opening, panel.matrix(queries.at(0)), row, keys.at(0), tiles.features)
         begin_turns(group, plan)
         for turn in range(count):
-            queries.full.wait(0, turn % 2)
-            n, head, first = told[0], told[1], told[2]
+            tile, phase = plan.place(turn)
+            queries.full.wait(tile, phase)
+            place = told.at(tile * 4)
+            n, head, first = place[0], place[1], place[2]
+            mine = panel.matrix(queries.at(tile))
             hidden = Hidden(g, kinds, causal, adjusted, n, head, False)
             reach = min(g.keys, first + row + 1) if causal else g.keys
             stop = end_of(first, g, causal, plan)
-            keys.full.wait(stage, parity)
-            opening, sums = tiles.sums(tiles.block), tiles.sums(tiles.values)
+            sums = tiles.sums(tiles.values)
             largest = sums[0][0].band(tiles.axis, -math.inf)
             powers = sums[0][0].band(tiles.axis)
-            tiles.add_scores(opening, mine, row, keys.at(stage), tiles.features)
             wait_mma(opening[0][0])
             keys.release(stage)
             hidden.adjust_some(opening, first + row, 0, reach, tiles)
@@ -150,15 +158,28 @@ def attend_boxes(
                 values.release(before)
                 sums[0][0].map_band(lambda x, f: x * f, fade)
                 take_over(weights, weights_of(scores, tiles, tiles.values))
-            queries.release(0)
+            queries.release(tile)
             values.full.wait(stage, parity)
             add_weighted(sums, weights, values.at(stage), tiles, tiles.values)
-            wait_mma(sums[0][0])
-            values.release(stage)
+            before = stage
             stage, parity = following(stage, parity, plan.stages)
+            # The next tile's first scores; after the last one some again, which nobody looks at.
+            more = turn + 1 < count
+            coming, phase = plan.place(turn + 1)
+            if more:
+                queries.full.wait(coming, phase)
+                keys.full.wait(stage, parity)
+            mine = panel.matrix(queries.at(select(more, coming, tile)))
+            at = keys.at(select(more, stage, before))
+            scores_of_next = tiles.sums(tiles.block)
+            tiles.add_scores(scores_of_next, mine, row, at, tiles.features)
+            opening[0][0].parts[0] = scores_of_next[0][0].parts[0]
+            wait_mma(sums[0][0], pending=1)
+            values.release(before)
             row_at = (n * g.heads + head) * g.queries
             finish(sums[0], largest, powers, total, row_at, first + row, g, adjusted, tiles)
             wait_puts(read=True)
             put_rows(sums, results, o_map, (n, head), first + row, plan)
+        wait_mma()
         end_turns(group, plan)
         wait_puts()

@@ -76,9 +76,9 @@ def query_gradient_boxes(
     v_map = lines_map(g.value, (*of_keys, value_width), g.value_strides[:3], tiles.block)
     o_map = lines_map(for_query, (*of_queries, g.features), (out_batch, out_head, g.features), OWN)
     results = shared(plan.rows * rooms[0], plan.result, align=1024)
-    own = [shared(plan.rows * room, plan.result, align=1024) for room in rooms]
+    own = [shared(plan.own * plan.rows * room, plan.result, align=1024) for room in rooms]
     steps = [shared(plan.stages * tiles.block * room, plan.result, align=1024) for room in rooms]
-    queries, ups = (ring(m, 1, plan.rows * r, plan) for m, r in zip(own, rooms, strict=True))
+    queries, ups = (ring(m, plan.own, plan.rows * r, plan) for m, r in zip(own, rooms, strict=True))
     keys, values = (
         ring(m, plan.stages, tiles.block * r, plan) for m, r in zip(steps, rooms, strict=True)
     )
@@ -86,7 +86,7 @@ def query_gradient_boxes(
     order = Order((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
     count = order.count()
     # Where the tile is that queries or keys have come for: others need not divide.
-    told = shared(4, count.dtype)
+    told = shared(4 * plan.own, count.dtype)
 
     def place_of(turn: Any) -> Any:
         number, down = order.place(turn)
@@ -97,10 +97,12 @@ def query_gradient_boxes(
             stage, parity = count * 0, count * 0 + 1
             for turn in range(count):
                 n, head, first = place_of(turn)
-                queries.empty.wait(0, turn % 2 ^ 1)
-                told[0], told[1], told[2] = n, head, first
-                queries.fetch(q_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
-                ups.fetch(u_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
+                tile, phase = plan.place(turn)
+                queries.empty.wait(tile, phase ^ 1)
+                place = told.at(tile * 4)
+                place[0], place[1], place[2] = n, head, first
+                queries.fetch(q_map, (n, head), first, plan.rows, tile, phase ^ 1)
+                ups.fetch(u_map, (n, head), first, plan.rows, tile, phase ^ 1)
                 at = (n, head // g.group)
                 for begin in range(0, end_of(first, g, causal, plan), tiles.block):
                     keys.fetch(k_map, at, begin, tiles.block, stage, parity)
@@ -110,15 +112,14 @@ def query_gradient_boxes(
         group = unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, adjusted)
-        mine = [
-            tiles.panel(plan.rows, room).matrix(memory)
-            for room, memory in zip(rooms, own, strict=True)
-        ]
         stage, parity = count * 0, count * 0
         begin_turns(group, plan)
         for turn in range(count):
-            queries.full.wait(0, turn % 2)
-            n, head, first = told[0], told[1], told[2]
+            tile, phase = plan.place(turn)
+            queries.full.wait(tile, phase)
+            place = told.at(tile * 4)
+            n, head, first = place[0], place[1], place[2]
+            mine = own_panels((queries, ups), tile, plan)
             row_at = (n * g.heads + head) * g.queries
             hidden = Hidden(g, kinds, causal, adjusted, n, head, False)
             reach = min(g.keys, first + row + 1) if causal else g.keys
@@ -131,7 +132,7 @@ def query_gradient_boxes(
                 there = place < g.queries
                 shift.items[k] = finite(total.load(row_at + place, mask=there)) * -LOG2_E
                 along.items[k] = delta.load(row_at + place, mask=there)
-            ups.full.wait(0, turn % 2)
+            ups.full.wait(tile, phase)
             keys.full.wait(stage, parity)
             values.full.wait(stage, parity)
             tiles.add_scores(opening, mine[0], row, keys.at(stage), rooms[0])
@@ -164,8 +165,8 @@ def query_gradient_boxes(
                 wait_mma(sums[0][0], after=[one[0] for one in made])
                 keys.release(before)
                 take_over(weights, made)
-            queries.release(0)
-            ups.release(0)
+            queries.release(tile)
+            ups.release(tile)
             add_weighted(sums, weights, keys.at(stage), tiles, rooms[0])
             wait_mma(sums[0][0])
             keys.release(stage)
@@ -175,6 +176,16 @@ def query_gradient_boxes(
             put_rows(sums, results, o_map, (n, head), first + row, plan)
         end_turns(group, plan)
         wait_puts()
+
+
+@helper
+def own_panels(own: Any, tile: Any, plan: AttentionBoxes) -> Any:
+    """Return a tile's own rows of two operands as matrices."""
+    rooms = plan.tiles.features, plan.tiles.values
+    return [
+        plan.tiles.panel(plan.rows, room).matrix(one.at(tile))
+        for room, one in zip(rooms, own, strict=True)
+    ]
 
 
 @helper
@@ -220,10 +231,10 @@ def key_gradient_boxes(
         for_value, (*of_keys, value_width), (value_batch, value_head_step, value_width), OWN
     )
     results = [shared(plan.rows * room, plan.result, align=1024) for room in rooms]
-    own = [shared(plan.rows * room, plan.result, align=1024) for room in rooms]
+    own = [shared(plan.own * plan.rows * room, plan.result, align=1024) for room in rooms]
     steps = [shared(plan.stages * block * room, plan.result, align=1024) for room in rooms]
     along = shared(plan.stages * 2 * block, float32, align=16)
-    keys, values = (ring(m, 1, plan.rows * r, plan) for m, r in zip(own, rooms, strict=True))
+    keys, values = (ring(m, plan.own, plan.rows * r, plan) for m, r in zip(own, rooms, strict=True))
     queries, ups = (
         ring(m, plan.stages, block * r, plan) for m, r in zip(steps, rooms, strict=True)
     )
@@ -232,7 +243,7 @@ def key_gradient_boxes(
     order = Order((g.keys + plan.rows - 1) // plan.rows, g.key_heads * batches, band)
     count = order.count()
     # Where the tile is that queries or keys have come for: others need not divide.
-    told = shared(4, count.dtype)
+    told = shared(4 * plan.own, count.dtype)
     whole = (g.queries + block - 1) // block
 
     def place_of(turn: Any) -> Any:
@@ -249,10 +260,12 @@ def key_gradient_boxes(
             for turn in range(count):
                 n, head, first, start = place_of(turn)
                 if unit == 0:
-                    keys.empty.wait(0, turn % 2 ^ 1)
-                    told[0], told[1], told[2], told[3] = n, head, first, start
-                    keys.fetch(k_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
-                    values.fetch(v_map, (n, head), first, plan.rows, 0, turn % 2 ^ 1)
+                    tile, phase = plan.place(turn)
+                    keys.empty.wait(tile, phase ^ 1)
+                    place = told.at(tile * 4)
+                    place[0], place[1], place[2], place[3] = n, head, first, start
+                    keys.fetch(k_map, (n, head), first, plan.rows, tile, phase ^ 1)
+                    values.fetch(v_map, (n, head), first, plan.rows, tile, phase ^ 1)
                 for member in range(head * g.group, head * g.group + g.group):
                     row_at = (n * g.heads + member) * g.queries
                     for base in range(start * block, g.queries, block):
@@ -278,19 +291,18 @@ def key_gradient_boxes(
         group = unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, adjusted)
-        mine = [
-            tiles.panel(plan.rows, room).matrix(memory)
-            for room, memory in zip(rooms, own, strict=True)
-        ]
         stage, parity = count * 0, count * 0
         here = registers(2, stage.dtype)
         begin_turns(group, plan)
         for turn in range(count):
-            keys.full.wait(0, turn % 2)
-            n, head, first, start = told[0], told[1], told[2], told[3]
+            tile, phase = plan.place(turn)
+            keys.full.wait(tile, phase)
+            place = told.at(tile * 4)
+            n, head, first, start = place[0], place[1], place[2], place[3]
+            mine = own_panels((keys, values), tile, plan)
             here[0], here[1] = head * g.group, start
             key_sums, value_sums = (tiles.sums(room) for room in rooms)
-            values.full.wait(0, turn % 2)
+            values.full.wait(tile, phase)
             before = stage
             # There is a first step, so that sums come from products alone: where the compiler sees
             # another way to them, it runs the products one after another.
@@ -323,8 +335,8 @@ def key_gradient_boxes(
                 stage, parity = following(stage, parity, plan.stages)
                 next_block(here, start, whole - start)
             wait_mma(value_sums[0][0], key_sums[0][0])
-            keys.release(0)
-            values.release(0)
+            keys.release(tile)
+            values.release(tile)
             queries.release(before)
             ups.release(before)
             key_sums[0][0].map(lambda x: x * g.scale)

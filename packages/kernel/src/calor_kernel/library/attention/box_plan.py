@@ -46,11 +46,17 @@ class AttentionBoxes:
 
     ``tiles``: how rows of scores lie, and how many warp groups there are. ``stages``: the blocks of
     keys, and of values, that are in memory. ``turns``: whether two warp groups multiply in turn.
+    ``own``: the tiles of which the rows that warp groups own are in memory.
     """
 
     tiles: Fragments
     stages: int
     turns: bool = False
+    own: int = 1
+
+    def place(self, turn: Any) -> tuple[Any, Any]:
+        """Return where a tile's own rows are, and the parity of the phase in which they come."""
+        return (0, turn % 2) if self.own == 1 else (turn % 2, turn // 2 % 2)
 
     @property
     def groups(self) -> int:

@@ -26,19 +26,20 @@ from calor_kernel.library.work import Argument, Launch, Output, Request, Work
 from calor_kernel.planning.choices import greatest, least
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
-# By the room of a row: warp groups, keys of a step, stages, and whether warp groups take turns.
-_Tiles = tuple[int, int, int, bool]
+# By the room of a row: warp groups, keys of a step, stages, whether warp groups take turns,
+# and the tiles of which own rows are in memory.
+_Tiles = tuple[int, int, int, bool] | tuple[int, int, int, bool, int]
 FORWARD: dict[int, tuple[_Tiles, ...]] = {
-    64: ((3, 128, 2, False), (2, 128, 3, True), (2, 128, 3, False)),
-    128: ((2, 128, 2, True), (2, 128, 2, False), (2, 160, 2, False)),
+    64: ((3, 128, 2, False, 2), (2, 128, 3, True, 2), (2, 128, 3, False, 2), (1, 128, 2, False)),
+    128: ((2, 128, 2, True, 2), (2, 128, 2, False, 2), (2, 160, 2, False), (1, 128, 2, False)),
 }
 QUERY: dict[int, tuple[_Tiles, ...]] = {
-    64: ((2, 128, 3, True), (2, 64, 4, True)),
-    128: ((2, 64, 3, True), (2, 64, 3, False)),
+    64: ((2, 128, 3, True, 2), (2, 64, 4, True, 2), (1, 64, 3, False)),
+    128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
 }
 KEY: dict[int, tuple[_Tiles, ...]] = {
-    64: ((2, 64, 4, True), (2, 64, 4, False)),
-    128: ((2, 64, 3, True), (2, 64, 3, False)),
+    64: ((2, 64, 4, True, 2), (2, 64, 4, False, 2), (1, 64, 3, False)),
+    128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
 }
 # The part of the device's cache that holds what heads at work read again and again.
 _KEPT = 2
@@ -51,7 +52,7 @@ def forward_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
     if not _suits(problem, request):
         return
     p = _whole(problem)
-    for plan in _plans(p, FORWARD, p.queries):
+    for plan in _plans(p, FORWARD, p.queries, p.heads, request.info.cores):
         own = (Output(0), Output(1), p.values, *_band(p, request, False))
         to = _steps(p.heads, p.queries, p.values)
         flops = 2 * p.pairs * (p.features + p.values)
@@ -67,7 +68,9 @@ def gradients_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
     p, up = _whole(problem), upstream_of(request, problem)
     read = tuple(Buffer(b.dtype, writable=False, align=16) for b in up.declared)
     result = Buffer(p.dtype, align=16)
-    for_queries, for_keys = _plans(p, QUERY, p.queries), _plans(p, KEY, p.keys)
+    cores = request.info.cores
+    for_queries = _plans(p, QUERY, p.queries, p.heads, cores)
+    for_keys = _plans(p, KEY, p.keys, p.key_heads, cores)
     ups = _steps(p.heads, p.queries, p.values)
     for first, second in product(for_queries, for_keys):
         # Of both passes others are timed beside the likeliest of the other.
@@ -110,18 +113,30 @@ def _whole(problem: Attention) -> Attention:
 
 
 def _plans(
-    problem: Attention, table: dict[int, tuple[_Tiles, ...]], count: int
+    problem: Attention, table: dict[int, tuple[_Tiles, ...]], rows: int, heads: int, cores: int
 ) -> list[AttentionBoxes]:
-    """Return a table's tiles; the first that ``count`` rows nearly fill is the first."""
+    """Return a table's tiles: first those that rows nearly fill, and that fill the device.
+
+    Where none fill it, those of fewest rows are the first.
+    """
     p = problem
     features, values = (-(-n // LINE) * LINE for n in (p.features, p.values))
     found = [
         AttentionBoxes(
-            Fragments(p.dtype, 4 * groups, 1, block, features, values, grouped=True), stages, turns
+            Fragments(p.dtype, 4 * groups, 1, block, features, values, grouped=True),
+            stages,
+            turns,
+            *own,
         )
-        for groups, block, stages, turns in table[max(features, values)]
+        for groups, block, stages, turns, *own in table[max(features, values)]
     ]
-    chosen = [one for one in found if -count % one.rows <= _EMPTY * count][:1]
+
+    def serves(one: AttentionBoxes) -> bool:
+        fills = -(-rows // one.rows) * heads * p.batch >= cores
+        return bool(fills and -rows % one.rows <= _EMPTY * rows)
+
+    least_rows = min(one.rows for one in found)
+    chosen = [one for one in found if serves(one) or one.rows == least_rows][:1]
     return chosen + [one for one in found if one not in chosen]
 
 

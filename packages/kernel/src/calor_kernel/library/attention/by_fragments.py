@@ -54,15 +54,15 @@ _KEY: _Table = {
 # The same for groups of four planes, of which a cube has as many as registers allow.
 _GROUPED: dict[str, _Table] = {
     "forward": {
-        64: ((12, 1, 128, False), (8, 1, 64, False), (16, 1, 64, False), (8, 1, 128, False)),
+        64: ((8, 1, 64, False), (12, 1, 128, False), (16, 1, 64, False), (8, 1, 128, False)),
         128: ((8, 1, 128, False), (4, 1, 64, False), (12, 1, 64, False), (8, 1, 64, False)),
     },
     "query": {
-        64: ((12, 1, 64, False), (8, 1, 64, False), (4, 1, 64, False)),
+        64: ((8, 1, 64, False), (12, 1, 64, False), (4, 1, 64, False)),
         128: ((12, 1, 64, False), (8, 1, 64, False), (4, 1, 64, False)),
     },
     "key": {
-        64: ((12, 1, 64, False), (8, 1, 64, False), (4, 1, 64, False)),
+        64: ((8, 1, 64, False), (12, 1, 64, False), (4, 1, 64, False)),
         128: ((8, 1, 64, False), (8, 1, 32, False), (4, 1, 64, False)),
     },
 }

@@ -42,6 +42,8 @@ from calor_kernel.library.matmul.boxes import LINE, following, release
 # Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
 _ASKING = {1: 56, 2: 56}
 _MULTIPLYING = {1: 240, 2: 224}
+# Groups of places before the first that a window reaches at most.
+_BEFORE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +112,14 @@ def conv_boxes(
     w_row: Any,
     images: Any,
     high: Any,
+    rows_apart: Any,
     wide: Any,
     channels: Any,
     x_image: Any,
     x_down: Any,
+    x_row: Any,
     x_across: Any,
+    x_column: Any,
     taps: Any,
     across_taps: Any,
     first_tap: Any,
@@ -133,14 +138,16 @@ def conv_boxes(
     *,
     plan: PlaceBoxes,
     pairs: bool,
+    strides: tuple[int, int],
 ) -> None:
     """Compute tiles of c, of which rows are channels and columns places of images.
 
     ``w``: rows of ``terms``: some channels of each of ``taps``, then the next channels. Tap (i, j)
     is number ``first_tap + i * down_tap + j * across_tap``, and sees what lies ``start + i *
-    move`` from its place. ``share``: steps of each part of the terms; y
-    says which. ``pairs``:
-    whether rows of places are even, so that two are one access.
+    move`` from ``strides`` times its place. Rows of x are in groups of as many, ``x_down`` and
+    ``x_row`` apart, and so are columns, of which a group is a line of ``channels``. ``share``:
+    steps of each part of the terms; y says which. ``pairs``: whether rows of places are even, so
+    that two are one access.
     """
     launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
@@ -148,9 +155,10 @@ def conv_boxes(
     w_map = tensor_map(
         w, (rows_total, terms), (w_row, 1), (plan.rows, depth), w_at, rounded=plan.shape.tf32
     )
-    box = (*plan.box, depth)
-    sizes, strides = (images, high, wide, channels), (x_image, x_down, x_across, 1)
-    x_map = tensor_map(x, sizes, strides, box, plan.swizzled(*box), rounded=plan.shape.tf32)
+    box = (some_images, some_rows, 1, some_columns, depth)
+    sizes = (images, high, rows_apart, wide, channels)
+    apart = (x_image, x_down, x_row, x_across, 1)
+    x_map = tensor_map(x, sizes, apart, box, plan.swizzled(*box), rounded=plan.shape.tf32)
     w_size, x_size = plan.rows * depth, plan.columns * depth
     nbytes = (w_size + plan.places * depth) * plan.dtype.itemsize
     left = shared(plan.stages * w_size, plan.dtype, align=1024)
@@ -170,8 +178,8 @@ def conv_boxes(
             stage, parity = images * 0, images * 0 + 1
             for tile in range(cube_position(0), whole, every):
                 row, place = tile % rows * plan.rows, tile // rows
-                across = place % acrosses * some_columns + start_across
-                down = place // acrosses % downs * some_rows + start_down
+                across = place % acrosses * some_columns
+                down = place // acrosses % downs * some_rows
                 image = place // acrosses // downs * some_images
                 for number in range(share):
                     step = split * share + number
@@ -181,7 +189,10 @@ def conv_boxes(
                     empty.wait(stage, parity)
                     full.expect(stage, nbytes)
                     w_map.fetch(left.at(stage * w_size), (row, term * depth), full, stage)
-                    seen = (image, down + i * move_down, across + j * move_across, some * depth)
+                    below, row_of = whole_and_rest(start_down + i * move_down, strides[0])
+                    beside, column_of = whole_and_rest(start_across + j * move_across, strides[1])
+                    channel = column_of * x_column + some * depth
+                    seen = (image, down + below, row_of, across + beside, channel)
                     x_map.fetch(right.at(stage * x_size), seen, full, stage)
                     full.arrive(stage)
                     stage, parity = following(stage, parity, plan.stages)
@@ -217,9 +228,18 @@ def conv_boxes(
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
             release(empty, before, True, plan)
-            sizes = (rows_total, images, c_high, c_wide)
+            limits = (rows_total, images, c_high, c_wide)
             to = (split * part_step, c_row, c_lead)
-            write(sums, c, to, (row + top, image, down, across), sizes, plan, pairs)
+            write(sums, c, to, (row + top, image, down, across), limits, plan, pairs)
+
+
+@helper
+def whole_and_rest(place: Any, stride: int) -> tuple[Any, Any]:
+    """Return the group of a place, which may lie before the first, and its number in the group."""
+    if stride == 1:
+        return place, place * 0
+    safe = place + stride * _BEFORE
+    return safe // stride - _BEFORE, safe % stride
 
 
 @helper

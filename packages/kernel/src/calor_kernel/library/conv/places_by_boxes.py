@@ -28,7 +28,7 @@ _MOST = 1 << 31
 _WHOLE = ALIGN // float32.itemsize
 # Of a core of an H200 in cycles: sums of a step that it computes, with one warp group and two, and
 # rows that it reads; what a step and a tile take beside, and bytes of parts that it moves.
-_COMPUTED, _READ, _STEP, _TILE, _MOVED = {1: 23, 2: 33}, 0.5, 100, 2500, 30
+_COMPUTED, _READ, _STEP, _TILE, _MOVED = {1: 23, 2: 33}, 0.5, 100, 2500, 10
 
 
 def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool) -> Iterator[Work]:
@@ -36,12 +36,15 @@ def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
     if not suits(problem, info, rounded):
         return
     found = sorted(_plans(problem, info), key=lambda made: made[0])
+    few = _few(problem, found[0][1], found[0][2], info) if found else True
+    if few and not wanted:
+        return
     for _, plan, splits in found[: 4 if wanted else 1]:
         steps = Steps()
         _of_places(problem, plan, splits, steps, info)
         box = "x".join(map(str, plan.box))
         name = f"boxes {plan.rows}x({box}) by {plan.units}{f' in {splits}' if splits > 1 else ''}"
-        yield replace(steps.work(), variant=name)
+        yield replace(steps.work(), variant=name, group=int(few))
 
 
 def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
@@ -52,11 +55,25 @@ def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
     if not (p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)):
         return False
     known = all(type(axis.count) is int for axis in p.axes)
-    moves = all(axis.result == axis.divide == 1 for axis in p.axes)
+    moves = all(axis.divide == 1 and axis.size % axis.result == 0 for axis in p.axes)
     _, groups, outputs = p.leads
     fits = groups.size == 1 and outputs.size >= 64 and len(p.axes) <= 2
     fits = fits and max(_SPLITS) * max(p.size, p.a.size, p.b.size) < _MOST
     return bool(known and moves and fits and p.depth.size % (LINE // p.a.dtype.itemsize) == 0)
+
+
+def _few(problem: Correlation, plan: PlaceBoxes, splits: int, info: DeviceInfo) -> bool:
+    """Return whether smaller tiles of cubes that share a core are done sooner."""
+    taps = two_axes(problem)[0].terms * two_axes(problem)[1].terms
+    return taps > 1 and 2 * _tiles(problem, plan) * splits < info.cores
+
+
+def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
+    images, _, outputs = problem.leads
+    down, across = two_axes(problem)
+    some, high, wide = plan.box
+    tiles = -(-outputs.size // plan.rows) * -(-images.size // some)
+    return tiles * -(-down.count // high) * -(-across.count // wide)
 
 
 def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, PlaceBoxes, int]]:
@@ -79,8 +96,7 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, Plac
             stages = 2 + room // (LINE * (plan.rows + plan.columns))
             if room < 0 or plan.units > info.max_units:
                 continue
-            tiles = -(-outputs.size // rows) * -(-images.size // some)
-            tiles *= -(-down.count // high) * -(-across.count // wide)
+            tiles = _tiles(problem, plan)
             made = replace(plan, stages=min(stages, _STAGES))
             yield from _divided(made, tiles, steps, problem.size, info)
 
@@ -121,6 +137,7 @@ def _of_places(
     result: Argument = Output(0)
     if splits > 1:
         result = steps.memory(splits * part_step * float32.itemsize)
+    strides = (down.result, across.result)
     pairs = wide % 2 == 0 and plan.box[2] % 2 == 0
     size, number = Scalar(int32, nonnegative=True), Scalar(int32)
     line = Scalar(int32, divisible=16 // dtype.itemsize, nonnegative=True)
@@ -132,21 +149,22 @@ def _of_places(
         (
             *(read, read, target),
             *(size, line, line),
-            *(size, size, size, line),
-            *(line, line, line),
+            *(size, size, size, size, line),
+            *(line,) * 5,
             *(size, size),
             *(number,) * 7,
             *(size, even, even, even, size, even),
         ),
-        (("pairs", pairs), ("plan", plan)),
+        (("pairs", pairs), ("plan", plan), ("strides", strides)),
         (plan.units, 1, 1),
         info.planes[0],
         int32,
     )
     numbers = (
         *(outputs.size, terms, weights.row),
-        *(images.size, axes[0].size, axes[1].size, x.room),
-        *x.strides,
+        *(images.size, axes[0].size // strides[0], strides[0], axes[1].size // strides[1]),
+        *((strides[1] - 1) * x.strides[2] + x.room, x.strides[0], strides[0] * x.strides[1]),
+        *(x.strides[1], strides[1] * x.strides[2], x.strides[2]),
         *(taps, across.terms),
         phase.problem.b.offset // plan.depth,
         *(down.b // plan.depth, across.b // plan.depth),
@@ -154,12 +172,9 @@ def _of_places(
         *(high, wide, high * wide, outputs.size * high * wide),
         *(share, part_step),
     )
-    some, rows, columns = plan.box
-    tiles = -(-outputs.size // plan.rows) * -(-images.size // some)
-    tiles *= -(-high // rows) * -(-wide // columns)
     flops = 2 * outputs.size * images.size * high * wide * terms
     label = f"conv boxes {plan.rows}x{plan.columns}"
-    cubes = (min(tiles, max(info.cores // splits, 1)), splits, 1)
+    cubes = (min(_tiles(p, plan), max(info.cores // splits, 1)), splits, 1)
     arguments = (weights.place, x.place, result, *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, 0, label))
     if splits > 1:

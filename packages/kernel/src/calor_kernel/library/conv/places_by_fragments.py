@@ -129,7 +129,8 @@ def _halves(problem: Correlation, phases: Sequence[Part]) -> int:
     """Return how many phases are computed together: two that take turns across a row, or one."""
     axis = problem.axes[-1]
     two = axis.divide == 2 and axis.count % 2 == 0 and len(phases) % 2 == 0
-    return 2 if two else 1
+    # Pairs of half types gain less than the sums of two phases cost, which fill the registers.
+    return 2 if two and problem.a.dtype.itemsize == float32.itemsize else 1
 
 
 def _places(problem: Correlation) -> int:

@@ -45,7 +45,12 @@ def of_weights(problem: Correlation, plan: Fragments, steps: Steps, info: Device
     terms, columns = images.size * places, taps * x.room
     tiles = -(-outputs.size // plan.rows) * -(-columns // plan.columns)
     # One cube more than run at the same time would double the time.
-    splits = max(1, min(info.cores * together(plan, info) // tiles, terms // _SHARE))
+    slots = info.cores * together(plan, info)
+    splits = slots // tiles
+    if splits == 1 and tiles > info.cores:
+        # Some cores have one cube more than others, which is half as much of two parts.
+        splits = 2
+    splits = max(1, min(splits, terms // _SHARE))
     share = -(-terms // (splits * plan.depth)) * plan.depth
     splits = max(1, -(-terms // share))
     count = outputs.size * columns
