@@ -67,7 +67,8 @@ _DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
 _DEEP, _LONG = 8 << 10, 32 << 10
 # Units down and across, patches of each down and across, what is taken of the summed axis, and the
 # stages by asynchronous copies. A patch of 8 by 16 takes three quarters of the accesses that one of
-# 8 by 8 does. Where both operands are turned on their way, a step is twice as deep.
+# 8 by 8 does. Where both operands are turned on their way, a step is twice as deep, on devices that
+# have the memory for it.
 _TURNING, _PATCHES = (16, 16, 2, 4, 16), ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8))
 # Where tiles are few, by asynchronous copies and without.
 _SMALL_PATCHES = ((16, 8, 1, 2, 16, 3), (16, 16, 1, 1, 16))
@@ -131,8 +132,9 @@ def _by_patches(
     along = along_of(product)
     # Units of wide planes have registers for twice the sums.
     most = _SUMS if info.planes[0] >= _WIDE else _SUMS // 2
-    turning = (_TURNING,) if all(along) else ()
-    small = _SMALL_PATCHES[0 if info.has("async_copy") else 1]
+    ahead = info.has("async_copy")
+    turning = (_TURNING,) if ahead and all(along) else ()
+    small = _SMALL_PATCHES[0 if ahead else 1]
     usual, more = (
         [_patches(made, along) for made in table if made[2] * made[3] <= most]
         for table in ((*turning, *_PATCHES, small), _MORE_PATCHES)
