@@ -65,10 +65,10 @@ def compiled(compiler: Any, text: str) -> str:
     return log.decode()
 
 
-PLANS = [(bfloat16, bfloat16, made, False) for made in units._BOXES[:3]]
-PLANS += [(float32, float32, made, True) for made in units._BOXES[:2]]
-PLANS += [(float32, float32, made, False) for made in (*units._BOXES[:4], *units._MORE_BOXES[:1])]
-PLANS += [(uint8, bfloat16, units._BOXES[0], True), (int8, int32, units._BOXES[1], True)]
+PLANS = [(bfloat16, bfloat16, made, False) for made in (*units._LARGE[:2], *units._MORE_BOXES)]
+PLANS += [(float32, float32, made, True) for made in units._MORE_BOXES]
+PLANS += [(float32, float32, made, False) for made in (units._LARGE[0], units._BOXES[1])]
+PLANS += [(uint8, bfloat16, units._MORE_BOXES[0], True), (int8, int32, units._LARGE[0], True)]
 
 
 @pytest.mark.parametrize(("dtype", "result", "made", "along"), PLANS, ids=str)

@@ -78,8 +78,12 @@ def small(monkeypatch):
     """Tiles of which there are several, with several steps, and planes that share them."""
     monkeypatch.setattr(units, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
     monkeypatch.setattr(units, "_GROUPS", ((128, 64, 64, 8, 1, 3),))
-    monkeypatch.setattr(units, "_BOXES", ((64, 64, 2, 2),))
-    monkeypatch.setattr(units, "_PATCHES", ((4, 8, 2, 1, 8),))
+    monkeypatch.setattr(units, "_LARGE", ((64, 64, 2, 2),))
+    monkeypatch.setattr(units, "_BOXES", ((64, 64, 2, 2),) * 2)
+    patches = (4, 8, 2, 1, 8)
+    monkeypatch.setattr(units, "_TURNING", patches)
+    monkeypatch.setattr(units, "_PATCHES", (patches,))
+    monkeypatch.setattr(units, "_SMALL_PATCHES", (patches, patches))
 
 
 def labels(backend, monkeypatch):
@@ -108,7 +112,9 @@ def test_ways(backend, monkeypatch, row, dtype, result, kind):
 @pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize("made", [(4, 8, 2, 1, 8, 3), (8, 4, 1, 2, 4, 2)], ids=str)
 def test_patches_whose_steps_are_copied_ahead(monkeypatch, row, made):
+    monkeypatch.setattr(units, "_TURNING", made)
     monkeypatch.setattr(units, "_PATCHES", (made,))
+    monkeypatch.setattr(units, "_SMALL_PATCHES", (made, made))
     backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
     seen = labels(backend, monkeypatch)
     check(backend, row, "float32", "float32")
@@ -143,7 +149,8 @@ TWO, LARGE, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2), (192, 64, 3, 1)
     ids=str,
 )
 def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
-    monkeypatch.setattr(units, "_BOXES", (made,))
+    monkeypatch.setattr(units, "_LARGE", (made,))
+    monkeypatch.setattr(units, "_BOXES", (made, made))
     seen = []
 
     def boxes(*given, was=lowering.ways):
@@ -159,12 +166,13 @@ def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
 @pytest.mark.parametrize(
     ("sizes", "name"),
     [
-        ((8192, 8192, 8192), "boxes 128x256 by 2"),
-        ((8192, 8192, 512), "boxes 128x256"),
+        ((8192, 8192, 8192), "boxes 192x128"),
         ((4096, 4096, 4096), "boxes 128x256"),
+        ((3072, 3072, 3072), "boxes 192x128"),
         ((1024, 1024, 1024), "boxes 64x128"),
         ((4096, 64, 512), "boxes 64x64"),
-        ((128, 4096, 4096), "boxes 64x64"),
+        ((128, 4096, 4096), "boxes 64x128, parts 2"),
+        ((128, 4096, 1024), "boxes 64x64"),
         ((64, 4096, 4096), "boxes 64x128, parts 4"),
         ((256, 4096, 16384), "boxes 128x128, parts 2"),
     ],
@@ -256,7 +264,8 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
 @pytest.mark.parametrize("made", [(64, 64, 2, 2), (128, 96, 2, 1), TWO], ids=str)
 def test_products_of_transposes(together, monkeypatch, row, made):
     """Where the right factor lies along its columns it goes through registers, as the left one."""
-    monkeypatch.setattr(units, "_BOXES", (made,))
+    monkeypatch.setattr(units, "_LARGE", (made,))
+    monkeypatch.setattr(units, "_BOXES", (made, made))
     seen = []
 
     def ways(*given, was=lowering.ways):
@@ -322,7 +331,7 @@ def test_what_the_copy_engine_does_not_take(changed, reason):
     assert reason in made.reason
 
 
-@pytest.mark.parametrize("made", units._BOXES + units._MORE_BOXES, ids=str)
+@pytest.mark.parametrize("made", units._LARGE + units._BOXES + units._MORE_BOXES, ids=str)
 @pytest.mark.parametrize("result", [bfloat16, float32])
 def test_a_tile_of_boxes_fits(made, result):
     plan = Boxes(bfloat16, result, *made[:3], True, False, *made[3:])

@@ -38,8 +38,8 @@ class Way:
 
 
 def found_any(ways: Sequence[Way | Dropped]) -> bool:
-    """Return whether one of them is able."""
-    return any(isinstance(way, Way) for way in ways)
+    """Return whether one of them can be the first choice."""
+    return any(isinstance(way, Way) and way.group == 0 for way in ways)
 
 
 def chosen(
@@ -58,12 +58,12 @@ def chosen(
     first = next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
     if first is not None:
         yield Way(kind_of(first), 0, launch(first))
-    for plan in (*usual, *more) if wanted else ():
+    for plan in dict.fromkeys((*usual, *more)) if wanted else ():
         name = name_of(plan)
         reason = lack(plan, info)
         if reason is not None:
             yield Dropped(name, reason)
-        elif plan is not first:
+        elif plan != first:
             yield Way(name, 1 if plan in usual else 2, launch(plan))
 
 

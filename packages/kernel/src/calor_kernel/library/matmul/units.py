@@ -37,7 +37,7 @@ from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
 from calor_kernel.library.panels import Fragments
 from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output, Scratch
-from calor_kernel.planning.choices import exceeds
+from calor_kernel.planning.choices import choice, exceeds
 from calor_kernel.runtime.device import DeviceInfo
 
 # Smaller products leave most of a tile empty.
@@ -57,25 +57,25 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 # Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
 # cubes of a cluster if there are several. There are as many stages as fit: what is on its way from
-# memory bounds how fast small tiles are.
-_BOXES = (
-    *((128, 256, 4, 8, 2), (128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16)),
-    (64, 64, 12, 16),
-)
-_MORE_BOXES = ((128, 192, 4, 16), (192, 128, 4, 16))
-# Clusters save what large products read: so many tiles for each core, and bytes of the summed axis.
-_TOGETHER, _DEEP = 8, 8 << 10
-# Tiles of products whose summed axis is cut into parts, where there are few of them, and the bytes
-# of the axis from which larger tiles in parts are faster than small ones.
-_DIVIDED = ((128, 128, 6, 16), (64, 128, 8, 16))
-_LONG = 32 << 10
-# Units down and across, patches of each down and across, and what is taken of the summed axis.
-# A patch of 8 by 16 takes three quarters of the accesses that one of 8 by 8 does.
-_PATCHES = ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8), (16, 16, 1, 1, 16))
+# memory bounds how fast small tiles are. Of the large ones, that which leaves fewest cores idle.
+_LARGE = ((128, 256, 4, 16), (192, 128, 4, 16), (128, 192, 4, 16))
+_BOXES = ((128, 128, 6, 16), (64, 128, 8, 16), (64, 64, 8, 16))
+_MORE_BOXES = ((128, 256, 4, 8, 2),)
+# Tiles of products whose summed axis is cut into parts, where there are few of them; the bytes of
+# the axis from which small tiles in parts are faster than smaller ones, and larger ones than those.
+_DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
+_DEEP, _LONG = 8 << 10, 32 << 10
+# Units down and across, patches of each down and across, what is taken of the summed axis, and the
+# stages by asynchronous copies. A patch of 8 by 16 takes three quarters of the accesses that one of
+# 8 by 8 does. Where both operands are turned on their way, a step is twice as deep, on devices that
+# have the memory for it.
+_TURNING, _PATCHES = (16, 16, 2, 4, 16), ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8))
+# Where tiles are few, by asynchronous copies and without.
+_SMALL_PATCHES = ((16, 8, 1, 2, 16, 3), (16, 16, 1, 1, 16))
 _SUMS, _WIDE = 8, 32  # Patches of a unit at most, and the units of a plane that is wide.
 _MORE_PATCHES = (
-    *((16, 16, 2, 4, 16), (8, 16, 2, 4, 8), (16, 8, 2, 4, 8), (8, 16, 2, 2, 8), (16, 8, 2, 2, 8)),
-    *((16, 16, 1, 2, 8), (8, 8, 2, 2, 8), (16, 8, 1, 2, 16)),
+    *((16, 16, 2, 4, 16, 3), (16, 16, 1, 2, 16, 3), (8, 16, 2, 4, 8), (16, 16, 2, 2, 16)),
+    *((8, 16, 2, 2, 8), (16, 8, 2, 2, 8), (16, 8, 1, 2, 16), (8, 8, 2, 2, 16)),
 )
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
@@ -99,7 +99,8 @@ def ways(
                 found += _by_divided_boxes(product, places, info, wanted, held)
                 found += by_boxes(product, places, info, wanted)
                 found += _by_transposed_boxes(product, places, info, wanted)
-                found += _by_turned_boxes(product, places, info, wanted, held)
+                if not found_any(found):
+                    found += _by_turned_boxes(product, places, info, wanted, held)
                 if not found_any(found):
                     found += _by_fragments(product, places, info, wanted)
             if not found_any(found):
@@ -131,14 +132,22 @@ def _by_patches(
     along = along_of(product)
     # Units of wide planes have registers for twice the sums.
     most = _SUMS if info.planes[0] >= _WIDE else _SUMS // 2
+    ahead = info.has("async_copy")
+    turning = (_TURNING,) if ahead and all(along) else ()
+    small = _SMALL_PATCHES[0 if ahead else 1]
     usual, more = (
-        [Patches(*made[:5], *along, *made[5:]) for made in table if made[2] * made[3] <= most]
-        for table in (_PATCHES, _MORE_PATCHES)
+        [_patches(made, along) for made in table if made[2] * made[3] <= most]
+        for table in ((*turning, *_PATCHES, small), _MORE_PATCHES)
     )
     yield from chosen(
         usual, more, wanted, info, lambda plan: cubes_of(product, plan) >= info.cores,
         lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
     )  # fmt: skip
+
+
+def _patches(made: tuple[int, ...], along: tuple[bool, bool]) -> Patches:
+    down, across, high, wide, depth, *stages = made
+    return Patches(down, across, high, wide, depth, *along, stages[0] if stages else 0)
 
 
 def by_boxes(
@@ -156,17 +165,28 @@ def by_boxes(
         if wanted:
             yield made
         return
-    usual = [_boxes(product, plan) for plan in _BOXES]
-    more = [_boxes(product, plan) for plan in _MORE_BOXES]
-
+    large = large_tile(product.m, product.n, product.batches, info.cores)
+    usual = [_boxes(product, plan) for plan in (_LARGE[large], *_BOXES)]
+    more = [_boxes(product, plan) for plan in (*_LARGE, *_MORE_BOXES)]
     yield from chosen(usual, more, wanted, info, lambda plan: _fills(product, plan, info), made)
+
+
+def _waves(number: int, m: int, n: int, batches: int, cores: int) -> float:
+    """Return what the last core computes by tiles of a number in ``_LARGE``."""
+    rows, columns = _LARGE[number][:2]
+    tiles = -(-m // rows) * -(-n // columns) * batches
+    # The first has the fewest accesses of memory for its sums.
+    return -(-tiles // cores) * rows * columns * (1 if number == 0 else 1.01)
+
+
+@choice(cost=_waves)
+def large_tile(m: int, n: int, batches: int, cores: int) -> int:
+    """Return which of the large tiles leaves fewest cores idle."""
+    return min(range(len(_LARGE)), key=lambda number: _waves(number, m, n, batches, cores))
 
 
 def _fills(product: Product, plan: Plan, info: DeviceInfo) -> bool:
     """Return whether tiles of a plan are enough for the device, and not half empty."""
-    if isinstance(plan, Boxes) and plan.cluster > 1:
-        long = exceeds(product.k * product.a.dtype.itemsize, _DEEP - 1)
-        return long and cubes_of(product, plan) >= _TOGETHER * info.cores
     whole = plan.rows < 2 * product.m and plan.columns < 2 * product.n
     # A few idle cores cost less than what smaller tiles read.
     return whole and 5 * cubes_of(product, plan) >= 4 * info.cores
@@ -185,11 +205,13 @@ def _by_divided_boxes(
     """Yield large tiles of which there are few, with the summed axis in parts."""
     if not all(map(info.has, _COPIED)):
         return
-    # Two launches are the first choice where the smallest tiles are few, and where the axis is so
-    # long that larger ones in parts save more than that.
-    few = not _fills(product, _boxes(product, _BOXES[-1]), info)
-    long = exceeds(product.k * product.a.dtype.itemsize, _LONG - 1)
-    for numbers in _DIVIDED:
+    # Two launches are the first choice where there are few of the smallest tiles, and where the
+    # axis is so long that larger ones in parts save more than that.
+    nbytes = product.k * product.a.dtype.itemsize
+    small, smallest = (_fills(product, _boxes(product, made), info) for made in _BOXES[-2:])
+    few = not smallest or (not small and exceeds(nbytes, _DEEP - 1))
+    long = not few and exceeds(nbytes, _LONG - 1)
+    for numbers in _DIVIDED[:: -1 if long else 1]:
         plan = replace(_boxes(product, numbers), result=sums_of(product.dtype))
         if lack(plan, info) is not None:
             continue
@@ -277,9 +299,11 @@ def _by_tiles(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, better: bool
 ) -> Iterator[Way | Dropped]:
     """Yield tiles for any product; ``better``: whether another way has been found."""
+    if better and not wanted:
+        return
     base = tiled(product)
-    yield Way("tiled", 0, tiled_launch(product, base, places, info))
-    for across, down, rows, columns in _TILED if wanted else ():
+    yield Way("tiled", 2 if better else 0, tiled_launch(product, base, places, info))
+    for across, down, rows, columns in _TILED if wanted and not better else ():
         plan = replace(base, across=across, down=down, rows=rows, columns=columns)
         name = f"tiled {rows}x{columns} by {down}x{across}"
         reason = too_much(across * down, plan.shared_bytes, info)
@@ -288,7 +312,7 @@ def _by_tiles(
         if reason is not None:
             yield Dropped(name, reason)
         elif plan != base:
-            yield Way(name, 2 if better else 1, tiled_launch(product, plan, places, info))
+            yield Way(name, 1, tiled_launch(product, plan, places, info))
 
 
 def _launch(
