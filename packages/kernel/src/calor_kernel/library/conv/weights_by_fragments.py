@@ -47,7 +47,7 @@ def of_weights(problem: Correlation, plan: Fragments, steps: Steps, info: Device
     # One cube more than run at the same time would double the time.
     slots = info.cores * together(plan, info)
     splits = slots // tiles
-    if splits == 1 and tiles > info.cores:
+    if splits == 1 and info.cores < tiles < slots * 3 // 4:
         # Some cores have one cube more than others, which is half as much of two parts.
         splits = 2
     splits = max(1, min(splits, terms // _SHARE))
