@@ -17,6 +17,7 @@ SCRIPT = """
     from dataclasses import replace
     import calor
     from calor.backends.device import device_of
+    from calor.backends.lost import LostBackend
     from calor.backends.numpy_backend import NumpyBackend
     from calor.backends.protocol import NOT_YET
     from calor.errors import DeviceLostError
@@ -29,7 +30,18 @@ SCRIPT = """
             info = super().info(index)
             return replace(info, features={{**info.features, "fork": NOT_YET}})
 
+    class Asleep(Driver):
+        asked = 0
+
+        def opened(self, index):
+            return False
+
+        def info(self, index):
+            Asleep.asked += 1
+            return super().info(index)
+
     other = device_of(Driver(), 0)
+    asleep = device_of(Asleep(), 0)
     numbers = calor.asarray([1.0, 2.0], device="numpy")
     held = calor.asarray([1.0, 2.0], device=other)
     pending = numbers * 2
@@ -77,6 +89,7 @@ CHILDREN = {
     "moved": "assert lost(lambda: held.to('numpy'))",
     "waited for": "assert lost(lambda: calor.synchronize(other))",
     "asked about": "assert other.info.description and other.name == 'driver:0'",
+    "asleep": "assert not Asleep.asked and not isinstance(asleep.backend, LostBackend)",
     "locked": "assert calor.zeros(2, device='null').numpy().sum() == 0",
 }
 

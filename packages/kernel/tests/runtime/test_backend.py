@@ -184,6 +184,14 @@ def test_devices_are_opened_when_they_are_used_and_closed():
     assert opened == [2, "closed"]
 
 
+def test_a_device_is_opened_by_its_first_use():
+    backend = KernelBackend("first", lambda index: LanesDevice(ONE_UNIT, checks=False))
+    device = device_of(backend, 0)
+    assert not backend.opened(0)
+    calor.asarray([1.0], device=device)
+    assert backend.opened(0)
+
+
 def test_a_forked_child_computes():
     class Restarted(LanesDevice):
         restarts = 0

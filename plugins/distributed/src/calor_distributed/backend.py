@@ -120,6 +120,10 @@ class GroupBackend(Backend):
         return same and apart and bool(self.members[0].info.feature("collectives"))
 
     # What it is.
+    def opened(self, index: int) -> bool:
+        """Return whether every member was: what a group is follows from all of them."""
+        return all(m.backend.opened(m.index) for m in self.members)
+
     def enumerate(self) -> int:
         """Return 1: the group."""
         return 1

@@ -70,6 +70,10 @@ class StrictBackend(Backend):
         """Return the inner device's name behind the scheme."""
         return SCHEME + self.inner.device_name(index)
 
+    def opened(self, index: int) -> bool:
+        """Return what the device's backend says."""
+        return self.inner.opened(index)
+
     def enumerate(self) -> int:
         """Return the number of devices, which must be a number."""
         try:

@@ -102,7 +102,7 @@ known_devices: Final[dict[tuple[int, int], Device]] = {}
 def _after_fork() -> None:
     """In a forked child: devices that do not survive a fork say so when they are used."""
     for device in known_devices.values():
-        if not device.info.feature("fork"):
+        if device.backend.opened(device.index) and not device.info.feature("fork"):
             device.lose()
 
 

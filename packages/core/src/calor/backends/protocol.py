@@ -193,6 +193,13 @@ class Backend(ABC):
     def enumerate(self) -> int:
         """Return how many devices are present; 0 when there is none. Cheap, and never raises."""
 
+    def opened(self, index: int) -> bool:
+        """Return whether a device was ever used here; what was not, a forked child leaves alone.
+
+        To ask a driver for the first time after a fork may hang.
+        """
+        return True
+
     def diagnosis(self) -> Sequence[tuple[str, str]]:
         """Return what the devices need, and what was found of it, for ``python -m calor doctor``.
 

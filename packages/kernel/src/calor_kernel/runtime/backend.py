@@ -70,6 +70,10 @@ class KernelBackend(Backend):
             found = self._engines.setdefault(index, Engine(self._open(index), self._fusers))
         return found
 
+    def opened(self, index: int) -> bool:
+        """Return whether a device was opened."""
+        return index in self._engines
+
     def enumerate(self) -> int:
         """Return how many devices there are."""
         return self._count()
