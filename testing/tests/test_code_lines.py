@@ -26,6 +26,12 @@ def test_a_plugin_of_a_device_is_small(name: str) -> None:
     assert sum(code_lines(p) for p, names in files.items() if not names & beside) <= bar
 
 
+def test_the_printer_of_wgsl_is_small() -> None:
+    files = [*(PLUGINS / "wgpu" / "src" / "calor_wgpu" / "wgsl").glob("*.py")]
+    assert len(files) > 1
+    assert sum(code_lines(p) for p in files if p.stem != "dialect") <= 500
+
+
 def test_what_is_counted(tmp_path: Path) -> None:
     text = '"""What it is."""\n\nx = (\n    1\n)  # why\n\n\n'
     text += 'def f():\n    """Return."""\n    return """a\nb"""\n'

@@ -76,6 +76,19 @@ def test_a_load_of_what_nobody_writes_moves_to_its_use() -> None:
 
 
 @kernel
+def picked(x: Any, at: Any) -> None:
+    a = x[at[0]]
+    at[0] = 5
+    b = x[at[0]]
+    at[1] = (a + b).to(int64)
+
+
+def test_a_load_stays_where_its_index_is_read() -> None:
+    got = body(picked.build([Buffer(float32, writable=False), Buffer(int64)]))
+    assert got[:2] == ["float x_ = x[at[0]];", "at[0] = 5;"]
+
+
+@kernel
 def fibonacci(x: Any, n: Any) -> None:
     a, b = 0, 1
     for _ in range(n):

@@ -58,6 +58,7 @@ class Printer:
         self.dialect = dialect
         self.helpers = Helpers(dialect)
         self.scalars = Scalars(dialect, self.helpers)
+        self.elements = memory.Elements(self)
         self.lines: list[str] = []
         self.depth = 1
         # What a while does before it ends.
@@ -375,7 +376,7 @@ def _uses(body: Block) -> tuple[Counter[Value], dict[Value, Block]]:
 
 _STATEMENTS: Final = {
     "for": Printer.loop,
-    "while": Printer.repeat,
+    "while": lambda printer, operation, block: printer.repeat(operation, block),
     "if": Printer.branch,
     "load": memory.load,
     "store": memory.store,

@@ -195,8 +195,13 @@ class Dialect:
         result: DType,
         parameters: Sequence[tuple[DType, str]],
         lines: Sequence[str],
+        *,
+        constant: bool = False,
     ) -> str:
-        """Return a function of scalars; its lines may change the first parameter."""
+        """Return a function of scalars.
+
+        Its lines may change the first parameter, unless they take it as a ``constant``.
+        """
         given = ", ".join(f"{self.type(Type(dtype))} {own}" for dtype, own in parameters)
         head = f"{self.function_prefix} {self.type(Type(result))} {name}({given}) {{"
         return "\n".join((head, *(f"  {line}" for line in lines), "}"))

@@ -246,11 +246,11 @@ class Scalars:
     def bitcast(self, value: Expression, source: DType, target: DType) -> Expression:
         """Return the bits of a scalar as another type of the same size."""
         dialect = self.dialect
-        if target is bool_:
-            return ex.infix("!=", ex.EQUAL, value, Expression("0"))
         held, wanted = dialect.held(source), dialect.held(target)
         if held is wanted:
             return value
+        if target is bool_:
+            return ex.infix("!=", ex.EQUAL, value, dialect.literal(0, held))
         if source is bool_ or (held.kind in ("int", "uint") and wanted.kind in ("int", "uint")):
             return dialect.cast(wanted, value)
         return dialect.reinterpret(wanted, self.typed(held)(value), held)

@@ -7,9 +7,9 @@ a language may bring its own text of any of them in its ``templates``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Final
 
 from calor.dtypes import (
     DType,
@@ -30,6 +30,7 @@ _WIDER = MappingProxyType({1: (int32, uint32), 2: (int32, uint32), 4: (int64, ui
 
 # The parameters of a helper, its result and its body.
 Made = tuple[dict[str, DType], DType, str]
+Functions = Mapping[str, Callable[..., Made]]
 
 
 class Helpers:
@@ -44,12 +45,23 @@ class Helpers:
         own = self.dialect.own_helper(helper, *dtypes)
         if own is not None:
             return self.add(*own)
-        name = "_".join((helper, *(d.name for d in dtypes)))
+        name = self.called(helper, dtypes)
         if name not in self.texts:
             # What it calls comes before it.
-            text = _Text(self, name).function(helper, dtypes)
-            self.texts[name] = text
+            parameters, result, body = self.functions[helper](self, *dtypes)
+            given = [(dtype, own) for own, dtype in parameters.items()]
+            lines = body.strip().splitlines()
+            self.texts[name] = self.dialect.function(name, result, given, lines, constant=True)
         return name
+
+    @property
+    def functions(self) -> Functions:
+        """What makes each helper of dtypes: here in plain C."""
+        return _FUNCTIONS
+
+    def called(self, helper: str, dtypes: Sequence[DType]) -> str:
+        """Return what a helper's function is called."""
+        return "_".join((helper, *(d.name for d in dtypes)))
 
     def add(self, name: str, text: str) -> str:
         """Print a function of a language's own under a name, once."""
@@ -60,34 +72,23 @@ class Helpers:
         """Return all functions."""
         return "".join(f"{text}\n\n" for text in self.texts.values())
 
-
-class _Text:
-    """Writes one helper function."""
-
-    def __init__(self, helpers: Helpers, name: str) -> None:
-        self.helpers = helpers
-        self.dialect = helpers.dialect
-        self.name = name
-
+    # What their texts are written with.
     def of(self, dtype: DType) -> str:
+        """Return the type of a value."""
         return self.dialect.types[self.dialect.held(dtype)]
 
-    def function(self, helper: str, dtypes: tuple[DType, ...]) -> str:
-        made: Made = _HELPERS[helper](self, *dtypes)
-        parameters, result, body = made
-        declared = ", ".join(f"{self.of(dtype)} {name}" for name, dtype in parameters.items())
-        head = f"{self.dialect.function_prefix} {self.of(result)} {self.name}({declared}) {{"
-        return "\n".join((head, *(f"  {line}" for line in body.strip().splitlines()), "}"))
-
     def bits(self, text: str, dtype: DType) -> str:
+        """Return the bits of a number."""
         made = self.dialect.reinterpret(self.dialect.bits(dtype), Expression(text), dtype)
         return made.text
 
     def number(self, text: str, dtype: DType) -> str:
+        """Return the number that bits are."""
         made = self.dialect.reinterpret(dtype, Expression(text), self.dialect.bits(dtype))
         return made.text
 
     def literal(self, number: float, dtype: DType) -> str:
+        """Return a number as text."""
         return self.dialect.literal(number, dtype).text
 
     def call(self, helper: str, dtype: DType, text: str) -> str:
@@ -96,10 +97,10 @@ class _Text:
         for key in (f"{helper} {dtype.name}", f"{helper} {dtype.kind}", helper):
             if key in dialect.templates:
                 return dialect.templates[key].format(text, T=self.of(dtype))
-        return f"{self.helpers.name(helper, dtype)}({text})"
+        return f"{self.name(helper, dtype)}({text})"
 
 
-def _mulhi(t: _Text, d: DType) -> Made:
+def _mulhi(t: Helpers, d: DType) -> Made:
     parameters, bits = {"a": d, "b": d}, d.itemsize * 8
     if bits < 64:
         wide = t.of(_WIDER[d.itemsize][d.kind == "uint"])
@@ -117,8 +118,8 @@ return (a >> 32) * (b >> 32) + (left >> 32) + (middle >> 32);"""
     return parameters, d, body
 
 
-def _extreme(sign: str, tie: str) -> Callable[[_Text, DType], Made]:
-    def made(t: _Text, d: DType) -> Made:
+def _extreme(sign: str, tie: str) -> Callable[[Helpers, DType], Made]:
+    def made(t: Helpers, d: DType) -> Made:
         if d.kind != "float":
             return {"a": d, "b": d}, d, f"return a {sign} b ? a : b;"
         # Equal numbers differ at most in the sign of a zero; a sum of a NaN is one.
@@ -130,12 +131,12 @@ def _extreme(sign: str, tie: str) -> Callable[[_Text, DType], Made]:
     return made
 
 
-def _abs(t: _Text, d: DType) -> Made:
+def _abs(t: Helpers, d: DType) -> Made:
     u = t.of(t.dialect.bits(d))
     return {"a": d}, d, f"return a < 0 ? ({t.of(d)})(0 - ({u})a) : a;"
 
 
-def _popcount(t: _Text, d: DType) -> Made:
+def _popcount(t: Helpers, d: DType) -> Made:
     u = uint64 if d.itemsize == 8 else uint32
     ones = "0101010101010101" if d.itemsize == 8 else "01010101"
     last = 56 if d.itemsize == 8 else 24
@@ -152,7 +153,7 @@ return ({t.of(d)})((x * 0x{ones}) >> {last});"""
     return {"a": d}, d, body
 
 
-def _clz(t: _Text, d: DType) -> Made:
+def _clz(t: Helpers, d: DType) -> Made:
     # All bits below the highest one are set, and those that are not are counted.
     u = t.dialect.bits(d)
     spread = "\n".join(f"x |= x >> {1 << i};" for i in range((d.itemsize * 8).bit_length() - 1))
@@ -160,13 +161,13 @@ def _clz(t: _Text, d: DType) -> Made:
     return {"a": d}, d, f"{body}return ({t.of(d)}){t.call('popcount', u, f'({t.of(u)})~x')};"
 
 
-def _ctz(t: _Text, d: DType) -> Made:
+def _ctz(t: Helpers, d: DType) -> Made:
     u = t.dialect.bits(d)
     trailing = f"({t.of(u)})(~({t.of(u)})a & (({t.of(u)})a - 1))"
     return {"a": d}, d, f"return ({t.of(d)}){t.call('popcount', u, trailing)};"
 
 
-def _saturated(t: _Text, source: DType, d: DType) -> Made:
+def _saturated(t: Helpers, source: DType, d: DType) -> Made:
     """A float to an integer: truncated, saturated, NaN to 0."""
     bits = d.itemsize * 8 - (d.kind == "int")
     most, least = (1 << bits) - 1, -(1 << bits) if d.kind == "int" else 0
@@ -180,7 +181,7 @@ def _saturated(t: _Text, source: DType, d: DType) -> Made:
     return {"x": source}, d, body
 
 
-def _float32_of_float16(t: _Text, _: DType) -> Made:
+def _float32_of_float16(t: Helpers, _: DType) -> Made:
     u, f = t.of(uint32), t.of(float32)
     small = f"({f})(h & 0x7fff) * {t.literal(2.0**-24, float32)}"
     body = f"""
@@ -191,7 +192,7 @@ return {t.number(f"bits | ({u})(h & 0x8000) << 16", float32)};"""
     return {"h": float16}, float32, body
 
 
-def _float16_of_float32(t: _Text, _: DType) -> Made:
+def _float16_of_float32(t: Helpers, _: DType) -> Made:
     # Adding a half to a number below 2**-14 rounds it to the step of the smallest numbers.
     u, h = t.of(uint32), t.of(uint16)
     half = t.literal(0.5, float32)
@@ -206,11 +207,11 @@ return ({h})(rest | (bits >> 16 & 0x8000));"""
     return {"x": float32}, float16, body
 
 
-def _float32_of_bfloat16(t: _Text, _: DType) -> Made:
+def _float32_of_bfloat16(t: Helpers, _: DType) -> Made:
     return {"h": bfloat16}, float32, f"return {t.number(f'({t.of(uint32)})h << 16', float32)};"
 
 
-def _bfloat16_of_float32(t: _Text, _: DType) -> Made:
+def _bfloat16_of_float32(t: Helpers, _: DType) -> Made:
     body = f"""
 {t.of(uint32)} bits = {t.bits("x", float32)};
 if (x != x) return ({t.of(uint16)})(bits >> 16 | 0x40);
@@ -218,7 +219,7 @@ return ({t.of(uint16)})((bits + 0x7fff + (bits >> 16 & 1)) >> 16);"""
     return {"x": float32}, bfloat16, body
 
 
-def _odd_of_float64(t: _Text, _: DType) -> Made:
+def _odd_of_float64(t: Helpers, _: DType) -> Made:
     # Rounded to odd, so that rounding once more to fewer bits is as if there were one rounding
     # (Boldo and Melquiond, "When double rounding is odd", 2005).
     wide = t.of(float64)
@@ -230,7 +231,7 @@ return {t.number(f"({t.bits('y', float32)} - {larger}) | 1", float32)};"""
     return {"x": float64}, float32, body
 
 
-def _odd_of_integer(t: _Text, d: DType) -> Made:
+def _odd_of_integer(t: Helpers, d: DType) -> Made:
     u, f = t.dialect.bits(d), t.of(float32)
     bits = d.itemsize * 8
     negative = "a < 0" if d.kind == "int" else "false"
@@ -247,7 +248,7 @@ return {result};"""
     return {"a": d}, float32, body
 
 
-_HELPERS: MappingProxyType[str, Callable[..., Any]] = MappingProxyType(
+_FUNCTIONS: Final[Functions] = MappingProxyType(
     {
         "mulhi": _mulhi,
         "min": _extreme("<", "|"),

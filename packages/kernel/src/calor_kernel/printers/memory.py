@@ -20,9 +20,33 @@ if TYPE_CHECKING:
     from calor_kernel.printers.c import Printer
 
 
-def element(printer: Printer, memory: Memory, index: Expression) -> Expression:
-    """Return an element as it is stored."""
-    return Expression(f"{printer.memories[memory]}[{index.text}]", reads=memory.writable)
+class Elements:
+    """How the elements of memories are read and written in the C family."""
+
+    def __init__(self, printer: Printer) -> None:
+        self.printer = printer
+
+    def place(self, memory: Memory, index: Expression) -> Expression:
+        """Return an element as it is stored."""
+        made = Expression(f"{self.printer.memories[memory]}[{index.text}]", reads=memory.writable)
+        return ex.reading(made, index)
+
+    def value(self, memory: Memory, stored: Expression) -> Expression:
+        """Return an element as a value: bools are bytes in memory."""
+        if memory.type.dtype is not bool_:
+            return stored
+        return ex.infix("!=", ex.EQUAL, stored, Expression("0", bare=True))
+
+    def written(self, memory: Memory, place: Expression, value: Expression) -> str:
+        """Return the statement that writes an element."""
+        return f"{place.text} = {value.text};"
+
+    def changed(
+        self, operation: Operation, index: Expression, values: Sequence[Expression]
+    ) -> Expression:
+        """Return what changes an element atomically, and is what it was."""
+        place = ex.prefix("&", self.place(memory_of(operation), index))
+        return self.printer.dialect.atomic(operation, place, values, self.printer.helpers)
 
 
 def moved(index: Expression, lane: int) -> Expression:
@@ -30,21 +54,15 @@ def moved(index: Expression, lane: int) -> Expression:
     return ex.infix("+", ex.SUM, index, Expression(str(lane), bare=True)) if lane else index
 
 
-def value_of(memory: Memory, stored: Expression) -> Expression:
-    """Return an element as a value: bools are bytes in memory."""
-    if memory.type.dtype is not bool_:
-        return stored
-    return ex.infix("!=", ex.EQUAL, stored, Expression("0", bare=True))
-
-
-def _memory(operation: Operation) -> Memory:
+def memory_of(operation: Operation) -> Memory:
+    """Return the memory of a load, store or change."""
     assert operation.memory is not None
     return operation.memory
 
 
 def load(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a load: one element, consecutive ones, or a gather."""
-    memory, type = _memory(operation), operation.result.type
+    memory, type = memory_of(operation), operation.result.type
     if operation.attributes.get("order"):
         ordered_load(printer, operation, block)
         return
@@ -71,10 +89,10 @@ def _aligned(operation: Operation, type: Type) -> bool:
 
 
 def _lanes(printer: Printer, operation: Operation, type: Type, masked: bool) -> list[Expression]:
-    memory, dialect = _memory(operation), printer.dialect
+    memory, dialect, elements = memory_of(operation), printer.dialect, printer.elements
     if type.width == 1:
         index, *rest = (printer.operand(v) for v in operation.operands)
-        found = value_of(memory, element(printer, memory, index))
+        found = elements.value(memory, elements.place(memory, index))
         return [dialect.choose(rest[0], found, rest[1]) if masked else found]
     operands = [(printer.atom(v), v.type) for v in operation.operands]
     lanes = []
@@ -82,18 +100,18 @@ def _lanes(printer: Printer, operation: Operation, type: Type, masked: bool) -> 
         index, *rest = (dialect.lane(e, t, lane) if t.width > 1 else e for e, t in operands)
         if operands[0][1].width == 1:
             index = moved(index, lane)
-        found = value_of(memory, element(printer, memory, index))
+        found = elements.value(memory, elements.place(memory, index))
         lanes.append(dialect.choose(rest[0], found, rest[1]) if masked else found)
     return lanes
 
 
 def ordered_load(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a load that other units' stores are ordered with."""
-    memory, dialect = _memory(operation), printer.dialect
+    memory, dialect = memory_of(operation), printer.dialect
     if operation.result.type.width > 1 or operation.attributes.get("masked"):
         dialect.refuse("ordered loads of vectors or with masks")
-    place = element(printer, memory, printer.operand(operation.operands[0]))
-    made = value_of(memory, dialect.ordered(memory, place))
+    place = printer.elements.place(memory, printer.operand(operation.operands[0]))
+    made = printer.elements.value(memory, dialect.ordered(memory, place))
     printer.effect(operation, block, made, memory.name + "_")
     if operation.attributes["order"] != "relaxed":
         printer.line(dialect.fence(operation.attributes.get("scope") or "device", "acquire"))
@@ -101,7 +119,7 @@ def ordered_load(printer: Printer, operation: Operation, block: Block) -> None:
 
 def store(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a store: one element, consecutive ones, or a scatter."""
-    memory, dialect = _memory(operation), printer.dialect
+    memory, dialect, elements = memory_of(operation), printer.dialect, printer.elements
     index_value, value_value, *mask_value = operation.operands
     type = value_value.type
     order = operation.attributes.get("order")
@@ -115,12 +133,12 @@ def store(printer: Printer, operation: Operation, block: Block) -> None:
     if type.width == 1:
         index, value, *mask = (printer.operand(v) for v in operation.operands)
         printer.settle()
-        place = element(printer, memory, index)
+        place = elements.place(memory, index)
         if order:
             if order != "relaxed":
                 printer.line(dialect.fence(operation.attributes.get("scope") or "device", order))
             place = dialect.ordered(memory, place)
-        _guarded(printer, mask, f"{place.text} = {value.text};")
+        _guarded(printer, mask, elements.written(memory, place, value))
         return
     if order:
         dialect.refuse("ordered stores of vectors")
@@ -130,7 +148,8 @@ def store(printer: Printer, operation: Operation, block: Block) -> None:
         index, value, *mask = (dialect.lane(e, t, lane) if t.width > 1 else e for e, t in operands)
         if index_value.type.width == 1:
             index = moved(index, lane)
-        _guarded(printer, mask, f"{element(printer, memory, index).text} = {value.text};")
+        place = elements.place(memory, index)
+        _guarded(printer, mask, elements.written(memory, place, value))
 
 
 def _guarded(printer: Printer, mask: Sequence[Expression], statement: str) -> None:
@@ -141,13 +160,12 @@ def atomic(printer: Printer, operation: Operation, block: Block) -> None:
     """Print an atomic change of an element."""
     dialect = printer.dialect
     index, *values = (printer.operand(v) for v in operation.operands)
-    place = ex.prefix("&", element(printer, _memory(operation), index))
     order = operation.attributes.get("order", "relaxed")
     scope = operation.attributes.get("scope", "device")
     printer.settle()
     if order in ("release", "acq_rel", "seq_cst"):
         printer.line(dialect.fence(scope, "release"))
-    made = dialect.atomic(operation, place, values, printer.helpers)
+    made = printer.elements.changed(operation, index, values)
     printer.effect(operation, block, made, "before")
     if order in ("acquire", "acq_rel", "seq_cst"):
         printer.line(dialect.fence(scope, "acquire"))
@@ -156,8 +174,8 @@ def atomic(printer: Printer, operation: Operation, block: Block) -> None:
 def prefetch(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a prefetch, or nothing where the language has none."""
     index = printer.operand(operation.operands[0])
-    place = ex.prefix("&", element(printer, _memory(operation), index))
-    text = printer.dialect.prefetch(_memory(operation), place)
+    place = ex.prefix("&", printer.elements.place(memory_of(operation), index))
+    text = printer.dialect.prefetch(memory_of(operation), place)
     if text:
         printer.line(text)
 
@@ -165,7 +183,7 @@ def prefetch(printer: Printer, operation: Operation, block: Block) -> None:
 def copy(printer: Printer, operation: Operation, block: Block) -> None:
     """Print an asynchronous copy as one that is finished at once."""
     source: Memory = operation.attributes["source"]
-    target, dialect = _memory(operation), printer.dialect
+    target, dialect = memory_of(operation), printer.dialect
     dtype, count = target.type.dtype, operation.attributes["elements"]
     to, of, *mask = (printer.atom(v) for v in operation.operands)
     printer.settle()
@@ -176,10 +194,10 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
         printer.line(dialect.vector_store(printer.memories[target], target, to, value, type, False))
         return
     for lane in range(count):
-        value = element(printer, source, moved(of, lane))
+        value = printer.elements.place(source, moved(of, lane))
         if mask:
             value = dialect.choose(mask[0], value, zero)
-        place = element(printer, target, moved(to, lane))
+        place = printer.elements.place(target, moved(to, lane))
         printer.line(f"{place.text} = {value.text};")
 
 

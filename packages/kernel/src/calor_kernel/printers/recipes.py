@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from calor_kernel.printers.c import Printer
 
 
-def function_name(helper: str, dtypes: Sequence[DType]) -> str:
-    """Return what a helper's function is called.
-
-    >>> from calor.dtypes import float32, int8
-    >>> function_name("saturated", [float32, int8])
-    'fn_saturated_float32_int8'
-    """
-    return f"fn_{'_'.join((helper, *(d.name for d in dtypes)))}"
-
-
 class Recipes(Helpers):
     """The functions that a kernel uses; ``printer`` makes what prints a body with them.
 
@@ -45,7 +35,7 @@ class Recipes(Helpers):
 
     def name(self, helper: str, *dtypes: DType) -> str:
         """Return the name of a helper for some dtypes, and print it if it is new."""
-        name = function_name(helper, dtypes)
+        name = self.called(helper, dtypes)
         if name in self.texts:
             return name
         body = block_of(helper, *dtypes, wide=self.wide)
@@ -53,6 +43,10 @@ class Recipes(Helpers):
             return super().name(helper, *dtypes)
         printer = self.printer(Kernel(name, (), body), self.dialect, self)
         return self.add(name, _function(printer))
+
+    def called(self, helper: str, dtypes: Sequence[DType]) -> str:
+        """Return what a helper's function is called."""
+        return f"fn_{super().called(helper, dtypes)}"
 
 
 def _function(printer: Printer) -> str:

@@ -30,14 +30,13 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
+from calor_kernel.ir.nodes import Memory
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import numbers
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, words
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.recipes import function_name
 
-from .helpers import HELPERS, SUFFIXES, of_bits
 from .words import RESERVED
 
 _TYPES: Final = MappingProxyType(
@@ -52,6 +51,9 @@ _TYPES: Final = MappingProxyType(
         float32: "f32",
     }
 )
+_HOST: Final = MappingProxyType(
+    {"i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4", "f64": "<f8"}
+)
 _TEMPLATES: Final = {
     **{f"{name} float": f"{name}({{0}})" for name in ("abs", "floor", "ceil", "trunc", "sqrt")},
     **{f"{f} {k}": f"{f}({{0}}, {{1}})" for f in ("min", "max") for k in ("int", "uint")},
@@ -61,6 +63,7 @@ _TEMPLATES: Final = {
     "rint float": "round({0})",
     "abs int": "abs({0})",
 }
+_SUFFIXES: Final = MappingProxyType({"i32": "i", "u32": "u", "i64": "li", "u64": "lu"})
 _LITERAL: Final = re.compile(r"(\(?)(-?\d+)(?:u|i|li|lu)(?: - 1l?i\))?")
 _NO_LIMIT: Final = 1 << 62
 _POSITIONS: Final = MappingProxyType(
@@ -132,6 +135,12 @@ class WGSL(Dialect):
             (1,) if dtype.itemsize == 8 else (1, 4 if dtype.itemsize == 4 else 4 // dtype.itemsize)
         )
 
+    def argument(self, dtype: DType) -> tuple[str, str]:
+        """Return the types of a number among the arguments: here, and NumPy's."""
+        type = self.types[self.held(dtype)]
+        type = "u32" if type == "bool" else type
+        return type, _HOST[type]
+
     def held(self, dtype: DType) -> DType:
         """Return the dtype whose values stand for a dtype's."""
         found = super().held(dtype)
@@ -150,7 +159,7 @@ class WGSL(Dialect):
         if special or (hidden and number == 0):
             # Such a compiler takes it that there is no infinity, and of a choice between -1 and 0
             # makes one between -1 and -0.
-            return Expression(of_bits(self, number, dtype, hidden), bare=True)
+            return Expression(self.of_bits(number, dtype, hidden), bare=True)
         wide = dtype is float64
         text = repr(float(number)) if wide else str(np.float32(number))
         made = f"{text}{'lf' if wide else 'f'}"
@@ -165,12 +174,23 @@ class WGSL(Dialect):
         return (1 << 31) - 1
 
     def _integer(self, number: int, type: str) -> Expression:
-        suffix = SUFFIXES[type]
+        suffix = _SUFFIXES[type]
         if number in (-(1 << 31), -(1 << 63)) and suffix[-1] == "i":
             # The smallest numbers are no literals: the sign is an operator.
             return Expression(f"({number + 1}{suffix} - 1{suffix})", bare=True)
         text = f"{number}{suffix}"
         return Expression(text, ex.UNARY if number < 0 else ex.ATOM, bare=True)
+
+    def of_bits(self, number: float, dtype: DType, hidden: bool) -> str:
+        """Return a number by its bits, and where it is hidden as one that no compiler knows.
+
+        A zero is given with arguments, and the bits are set by an or: what is hidden twice is so
+        still, while two xors would be none.
+        """
+        u = self.types[self.bits(dtype)]
+        unknown = f" | {u}(args.zero)" if hidden else ""
+        held = f"{hex(numbers.bits_of(number, dtype))}{_SUFFIXES[u]}{unknown}"
+        return f"bitcast<{self.types[dtype]}>({held})"
 
     def cast(self, dtype: DType, value: Expression) -> Expression:
         """Return a number converted; one of fewer than 32 bits keeps its low bits."""
@@ -199,10 +219,6 @@ class WGSL(Dialect):
         texts = ", ".join(e.at(ex.UNARY) for e in (b, a, condition))
         return ex.reading(Expression(f"select({texts})"), condition, a, b)
 
-    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Return name and text of a function that is no recipe."""
-        return HELPERS[name](self, function_name(name, dtypes), *dtypes)
-
     # Vectors: the lanes of a word.
     def vector_type(self, type: Type) -> str:
         """Return a vector type."""
@@ -217,6 +233,24 @@ class WGSL(Dialect):
         """Return a component."""
         return ex.reading(Expression(f"{value.at(ex.ATOM)}.{'xyzw'[lane]}"), value)
 
+    def vector_load(
+        self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
+    ) -> Expression:
+        """Return an element of an array of four words."""
+        return Expression(f"{name}[{index.text}]")
+
+    def vector_store(
+        self,
+        name: str,
+        memory: Memory,
+        index: Expression,
+        value: Expression,
+        type: Type,
+        aligned: bool,
+    ) -> str:
+        """Return the statement that writes an element of an array of four words."""
+        return f"{name}[{index.text}] = {value.text};"
+
     # Statements.
     def declare(self, type: Type, name: str, value: Expression | None = None) -> str:
         """Return the declaration of a variable."""
@@ -229,13 +263,26 @@ class WGSL(Dialect):
         result: DType,
         parameters: Sequence[tuple[DType, str]],
         lines: Sequence[str],
+        *,
+        constant: bool = False,
     ) -> str:
-        """Return a function, in which the first parameter is a variable."""
+        """Return a function, in which the first parameter is a variable if it changes."""
         given = ", ".join(f"{own}: {self.type(Type(dtype))}" for dtype, own in parameters)
-        first = parameters[0][1]
-        head = f"fn {name}(given_{given}) -> {self.type(Type(result))} {{"
-        body = (f"var {first} = given_{first};", *lines)
-        return "\n".join((head, *(f"  {line}" for line in body), "}"))
+        if not constant:
+            first = parameters[0][1]
+            given, lines = f"given_{given}", (f"var {first} = given_{first};", *lines)
+        head = f"fn {name}({given}) -> {self.type(Type(result))} {{"
+        return "\n".join((head, *(f"  {line}" for line in lines), "}"))
+
+    def barrier(self, scope: str, name: int, count: int) -> str:
+        """Return a barrier of a cube."""
+        if name or count or scope != "cube":
+            self.refuse("named barriers" if scope == "cube" else f"barriers of a {scope}")
+        return "workgroupBarrier();"
+
+    def ordered(self, memory: Memory, place: Expression) -> Expression:
+        """Return an element, which is of an array of atomics."""
+        return place
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
         """Return the value of another unit; ``lane`` is its own name, 64 bits go in halves."""

@@ -7,17 +7,14 @@ from an offset on; a launch of more cubes along x than a dispatch may have is fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import DType
 from calor_kernel.ir.nodes import Block, Kernel, Operation
 from calor_kernel.ir.passes import (
-    atomics_of,
     count_vectors,
     eliminate_dead,
     flag_unjoined,
@@ -28,14 +25,13 @@ from calor_kernel.ir.passes import (
     unroll_loops,
 )
 from calor_kernel.ir.types import Type
-from calor_kernel.printers import units
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.recipes import Recipes
 from calor_kernel.runtime.structs import COUNTS, struct_of
 
 from . import memory
 from .dialect import WGSL
+from .helpers import Functions
 from .scalars import WGSLScalars
 
 # The cubes of a dispatch along each axis at most.
@@ -43,9 +39,6 @@ MOST_CUBES: Final = 65535
 # Where loops are ended that take long, the lines of one that is repeated, and how often it is.
 _SHORT: Final = 48
 _TURNS: Final = 4
-_HOST: Final = MappingProxyType(
-    {"i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4", "f64": "<f8"}
-)
 
 
 def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
@@ -60,18 +53,9 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     return WGSLPrinter(eliminate_dead(made), dialect).text()
 
 
-def argument_type(dialect: WGSL, dtype: DType) -> str:
-    """Return the type of a number among the arguments."""
-    type = dialect.types[dialect.held(dtype)]
-    return "u32" if type == "bool" else type
-
-
 def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
     """Return the struct of a kernel's arguments."""
-    return struct_of(parameters, lambda dtype: _HOST[argument_type(dialect, dtype)])
-
-
-Statement = Callable[[Any, Operation, Block], None]
+    return struct_of(parameters, lambda dtype: dialect.argument(dtype)[1])
 
 
 class WGSLPrinter(Printer):
@@ -79,57 +63,39 @@ class WGSLPrinter(Printer):
 
     dialect: WGSL
     scalars: WGSLScalars
-    statements: ClassVar[Mapping[str, Statement]] = MappingProxyType(
-        {"load": memory.load, "store": memory.store, "atomic": memory.atomic}
-    )
+    elements: memory.Elements
 
-    def __init__(self, kernel: Kernel, dialect: WGSL, functions: Recipes | None = None) -> None:
+    def __init__(self, kernel: Kernel, dialect: WGSL, functions: Functions | None = None) -> None:
         super().__init__(kernel, dialect)
-        self.helpers = functions or Recipes(dialect, WGSLPrinter, dialect.wide and dialect.double)
+        self.helpers = functions or Functions(dialect, WGSLPrinter, dialect.wide and dialect.double)
         self.scalars = WGSLScalars(dialect, self.helpers)
-        self.atomics = atomics_of(kernel)
-        self.across = hands_over(kernel)
-        self.native = memory.native_of(kernel, dialect)
-        self.wide = memory.wide_of(kernel)
+        self.elements = memory.Elements(self)
+        self.hands_over = hands_over(kernel) and kernel.units > 1
         flag_unjoined(kernel)
 
     def operation(self, operation: Operation, block: Block) -> None:
-        """Print one operation, as this language does what it does otherwise."""
-        own = self.statements.get(operation.name)
-        if operation.name == "while":
-            self.repeat(operation, block)
-        elif own is not None:
-            own(self, operation, block)
-        elif operation.name.startswith("plane_") and operation.operands:
-            self.together(operation, block)
-        elif operation.name == "barrier" and operation.attributes.get("scope", "cube") == "cube":
-            self.barrier(operation)
-        else:
-            super().operation(operation, block)
+        """Print one operation, with what this language wants around it."""
+        name, said = operation.name, operation.attributes
+        order = said.get("order") or "relaxed"
+        if operation.memory is not None and order != "relaxed":
+            self.dialect.refuse(f"{name}s with {order} order")
+        if name.startswith("plane_") and operation.operands and self.kernel.plane > 1:
+            self.meet(operation)
+        super().operation(operation, block)
+        if name == "barrier" and said.get("scope", "cube") == "cube" and self.hands_over:
+            self.line("storageBarrier();")
 
-    def together(self, operation: Operation, block: Block) -> None:
-        """Print an operation of a plane, whose units meet again before it where they may be apart.
+    def meet(self, operation: Operation) -> None:
+        """Let the units of a plane meet again where they may be apart, before an operation of it.
 
         What is shuffled is repeated where it has 64 bits.
         """
-        if self.kernel.plane > 1:
-            if self.dialect.lanes == 1:
-                self.dialect.refuse("subgroups")
-            for value in operation.operands:
-                self.texts[value] = self.atom(value)
-            if self.dialect.diverges:
-                self.line("subgroupBarrier();")
-        units.plane(self, operation, block)
-
-    def barrier(self, operation: Operation) -> None:
-        """Print a barrier of the cube, also for global memory that units hand to each other."""
-        self.settle()
-        if operation.attributes.get("name") or operation.attributes.get("count"):
-            self.dialect.refuse("named barriers")
-        if self.kernel.units > 1:
-            self.line("workgroupBarrier();")
-            if self.across:
-                self.line("storageBarrier();")
+        if self.dialect.lanes == 1:
+            self.dialect.refuse("subgroups")
+        for value in operation.operands:
+            self.texts[value] = self.atom(value)
+        if self.dialect.diverges:
+            self.line("subgroupBarrier();")
 
     @contextmanager
     def rounds(
@@ -173,8 +139,8 @@ class WGSLPrinter(Printer):
         fields, named, buffers = self.parameters()
         for own in self.kernel.memories:
             name = self.memories[own] = self.fresh(own.name)
-            length = (own.size or 0) // (4 if own in self.wide else 1)
-            declared = f"{name}: array<{memory.element_type(self, own)}, {length}>;"
+            length = (own.size or 0) // (4 if own in self.elements.wide else 1)
+            declared = f"{name}: array<{self.elements.type(own)}, {length}>;"
             if own.space == "shared":
                 buffers.append(f"var<workgroup> {declared}")
             else:
@@ -203,12 +169,10 @@ class WGSLPrinter(Printer):
         """
         x, y, z = self.kernel.cube
         head = "@builtin(workgroup_id) group: vec3<u32>, "
-        planes_ = any(
-            o.name.startswith("plane_") or o.name == "lane_position"
-            for o in self.kernel.body.walk()
-        )
-        if self.kernel.plane == 1 or not planes_:
-            unit = "  let lane = 0u;\n  let plane = 0u;\n" if planes_ else ""
+        names = {o.name for o in self.kernel.body.walk()}
+        planes = "lane_position" in names or any(name.startswith("plane_") for name in names)
+        if self.kernel.plane == 1 or not planes:
+            unit = "  let lane = 0u;\n  let plane = 0u;\n" if planes else ""
             return f"{x}, {y}, {z}", f"{head}@builtin(local_invocation_id) unit: vec3<u32>", unit
         head += (
             "@builtin(local_invocation_index) number: u32,\n"
@@ -230,7 +194,7 @@ class WGSLPrinter(Printer):
             if parameter.memory is not None:
                 self.memories[parameter.memory] = name
                 places.append(number)
-                held = memory.element_type(self, parameter.memory)
+                held = self.elements.type(parameter.memory)
                 place = f"@group(0) @binding({len(buffers) + 1})"
                 buffers.append(f"{place} var<storage, read_write> {name}: array<{held}>;")
             else:
@@ -240,7 +204,7 @@ class WGSLPrinter(Printer):
                 own = number if number < count else places[number - count]
                 value = f"args.a{own}" + (" != 0u" if dtype.kind == "bool" else "")
                 named += f"  let {name} = {value};\n"
-                type = argument_type(self.dialect, dtype)
+                type = self.dialect.argument(dtype)[0]
             if number < count:
                 fields += f"  a{number}: {type},\n"
         if self.dialect.limited:
@@ -253,11 +217,9 @@ class WGSLPrinter(Printer):
 
     def shared_fits(self) -> None:
         """Refuse a kernel whose shared memory is too small for a word per element."""
-        total = 0
-        for own in self.kernel.memories:
-            if own.space == "shared":
-                size = max(4, own.type.dtype.itemsize)
-                total = -(-total // 16) * 16 + size * (own.size or 0)
+        shared = [own for own in self.kernel.memories if own.space == "shared"]
+        sizes = [max(4, own.type.dtype.itemsize) * (own.size or 0) for own in shared]
+        total = sum(-(-size // 16) * 16 for size in sizes)
         if total > self.dialect.shared_bytes:
             self.dialect.refuse(
                 f"{total} bytes of shared memory, above {self.dialect.shared_bytes}"

@@ -116,8 +116,6 @@ class WGSLScalars(Scalars):
             bits = self.dialect.bits(source)
             held = ex.infix("<<", ex.SHIFT, self.bitcast(value, source, bits), Expression("1u"))
             return ex.infix("!=", ex.EQUAL, held, self.dialect.literal(0, bits))
-        if target is bool_ and source is not bool_ and source.kind != "float":
-            return ex.infix("!=", ex.EQUAL, value, self.dialect.literal(0, source))
         if target in (int64, uint64) and source.kind in ("int", "uint") and source.itemsize < 8:
             return self.widened(value, source, target)
         return super().cast(value, source, target)
@@ -142,13 +140,6 @@ class WGSLScalars(Scalars):
 
     def bitcast(self, value: Expression, source: DType, target: DType) -> Expression:
         """Return the bits of a scalar as another type of the same size."""
-        held, wanted = self.dialect.held(source), self.dialect.held(target)
-        if target is bool_ and source is not bool_:
-            return ex.infix("!=", ex.EQUAL, value, self.dialect.literal(0, held))
         if source is bool_ and target is not bool_:
-            return self.dialect.cast(wanted, ex.call("u32", value))
+            return self.dialect.cast(self.dialect.held(target), ex.call("u32", value))
         return super().bitcast(value, source, target)
-
-    def saturated(self, value: Expression, source: DType, target: DType) -> Expression:
-        """Return a float as an integer."""
-        return ex.call(self.helpers.name("saturated", source, target), value)

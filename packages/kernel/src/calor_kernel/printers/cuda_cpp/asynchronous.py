@@ -14,7 +14,6 @@ from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.memory import element
 
 if TYPE_CHECKING:
     from calor_kernel.printers.c import Printer
@@ -106,7 +105,7 @@ def load_matrix(printer: Printer, operation: Operation, block: Block) -> None:
     memory, count = operation.memory, operation.attributes["count"]
     assert memory is not None
     index = printer.operand(operation.operands[0])
-    place = ex.prefix("&", element(printer, memory, index))
+    place = ex.prefix("&", printer.elements.place(memory, index))
     transposed = operation.attributes.get("transposed", False)
     name = f"load_matrix_x{count}{'_transposed' if transposed else ''}"
     type = printer.dialect.type(operation.result.type)
@@ -132,7 +131,7 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
     to, of, *mask = (printer.operand(v) for v in operation.operands)
     printer.settle()
     places = [
-        ex.prefix("&", element(printer, memory, index))
+        ex.prefix("&", printer.elements.place(memory, index))
         for memory, index in ((target, to), (source, of))
     ]
     taken = Expression(str(nbytes))

@@ -18,7 +18,6 @@ from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import units
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.memory import element
 
 if TYPE_CHECKING:
     from calor_kernel.language.tensor_maps import Descriptor
@@ -56,7 +55,7 @@ def fetched_maps(count: int) -> str:
 # Barriers in memory.
 def _at(printer: Printer, memory: Memory | None, index: Value) -> Expression:
     assert memory is not None
-    return ex.prefix("&", element(printer, memory, printer.operand(index)))
+    return ex.prefix("&", printer.elements.place(memory, printer.operand(index)))
 
 
 def _barrier(printer: Printer, operation: Operation, name: str, text: str, more: str = "") -> None:

@@ -29,7 +29,6 @@ from calor_kernel.language.matrices import MatrixShape
 from calor_kernel.language.swizzles import Swizzle, Swizzled
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.memory import element
 
 if TYPE_CHECKING:
     from calor_kernel.printers.c import Printer
@@ -87,7 +86,7 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
         if where is None:
             dialect.refuse(f"{shape.name} of factors not in swizzled lines of 128 bytes")
         flags.append(where.transposed)
-        place = ex.prefix("&", element(printer, memory, printer.operand(index)))
+        place = ex.prefix("&", printer.elements.place(memory, printer.operand(index)))
         made.append(ex.call("described", place, Expression(f"{hex(where.bits)}ull")))
     printer.helpers.add("described", _DESCRIBED)
     if any(flags) and shape.a_dtype.itemsize != 2:
