@@ -39,11 +39,8 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.library.conv.fragments import columns_of, rows_of
-from calor_kernel.library.matmul.boxes import LINE, following, release
+from calor_kernel.library.matmul.boxes import ASKING, LINE, MULTIPLYING, following, release
 
-# Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
-_ASKING = {1: 56, 2: 56}
-_MULTIPLYING = {1: 240, 2: 224}
 # Columns of sums that are written at a time, and from a row of them to the next in shared memory,
 # so that the rows that a plane stores together differ in banks.
 _PART, _PITCH = 64, 72
@@ -181,7 +178,7 @@ def conv_boxes(
     rows = -(-rows_total // plan.rows)
     whole = rows * downs * acrosses * -(-images // some_images)
     every, split = cube_count(0), cube_position(1)
-    with role(0, registers=_ASKING[plan.groups]):
+    with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
             stage, parity = images * 0, images * 0 + 1
             for tile in range(cube_position(0), whole, every):
@@ -204,7 +201,7 @@ def conv_boxes(
                     x_map.fetch(right.at(stage * x_size), seen, full, stage)
                     full.arrive(stage)
                     stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups]):
+    with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
         top = (unit_index() // 128 - 1) * 64
         stage, parity = images * 0, images * 0

@@ -47,8 +47,8 @@ from calor_kernel.library.matmul.transposed import rows_in_registers, store_turn
 # A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
 LINE = 128
 # Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
-_ASKING = {1: 56, 2: 56, 3: 32}
-_MULTIPLYING = {1: 240, 2: 224, 3: 160}
+ASKING = {1: 56, 2: 56, 3: 32}
+MULTIPLYING = {1: 240, 2: 224, 3: 160}
 # Bytes of factors that the matrix unit reads from shared memory along the summed axis alone.
 FOUR = 4
 # Parts of a tile's sums that are on their way to memory.
@@ -205,7 +205,7 @@ def matmul_boxes(
     # There is a first step, so that sums come from products alone: where the compiler sees another
     # way to them, it reads them early, and runs the products one after another.
     deep = max(k, 1)
-    with role(0, registers=_ASKING[plan.groups]):
+    with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
             stage, parity = first * 0, first * 0 + 1
             for tile in range(first, tiles, step):
@@ -223,7 +223,7 @@ def matmul_boxes(
                           begin, full, stage, plan, False)  # fmt: skip
                     full.arrive(stage)
                     stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=_MULTIPLYING[plan.groups]):
+    with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
         unit = unit_index() % 128
         group = unit_index() // 128 - 1

@@ -36,7 +36,7 @@ from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output, Scratch
+from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
 from calor_kernel.planning.choices import choice, exceeds
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -48,7 +48,6 @@ _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
 # Products of fewer rows or columns than this are done sooner than their operands are turned.
 _WORTH = 512
 _HALVES = (float16, bfloat16)
-_RESULT = Output(0)
 # Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
@@ -97,7 +96,7 @@ def ways(
         elif types == {float32} and product.dtype is float32:
             if product.tf32:
                 found += _by_divided_boxes(product, places, info, wanted, held)
-                found += by_boxes(product, places, info, wanted)
+                found += _by_boxes(product, places, info, wanted)
                 found += _by_transposed_boxes(product, places, info, wanted)
                 if not found_any(found):
                     found += _by_turned_boxes(product, places, info, wanted, held)
@@ -107,13 +106,13 @@ def ways(
                 found += _by_patches(product, places, info, wanted)
         elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
             found += _by_divided_boxes(product, places, info, wanted, held)
-            found += by_boxes(product, places, info, wanted)
+            found += _by_boxes(product, places, info, wanted)
             if not found_any(found):
                 found += _by_groups(product, places, info, wanted)
                 found += _by_fragments(product, places, info, wanted)
         elif product.formats is not None or (types == {int8} and product.dtype is int32):
             found += _by_divided_boxes(product, places, info, wanted, held)
-            found += by_boxes(product, places, info, wanted)
+            found += _by_boxes(product, places, info, wanted)
             found += _by_turned_boxes(product, places, info, wanted, held)
     better = found_any(found)
     if product.formats is None:
@@ -150,17 +149,15 @@ def _patches(made: tuple[int, ...], along: tuple[bool, bool]) -> Patches:
     return Patches(down, across, high, wide, depth, *along, stages[0] if stages else 0)
 
 
-def by_boxes(
+def _by_boxes(
     product: Product,
     places: Sequence[Argument],
     info: DeviceInfo,
     wanted: bool,
-    target: Output | Scratch = _RESULT,
     *,
     transposed: bool = False,
 ) -> Iterator[Way | Dropped]:
-    """Yield the launches by the copy engine, which write to ``target``."""
-    made = boxed(product, places, info, target, transposed=transposed)
+    made = boxed(product, places, info, transposed=transposed)
     if isinstance(made, Dropped):
         if wanted:
             yield made
@@ -235,7 +232,7 @@ def _by_transposed_boxes(
 ) -> Iterator[Way | Dropped]:
     """Yield boxes of the transposes' product, of which the left factor goes through registers."""
     if along_of(product) == (True, False) and all(map(info.has, _COPIED)):
-        for way in by_boxes(product.swapped(), places[::-1], info, wanted, transposed=True):
+        for way in _by_boxes(product.swapped(), places[::-1], info, wanted, transposed=True):
             if isinstance(way, Way):
                 yield replace(way, name=f"transposed {way.name}")
             else:
@@ -253,7 +250,7 @@ def _by_turned_boxes(
     made = turned(product, places, held, info, right=not one)
     # A copy costs as much as so many rows or columns of the product.
     worth = exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
-    boxes = _by_transposed_boxes if one else by_boxes
+    boxes = _by_transposed_boxes if one else _by_boxes
     for way in boxes(made.product, made.places, info, wanted):
         if isinstance(way, Dropped):
             yield replace(way, variant=f"turned {way.variant}")
