@@ -197,5 +197,6 @@ def test_what_changes_nothing_is_accepted(capsys: pytest.CaptureFixture[str]) ->
     onnxruntime.create_and_register_allocator(info, onnxruntime.OrtArenaCfg())
     onnxruntime.create_and_register_allocator_v2("CPUExecutionProvider", info)
     assert onnxruntime.has_collective_ops() is False
+    onnxruntime.set_default_logger_callback(print)
     onnxruntime.print_debug_info()
     assert "CPUExecutionProvider" in capsys.readouterr().out

@@ -28,6 +28,7 @@ from calor_onnx.session.providers import (
     get_all_providers,
     get_available_providers,
     get_device,
+    set_default_logger_callback,
     set_default_logger_severity,
     set_default_logger_verbosity,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "get_all_providers",
     "get_available_providers",
     "get_device",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
 ]

@@ -41,6 +41,7 @@ from calor_onnx.session.providers import (
     get_all_providers,
     get_available_providers,
     get_device,
+    set_default_logger_callback,
     set_default_logger_severity,
     set_default_logger_verbosity,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "preload_dlls",
     "print_debug_info",
     "replace_onnxruntime",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",

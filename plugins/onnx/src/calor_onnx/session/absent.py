@@ -21,11 +21,17 @@ _COMPILER: Final = (
 _LIBRARY: Final = (
     "devices are calor's plugins: pip install one; operators are added with @calor_onnx.operator"
 )
+_PACKAGE: Final = "a package of models is taken apart first: load the one model that is to run"
 _STREAM: Final = "a device's order of work is calor's own; calor.synchronize(device) waits for it"
 ABSENT: Final = {
     "AdapterFormat": _ADAPTER,
     "LoraAdapter": _ADAPTER,
     "ModelCompiler": _COMPILER,
+    "ModelPackage": _PACKAGE,
+    "ModelPackageComponentContext": _PACKAGE,
+    "ModelPackageContext": _PACKAGE,
+    "ModelPackageOptions": _PACKAGE,
+    "ModelPackageWriteMode": _PACKAGE,
     "OrtCompileApiFlags": _COMPILER,
     "OrtEpContextData": _COMPILER,
     "OrtEpContextDataBuffer": _COMPILER,

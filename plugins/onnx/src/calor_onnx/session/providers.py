@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from calor.backends.device import Device
@@ -60,6 +60,10 @@ def get_device() -> str:
 
 def set_default_logger_severity(severity: int) -> None:
     """Do nothing: calor-onnx has no log; it raises, or warns through Python's warnings."""
+
+
+def set_default_logger_callback(callback: Callable[..., None] | None, severity: int = 2) -> None:
+    """Do nothing: calor-onnx has no log, so there is no message to hand to a callback."""
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:
