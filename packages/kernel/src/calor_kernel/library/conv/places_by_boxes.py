@@ -1,22 +1,24 @@
 """Convolutions fed by the copy engine as launches: which suit, and the box of a tile.
 
 Requirements: a tile's places are a box, so that tiles of images whose rows do not fit waste what
-lies outside; the box is what a model of the steps and of idle cores says is quickest.
+lies outside; the box is what a model of the steps and of idle cores says is quickest; of a gradient
+of which one place of each stride sees taps, tiles are of those places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from calor.dtypes import bfloat16, float16, float32, int32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.boxes import PlaceBoxes, conv_boxes
+from calor_kernel.library.conv.cells import Cells, access_of
 from calor_kernel.library.conv.fragment_operands import last, two_axes, weights_of
 from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.places_by_fragments import phases_of
-from calor_kernel.library.conv.problem import Correlation
+from calor_kernel.library.conv.problem import Correlation, Part, in_cells
 from calor_kernel.library.matmul.boxes import LINE
 from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work
 from calor_kernel.runtime.device import DeviceInfo
@@ -31,24 +33,54 @@ _WHOLE = ALIGN // float32.itemsize
 _COMPUTED, _READ, _STEP, _TILE, _MOVED = {1: 23, 2: 33}, 0.5, 100, 2500, 10
 
 
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a plan writes: its rows and columns where places are cells, and elements of a channel.
+
+    ``size``: all elements; ``pairs``: whether two places are one access.
+    """
+
+    plan: PlaceBoxes
+    whole: tuple[int, ...]
+    plane: int
+    size: int
+    pairs: bool
+
+
 def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool) -> Iterator[Work]:
     """Yield the works of a problem that the copy engine can feed, the likeliest first."""
-    if not suits(problem, info, rounded):
+    part = in_cells(problem)
+    seen = part.problem if part is not None else problem
+    if not suits(seen, problem.size, info, rounded):
         return
-    found = sorted(_plans(problem, info), key=lambda made: made[0])
-    few = _few(problem, found[0][1], found[0][2], info) if found else True
+    found = sorted(_plans(seen, problem.size, info), key=lambda made: made[0])
+    few = _few(seen, found[0][1], found[0][2], info) if found else True
     if few and not wanted:
         return
     for _, plan, splits in found[: 4 if wanted else 1]:
         steps = Steps()
-        _of_places(problem, plan, splits, steps, info)
+        _of_places(seen, _result_of(problem, part, plan), splits, steps, info)
         box = "x".join(map(str, plan.box))
         name = f"boxes {plan.rows}x({box}) by {plan.units}{f' in {splits}' if splits > 1 else ''}"
         yield replace(steps.work(), variant=name, group=int(few))
 
 
-def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
-    """Return whether boxes are what a problem's windows see."""
+def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Result:
+    """Return how a plan writes the result of a problem, of which a part may be all that is seen."""
+    high, wide = (axis.count for axis in two_axes(problem))
+    if part is None:
+        return _Result(plan, (), high * wide, problem.size, wide % 2 == plan.box[2] % 2 == 0)
+    missing = 2 - len(part.steps)
+    down, across = (1,) * missing + part.steps
+    pairs = -(-wide // across) % 2 == plan.box[2] % 2 == 0
+    top, left = (0,) * missing + part.offsets
+    access = access_of(across, wide, 2 if pairs else 1)
+    cells = Cells((down, across), (top, left), access)
+    return _Result(replace(plan, cells=cells), (high, wide), high * wide, problem.size, pairs)
+
+
+def suits(problem: Correlation, size: int, info: DeviceInfo, rounded: bool) -> bool:
+    """Return whether boxes are what a problem's windows see; ``size``: of what is written."""
     p = problem
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32 or p.by_weight:
         return False
@@ -58,7 +90,7 @@ def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
     moves = all(axis.divide == 1 and axis.size % axis.result == 0 for axis in p.axes)
     _, groups, outputs = p.leads
     fits = groups.size == 1 and outputs.size >= 64 and len(p.axes) <= 2
-    fits = fits and max(_SPLITS) * max(p.size, p.a.size, p.b.size) < _MOST
+    fits = fits and max(_SPLITS) * max(size, p.a.size, p.b.size) < _MOST
     return bool(known and moves and fits and p.depth.size % (LINE // p.a.dtype.itemsize) == 0)
 
 
@@ -76,8 +108,10 @@ def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
     return tiles * -(-down.count // high) * -(-across.count // wide)
 
 
-def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, PlaceBoxes, int]]:
-    """Yield plans with their splits, and the cycles that they take."""
+def _plans(
+    problem: Correlation, size: int, info: DeviceInfo
+) -> Iterator[tuple[float, PlaceBoxes, int]]:
+    """Yield plans with their splits, and the cycles that they take; ``size``: of the result."""
     outputs = problem.leads[2]
     down, across = two_axes(problem)
     item = problem.a.dtype.itemsize
@@ -91,7 +125,7 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, Plac
         for some in range(1, _COLUMNS // (high * wide) + 1 if whole else 2):
             plan = PlaceBoxes(problem.a.dtype, problem.a.dtype, rows, (some, high, wide), 2)
             if plan.units <= info.max_units and (plan.columns * 4 >= _COLUMNS or whole):
-                yield from _divided(plan, _tiles(problem, plan), steps, problem.size, info)
+                yield from _divided(plan, _tiles(problem, plan), steps, size, info)
 
 
 def _divided(
@@ -114,9 +148,9 @@ def _divided(
 
 
 def _of_places(
-    problem: Correlation, plan: PlaceBoxes, splits: int, steps: Steps, info: DeviceInfo
+    problem: Correlation, made: _Result, splits: int, steps: Steps, info: DeviceInfo
 ) -> None:
-    p, dtype = problem, problem.a.dtype
+    p, dtype, plan, pairs = problem, problem.a.dtype, made.plan, made.pairs
     images, _, outputs = p.leads
     axes = two_axes(p)
     x = last(
@@ -129,15 +163,15 @@ def _of_places(
     high, wide, taps = down.count, across.count, down.terms * across.terms
     terms = x.room * taps
     share = terms // (plan.depth * splits)
-    part_step = -(-p.size // _WHOLE) * _WHOLE
+    part_step = -(-made.size // _WHOLE) * _WHOLE
     result: Argument = Output(0)
     if splits > 1:
         result = steps.memory(splits * part_step * float32.itemsize)
     strides = (down.result, across.result)
-    pairs = wide % 2 == 0 and plan.box[2] % 2 == 0
     size, number = Scalar(int32, nonnegative=True), Scalar(int32)
     line = Scalar(int32, divisible=16 // dtype.itemsize, nonnegative=True)
     even = Scalar(int32, nonnegative=True, divisible=2 if pairs else 1)
+    of_rows = even if plan.cells is None else replace(even, divisible=plan.cells.access)
     read = Buffer(dtype, writable=False, align=16)
     target = Buffer(plan.result, align=16)
     build = Build(
@@ -149,7 +183,8 @@ def _of_places(
             *(line,) * 5,
             *(size, size),
             *(number,) * 7,
-            *(size, even, even, even, size, even),
+            *(size, even, of_rows, of_rows, size, of_rows),
+            *(size, of_rows)[: len(made.whole)],
         ),
         (("pairs", pairs), ("plan", plan), ("strides", strides)),
         (plan.units, 1, 1),
@@ -165,8 +200,9 @@ def _of_places(
         phase.problem.b.offset // plan.depth,
         *(down.b // plan.depth, across.b // plan.depth),
         *(down.start, across.start, down.summed, across.summed),
-        *(high, wide, high * wide, outputs.size * high * wide),
+        *(high, wide, made.plane, outputs.size * made.plane),
         *(share, part_step),
+        *made.whole,
     )
     flops = 2 * outputs.size * images.size * high * wide * terms
     label = f"conv boxes {plan.rows}x{plan.columns}"
@@ -174,5 +210,5 @@ def _of_places(
     arguments = (weights.place, x.place, result, *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, 0, label))
     if splits > 1:
-        sizes = (1, 1, p.size, part_step)
+        sizes = (1, 1, made.size, part_step)
         steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
