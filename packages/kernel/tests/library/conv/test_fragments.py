@@ -224,10 +224,26 @@ def test_gradients_of_windows_smaller_than_the_stride_are_one_product(row, dtype
     request = request_of(op, row, getattr(dtypes, dtype), info)
     said = {**request.attributes, "precision": "high"}
     work, *_ = LOWERINGS[op](replace(request, attributes=said))
-    assert work.variant.startswith("boxes") and (" in " in work.variant) == deep
+    assert work.variant.startswith("boxes")
+    assert (" in " in work.variant) == deep
     assert names([work]) <= {"channels_last", "conv_boxes", "add_turned"}
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype, precision="high")
+
+
+@pytest.mark.parametrize("op", OPS[:2])
+@pytest.mark.parametrize("taps", [1, 3])
+def test_few_tiles_are_timed_smaller_and_in_more_parts(op, taps):
+    p = taps // 2
+    row = ((1, 256, 14, 14), (256, 256, taps, taps), ONE, ((p, p), (p, p)), ONE, 1)
+    info = replace(H200, cores=132, max_units=1024)
+    works = LOWERINGS[op](request_of(op, row, bfloat16, info, candidates=True))
+    boxes = [work for work in works if work.variant.startswith("boxes")]
+    assert len({work.variant for work in boxes}) == len(boxes)
+    assert boxes[0].variant.startswith("boxes 128x")
+    assert any("boxes 64x" in work.variant for work in boxes)
+    for build, plan in (one for work in boxes for one in planned(work)):
+        assert build.kernel(info.features).shared_bytes <= plan.shared_bytes <= info.shared_bytes
 
 
 MANY = [

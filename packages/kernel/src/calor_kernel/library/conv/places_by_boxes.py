@@ -7,7 +7,7 @@ of which one place of each stride sees taps, tiles are of those places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from calor.dtypes import bfloat16, float16, float32, int32
@@ -25,12 +25,18 @@ from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _COLUMNS, _STAGES, _SPLITS = 256, 6, (1, 2, 3, 4, 6, 8, 9)
+# Steps that a part of a sum has at least; where cores are left, fewer and more parts are timed too.
+_SHARE, _LITTLE, _MORE_SPLITS, _TIMED = 8, 2, (12, 16, 18, 24), 4
 # Places in tensors and in results are numbers of 32 bits.
 _MOST = 1 << 31
 _WHOLE = ALIGN // float32.itemsize
 # Of a core of an H200 in cycles: sums of a step that it computes, with one warp group and two, and
 # rows that it reads; what a step and a tile take beside, and bytes of parts that it moves.
 _COMPUTED, _READ, _STEP, _TILE, _MOVED = {1: 23, 2: 33}, 0.5, 100, 2500, 10
+
+
+# The cycles that a plan takes, the plan, and the parts of its sums.
+Made = tuple[float, PlaceBoxes, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +59,48 @@ def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
     seen = part.problem if part is not None else problem
     if not suits(seen, problem.size, info, rounded):
         return
-    found = sorted(_plans(seen, problem.size, info), key=lambda made: made[0])
-    few = _few(seen, found[0][1], found[0][2], info) if found else True
+    rows = 128 if seen.leads[2].size > 64 else 64
+    found = sorted(_plans(seen, problem.size, info, rows, _SHARE), key=_cycles)
+    idle = not found or 2 * _cubes(seen, found[0]) < info.cores
+    several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
+    # Of several taps smaller tiles of cubes that share a core are done sooner.
+    few = idle and several
     if few and not wanted:
         return
-    for _, plan, splits in found[: 4 if wanted else 1]:
+    likely = found[: _TIMED if wanted else 1]
+    more = _smaller(seen, problem.size, info, likely) if wanted and idle else []
+    for made in (*likely, *more):
+        _, plan, splits = made
         steps = Steps()
         _of_places(seen, _result_of(problem, part, plan), splits, steps, info)
         box = "x".join(map(str, plan.box))
         name = f"boxes {plan.rows}x({box}) by {plan.units}{f' in {splits}' if splits > 1 else ''}"
-        yield replace(steps.work(), variant=name, group=int(few))
+        group = int(few or made not in likely)
+        yield replace(steps.work(), variant=name, group=group)
+
+
+def _smaller(
+    problem: Correlation, size: int, info: DeviceInfo, likely: Sequence[Made]
+) -> list[Made]:
+    """Return plans of small tiles and of short parts of sums beside the likely ones, best first.
+
+    Of those that differ in the box alone the first one is enough.
+    """
+    made: dict[tuple[int, int], Made] = {}
+    for rows in (64, 128):
+        for one in sorted(_plans(problem, size, info, rows, _LITTLE), key=_cycles):
+            made.setdefault((rows, one[2]), one)
+    known = {(plan.rows, plan.box, splits) for _, plan, splits in likely}
+    new = [m for m in made.values() if (m[1].rows, m[1].box, m[2]) not in known]
+    return sorted(new, key=_cycles)[:_TIMED]
+
+
+def _cycles(made: Made) -> float:
+    return made[0]
+
+
+def _cubes(problem: Correlation, made: Made) -> int:
+    return _tiles(problem, made[1]) * made[2]
 
 
 def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Result:
@@ -94,12 +132,6 @@ def suits(problem: Correlation, size: int, info: DeviceInfo, rounded: bool) -> b
     return bool(known and moves and fits and p.depth.size % (LINE // p.a.dtype.itemsize) == 0)
 
 
-def _few(problem: Correlation, plan: PlaceBoxes, splits: int, info: DeviceInfo) -> bool:
-    """Return whether smaller tiles of cubes that share a core are done sooner."""
-    taps = two_axes(problem)[0].terms * two_axes(problem)[1].terms
-    return taps > 1 and 2 * _tiles(problem, plan) * splits < info.cores
-
-
 def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
     images, _, outputs = problem.leads
     down, across = two_axes(problem)
@@ -109,35 +141,42 @@ def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
 
 
 def _plans(
-    problem: Correlation, size: int, info: DeviceInfo
-) -> Iterator[tuple[float, PlaceBoxes, int]]:
-    """Yield plans with their splits, and the cycles that they take; ``size``: of the result."""
-    outputs = problem.leads[2]
+    problem: Correlation, size: int, info: DeviceInfo, rows: int, share: int
+) -> Iterator[Made]:
+    """Yield plans of so many rows; ``size``: of the result; ``share``: steps of a part at least.
+
+    Where that is little, tiles of few places are among them.
+    """
     down, across = two_axes(problem)
     item = problem.a.dtype.itemsize
-    rows = 128 if outputs.size > 64 else 64
     steps = problem.depth.size * item // LINE * down.terms * across.terms
     pieces = -(-across.count // _COLUMNS)
+    least = _COLUMNS // (4 if share == _SHARE else 8)
     wide = -(-across.count // pieces)
     wide += wide % 2 if pieces > 1 else 0
+    images = problem.leads[0].size
+    most = images if type(images) is int else _COLUMNS
     for high in range(1, min(down.count, _COLUMNS // wide) + 1):
         whole = high == down.count and pieces == 1
-        for some in range(1, _COLUMNS // (high * wide) + 1 if whole else 2):
+        for some in range(1, min(_COLUMNS // (high * wide), most) + 1 if whole else 2):
             plan = PlaceBoxes(problem.a.dtype, problem.a.dtype, rows, (some, high, wide), 2)
-            if plan.units <= info.max_units and (plan.columns * 4 >= _COLUMNS or whole):
-                yield from _divided(plan, _tiles(problem, plan), steps, size, info)
+            if plan.units <= info.max_units and (plan.columns >= least or whole):
+                yield from _divided(plan, _tiles(problem, plan), steps, size, share, info)
 
 
 def _divided(
-    plan: PlaceBoxes, tiles: int, steps: int, size: int, info: DeviceInfo
-) -> Iterator[tuple[float, PlaceBoxes, int]]:
+    plan: PlaceBoxes, tiles: int, steps: int, size: int, share: int, info: DeviceInfo
+) -> Iterator[Made]:
     """Yield a plan with each number of parts that the steps may be cut into."""
     computed = plan.rows * plan.columns / _COMPUTED[plan.groups]
     step = max(computed, (plan.rows + plan.columns) / _READ) + _STEP
-    for splits in _SPLITS:
+    more = _MORE_SPLITS if share < _SHARE else ()
+    for splits in (*_SPLITS, *more):
         made = replace(plan, result=float32) if splits > 1 else plan
         room = info.shared_bytes - made.shared_bytes
-        if room < 0 or (splits > 1 and (steps < 8 * splits or steps % splits)):
+        if room < 0 or (splits > 1 and (steps < share * splits or steps % splits)):
+            continue
+        if splits * size >= _MOST:
             continue
         stages = 2 + room // (LINE * (plan.rows + plan.columns))
         rounds = -(-tiles * splits // info.cores)
