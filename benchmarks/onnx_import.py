@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -180,7 +181,7 @@ def main() -> None:
             })  # fmt: skip
             print(rows[-1])
     if asked.json:
-        command = " ".join(["python", *sys.argv])
+        command = shlex.join(["python", "benchmarks/onnx_import.py", *sys.argv[1:]])
         setting = report.setting(command, asked.device, (), None)
         about = {**setting, "onnx": onnx.__version__, "suite": "onnx_import", "rows": rows}
         asked.json.write_text(json.dumps(about, indent=1) + "\n")

@@ -1,12 +1,13 @@
 """Cases on a GPU beside torch on CUDA: operands are there, and a call does the work several times.
 
-Times are of one piece of work; a call waits once, at its end, as programs do. Numbers are drawn
-once for all cases, and operands of one case stay in the GPU's memory for the next.
+Times are of one piece of work; a call waits once, at its end, as programs do. Where the work is
+short, several pieces are one CUDA graph for both, or the time would be that of Python. Numbers are
+drawn once for all cases, and operands of one case stay in the GPU's memory for the next.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -60,20 +61,23 @@ def gpu_case(
     dtype: str = "float32",
     before: Callable[[Any], Any] | None = None,
     torch_before: Callable[[Any], Any] | None = None,
+    captured: int = 1,
 ) -> Case:
     """Return a case of operands that both libraries have in ``dtype``.
 
     ``ours`` and ``theirs`` take the operands, or what ``before`` and ``torch_before`` make of them
-    once, such as what a backward pass reads.
+    once, such as what a backward pass reads. Where they do several pieces of work, ``captured`` is
+    how many: torch's are captured in a CUDA graph then, as calor's are that a plan has, and of the
+    results the last is compared. ``units`` are pieces of work too.
     """
 
     def repeated(call: Callable[[], Any], wait: Callable[[], Any]) -> Callable[[], Any]:
         def several() -> Any:
-            for _ in range(units - 1):
+            for _ in range(units // captured - 1):
                 call()
             made = call()
             wait()
-            return made
+            return made[-1] if captured > 1 else made
 
         return several
 
@@ -92,9 +96,28 @@ def gpu_case(
         torch = library("torch")
         given = [t.detach() for t in _torch_tensors(operands, dtype)]
         given = given if torch_before is None else torch_before(given)
-        return repeated(lambda: theirs(*given), torch.cuda.synchronize)
+        call = partial(theirs, *given)
+        return repeated(_graph(call) if captured > 1 else call, torch.cuda.synchronize)
 
+    assert units % captured == 0
     return Case(name, mine, {"torch": torchs}, nearly(near), inner=1, units=units, floor=floor)
+
+
+def _graph(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what replays torch's work as a CUDA graph; its results are those of the capture."""
+    cuda = library("torch").cuda
+    # What libraries prepare at a first call must not be captured.
+    call()
+    cuda.synchronize()
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
+        made = call()
+
+    def replayed() -> Any:
+        graph.replay()
+        return made
+
+    return replayed
 
 
 @lru_cache(2)

@@ -114,7 +114,7 @@ def result(
     """Return what is written to the result file."""
     peers = (options.peer,) if options.peer else ()
     command = ["python", "integration-tests/array_api/run.py"]
-    command += [a if not Path(a).is_absolute() else "…" for a in sys.argv[1:]]
+    command += [Path(a).name if Path(a).is_absolute() else a for a in sys.argv[1:]]
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "command": " ".join(command),

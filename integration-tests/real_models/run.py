@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import logging
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -205,6 +207,8 @@ def main() -> int:
         print(f"{case.name}: {row['outcome']}: {row.get('answer', row.get('why'))}"
               f"{difference_text}; {times}", flush=True)  # fmt: skip
     report = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["python", "integration-tests/real_models/run.py", *sys.argv[1:]]),
         "device": options.device,
         "description": calor.device(options.device).device.info.description,
         "python": platform.python_version(),

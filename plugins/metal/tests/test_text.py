@@ -90,7 +90,7 @@ def test_a_fence_is_one_of_both_memories() -> None:
     assert (
         text.count(f"atomic_thread_fence({both}, memory_order_seq_cst, thread_scope_device);") == 3
     )
-    assert "*(volatile device float *)&x[1] = 2.0f;" in text
+    assert "*(device volatile float *)&x[1] = 2.0f;" in text
 
 
 def test_products_of_fragments_are_those_of_simdgroup_matrices() -> None:

@@ -35,6 +35,7 @@ class HipCpp(CudaCpp):
     atomic_names = tables.ATOMICS
     positions = tables.POSITIONS
     templates = tables.TEMPLATES
+    own_helpers = tables.HELPERS
     statements = MappingProxyType({"mma": matrices.mma})
     reserved = CudaCpp.reserved | tables.RESERVED
 
@@ -54,10 +55,6 @@ class HipCpp(CudaCpp):
         if dtype.kind != "float" and source.kind != "float":
             return self.cast(dtype, value)
         return ex.call("__builtin_bit_cast", Expression(self.types[dtype]), value)
-
-    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Return conversions of float16, which are instructions."""
-        return tables.HELPERS.get("_".join((name, *(d.name for d in dtypes))))
 
     def vector_operation(
         self, operation: Operation, operands: Sequence[Expression], helpers: Helpers

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from calor.dtypes import DType, bfloat16, bool_, int32, uint8, uint32
+from calor.dtypes import DType, bfloat16, bool_, int32, uint32
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import Dialect
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import FUNCTIONS, Values
+from calor_kernel.printers.dialect import FUNCTIONS, Values, in_memory
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.helpers import Helpers
 
@@ -27,7 +27,6 @@ from . import atomics, matrices, tables
 
 # Units in lock step, on every GPU of Apple's.
 PLANE: Final = 32
-SPACES: Final = MappingProxyType({"global": "device", "shared": "threadgroup", "private": "thread"})
 _WIDEST: Final = 16  # bytes of an access
 _MOST_ARGUMENTS: Final = 512  # of 8 bytes each, which a launch hands over in one call
 _REDUCED: Final = ("min", "max", "and", "or", "xor")
@@ -41,6 +40,8 @@ class Metal(Dialect):
     suffixes = tables.SUFFIXES
     types = tables.TYPES
     templates = tables.TEMPLATES
+    spaces = tables.SPACES
+    positions = tables.POSITIONS
     fast_fma = True
     statements = MappingProxyType({"mma": matrices.mma})
     reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED
@@ -72,32 +73,25 @@ class Metal(Dialect):
         """Return a component."""
         return ex.reading(Expression(f"{value.at(ex.ATOM)}.{'xyzw'[lane]}"), value)
 
-    def vector_load(
-        self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
-    ) -> Expression:
-        """Return an access of a vector, or of a packed one, which need not be aligned (2.2.3)."""
-        stored = self.vector_type(Type(uint8, type.width) if type.dtype is bool_ else type)
-        space, packed = SPACES[memory.space], "" if aligned else "packed_"
-        place = ex.infix("+", ex.SUM, Expression(name), index)
-        made = ex.prefix("*", ex.prefix(f"({space} const {packed}{stored} *)", place))
-        made = made if aligned else ex.call(stored, made)
+    def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
+        """Return an access of a packed vector, which need not be aligned (2.2.3)."""
+        stored = self.vector_type(in_memory(type))
+        made = ex.call(stored, self.pointed(memory, f"const packed_{stored}", place))
         return made if type.dtype is not bool_ else ex.call(self.vector_type(type), made)
 
-    def vector_store(
-        self,
-        name: str,
-        memory: Memory,
-        index: Expression,
-        value: Expression,
-        type: Type,
-        aligned: bool,
-    ) -> str:
-        """Return an assignment of a vector, or of a packed one."""
-        stored = self.vector_type(Type(uint8, type.width) if type.dtype is bool_ else type)
+    def scatter(self, memory: Memory, type: Type, place: Expression, value: Expression) -> str:
+        """Return an assignment of a packed vector."""
+        stored = self.vector_type(in_memory(type))
         value = value if type.dtype is not bool_ else ex.call(stored, value)
-        pointer = f"({SPACES[memory.space]} {'' if aligned else 'packed_'}{stored} *)"
-        place = ex.infix("+", ex.SUM, Expression(name), index)
-        return f"*{ex.prefix(pointer, place).text} = {value.text};"
+        return f"{self.pointed(memory, f'packed_{stored}', place).text} = {value.text};"
+
+    def bools_of(self, value: Expression, stored: Type, type: Type) -> Expression:
+        """Return each lane converted."""
+        return ex.call(self.vector_type(type), value)
+
+    def bytes_of(self, value: Expression, stored: Type, type: Type) -> Expression:
+        """Return each lane converted."""
+        return ex.call(self.vector_type(stored), value)
 
     # Statements.
     def declare_memory(self, memory: Memory, name: str) -> str:
@@ -105,10 +99,6 @@ class Metal(Dialect):
         space = f"alignas({max(memory.align, _WIDEST)}) "
         space += "threadgroup " if memory.space == "shared" else ""
         return f"{space}{self.storage(memory.type.dtype)} {name}[{memory.size}];"
-
-    def position(self, name: str, axis: int, dtype: DType) -> Expression:
-        """Return an argument of the kernel with an attribute (5.2.3)."""
-        return self.cast(dtype, Expression(tables.POSITIONS[name].format("xyz"[axis])))
 
     def barrier(self, scope: str, name: int, count: int) -> str:
         """Return the barrier of a threadgroup or of a SIMD-group (6.9.1)."""
@@ -120,11 +110,6 @@ class Metal(Dialect):
         """Return a fence of both memories (6.15.3)."""
         inner = tables.SCOPES.get(scope, "device")
         return f"atomic_thread_fence({tables.BOTH}, memory_order_seq_cst, thread_scope_{inner});"
-
-    def ordered(self, memory: Memory, place: Expression) -> Expression:
-        """Return an access that the compiler neither moves nor keeps in a register."""
-        pointer = f"(volatile {SPACES[memory.space]} {self.storage(memory.type.dtype)} *)"
-        return ex.prefix("*", ex.prefix(pointer, ex.prefix("&", place)))
 
     def atomic(
         self,

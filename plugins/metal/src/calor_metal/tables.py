@@ -9,38 +9,11 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from calor.dtypes import (
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from calor_kernel.printers.dialect import words
+from calor.dtypes import bfloat16, float16
+from calor_kernel.printers.dialect import SHORT_NAMES, words
 
-TYPES: Final = MappingProxyType(
-    {
-        bool_: "bool",
-        int8: "char",
-        int16: "short",
-        int32: "int",
-        int64: "long",
-        uint8: "uchar",
-        uint16: "ushort",
-        uint32: "uint",
-        uint64: "ulong",
-        float16: "half",
-        bfloat16: "bfloat",
-        float32: "float",
-    }
-)
+TYPES: Final = MappingProxyType({**SHORT_NAMES, float16: "half", bfloat16: "bfloat"})
+SPACES: Final = MappingProxyType({"global": "device", "shared": "threadgroup", "private": "thread"})
 SUFFIXES: Final = MappingProxyType(
     {"float16": "f", "bfloat16": "f", "float32": "f", "uint32": "u", "uint64": "ul"}
 )

@@ -139,7 +139,7 @@ class Binding:
         if [v.spec for v in values] != traced.capture_specs:
             return None
         if any(v.device is not self.device for v in values):
-            from calor.random import follow
+            from calor.random.generator import follow
 
             if not follow(self.handles, self.device):
                 return None

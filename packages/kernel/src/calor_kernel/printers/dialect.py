@@ -11,12 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
-from calor.dtypes import DType, bfloat16, bool_, float16, float32, uint8, uint16, uint32, uint64
+from calor.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from calor.errors import CompileError
-from calor_kernel.ir.nodes import Kernel, Memory, Operation
+from calor_kernel.ir.nodes import Kernel, Memory, Operation, Parameter
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import numbers
-from calor_kernel.printers.expressions import ATOM, UNARY, Expression, choice, prefix
+from calor_kernel.printers.expressions import ATOM, SUM, UNARY, Expression, choice, infix, prefix
 
 if TYPE_CHECKING:
     from calor_kernel.ir.nodes import Block
@@ -32,11 +46,31 @@ UNSIGNED = MappingProxyType({1: uint8, 2: uint16, 4: uint32, 8: uint64})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
+def in_memory(type: Type) -> Type:
+    """Return the type that a vector has in memory, where bools are bytes."""
+    return Type(uint8, type.width) if type.dtype is bool_ else type
+
+
 def words(text: str) -> frozenset[str]:
     """Return the words of a text."""
     return frozenset(text.split())
 
 
+# How OpenCL C and the languages after it call the types that all devices have.
+SHORT_NAMES: Final = MappingProxyType(
+    {
+        bool_: "bool",
+        int8: "char",
+        int16: "short",
+        int32: "int",
+        int64: "long",
+        uint8: "uchar",
+        uint16: "ushort",
+        uint32: "uint",
+        uint64: "ulong",
+        float32: "float",
+    }
+)
 # Functions that most languages of the family have; a kernel or variable is called otherwise.
 FUNCTIONS: Final = words(
     "abs acos acosh asin asinh atan atan2 atanh cbrt ceil clz copysign cos cosh dot erf erfc exp "
@@ -56,13 +90,17 @@ class Dialect:
     computed by helper functions in plain C. ``reserved`` are words that no variable may be called.
     ``inline_names``: the languages whose intrinsic texts this one understands, the best first.
     ``wraps``: whether signed integers wrap around by themselves. ``fast_fma``: whether a fused
-    multiply-add is one instruction, so that what may be contracted is.
+    multiply-add is one instruction, so that what may be contracted is. ``spaces``: the words before
+    the type that a pointer points to, by the memory that it is of. ``positions``: how a unit asks
+    where it is; ``{0}`` is the axis as a letter, ``{1}`` as a number. ``own_helpers`` are names and
+    texts of functions in the place of helpers in C, by the helper's name and its dtypes.
     """
 
     name: ClassVar[str]
     inline_names: ClassVar[tuple[str, ...]] = ()
     wraps: ClassVar[bool] = False
     function_prefix: ClassVar[str] = "static inline"
+    restrict: ClassVar[str] = "restrict"
     suffixes: ClassVar[Mapping[str, str]] = MappingProxyType({"float32": "f", "uint32": "u"})
     reserved: ClassVar[frozenset[str]] = words(
         "auto break case char const continue default do double else enum extern float for goto "
@@ -73,6 +111,9 @@ class Dialect:
     statements: Mapping[str, Statement] = MappingProxyType({})
     types: Mapping[DType, str]
     templates: Mapping[str, str] = _NOTHING
+    spaces: Mapping[str, str] = _NOTHING
+    positions: Mapping[str, str] = _NOTHING
+    own_helpers: Mapping[str, tuple[str, str]] = MappingProxyType({})
     fast_fma: bool = False
 
     def entry(self, name: str) -> str:
@@ -145,7 +186,7 @@ class Dialect:
 
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
         """Return name and text of a function of the language's own, in a helper's place."""
-        return None
+        return self.own_helpers.get("_".join((name, *(d.name for d in dtypes))))
 
     # Vectors. Languages without them keep these.
     def vector_type(self, type: Type) -> str:
@@ -170,7 +211,11 @@ class Dialect:
         self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
     ) -> Expression:
         """Return consecutive elements of a memory, whose name is given, as a value."""
-        self.refuse(f"loads of {type}")
+        stored, place = in_memory(type), infix("+", SUM, Expression(name), index)
+        if not aligned:
+            return self.gather(memory, type, place)
+        made = self.pointed(memory, f"const {self.type(stored)}", place)
+        return made if stored is type else self.bools_of(made, stored, type)
 
     def vector_store(
         self,
@@ -182,9 +227,44 @@ class Dialect:
         aligned: bool,
     ) -> str:
         """Return the statement that writes consecutive elements."""
+        stored, place = in_memory(type), infix("+", SUM, Expression(name), index)
+        if not aligned:
+            return self.scatter(memory, type, place, value)
+        value = value if stored is type else self.bytes_of(value, stored, type)
+        return f"{self.pointed(memory, self.type(stored), place).text} = {value.text};"
+
+    def pointed(self, memory: Memory, type: str, place: Expression) -> Expression:
+        """Return what is at an address of a memory, as a type of the language."""
+        if memory.space not in self.spaces:
+            self.refuse(f"pointers to {memory.space} memory")
+        return prefix("*", prefix(f"({f'{self.spaces[memory.space]} {type} *'.lstrip()})", place))
+
+    def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
+        """Return the elements from an address on, which is aligned for one of them alone."""
+        self.refuse(f"loads of {type}")
+
+    def scatter(self, memory: Memory, type: Type, place: Expression, value: Expression) -> str:
+        """Return the statement that writes from an address on, aligned for one element alone."""
+        self.refuse(f"stores of {type}")
+
+    def bools_of(self, value: Expression, stored: Type, type: Type) -> Expression:
+        """Return a vector of bools, made of the bytes that they are in memory."""
+        self.refuse(f"loads of {type}")
+
+    def bytes_of(self, value: Expression, stored: Type, type: Type) -> Expression:
+        """Return the bytes, 0 and 1, of a vector of bools."""
         self.refuse(f"stores of {type}")
 
     # Statements and declarations.
+    def parameter(self, parameter: Parameter, name: str) -> str:
+        """Return the declaration of a kernel's number, or of a pointer to its memory."""
+        type = self.storage(parameter.declared.dtype)
+        if parameter.memory is None:
+            return f"{type} {name}"
+        # Nothing writes a memory that is only read, which is what restrict promises.
+        pointer = f"{type} *" if parameter.memory.writable else f"const {type} *{self.restrict} "
+        return f"{self.spaces[parameter.memory.space]} {pointer}{name}".lstrip()
+
     def declare(self, type: Type, name: str, value: Expression | None = None) -> str:
         """Return the declaration of a variable."""
         return f"{self.type(type)} {name}" + (f" = {value.text};" if value is not None else ";")
@@ -226,7 +306,9 @@ class Dialect:
     # Positions, and units together.
     def position(self, name: str, axis: int, dtype: DType) -> Expression:
         """Return where a unit is: an operation's name, such as cube_position, and its axis."""
-        self.refuse(name)
+        if name not in self.positions:
+            self.refuse(name)
+        return self.cast(dtype, Expression(self.positions[name].format("xyz"[axis], axis)))
 
     def barrier(self, scope: str, name: int, count: int) -> str:
         """Return the statement that waits for the units of a scope."""
@@ -247,8 +329,12 @@ class Dialect:
         self.refuse("atomics")
 
     def ordered(self, memory: Memory, place: Expression) -> Expression:
-        """Return the element for a load or store that other units see, between fences."""
-        self.refuse("ordered loads and stores")
+        """Return the element for a load or store that other units see, between fences.
+
+        It is an access that the compiler neither moves nor keeps in a register.
+        """
+        type = self.storage(memory.type.dtype)
+        return self.pointed(memory, f"volatile {type}", prefix("&", place))
 
     def prefetch(self, memory: Memory, place: Expression) -> str:
         """Return the statement that asks for a cache line, or nothing."""

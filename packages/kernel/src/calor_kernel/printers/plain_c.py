@@ -18,20 +18,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Final
 
-from calor.dtypes import (
-    DType,
-    bool_,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from calor.dtypes import ALL, DType, bool_, float32, float64, int64
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
@@ -72,19 +59,9 @@ class PlainC(Dialect):
     name = "C"
     inline_names = ("c",)
     types = MappingProxyType(
-        {
-            bool_: "bool",
-            int8: "int8_t",
-            int16: "int16_t",
-            int32: "int32_t",
-            int64: "int64_t",
-            uint8: "uint8_t",
-            uint16: "uint16_t",
-            uint32: "uint32_t",
-            uint64: "uint64_t",
-            float32: "float",
-            float64: "double",
-        }
+        {bool_: "bool"}
+        | {d: f"{d.name}_t" for d in ALL if d.kind in ("int", "uint")}
+        | {float32: "float", float64: "double"}
     )
     templates = MappingProxyType(
         _math("abs=fabs fma=fma floor=floor ceil=ceil trunc=trunc rint=rint sqrt=sqrt")

@@ -12,33 +12,18 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from calor.dtypes import ALL, DType, bool_, float32, float64, int32, int64, uint8, uint32
+from calor.dtypes import ALL, DType, bool_, float32, float64, int32, int64, uint32
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.cuda_cpp import asynchronous, atomics, boxes, tables, warpgroups
+from calor_kernel.printers.cuda_cpp import atomics, boxes, tables
+from calor_kernel.printers.cuda_cpp.statements import STATEMENTS
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
 from calor_kernel.printers.helpers import Helpers
 
 STATIC_BYTES: Final = 48 << 10
-_FENCES: Final = MappingProxyType(
-    dict.fromkeys(("unit", "plane", "warpgroup", "cube"), "_block") | {"system": "_system"}
-)
-# Of the sixteen barriers with names, kernels have the first eight, and warp groups the others.
-_BARRIERS: Final = MappingProxyType(
-    {
-        "plane": "__syncwarp();",
-        "warpgroup": 'asm volatile("bar.sync %0, 128;" ::"r"(15 - plane_of_cube() / 4) '
-        ': "memory");',
-        "cube": "__syncthreads();",
-        "cluster": 'asm volatile("barrier.cluster.arrive.release;\\n'
-        'barrier.cluster.wait.acquire;" ::: "memory");',
-    }
-)
-_REDUCED: Final = ("add", "min", "max", "and", "or", "xor")
-_ALL_LANES: Final = "0xffffffffu"
 
 
 class CudaCpp(Dialect):
@@ -47,34 +32,18 @@ class CudaCpp(Dialect):
     name = "CUDA C++"
     inline_names = ("cuda", "c")
     function_prefix = "static __device__ __forceinline__"
+    restrict = "__restrict__"
     # Shared memory beyond this is asked for at the launch.
     static_bytes: int = STATIC_BYTES
     atomic_names = atomics.NAMES
     positions = tables.POSITIONS
+    spaces = tables.SPACES
     suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ull"})
     types = tables.TYPES
     templates = tables.TEMPLATES
+    own_helpers = tables.HELPERS
     fast_fma = True
-    statements = MappingProxyType(
-        {
-            "arrive": tables.arrive,
-            "mma": asynchronous.mma,
-            "load_matrix": asynchronous.load_matrix,
-            "copy_async": asynchronous.copy,
-            "commit_async": asynchronous.commit,
-            "wait_async": asynchronous.wait,
-            "mma_async": warpgroups.products,
-            "mma_result": warpgroups.result,
-            "mbarrier_init": boxes.initialize,
-            "mbarrier_expect": boxes.expect,
-            "mbarrier_arrive": boxes.arrive,
-            "mbarrier_wait": boxes.wait,
-            "copy_tensor": boxes.copy,
-            "store_tensor": boxes.store,
-            "barrier": boxes.barrier,
-            "role": boxes.role,
-        }
-    )
+    statements = STATEMENTS
     reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED | {d.name for d in ALL}
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
@@ -99,10 +68,6 @@ class CudaCpp(Dialect):
             return ex.call(f"__{names[whole]}_as_{names[dtype]}", value)
         made = ex.call(f"__{names[source]}_as_{names[whole]}", value)
         return made if whole is dtype else self.cast(dtype, made)
-
-    def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Return conversions of halves, and minimum and maximum, as instructions of PTX."""
-        return tables.HELPERS.get("_".join((name, *(d.name for d in dtypes))))
 
     # Vectors.
     def vector_operation(
@@ -131,33 +96,21 @@ class CudaCpp(Dialect):
         """Return a lane of a structure."""
         return ex.reading(Expression(f"{value.at(ex.ATOM)}.v[{lane}]"), value)
 
-    def vector_load(
-        self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
-    ) -> Expression:
-        """Return one access where the address allows it, else one a lane."""
-        stored = Type(uint8, type.width) if type.dtype is bool_ else type
-        place = ex.infix("+", ex.SUM, Expression(name), index)
-        if not aligned:
-            return ex.call(f"gather<{self.vector_type(type)}>", place)
-        made = ex.prefix("*", ex.prefix(f"(const {self.vector_type(stored)} *)", place))
-        return made if stored is type else ex.call(f"lanes<{self.vector_type(type)}>", made)
+    def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
+        """Return one access a lane."""
+        return ex.call(f"gather<{self.vector_type(type)}>", place)
 
-    def vector_store(
-        self,
-        name: str,
-        memory: Memory,
-        index: Expression,
-        value: Expression,
-        type: Type,
-        aligned: bool,
-    ) -> str:
-        """Return one access where the address allows it, else one a lane."""
-        stored = Type(uint8, type.width) if type.dtype is bool_ else type
-        place = ex.infix("+", ex.SUM, Expression(name), index)
-        if not aligned:
-            return f"scatter({place.text}, {value.text});"
-        value = value if stored is type else ex.call(f"lanes<{self.vector_type(stored)}>", value)
-        return f"*{ex.prefix(f'({self.vector_type(stored)} *)', place).text} = {value.text};"
+    def scatter(self, memory: Memory, type: Type, place: Expression, value: Expression) -> str:
+        """Return one access a lane."""
+        return f"scatter({place.text}, {value.text});"
+
+    def bools_of(self, value: Expression, stored: Type, type: Type) -> Expression:
+        """Return each lane converted."""
+        return ex.call(f"lanes<{self.vector_type(type)}>", value)
+
+    def bytes_of(self, value: Expression, stored: Type, type: Type) -> Expression:
+        """Return each lane converted."""
+        return ex.call(f"lanes<{self.vector_type(stored)}>", value)
 
     # Statements.
     def declare_memories(self, kernel: Kernel, names: Sequence[str]) -> Sequence[str]:
@@ -174,26 +127,17 @@ class CudaCpp(Dialect):
             lines.append(f"{space}__align__({align}) {type} {name}[{memory.size}];")
         return lines
 
-    def position(self, name: str, axis: int, dtype: DType) -> Expression:
-        """Return where a unit is, converted from an unsigned number."""
-        return self.cast(dtype, Expression(self.positions[name].format("xyz"[axis])))
-
     def barrier(self, scope: str, name: int, count: int) -> str:
         """Return a barrier of a scope, or one of the sixteen with names."""
         if name:
             return f'asm volatile("bar.sync {name}, {count};" ::: "memory");'
-        if scope not in _BARRIERS:
+        if scope not in tables.BARRIERS:
             self.refuse(f"barrier without a name of a {scope}")
-        return _BARRIERS[scope]
+        return tables.BARRIERS[scope]
 
     def fence(self, scope: str, order: str) -> str:
         """Return a fence of what a scope sees."""
-        return f"__threadfence{_FENCES.get(scope, '')}();"
-
-    def ordered(self, memory: Memory, place: Expression) -> Expression:
-        """Return an access that the compiler neither moves nor keeps in a register."""
-        pointer = f"(volatile {self.storage(memory.type.dtype)} *)"
-        return ex.prefix("*", ex.prefix(pointer, ex.prefix("&", place)))
+        return f"__threadfence{tables.FENCES.get(scope, '')}();"
 
     def atomic(
         self,
@@ -214,7 +158,7 @@ class CudaCpp(Dialect):
         name = "__shfl_sync" if kind == "index" else f"__shfl_{kind}_sync"
         narrow = dtype.itemsize < 4
         held = self.cast(uint32, value) if narrow else value
-        made = ex.call(name, Expression(_ALL_LANES), held, lane)
+        made = ex.call(name, Expression(tables.ALL_LANES), held, lane)
         if dtype is bool_:
             return ex.infix("!=", ex.EQUAL, made, Expression("0"))
         return self.cast(self.held(dtype), made) if narrow else made
@@ -227,13 +171,11 @@ class CudaCpp(Dialect):
             self.refuse(f"planes of {plane}")
         dtype, kind = operation.operands[0].type.dtype, operation.attributes.get("kind")
         if operation.name == "plane_ballot":
-            made = ex.call("__ballot_sync", Expression(_ALL_LANES), *operands)
+            made = ex.call("__ballot_sync", Expression(tables.ALL_LANES), *operands)
             return self.cast(operation.result.type.dtype, made)
-        if operation.name != "plane_reduce" or dtype not in (int32, uint32):
+        if operation.name != "plane_reduce" or kind not in tables.REDUCED.get(dtype, ()):
             return None
-        if kind not in _REDUCED or (dtype is int32 and kind in _REDUCED[3:]):
-            return None
-        return ex.call(f"__reduce_{kind}_sync", Expression(_ALL_LANES), *operands)
+        return ex.call(f"__reduce_{kind}_sync", Expression(tables.ALL_LANES), *operands)
 
     def printed(self, text: str, values: Sequence[Values]) -> str:
         """Return a call of printf."""
@@ -255,16 +197,7 @@ class CudaCpp(Dialect):
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
         """Return what the text uses of the prelude, helpers and the kernel."""
-        declared = []
-        for parameter in kernel.parameters:
-            name, type = names[parameter.name], self.storage(parameter.declared.dtype)
-            if parameter.memory is None:
-                declared.append(f"{type} {name}")
-            elif parameter.memory.writable:
-                declared.append(f"{type} *{name}")
-            else:
-                # Nothing writes a memory that is only read, which is what restrict promises.
-                declared.append(f"const {type} *__restrict__ {name}")
+        declared = [self.parameter(p, names[p.name]) for p in kernel.parameters]
         if kernel.shared_bytes > self.static_bytes:
             helpers = f"extern __shared__ __align__(1024) uint8 launched_memory[];\n\n{helpers}"
         maps = boxes.declared_maps(kernel)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor.dtypes import (
     DType,
@@ -27,11 +27,7 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
-from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers.dialect import words
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
 
 _INTEGERS: Final = MappingProxyType(
     {
@@ -58,6 +54,30 @@ RESERVED: Final = words(
     "tensor_map threadIdx throw try typeid typename using virtual warpSize wchar_t xor xor_eq y0 "
     "y1 yn"
 ) | {f"launched_map_{i}" for i in range(8)}
+# What a warp reduces in one instruction.
+REDUCED: Final = MappingProxyType(
+    {
+        int32: ("add", "min", "max"),
+        uint32: ("add", "min", "max", "and", "or", "xor"),
+    }
+)
+ALL_LANES: Final = "0xffffffffu"
+# A pointer says nothing of the memory that it points to.
+SPACES: Final = MappingProxyType(dict.fromkeys(("global", "shared", "private"), ""))
+FENCES: Final = MappingProxyType(
+    dict.fromkeys(("unit", "plane", "warpgroup", "cube"), "_block") | {"system": "_system"}
+)
+# Of the sixteen barriers with names, kernels have the first eight, and warp groups the others.
+BARRIERS: Final = MappingProxyType(
+    {
+        "plane": "__syncwarp();",
+        "warpgroup": 'asm volatile("bar.sync %0, 128;" ::"r"(15 - plane_of_cube() / 4) '
+        ': "memory");',
+        "cube": "__syncthreads();",
+        "cluster": 'asm volatile("barrier.cluster.arrive.release;\\n'
+        'barrier.cluster.wait.acquire;" ::: "memory");',
+    }
+)
 POSITIONS: Final = MappingProxyType(
     {
         "cube_position": "blockIdx.{}",
@@ -191,10 +211,3 @@ def prelude(used: str, pieces: Mapping[str, str]) -> str:
             align = min(size * lanes & -(size * lanes), 16)
             made.append(f"struct __align__({align}) {name}x{lanes} {{ {type} v[{lanes}]; }};\n")
     return f"{''.join((*made, *reversed(chosen)))}\n"
-
-
-def arrive(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print that a unit comes to a named barrier and goes on."""
-    said = operation.attributes
-    printer.settle()
-    printer.line(f'asm volatile("bar.arrive {said["name"]}, {said["count"]};" ::: "memory");')

@@ -10,59 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
 
-from calor.dtypes import (
-    DType,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from calor.dtypes import DType, bool_, float16, float32, float64, int32
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values, words
+from calor_kernel.printers.dialect import FUNCTIONS, SHORT_NAMES, Dialect, Values, in_memory
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
 from calor_kernel.printers.helpers import Helpers
-from calor_kernel.printers.opencl_c import atomics, vectors
-
-SPACES: Final = MappingProxyType(
-    {"global": "__global", "shared": "__local", "private": "__private"}
-)
-FENCES: Final = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
-_POSITIONS: Final = MappingProxyType(
-    {
-        "cube_position": "get_group_id({})",
-        "cube_count": "get_num_groups({})",
-        "unit_position": "get_local_id({})",
-        "lane_position": "get_sub_group_local_id()",
-        "plane_position": "get_sub_group_id()",
-    }
-)
-_TYPES: Final = MappingProxyType(
-    {
-        bool_: "bool",
-        int8: "char",
-        int16: "short",
-        int32: "int",
-        int64: "long",
-        uint8: "uchar",
-        uint16: "ushort",
-        uint32: "uint",
-        uint64: "ulong",
-        float32: "float",
-    }
-)
+from calor_kernel.printers.opencl_c import atomics, tables, vectors
 
 
 class OpenCLC(Dialect):
@@ -76,16 +33,9 @@ class OpenCLC(Dialect):
     name = "OpenCL C"
     inline_names = ("opencl", "c")
     suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ul", "float16": "f"})
-    reserved = (
-        Dialect.reserved
-        | FUNCTIONS
-        | words(
-            "all any barrier bitselect clamp complex constant cross degrees distance event_t fract "
-            "generic global half image2d_t imaginary kernel length local mad mix normalize pipe "
-            "prefetch private ptrdiff_t radians read_only read_write rotate sampler_t sign size_t "
-            "step uchar uint ulong uniform union ushort write_only"
-        )
-    )
+    reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED
+    spaces = tables.SPACES
+    positions = tables.POSITIONS
 
     def __init__(
         self,
@@ -100,13 +50,13 @@ class OpenCLC(Dialect):
         self.fast_fma = fast_fma
         self.subgroups = subgroups
         self.dot = dot
-        types = dict(_TYPES)
+        types = dict(SHORT_NAMES)
         if double:
             types[float64] = "double"
         if half:
             types[float16] = "half"
         self.types = types
-        self.templates = _templates(double, exact_sqrt)
+        self.templates = tables.templates(double, exact_sqrt)
         # What tells this dialect from others, for the keys of images.
         self.key = f"{half:d}{double:d}{fast_fma:d}{exact_sqrt:d}{subgroups}{dot:d}"
 
@@ -145,68 +95,43 @@ class OpenCLC(Dialect):
         """Return an operation on whole vectors."""
         return vectors.operation(self, operation, operands, helpers)
 
-    def vector_load(
-        self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
-    ) -> Expression:
-        """Return vload, or an access of the vector type where the address allows it."""
-        stored = Type(uint8, type.width) if type.dtype is bool_ else type
-        place = ex.infix("+", ex.SUM, Expression(name), index)
-        if aligned:
-            pointer = f"({SPACES[memory.space]} const {self.type(stored)} *)"
-            made = ex.prefix("*", ex.prefix(pointer, place))
-        else:
-            made = ex.call(f"vload{type.width}", Expression("0"), place)
-        if type.dtype is not bool_:
-            return made
-        return ex.infix("!=", ex.EQUAL, made, Expression(f"({self.type(stored)})(0)"))
+    def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
+        """Return vload."""
+        made, stored = ex.call(f"vload{type.width}", Expression("0"), place), in_memory(type)
+        return made if stored is type else self.bools_of(made, stored, type)
 
-    def vector_store(
-        self,
-        name: str,
-        memory: Memory,
-        index: Expression,
-        value: Expression,
-        type: Type,
-        aligned: bool,
-    ) -> str:
-        """Return vstore, or an assignment of the vector type where the address allows it."""
-        stored = type
-        if type.dtype is bool_:
-            stored = Type(uint8, type.width)
-            bits = ex.infix("&", ex.BIT_AND, value, Expression(f"({self.type(type)})(1)"))
-            value = ex.call(f"as_{self.type(stored)}", bits)
-        place = ex.infix("+", ex.SUM, Expression(name), index)
-        if aligned:
-            pointer = f"({SPACES[memory.space]} {self.type(stored)} *)"
-            return f"*{ex.prefix(pointer, place).text} = {value.text};"
+    def scatter(self, memory: Memory, type: Type, place: Expression, value: Expression) -> str:
+        """Return vstore."""
+        stored = in_memory(type)
+        value = value if stored is type else self.bytes_of(value, stored, type)
         return f"vstore{type.width}({value.text}, 0, {place.text});"
+
+    def bools_of(self, value: Expression, stored: Type, type: Type) -> Expression:
+        """Return a comparison, whose lanes have all bits or none."""
+        return ex.infix("!=", ex.EQUAL, value, Expression(f"({self.type(stored)})(0)"))
+
+    def bytes_of(self, value: Expression, stored: Type, type: Type) -> Expression:
+        """Return the last bit of each lane."""
+        bits = ex.infix("&", ex.BIT_AND, value, Expression(f"({self.type(type)})(1)"))
+        return ex.call(f"as_{self.type(stored)}", bits)
 
     # Statements.
     def declare_memory(self, memory: Memory, name: str) -> str:
         """Return the declaration of an array in its space."""
         align = f" __attribute__((aligned({memory.align})))" if memory.align else ""
-        space = f"{SPACES[memory.space]} " if memory.space == "shared" else ""
+        space = f"{self.spaces[memory.space]} " if memory.space == "shared" else ""
         return f"{space}{self.storage(memory.type.dtype)} {name}[{memory.size}]{align};"
-
-    def position(self, name: str, axis: int, dtype: DType) -> Expression:
-        """Return a work-item function (6.12.1), converted from size_t."""
-        return self.cast(dtype, Expression(_POSITIONS[name].format(axis)))
 
     def barrier(self, scope: str, name: int, count: int) -> str:
         """Return the barrier of a work-group or a subgroup."""
         if name or count or scope not in ("cube", "plane"):
             self.refuse(f"named barriers, nor one of a {scope}")
         function = "barrier" if scope == "cube" else "sub_group_barrier"
-        return f"{function}({FENCES});"
+        return f"{function}({tables.FENCES});"
 
     def fence(self, scope: str, order: str) -> str:
         """Return a fence of both memories."""
-        return f"mem_fence({FENCES});"
-
-    def ordered(self, memory: Memory, place: Expression) -> Expression:
-        """Return an access that the compiler neither moves nor keeps in a register."""
-        pointer = f"({SPACES[memory.space]} volatile {self.storage(memory.type.dtype)} *)"
-        return ex.prefix("*", ex.prefix(pointer, ex.prefix("&", place)))
+        return f"mem_fence({tables.FENCES});"
 
     def atomic(
         self,
@@ -251,17 +176,12 @@ class OpenCLC(Dialect):
         """Return pragmas, helpers and the kernel; buffers are pointers with element offsets."""
         declared, moved = [], []
         for parameter in kernel.parameters:
-            name, dtype = names[parameter.name], parameter.declared.dtype
-            type = self.storage(dtype)
-            if parameter.memory is None:
-                declared.append(f"{type} {name}")
-                continue
-            offset = names[f"{parameter.name} offset"]
-            # Nothing writes a memory that is only read, which is what restrict promises.
-            only_read = not parameter.memory.writable
-            star = f"const {type} *restrict " if only_read else f"{type} *"
-            declared += [f"__global {star}{name}", f"long {offset}"]
-            moved.append(f"  {name} += {offset};\n")
+            name = names[parameter.name]
+            declared.append(self.parameter(parameter, name))
+            if parameter.memory is not None:
+                offset = names[f"{parameter.name} offset"]
+                declared.append(f"long {offset}")
+                moved.append(f"  {name} += {offset};\n")
         extensions = ""
         if float16 in self.types:
             extensions += "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
@@ -280,23 +200,3 @@ class OpenCLC(Dialect):
         if not self.subgroups:
             self.refuse(f"planes of {kernel.plane}")
         return f"__attribute__((intel_reqd_sub_group_size({kernel.plane})))\n"
-
-
-def _templates(double: bool, exact_sqrt: bool) -> Mapping[str, str]:
-    found = {
-        "abs float": "fabs({0})",
-        "abs int": "as_{T}(abs({0}))",
-        "fma": "fma({0}, {1}, {2})",
-        "copysign": "copysign({0}, {1})",
-        "mulhi": "mul_hi({0}, {1})",
-        "popcount": "popcount({0})",
-    }
-    for name in ("floor", "ceil", "trunc", "rint", "sqrt"):
-        found[name] = f"{name}({{0}})"
-    for name in ("min", "max"):
-        for kind in ("int", "uint"):
-            found[f"{name} {kind}"] = f"{name}({{0}}, {{1}})"
-    if not exact_sqrt and double:
-        # The root in double precision rounds to the right float.
-        found["sqrt float32"] = "convert_{T}(sqrt(convert_double{W}({0})))"
-    return found
