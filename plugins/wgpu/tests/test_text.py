@@ -227,6 +227,30 @@ def test_planes_are_made_of_shuffles() -> None:
         print_wgsl(built, WGSL(lanes=1))
 
 
+def test_units_of_a_plane_meet_again_only_after_what_may_part_them() -> None:
+    @kernel
+    def crossed(x: Any, y: Any, *, parted: bool) -> None:
+        i = unit_position()
+        value = plane_shuffle(x[i], 1, "xor")
+        if parted and value > 0.0:
+            y[i] = value
+        y[i] = plane_shuffle(value + 1.0, 2, "xor")
+
+    for parted in (False, True):
+        built = crossed.build([F, Buffer(float32)], cube=(8, 1, 1), plane=8, parted=parted)
+        text = print_wgsl(built, WGSL(diverges=True))
+        assert text.count("subgroupBarrier();") == 1 + parted
+        assert text.count("subgroupShuffleXor(") == 2
+
+
+def test_nan_becomes_zero_where_a_compiler_takes_it_that_there_is_none() -> None:
+    built = arithmetic.build([F, Buffer(int32)], function=lambda x: x.to(int32))
+    text = print_wgsl(built, WGSL(changes="reassociates"))
+    assert "if (x >= fn_exact_float32(2.1474836e+09f)) { return 2147483647i; }" in text
+    assert "x == fn_exact_float32(x));" in text
+    assert "return select(0i, (-2147483647i - 1i), x == x);" in print_wgsl(built, WGSL())
+
+
 def test_a_barrier_is_of_global_memory_where_units_hand_it_over() -> None:
     @kernel
     def handed(x: Any, y: Any, *, over: bool) -> None:

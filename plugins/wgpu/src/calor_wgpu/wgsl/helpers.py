@@ -103,10 +103,14 @@ def _exact(t: Functions, d: DType) -> Made:
 def _saturated(t: Functions, source: DType, d: DType) -> Made:
     """A float to an integer: truncated, saturated, NaN to 0."""
     least, most = int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)
+    top, bottom, own = t.literal(most + 1.0, source), t.literal(float(least), source), "x"
+    if t.dialect.changes == "reassociates":
+        # Such a compiler takes it that no number is NaN, and of a comparison makes its contrary.
+        top, bottom, own = (f"{t.name('exact', source)}({text})" for text in (top, bottom, own))
     body = f"""
-if (x >= {t.literal(most + 1.0, source)}) {{ return {t.literal(most, d)}; }}
-if (x >= {t.literal(float(least), source)}) {{ return {t.of(d)}(x); }}
-return select({t.literal(0, d)}, {t.literal(least, d)}, x == x);"""
+if (x >= {top}) {{ return {t.literal(most, d)}; }}
+if (x >= {bottom}) {{ return {t.of(d)}(x); }}
+return select({t.literal(0, d)}, {t.literal(least, d)}, x == {own});"""
     return {"x": source}, d, body
 
 

@@ -72,6 +72,8 @@ class WGSLPrinter(Printer):
         self.elements = memory.Elements(self)
         self.hands_over = hands_over(kernel) and kernel.units > 1
         flag_unjoined(kernel)
+        # The lines at whose end units met last, and how many there were.
+        self.met: tuple[list[str], int] = [], 0
 
     def operation(self, operation: Operation, block: Block) -> None:
         """Print one operation, with what this language wants around it."""
@@ -88,14 +90,27 @@ class WGSLPrinter(Printer):
     def meet(self, operation: Operation) -> None:
         """Let the units of a plane meet again where they may be apart, before an operation of it.
 
-        What is shuffled is repeated where it has 64 bits.
+        What is shuffled is repeated where it has 64 bits. Units that met are together until
+        something branches, which ``&&`` and ``||`` do too.
         """
         if self.dialect.lanes == 1:
             self.dialect.refuse("subgroups")
         for value in operation.operands:
             self.texts[value] = self.atom(value)
-        if self.dialect.diverges:
+        if not self.dialect.diverges:
+            return
+        lines, count = self.met
+        if lines is not self.lines or self.branches("".join(lines[count:])):
             self.line("subgroupBarrier();")
+        self.met = self.lines, len(self.lines)
+
+    def branches(self, text: str) -> bool:
+        """Return whether lines branch, or call a function that does."""
+        parting = {"{", "}", "&&", "||"}
+        for name, function in self.helpers.texts.items():
+            if any(word in function.partition("{")[2].rstrip("}\n") for word in parting):
+                parting.add(f"{name}(")
+        return any(word in text for word in parting)
 
     @contextmanager
     def rounds(
