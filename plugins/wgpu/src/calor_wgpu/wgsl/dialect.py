@@ -135,11 +135,14 @@ class WGSL(Dialect):
             (1,) if dtype.itemsize == 8 else (1, 4 if dtype.itemsize == 4 else 4 // dtype.itemsize)
         )
 
-    def argument(self, dtype: DType) -> tuple[str, str]:
-        """Return the types of a number among the arguments: here, and NumPy's."""
+    def argument(self, dtype: DType) -> str:
+        """Return the type of a number among the arguments, in which no bool may be."""
         type = self.types[self.held(dtype)]
-        type = "u32" if type == "bool" else type
-        return type, _HOST[type]
+        return "u32" if type == "bool" else type
+
+    def host(self, dtype: DType) -> str:
+        """Return NumPy's name of the type of a number among the arguments."""
+        return _HOST[self.argument(dtype)]
 
     def held(self, dtype: DType) -> DType:
         """Return the dtype whose values stand for a dtype's."""

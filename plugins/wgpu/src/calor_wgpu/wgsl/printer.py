@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation
 from calor_kernel.ir.passes import (
@@ -27,7 +25,7 @@ from calor_kernel.ir.passes import (
 from calor_kernel.ir.types import Type
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.runtime.structs import COUNTS, struct_of
+from calor_kernel.runtime.structs import COUNTS
 
 from . import memory
 from .dialect import WGSL
@@ -44,18 +42,14 @@ _TURNS: Final = 4
 def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     """Return a kernel as a module with the entry point ``main``; CompileError where it cannot be.
 
-    The arguments are binding 0, as :func:`arguments` lays them out, and buffers follow it.
+    The arguments are binding 0, as :mod:`calor_kernel.runtime.structs` lays them out, and buffers
+    follow it.
     """
     made = optimize(kernel)
     # A driver that ends loops runs on a processor, whose compiler takes long for long texts.
     made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
     made = count_vectors(lower_accesses(made), memory.width_of)
     return WGSLPrinter(eliminate_dead(made), dialect).text()
-
-
-def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
-    """Return the struct of a kernel's arguments."""
-    return struct_of(parameters, lambda dtype: dialect.argument(dtype)[1])
 
 
 class WGSLPrinter(Printer):
@@ -97,20 +91,11 @@ class WGSLPrinter(Printer):
             self.dialect.refuse("subgroups")
         for value in operation.operands:
             self.texts[value] = self.atom(value)
-        if not self.dialect.diverges:
-            return
         lines, count = self.met
-        if lines is not self.lines or self.branches("".join(lines[count:])):
+        apart = lines is not self.lines or self.helpers.branches("".join(lines[count:]))
+        if apart and self.dialect.diverges:
             self.line("subgroupBarrier();")
         self.met = self.lines, len(self.lines)
-
-    def branches(self, text: str) -> bool:
-        """Return whether lines branch, or call a function that does."""
-        parting = {"{", "}", "&&", "||"}
-        for name, function in self.helpers.texts.items():
-            if any(word in function.partition("{")[2].rstrip("}\n") for word in parting):
-                parting.add(f"{name}(")
-        return any(word in text for word in parting)
 
     @contextmanager
     def rounds(
@@ -219,7 +204,7 @@ class WGSLPrinter(Printer):
                 own = number if number < count else places[number - count]
                 value = f"args.a{own}" + (" != 0u" if dtype.kind == "bool" else "")
                 named += f"  let {name} = {value};\n"
-                type = self.dialect.argument(dtype)[0]
+                type = self.dialect.argument(dtype)
             if number < count:
                 fields += f"  a{number}: {type},\n"
         if self.dialect.limited:
@@ -234,8 +219,6 @@ class WGSLPrinter(Printer):
         """Refuse a kernel whose shared memory is too small for a word per element."""
         shared = [own for own in self.kernel.memories if own.space == "shared"]
         sizes = [max(4, own.type.dtype.itemsize) * (own.size or 0) for own in shared]
-        total = sum(-(-size // 16) * 16 for size in sizes)
-        if total > self.dialect.shared_bytes:
-            self.dialect.refuse(
-                f"{total} bytes of shared memory, above {self.dialect.shared_bytes}"
-            )
+        total, most = sum(-(-size // 16) * 16 for size in sizes), self.dialect.shared_bytes
+        if total > most:
+            self.dialect.refuse(f"{total} bytes of shared memory, above {most}")
