@@ -20,12 +20,12 @@ import numpy as np
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer
 from calor_kernel.runtime.device import Queue, Step
-from calor_kernel.runtime.structs import folded, pack, windows
+from calor_kernel.runtime.structs import folded, pack, struct_of, windows
 from calor_kernel.runtime.words import Piece
 
 from ._bindings import Commands, Pipeline, Stream, bind, pipeline, timed, typed, uniform
 from .toolchain import WgpuToolchain
-from .wgsl import MOST_CUBES, arguments
+from .wgsl import MOST_CUBES
 
 # Bind groups that a recorded list keeps, and the sets of handles that it keeps in any case.
 _GROUPS, _SETS = 512, 32
@@ -105,7 +105,8 @@ class WgpuQueue(Queue):
         with typed(f"loading kernel {kernel.name}"):
             number, limited = self.toolchain.number, self.stream.trouble is not None
             made = pipeline(number, image.decode(), kernel.name, buffers + limited)
-        return Function(made, arguments(kernel.parameters, self.toolchain.dialect), kernel)
+        fields = struct_of(kernel.parameters, self.toolchain.dialect.host)
+        return Function(made, fields, kernel)
 
     def record(self, steps: Sequence[Step], slots: int) -> Recorded:
         """Return the launches with their numbers where kernels read them."""
