@@ -1,12 +1,15 @@
 """What is made for handles is found by their identities, and the oldest is made into the new."""
 
+import itertools
+from collections.abc import Sequence
+
 from calor_kernel.runtime.kept import Kept
 from calor_kernel.runtime.words import Piece
 
 
 def test_equal_handles_that_are_others_are_told_apart() -> None:
-    made: list[int] = []
-    kept = Kept(lambda handles, oldest: made.append(len(made)) or len(made), 4)
+    count = itertools.count(1)
+    kept = Kept(lambda handles, oldest: next(count), 4)
     first, second = Piece("a", 0, 4), Piece("a", 0, 4)
     assert first == second
     assert [kept((first,)), kept((second,)), kept([first])] == [1, 2, 1]
@@ -15,7 +18,7 @@ def test_equal_handles_that_are_others_are_told_apart() -> None:
 def test_the_oldest_is_made_into_the_new() -> None:
     changed: list[list[str] | None] = []
 
-    def prepare(handles: tuple[str, ...], oldest: list[str] | None) -> list[str]:
+    def prepare(handles: Sequence[str], oldest: list[str] | None) -> list[str]:
         changed.append(oldest)
         return [*handles]
 
@@ -31,7 +34,7 @@ def test_the_oldest_is_made_into_the_new() -> None:
 
 
 def test_what_failed_is_not_kept() -> None:
-    def prepare(handles: tuple[str, ...], oldest: str | None) -> str:
+    def prepare(handles: Sequence[str], oldest: str | None) -> str:
         if fails:
             raise ValueError
         return oldest or "new"
