@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from calor.interning import remember
 from calor_kernel.ir.types import Buffer
-from calor_kernel.library.work import Input, Refusal, Scratch, Work
+from calor_kernel.library.work import Input, Refusal, Scratch, Work, flags_of
 from calor_kernel.planning.recording import Recorder, Recording
 from calor_kernel.planning.values import Piece, Task
 from calor_kernel.runtime.buffers import OPEN
@@ -187,7 +187,8 @@ class Keeper:
         tuned = usual is not task.works[0] and usual.variant
         alike = [w for w in found if w.variant == usual.variant] if tuned else []
         work = (alike or found)[0]
-        return work if work.failures == usual.failures else usual
+        fits = flags_of([work]) <= self.plan.flags and work.failures == usual.failures
+        return work if fits else usual
 
 
 def stays(piece: Piece, inputs: Collection[int]) -> bool:

@@ -30,7 +30,8 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.attention.fragment_plan import Fragments
 from calor_kernel.library.attention.problem import Given
-from calor_kernel.library.matmul.boxes import following, store_part
+from calor_kernel.library.matmul.boxes import following
+from calor_kernel.library.matmul.written import store_part
 from calor_kernel.library.panels import add_products
 
 # Elements of a line of shared memory as the instructions read it, and rows of a warp group.

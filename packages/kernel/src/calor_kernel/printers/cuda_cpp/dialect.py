@@ -136,8 +136,19 @@ class CudaCpp(Dialect):
         return tables.BARRIERS[scope]
 
     def fence(self, scope: str, order: str) -> str:
-        """Return a fence of what a scope sees."""
+        """Return a fence of what a scope sees.
+
+        The one of the device orders what comes before and after as releases and acquires need it:
+        ``__threadfence()`` also brings all fences into one order, and waits for that.
+        """
+        if scope == "device" and order != "seq_cst":
+            return 'asm volatile("fence.acq_rel.gpu;" ::: "memory");'
         return f"__threadfence{tables.FENCES.get(scope, '')}();"
+
+    def ordered(self, memory: Memory, place: Expression) -> Expression:
+        """Return an access that the compiler neither moves nor keeps in a register."""
+        pointer = f"(volatile {self.storage(memory.type.dtype)} *)"
+        return ex.prefix("*", ex.prefix(pointer, ex.prefix("&", place)))
 
     def atomic(
         self,
