@@ -54,10 +54,18 @@ def three() -> Group:
     return group(*(device_of(backend, n) for n in range(3)))
 
 
+ARRAYS = {
+    "float32": (1, 4099),
+    "float16": (7,),
+    "bfloat16": (4099,),
+    "float64": (7,),
+    "int32": (4099,),
+    "uint8": (7,),
+}
+
+
 @pytest.mark.parametrize(
-    ("dtype", "count"),
-    [("float32", 1), ("float32", 4099), ("float16", 7), ("bfloat16", 4099), ("float64", 7)]
-    + [("int32", 4099), ("uint8", 7)],
+    ("dtype", "count"), [(d, n) for d, counts in ARRAYS.items() for n in counts]
 )
 def test_sums_are_what_copies_give(either: Group, way: str, dtype: str, count: int) -> None:
     host = (np.arange(3 * count) % 13).reshape(3, count).astype(calor.dtypes.as_dtype(dtype).numpy)
