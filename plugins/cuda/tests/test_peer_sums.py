@@ -11,6 +11,7 @@ from calor.backends.device import device_of
 from calor.distributed import Group, all_gather, all_reduce, group
 from calor.errors import DeviceError, DeviceLostError
 from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.buffers import ForeignBuffer
 from imitated_cuda import CudaError
 from imitated_nccl import Nccl
 
@@ -139,6 +140,16 @@ def test_gpus_that_are_not_connected_or_two_go_by_nccl(
     pair = group(*backend.members[:2])
     assert all_reduce(pair.join(np.ones((2, 2), np.float32))).tolist() == [2.0, 2.0]
     assert nccl.groups == [1, 1]
+
+
+def test_memory_of_other_libraries_goes_by_nccl(nccl: Nccl, members: Group) -> None:
+    x = members.join(np.ones((3, 2), np.float32))
+    value: Any = x._value
+    mine = value.buffer.parts[1]
+    other = ForeignBuffer(mine.pool, mine.handle, mine.nbytes, None, lambda: None)
+    value.buffer.parts = (value.buffer.parts[0], other, value.buffer.parts[2])
+    assert all_reduce(x).tolist() == [3.0, 3.0]
+    assert nccl.groups == [1]
 
 
 @pytest.mark.parametrize(

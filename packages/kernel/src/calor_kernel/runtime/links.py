@@ -27,8 +27,8 @@ Handles = Sequence[Sequence[Any]]
 class Meeting(ABC):
     """How the queues of some devices wait for each other, where kernels reach the memory of all.
 
-    A handle of one device's memory is then one in the kernels of each other. ``lock`` is held while
-    what several of them do together is queued.
+    A handle of one device's own memory is then one in the kernels of each other. ``lock`` is held
+    while what several of them do together is queued.
     """
 
     lock: AbstractContextManager[Any]
@@ -80,15 +80,17 @@ class KernelCommunicator(Communicator):
 
     def prepare(self, calls: Sequence[Collective]) -> Exchange:
         """Return what takes memory for all results, and queues."""
-        sums = self.sums
-        small = sums is not None and sums.takes(calls)
-        queue = sums.prepare(calls) if sums and small else self.links.prepare(calls)
+        sums, links = self.sums, self.links.prepare(calls)
+        small = sums.prepare(calls) if sums is not None and sums.takes(calls) else None
         pools = [engine.pool for engine in self.engines]
         takers = [[pool.taker(call.made.nbytes) for pool in pools] for call in calls]
 
         def run(inputs: Sequence[Sequence[Any]]) -> list[list[KernelBuffer]]:
             made = [[take() for take in row] for row in takers]
             given = [[buffer.handle for buffer in row] for row in inputs]
+            # Memory of other libraries may be closed to kernels of other devices.
+            own = all(type(buffer) is KernelBuffer for row in inputs for buffer in row)
+            queue = links if small is None or not own else small
             try:
                 queue(given, [[buffer.handle for buffer in row] for row in made])
             except DeviceError as error:

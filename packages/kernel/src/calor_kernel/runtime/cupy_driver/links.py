@@ -77,10 +77,10 @@ class CupyLinks(Links):
         if not all(reached):
             # Buffers that a peer cannot read go through NCCL's own.
             os.environ.setdefault("NCCL_P2P_DIRECT_DISABLE", "1")
-        self._meeting = StreamMeeting(self.streams) if all(reached) else None
         numbers = [s.number for s in self.streams]
         with told(self.nccl, f"connecting GPUs {', '.join(map(str, numbers))}"):
             self.communicators = self.nccl.NcclCommunicator.initAll(numbers)
+        self._meeting = StreamMeeting(self.streams) if all(reached) else None
 
     def takes(self, call: Collective) -> bool:
         """Return whether NCCL has the collective: arrays of any dtype move, not all are reduced."""
