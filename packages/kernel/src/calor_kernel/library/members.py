@@ -49,7 +49,11 @@ def sum_of_members(members: int, dtype: DType, units: int, vector_bytes: int) ->
     """
     width = max(vector_bytes // dtype.itemsize, 1)
     accumulate = float32 if dtype in (float16, bfloat16) else dtype
-    signature = (Buffer(dtype, writable=False),) * members + (Buffer(dtype),) * members
+    # Pieces of a pool and their parts begin at whole vectors; over a link, single elements would go
+    # in packets of their own.
+    whole = width * dtype.itemsize
+    given = (Buffer(dtype, writable=False, align=whole),) * members
+    signature = given + (Buffer(dtype, align=whole),) * members
     keywords = (("members", members), ("width", width), ("accumulate", accumulate))
     return Build(add_members, (*signature, _SIZE), keywords, (units, 1, 1)), units * width
 
