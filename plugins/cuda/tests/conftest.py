@@ -7,7 +7,8 @@ import pytest
 
 from calor.graph.trace import local
 from device_contract import held
-from imitated_cuda import Fake
+from imitated_cuda import H200, Fake
+from imitated_nccl import Nccl
 from imitated_pycuda import ImitatedPyCuda
 
 ABSENT = "there is no NVIDIA GPU with CuPy and a driver"
@@ -51,6 +52,15 @@ def fake(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     # Nobody waits for an imitated GPU that was lost.
     for device in set(local.traces) - known:
         del local.traces[device]
+
+
+@pytest.fixture
+def nccl(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Nccl:
+    """Three imitated GPUs, and the imitated NCCL."""
+    fake.devices = [H200] * 3
+    made = Nccl(fake)
+    made.install(monkeypatch)
+    return made
 
 
 @pytest.fixture

@@ -187,11 +187,10 @@ class Commands:
     told at its end.
     """
 
-    __slots__ = ("_group", "_pass", "_to", "made")
+    __slots__ = ("_group", "_pass", "_to")
 
     def __init__(self, made: Any) -> None:
-        self.made = made
-        self._pass = made._internal
+        self._pass = made
         self._to: Pipeline | None = None
         self._group: Any = None
 
@@ -206,6 +205,11 @@ class Commands:
             lib.wgpuComputePassEncoderSetBindGroup(self._pass, 0, group._internal, 0, nothing)
             self._group = group
         lib.wgpuComputePassEncoderDispatchWorkgroups(self._pass, *grid)
+
+    def end(self) -> None:
+        """End the pass, which is not used afterwards."""
+        native.libf.wgpuComputePassEncoderEnd(self._pass)
+        native.lib.wgpuComputePassEncoderRelease(self._pass)
 
 
 class Stream:
@@ -222,14 +226,17 @@ class Stream:
         self.lock = threading.RLock()
         self._encoder: Any = None
         self._pass: Commands | None = None
+        self._submitted = native.ffi.new("WGPUCommandBuffer[1]")
         submit = typed("running kernels")(self.submit)
         self.waiting = Batch(submit, _BATCH, _WORK, self.idle if ASKS else None)
 
     def commands(self) -> Commands:
         """Return the compute pass."""
         if self._pass is None:
+            # wgpu-py's objects of passes and of what is submitted cost as much as some dispatches.
             with typed("running kernels"):
-                self._pass = Commands(self.between().begin_compute_pass())
+                begin, encoder = native.libf.wgpuCommandEncoderBeginComputePass, self.between()
+                self._pass = Commands(begin(encoder._internal, native.ffi.NULL))
         return self._pass
 
     def idle(self) -> bool:
@@ -239,8 +246,8 @@ class Stream:
     def between(self) -> Any:
         """Return the encoder after the dispatches that wait."""
         if self._pass is not None:
-            self._pass.made.end()
-            self._pass = None
+            ended, self._pass = self._pass, None
+            ended.end()
         if self._encoder is None:
             self._encoder = self.device.create_command_encoder()
         return self._encoder
@@ -248,10 +255,14 @@ class Stream:
     def submit(self) -> None:
         """Hand over everything that waits."""
         if self._encoder is not None:
-            finished = self.between().finish()
+            lib, encoder = native.libf, self.between()
             self._encoder = None
             self.waiting.begun()
-            self.device.queue.submit([finished])
+            made = self._submitted[0] = lib.wgpuCommandEncoderFinish(
+                encoder._internal, native.ffi.NULL
+            )
+            lib.wgpuQueueSubmit(self.device.queue._internal, 1, self._submitted)
+            native.lib.wgpuCommandBufferRelease(made)
 
     def read(self, buffer: Any, start: int, nbytes: int) -> np.ndarray[Any, Any]:
         """Return bytes of a buffer, after what waits."""
@@ -316,7 +327,7 @@ def timed(stream: Stream, encode: Callable[[Commands], None]) -> float:
     begin = perf_counter()
     encoder = stream.between()
     commands = encoder.begin_compute_pass(timestamp_writes=writes if clock else None)
-    encode(Commands(commands))
+    encode(Commands(commands._internal))
     commands.end()
     if not clock:
         stream.wait()

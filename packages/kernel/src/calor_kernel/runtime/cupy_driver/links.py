@@ -9,7 +9,6 @@ each of NCCL's steps. NCCL's own order of a sum is the same from call to call on
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
@@ -17,7 +16,8 @@ from typing import Any, Final
 
 from calor.backends.communication import Collective
 from calor.errors import DeviceError
-from calor_kernel.runtime.cupy_driver.peers import PeerMemory
+from calor_kernel.runtime.cupy_driver.meeting import StreamMeeting
+from calor_kernel.runtime.cupy_driver.peers import QUEUEING, PeerMemory
 from calor_kernel.runtime.links import Handles, Links
 
 # NCCL's names of dtypes, those of complex numbers as pairs.
@@ -42,9 +42,6 @@ _NAMES: Final = {
     "broadcast": "broadcast",
 }
 _MOVES: Final = ("all_gather", "broadcast")
-# Of all groups together: GPUs that are in two of them have to be given both in one order, for what
-# one is given first waits for the others there.
-_QUEUEING: Final = threading.Lock()
 # What NCCL's answers mean, with what helps.
 _MEANINGS: Final = {
     1: "a call of the driver failed within NCCL",
@@ -83,6 +80,7 @@ class CupyLinks(Links):
         numbers = [s.number for s in self.streams]
         with told(self.nccl, f"connecting GPUs {', '.join(map(str, numbers))}"):
             self.communicators = self.nccl.NcclCommunicator.initAll(numbers)
+        self._meeting = StreamMeeting(self.streams) if all(reached) else None
 
     def takes(self, call: Collective) -> bool:
         """Return whether NCCL has the collective: arrays of any dtype move, not all are reduced."""
@@ -102,7 +100,7 @@ class CupyLinks(Links):
         start, end, failed = nccl.groupStart, nccl.groupEnd, nccl.NcclError
 
         def run(given: Handles, made: Handles) -> None:
-            with _QUEUEING:
+            with QUEUEING:
                 try:
                     start()
                     try:
@@ -143,8 +141,14 @@ class CupyLinks(Links):
         known = call.made if call.op == "reduce_scatter" else call.given
         return known.size * each, getattr(self.nccl, f"NCCL_{name}")
 
+    def meeting(self) -> StreamMeeting | None:
+        """Return how the GPUs wait for each other, where each reaches the others' memory."""
+        return self._meeting
+
     def close(self) -> None:
         """Give NCCL's memory back."""
+        if self._meeting is not None:
+            self._meeting.close()
         for communicator in self.communicators:
             communicator.destroy()
         self.communicators = []

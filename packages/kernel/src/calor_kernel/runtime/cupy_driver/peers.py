@@ -7,10 +7,16 @@ order of both streams, and no host waits for it.
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
+from typing import Final
 
 from calor_kernel.runtime.cupy_driver.device import Stream, StreamMemory
 from calor_kernel.runtime.device import Memory
+
+# Held while what several GPUs do together is queued, by whatever thread. One that is given the part
+# of another piece of work between the parts of a collective waits for what waits for it.
+QUEUEING: Final = threading.Lock()
 
 
 class PeerMemory(StreamMemory):
@@ -61,7 +67,7 @@ class Crossing:
         runtime, sender, receiver = self.runtime, self.sender, self.receiver
         numbers = receiver.number, sender.number
         what = f"copying {nbytes} bytes from GPU {sender.number} to GPU {receiver.number}"
-        with receiver.codes.typed(what):
+        with QUEUEING, receiver.codes.typed(what):
             sender.use()
             runtime.eventRecord(self.sent, sender.stream)
             receiver.use()
