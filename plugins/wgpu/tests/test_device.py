@@ -1,13 +1,14 @@
 """A device of wgpu keeps the device contract, and tensors are computed on it."""
 
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from calor.dtypes import float32, int8, int64
-from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
+from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
 from calor_kernel.runtime.device import Slot, Step
 from device_contract import built
@@ -122,6 +123,82 @@ def test_errors_of_wgpu_become_errors(failure: str, error: type[Exception], word
     with pytest.raises(error, match=word) as caught, typed("copying"):
         raise getattr(wgpu, failure)(said)
     assert type(caught.value) is error
+
+
+class Failing:
+    """A device, its queue, an encoder and a pass, one of which fails."""
+
+    def __init__(self, fails: str) -> None:
+        self.error = pytest.importorskip("wgpu").GPUValidationError
+        self.fails = fails
+        self.calls: list[str] = []
+        self.queue = self
+        self._internal = None
+
+    def _called(self, name: str, *given: Any, **options: Any) -> "Failing":
+        self.calls.append(name)
+        if name == self.fails:
+            raise self.error(name)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._called, name)
+
+
+@pytest.mark.parametrize("fails", ["end", "finish", "submit"])
+def test_what_was_not_computed_is_not_read(fails: str) -> None:
+    made = Failing(fails)
+    from calor_wgpu._bindings import Stream, typed
+
+    stream = Stream(made, limited=False)
+    stream.commands()
+    with pytest.raises(DeviceError, match=fails) as caught, typed("running kernels"):
+        stream.submit()
+    assert type(caught.value) is DeviceError
+    made.calls.clear()
+    for use in (stream.submit, stream.commands, stream.wait, partial(stream.read, None, 0, 4)):
+        with pytest.raises(DeviceLostError, match=f"was not computed: {fails}"):
+            use()
+    assert not made.calls
+
+
+def test_an_encoder_that_cannot_be_made_loses_nothing() -> None:
+    made = Failing("create_command_encoder")
+    from calor_wgpu._bindings import Stream
+
+    stream = Stream(made, limited=False)
+    with pytest.raises(Exception, match="create_command_encoder"):
+        stream.commands()
+    made.fails = ""
+    stream.commands()
+    stream.submit()
+    assert made.calls[-2:] == ["finish", "submit"]
+
+
+def test_timing_that_fails_leaves_the_stream(device: Any) -> None:
+    from calor_wgpu._bindings import timed
+
+    stream = device.memory.stream
+
+    def fails(commands: Any) -> None:
+        raise ValueError("no launch")
+
+    with stream.lock, pytest.raises(ValueError, match="no launch"):
+        timed(stream, fails)
+    piece, got = device.memory.alloc(64), np.empty(16, np.float32)
+    device.memory.copy_in(piece, 0, np.arange(16, dtype=np.float32))
+    device.memory.copy(piece, 0, piece, 32, 32)
+    device.memory.copy_out(piece, 0, got)
+    assert got[:8].tolist() == list(range(8, 16))
+    device.memory.free(piece)
+
+
+def test_a_kernel_that_takes_more_than_there_is_is_refused(device: Any) -> None:
+    from calor_wgpu._bindings import pipeline
+
+    text = "@compute @workgroup_size(65535) fn main() {}"
+    with pytest.raises(CompileError, match="wgpu refuses kernel 'wide'"):
+        pipeline(device.toolchain.number, text, "wide", 0)
 
 
 def test_there_is_no_device_beyond_the_last(device: Any) -> None:

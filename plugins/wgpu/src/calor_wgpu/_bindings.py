@@ -53,7 +53,7 @@ def typed(what: str) -> Iterator[None]:
         yield
     except wgpu.GPUOutOfMemoryError as error:
         raise OutOfMemoryError(f"wgpu: out of memory: {what}") from error
-    except (wgpu.GPUError, RuntimeError) as error:
+    except (wgpu.GPUError, wgpu.GPUPipelineError, RuntimeError) as error:
         kind = DeviceLostError if "lost" in str(error).lower() else DeviceError
         if isinstance(error, DeviceError):
             raise
@@ -164,10 +164,14 @@ def pipeline(number: int | None, text: str, name: str, buffers: int) -> Pipeline
             for i, kind in enumerate(kinds)
         ]
     )
-    made = opened.create_compute_pipeline(
-        layout=opened.create_pipeline_layout(bind_group_layouts=[layout]),
-        compute={"module": shader, "entry_point": "main"},
-    )
+    try:
+        made = opened.create_compute_pipeline(
+            layout=opened.create_pipeline_layout(bind_group_layouts=[layout]),
+            compute={"module": shader, "entry_point": "main"},
+        )
+    except (wgpu.GPUValidationError, wgpu.GPUPipelineError) as error:
+        # Only here it is known what a kernel takes of registers and shared memory.
+        raise CompileError(f"wgpu refuses kernel {name!r}: {error}\n{text}") from error
     return Pipeline(made, layout)
 
 
@@ -218,6 +222,8 @@ class Stream:
         self.lock = threading.RLock()
         self._encoder: Any = None
         self._pass: Commands | None = None
+        # Why nothing that was computed can be relied on any more, once something failed on the way.
+        self.lost = ""
         self.waiting = Batch(self.submit, _BATCH, _WORK)
 
     def commands(self) -> Commands:
@@ -228,20 +234,39 @@ class Stream:
 
     def between(self) -> Any:
         """Return the encoder after the dispatches that wait."""
-        if self._pass is not None:
-            self._pass.made.end()
-            self._pass = None
-        if self._encoder is None:
-            self._encoder = self.device.create_command_encoder()
+        if self.lost:
+            raise DeviceLostError(self.lost)
+        with self._whole():
+            if self._pass is not None:
+                self._pass.made.end()
+                self._pass = None
+            if self._encoder is None:
+                self._encoder = self.device.create_command_encoder()
         return self._encoder
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Let nobody read what an encoder should have computed in which something failed."""
+        try:
+            yield
+        except Exception as error:
+            if self._encoder is not None:
+                self.lost = f"wgpu: what waited for the device was not computed: {error}"
+            self.drop()
+            raise
+
+    def drop(self) -> None:
+        """Forget what waits."""
+        self._encoder = self._pass = None
+        self.waiting.begun()
 
     def submit(self) -> None:
         """Hand over everything that waits."""
-        if self._encoder is not None:
-            finished = self.between().finish()
-            self._encoder = None
-            self.waiting.begun()
-            self.device.queue.submit([finished])
+        if self._encoder is not None or self.lost:
+            encoder = self.between()
+            with self._whole():
+                self.device.queue.submit([encoder.finish()])
+            self.drop()
 
     def read(self, buffer: Any, start: int, nbytes: int) -> np.ndarray[Any, Any]:
         """Return bytes of a buffer, after what waits."""
@@ -301,9 +326,13 @@ def timed(stream: Stream, encode: Callable[[Commands], None]) -> float:
     }
     begin = perf_counter()
     encoder = stream.between()
-    commands = encoder.begin_compute_pass(timestamp_writes=writes if clock else None)
-    encode(Commands(commands))
-    commands.end()
+    try:
+        commands = encoder.begin_compute_pass(timestamp_writes=writes if clock else None)
+        encode(Commands(commands))
+        commands.end()
+    except Exception:
+        stream.drop()
+        raise
     if not clock:
         stream.wait()
         return perf_counter() - begin

@@ -38,7 +38,8 @@ class WgpuMemory(WordMemory):
     def free(self, handle: Piece) -> None:
         """Release a buffer; the driver keeps it until what was submitted is done."""
         with self.stream.lock, typed("freeing a buffer"):
-            self.stream.submit()
+            if not self.stream.lost:
+                self.stream.submit()
             handle.buffer.destroy()
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece | None:
