@@ -36,6 +36,26 @@ def test_bytes_are_copied_from_and_to_any_place(device: Any, start: int, nbytes:
     assert got[1].tolist() == copied.tolist()
 
 
+@pytest.mark.parametrize(("at", "start"), [(0, 64), (64, 0), (8, 0), (0, 8)])
+def test_a_copy_within_a_buffer_goes_through_little_memory(
+    device: Any, at: int, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calor_wgpu._bindings._BETWEEN", 16)
+    memory = device.memory
+    monkeypatch.setattr(memory.stream, "_room", None)
+    piece, data = memory.alloc(128), np.arange(128, dtype=np.uint8)
+    memory.copy_in(piece, 0, data)
+    memory.copy(piece, at, piece, start, 40)
+    got = np.empty(128, np.uint8)
+    memory.copy_out(piece, 0, got)
+    expected = data.copy()
+    expected[at : at + 40] = data[start : start + 40]
+    assert got.tolist() == expected.tolist()
+    apart = abs(at - start) >= 40
+    assert (memory.stream._room.size if memory.stream._room else 0) == (16 if apart else 0)
+    memory.free(piece)
+
+
 def test_more_cubes_than_a_dispatch_has_along_an_axis(device: Any) -> None:
     @kernel
     def counted(x: Any, n: Any) -> None:

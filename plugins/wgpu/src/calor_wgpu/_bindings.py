@@ -43,6 +43,8 @@ _WANTED: Final = frozenset(
 _BATCH: Final = 16
 _WORK: Final = 1 << 32
 _TROUBLE: Final = 4  # bytes
+# Bytes through which copies within a buffer go at a time, and that are kept for the next.
+_BETWEEN: Final = 16 << 20
 STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 
@@ -220,10 +222,11 @@ class Stream:
         # Where kernels tell that a loop did not come to its end, on a device that ends them.
         self.trouble: Any = opened.create_buffer(size=_TROUBLE, usage=STORAGE) if limited else None
         self.lock = threading.RLock()
-        self._encoder: Any = None
-        self._pass: Commands | None = None
         # Why nothing that was computed can be relied on any more, once something failed on the way.
         self.lost = ""
+        self._room: Any = None
+        self._encoder: Any = None
+        self._pass: Commands | None = None
         self.waiting = Batch(self.submit, _BATCH, _WORK)
 
     def commands(self) -> Commands:
@@ -259,6 +262,24 @@ class Stream:
         """Forget what waits."""
         self._encoder = self._pass = None
         self.waiting.begun()
+
+    def copy(self, target: Any, at: int, source: Any, start: int, nbytes: int) -> None:
+        """Add a copy; a buffer is not copied to itself, but through another one."""
+        copy = self.between().copy_buffer_to_buffer
+        if source is not target:
+            copy(source, start, target, at, nbytes)
+            return
+        # Places that overlap are read as a whole before one is written.
+        most = _BETWEEN if abs(at - start) >= nbytes else nbytes
+        room = self._room
+        if room is None or room.size < min(nbytes, most):
+            room = self.device.create_buffer(size=min(nbytes, most), usage=STORAGE)
+        if room.size <= _BETWEEN:
+            self._room = room
+        for first in range(0, nbytes, most):
+            size = min(most, nbytes - first)
+            copy(source, start + first, room, 0, size)
+            copy(room, 0, target, at + first, size)
 
     def submit(self) -> None:
         """Hand over everything that waits."""
