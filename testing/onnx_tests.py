@@ -38,8 +38,8 @@ import onnx_processes
 
 # A test that computes longer than this is counted as a failure.
 SECONDS = 120
-# The newest version of model files that ONNX Runtime 1.31 reads.
-ONNXRUNTIME_IR = 13
+# The newest version of model files that ONNX Runtime 1.32 reads.
+ONNXRUNTIME_IR = 14
 
 
 def cases_of(backend: type[Backend]) -> dict[str, Callable[[], None]]:

@@ -96,7 +96,7 @@ def test_units_together() -> None:
         '"bar.arrive 1, 64;"',
         '"bar.sync 1, 64;"',
         "__syncwarp();",
-        "__threadfence_block();\n  __threadfence();",
+        '__threadfence_block();\n  asm volatile("fence.acq_rel.gpu;" ::: "memory");',
         "__launch_bounds__(32)",
     ):
         assert part in text

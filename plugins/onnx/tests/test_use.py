@@ -190,6 +190,14 @@ def test_inputs_are_made_up_or_read(tmp_path: Path) -> None:
         (tmp_path / "bad.npy").write_bytes(content)
         with pytest.raises(calor_onnx.InputError, match=r"np\.save"):
             feed(model, files={"image": str(tmp_path / "bad.npy")})
+    text = "f (float[N] x, int8 n) => (float[N] y) { m = Cast <to = 1> (n) y = Mul (x, m) }"
+    scaled = calor_onnx.load(
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), "numpy"
+    )
+    found = feed(scaled, files={"x": "1,2.5", "n": "3"})
+    assert scaled.run(found)["y"].tolist() == [3.0, 7.5]
+    with pytest.raises(calor_onnx.InputError, match="'n' has elements that int8 cannot hold"):
+        feed(scaled, files={"n": "300"})
     with pytest.raises(calor_onnx.InputError, match="'M'; it has image, N"):
         feed(model, shapes={"M": [2]})
     with pytest.raises(calor_onnx.InputError, match="cannot have the sizes"):
@@ -236,6 +244,19 @@ def test_commands_tell_what_is_wrong_with_their_arguments(
     for text in ("image", "=x.npy", "image="):
         assert main(["run", str(path), "--input", text]) == 1
         assert f"--input {text}: give a name and a file" in capsys.readouterr().err
+    rows = path.with_name("rows.onnx")
+    onnx.save(
+        onnx.parser.parse_model("""
+            <ir_version: 8, opset_import: ["" : 17]>
+            rows (float[N, M] x) => (float[N, 1] y) <float[3, 1] w = {1.0, 2.0, 3.0}>
+            { [last] y = MatMul (x, w) }"""),
+        rows,
+    )
+    assert main(["run", str(rows), "--device", "numpy"]) == 1
+    told = capsys.readouterr().err
+    assert "in last (MatMul" in told
+    assert "made up: x [1, 16]; give shapes by --shape x=1,16" in told
+    assert main(["run", str(rows), "--device", "numpy", "--shape", "M=3"]) == 0
     source = path.with_suffix(".py")
     source.write_text("mine = 1\n")
     written = [str(path), "--device", "numpy", "--to", "python", "--output", str(source)]

@@ -101,6 +101,49 @@ def test_a_piece_above_what_is_bound_at_once(device: Any, monkeypatch: pytest.Mo
         assert got.tolist() == [2.0 * i for i in range(start, start + 64)]
 
 
+def test_results_that_take_turns_bind_nothing(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, queue, made = device.memory, device.queue, built()
+    function = queue.load(device.toolchain.source(made).encode(), made)
+    recorded = queue.record([Step(function, (2, 1, 1), (Slot(0), Slot(1), 16, 2.0))], 2)
+    x, *results = (memory.alloc(256) for _ in range(3))
+    memory.copy_in(x, 0, np.arange(16, dtype=np.float32))
+    for result in results:
+        queue.run(recorded, [x, result])
+    monkeypatch.setattr("calor_wgpu.queue.bind", None)
+    for result in results * 3:
+        queue.run(recorded, [x, result])
+        # A part that is equal is bound already.
+        queue.run(recorded, [x, memory.part(result, 0, result.nbytes) or result])
+    for result in results:
+        got = np.empty(16, np.float32)
+        memory.copy_out(result, 0, got)
+        assert got.tolist() == list(range(0, 32, 2))
+
+
+def test_a_device_says_that_it_has_nothing_to_do(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from calor_wgpu import _bindings
+
+    monkeypatch.setattr(_bindings, "ASKS", True)
+    monkeypatch.setattr(_bindings, "SPINS", 10.0)
+    stream = _bindings.Stream(device.queue.stream.device, limited=False)
+    stream.wait()
+    assert stream.idle()
+    # Whoever waits by asking does not sleep.
+    monkeypatch.setattr(type(stream.device), "_poll_wait", None)
+    memory, queue, made = device.memory, device.queue, built()
+    function = queue.load(device.toolchain.source(made).encode(), made)
+    recorded = queue.record([Step(function, (2, 1, 1), (Slot(0), Slot(1), 16, 2.0))], 2)
+    x, y = memory.alloc(256), memory.alloc(256)
+    memory.copy_in(x, 0, np.arange(16, dtype=np.float32))
+    with stream.lock:
+        recorded.encode(stream.commands(), [x, y])
+        stream.waiting.add(1, 0)
+        assert stream._encoder is None, "a device that rests is told at once"
+        stream.wait()
+
+
 def test_units_add_to_one_number(device: Any) -> None:
     @kernel
     def summed(x: Any, y: Any, n: Any) -> None:

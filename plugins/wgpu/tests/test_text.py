@@ -28,7 +28,8 @@ from calor_kernel.language import (
     unit_position,
 )
 from calor_kernel.library.math.base import exactly
-from calor_wgpu.wgsl import WGSL, arguments, print_wgsl
+from calor_kernel.runtime.structs import struct_of
+from calor_wgpu.wgsl import WGSL, print_wgsl
 from golden import assert_golden
 from text_cases import arithmetic, kept_cases
 
@@ -199,13 +200,13 @@ def test_arguments_lie_where_the_struct_has_them() -> None:
         x[0] = c
 
     built = given.build([F, Scalar(int8), Scalar(int64), Scalar(float32)])
-    fields = arguments(built.parameters, WGSL())
+    fields = struct_of(built.parameters, WGSL().host)
     assert fields.names is not None
     assert fields.fields is not None
     places = [fields.fields[name][1] for name in fields.names]
     assert places == [0, 4, 8, 16, 20, 24, 28, 32]
     assert fields.itemsize == 48
-    assert arguments(built.parameters, WGSL(wide=False)).itemsize == 32
+    assert struct_of(built.parameters, WGSL(wide=False).host).itemsize == 32
 
 
 @kernel
@@ -225,6 +226,30 @@ def test_planes_are_made_of_shuffles() -> None:
     assert "subgroupBarrier();" in print_wgsl(built, WGSL(diverges=True))
     with pytest.raises(CompileError, match="no subgroups"):
         print_wgsl(built, WGSL(lanes=1))
+
+
+def test_units_of_a_plane_meet_again_only_after_what_may_part_them() -> None:
+    @kernel
+    def crossed(x: Any, y: Any, *, parted: bool) -> None:
+        i = unit_position()
+        value = plane_shuffle(x[i], 1, "xor")
+        if parted and value > 0.0:
+            y[i] = value
+        y[i] = plane_shuffle(value + 1.0, 2, "xor")
+
+    for parted in (False, True):
+        built = crossed.build([F, Buffer(float32)], cube=(8, 1, 1), plane=8, parted=parted)
+        text = print_wgsl(built, WGSL(diverges=True))
+        assert text.count("subgroupBarrier();") == 1 + parted
+        assert text.count("subgroupShuffleXor(") == 2
+
+
+def test_nan_becomes_zero_where_a_compiler_takes_it_that_there_is_none() -> None:
+    built = arithmetic.build([F, Buffer(int32)], function=lambda x: x.to(int32))
+    text = print_wgsl(built, WGSL(changes="reassociates"))
+    assert "if (x >= fn_exact_float32(2.1474836e+09f)) { return 2147483647i; }" in text
+    assert "x == fn_exact_float32(x));" in text
+    assert "return select(0i, (-2147483647i - 1i), x == (x));" in print_wgsl(built, WGSL())
 
 
 def test_a_barrier_is_of_global_memory_where_units_hand_it_over() -> None:

@@ -28,12 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.insert(0, "write" if any(a.startswith("--to") for a in given) else "inspect")
     options = _parser().parse_args(given)
     from calor.errors import CalorError
+    from calor_onnx.errors import InputError
 
     try:
         return int(options.function(options) or 0)
     except (CalorError, OSError) as error:
         print(error, file=sys.stderr)
-        for note in getattr(error, "__notes__", ()):
+        notes = [*getattr(error, "__notes__", ())]
+        if not isinstance(error, InputError):
+            # What a model stumbles over is mostly what nobody gave it.
+            notes += getattr(options, "notes", [])
+        for note in notes:
             print(note, file=sys.stderr)
         return 1
 
@@ -51,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
             made.add_argument("model", help="an .onnx file")
             made.add_argument("--device", help="a device of calor; the current one without")
             made.add_argument("--input", action="append", default=[], metavar="NAME=FILE",
-                              help="an input from a .npy or .npz file")  # fmt: skip
+                              help="of a .npy or .npz file, or numbers: 1,2")  # fmt: skip
             made.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,224,224",
                               help="an input's shape, or the size of a symbol")  # fmt: skip
             made.add_argument("--seed", type=int, default=0, help="of the inputs that are made up")
@@ -86,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 def _loaded(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     """Return the model, and a value for each of its inputs."""
     from calor_onnx.errors import InputError
-    from calor_onnx.feeding import feed
+    from calor_onnx.feeding import feed, made_up
     from calor_onnx.model import load
 
     model = load(options.model, options.device)
@@ -101,9 +106,11 @@ def _loaded(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     for text in options.input:
         name, equals, file = text.partition("=")
         if not (name and equals and file):
-            raise InputError(f"--input {text}: give a name and a file, such as x=x.npy")
+            raise InputError(f"--input {text}: give a name and a file, such as x=x.npy, or numbers")
         files[name] = file
-    return model, feed(model, files=files, shapes=shapes, seed=options.seed)
+    given = feed(model, files=files, shapes=shapes, seed=options.seed)
+    options.notes = made_up(given, files)
+    return model, given
 
 
 def _inspect(options: argparse.Namespace) -> None:

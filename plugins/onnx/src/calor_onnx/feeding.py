@@ -6,13 +6,14 @@ small, as they are mostly indices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
+from calor_onnx.arrays import array_of
 from calor_onnx.errors import InputError
 from calor_onnx.graph import ValueInfo
 from calor_onnx.limits import bounded
@@ -28,6 +29,7 @@ def feed(
 ) -> dict[str, Any]:  # fmt: skip
     """Return a value for each input: of a .npy or .npz file, or random of its type and shape.
 
+    In the place of a file a number, or several with commas between, are the value itself.
     ``shapes`` has whole shapes by input, or the size of a symbol by its name.
 
     >>> import calor_onnx, onnx
@@ -44,7 +46,7 @@ def feed(
     found: dict[str, Any] = {}
     for info in model.inputs:
         if info.name in files:
-            found[info.name] = _loaded(info.name, files.pop(info.name))
+            found[info.name] = _given(info, files.pop(info.name))
         elif info.kind == "tensor":
             found[info.name] = drawn(info, _shape(info, shapes), random)
         elif not info.kind.startswith("optional"):
@@ -97,6 +99,33 @@ def drawn(info: ValueInfo, shape: tuple[int, ...], random: Any) -> Array:
     if dtype.kind in "iu":
         return np.asarray(random.integers(0, 4, shape)).astype(dtype)
     return np.asarray(random.random(shape)).astype(dtype)
+
+
+def _given(info: ValueInfo, text: str) -> Array:
+    """Return the numbers of a text, in the input's type, or what the file of that name has."""
+    kind = float if info.dtype is not None and info.dtype.kind not in "biu" else int
+    try:
+        numbers = [kind(part) for part in text.split(",")]
+    except ValueError:
+        return _loaded(info.name, text)
+    return array_of(info, numbers if len(numbers) > 1 or info.shape else numbers[0])
+
+
+def made_up(found: Mapping[str, Any], given: Collection[str]) -> list[str]:
+    """Return a line that tells which inputs nobody gave, and how to give them; none without such.
+
+    >>> from calor_onnx.feeding import made_up
+    >>> made_up({"x": np.ones((1, 16)), "rate": np.array(8000)}, ["rate"])
+    ['made up: x [1, 16]; give shapes by --shape x=1,16, values by --input x=x.npy or x=1,2']
+    """
+    names = [name for name in found if name not in given]
+    if not names:
+        return []
+    told = ", ".join(f"{name} {list(np.shape(found[name]))}" for name in names)
+    first = names[0]
+    sizes = ",".join(map(str, np.shape(found[first])))
+    how = f"give shapes by --shape {first}={sizes}, values by --input {first}={first}.npy"
+    return [f"made up: {told}; {how} or {first}=1,2"]
 
 
 def _loaded(name: str, path: str) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.backends.selection import as_device, current_device
+from calor.transforms.hosted import HostCall
 from calor_onnx.arrays import array_of
 from calor_onnx.constants import Constant
 from calor_onnx.constraints import check_types
@@ -20,6 +21,7 @@ from calor_onnx.graph import Graph, ValueInfo
 from calor_onnx.passes import simplify as simplified
 from calor_onnx.plans import Plans
 from calor_onnx.reading import Imported, Source, read
+from calor_onnx.repeating import Repeats
 from calor_onnx.resolving import Resolver
 from calor_onnx.scratch import Scratch
 from calor_onnx.types import STRING, calor_type, name_of
@@ -49,6 +51,7 @@ class Model:
         )
         self.outputs: tuple[ValueInfo, ...] = tuple(read.outputs)
         self._infos = {info.name: info for info in read.inputs}
+        self._names = [info.name for info in read.outputs]
         # A gradient names values of the graph as it was written.
         plain = any(node.domain == "ai.onnx.preview.training" for node in read.walk())
         self._arrange("whole" if simplify and not plain else "none")
@@ -61,6 +64,7 @@ class Model:
             self.graph = simplified(self.graph, self.imported.functions, fold=level == "whole")
             self._resolver.resolve(self.graph)
         self._plans = Plans(self.graph, self.device, self._settle())
+        self._repeats = Repeats([info.name for info in self.inputs])
 
     def _settle(self) -> dict[int, Constant]:
         """Bring the large constants to the device; return the small ones by identity."""
@@ -116,8 +120,22 @@ class Model:
                     )
                 values[info.name] = None
         outputs = self._plans.run(values)
-        names = [info.name for info in self.outputs]
-        return {n: self._given(v) for n, v in zip(names, outputs, strict=True)}
+        return {n: self._given(v) for n, v in zip(self._names, outputs, strict=True)}
+
+    def repeat(self, inputs: Mapping[str, Any]) -> list[Any] | None:
+        """Return the outputs as host arrays, for arrays like those of a run that was kept.
+
+        None where nothing was done, and :meth:`run` is the way.
+        """
+        return self._repeats.run(inputs)
+
+    def keep_run(self, inputs: Mapping[str, Any]) -> None:
+        """Let runs like this one, which was just done, be repeated."""
+        self._repeats.keep(inputs, self._hosted)
+
+    def _hosted(self, inputs: Mapping[str, Any]) -> tuple[HostCall | None, set[str]]:
+        values = {n: self._taken(self._infos[n], inputs[n]) for n in self._infos if n in inputs}
+        return self._plans.hosted(values), self._plans.host_inputs
 
     def keep_weights(self) -> None:
         """Have each weight in the graph as the file has it, none folded into another."""

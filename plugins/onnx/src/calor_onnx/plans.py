@@ -20,6 +20,7 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.errors import TraceError
+from calor.transforms.hosted import HostCall, host_call
 from calor_onnx.constants import Constant
 from calor_onnx.cutting import cut
 from calor_onnx.errors import DataDependentError
@@ -37,9 +38,10 @@ VARIETY = 16
 
 @dataclass(slots=True)
 class _Compiled:
-    """A compiled graph, and whether it ran to its end before."""
+    """A compiled graph, the way to it for host arrays, and whether it ran to its end before."""
 
     program: Callable[[list[Tensor]], list[Any]]
+    hosted: Callable[[], HostCall | None]
     ran: bool = False
 
 
@@ -142,7 +144,7 @@ class Plans:
             found = self._compiled.get(key)
             if found is None:
                 self._note_variety(names, inputs)
-                found = self._compiled[key] = _Compiled(self._program(names, inputs))
+                found = self._compiled[key] = _Compiled(*self._program(names, inputs))
                 while len(self._compiled) > self.limit:
                     self._compiled.popitem(last=False)
             else:
@@ -175,12 +177,25 @@ class Plans:
                 f"and differ from call to call"
             )
 
-    def _program(self, names: list[str], inputs: list[Any]) -> Callable[..., list[Any]]:
+    def hosted(self, values: dict[str, Any]) -> HostCall | None:
+        """Return the way for host arrays through the graph that was run for these values.
+
+        None where there is none: it is interpreted, or gives what the host has to finish.
+        """
+        inputs = [self._host(name, value) for name, value in values.items()]
+        key = (tuple(values), *(_key(value, []) for value in inputs))
+        with self._lock:
+            found = None if self.reason is not None else self._compiled.get(key)
+            return None if found is None else found.hosted()
+
+    def _program(
+        self, names: list[str], inputs: list[Any]
+    ) -> tuple[Callable[..., list[Any]], Callable[[], HostCall | None]]:
         graph = self._with_inputs(names)
         layout: list[Any] = []
         run = Run(self.device, self.small, traced=True, choices=self.choices)
 
-        def compiled(tensors: list[Tensor]) -> list[Tensor]:
+        def compiled(*tensors: Tensor) -> list[Tensor]:
             left = iter(tensors)
             given = [_rebuilt(value, left) for value in inputs]
             with calor.no_grad():
@@ -201,10 +216,14 @@ class Plans:
 
         def program(tensors: list[Tensor]) -> list[Any]:
             with calor.device(self.device):
-                left = iter(jitted(tensors))
+                left = iter(jitted(*tensors))
             return [_rebuilt(value, left) for value in layout]
 
-        return program
+        def hosted() -> HostCall | None:
+            plain = all(isinstance(value, _Hole) and value.plain for value in layout)
+            return host_call(jitted) if plain else None
+
+        return program, hosted
 
     def _decided_by_inputs(self, error: TraceError, values: dict[str, Any]) -> bool:
         """Take the inputs that decide a shape to the host; False where there are none such."""
@@ -256,6 +275,11 @@ class _Hole:
     def __init__(self, dtype: Any = None, finish: Any = None) -> None:
         self.dtype = dtype
         self.finish = finish
+
+    @property
+    def plain(self) -> bool:
+        """Whether the tensor is the value itself."""
+        return self.dtype is None and self.finish is None
 
 
 def _emptied(value: Any) -> Any:

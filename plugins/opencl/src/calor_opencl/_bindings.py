@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
@@ -60,8 +60,7 @@ def _library() -> Any:
     found = ctypes.CDLL("OpenCL.dll" if windows else cl._cl.__file__)
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint
     found.clSetKernelArg.argtypes = [pointer, number, size, pointer]
-    sizes, events = (pointer, pointer, pointer), (number, pointer, pointer)
-    found.clEnqueueNDRangeKernel.argtypes = [pointer, pointer, number, *sizes, *events]
+    # What is queued comes with its types: converting it took as long as the call.
     return found
 
 
@@ -74,14 +73,13 @@ class Launch:
 
     def __init__(self, kernel: Any, units: Sequence[int], local: Sequence[int]) -> None:
         self._kernel = kernel
-        self._empty = 0 in units
+        # Whether there are no units, so that there is nothing to queue.
+        self.empty = 0 in units
         self._sizes = (ctypes.c_size_t * 6)(*units, *local)
-        start = ctypes.addressof(self._sizes)
-        self._shape = 3, None, start, start + ctypes.sizeof(self._sizes) // 2
         self._pointer: int = kernel.int_ptr
         self._cell = ctypes.c_uint64()
         self._at = ctypes.addressof(self._cell)
-        self._set, self._enqueue = _library().clSetKernelArg, _library().clEnqueueNDRangeKernel
+        self._set = _library().clSetKernelArg
 
     def set(self, place: int, value: int, nbytes: int = 8) -> None:
         """Set an argument: a number's bits, or the pointer of a buffer."""
@@ -90,14 +88,22 @@ class Launch:
         if code:
             raise failure(code, "setting an argument")
 
-    def enqueue(self, queue: int, event: int | None = None) -> None:
-        """Queue the launch on the queue of a pointer; its event is written to an address.
+    def on(self, queue: int, event: int | None = None) -> tuple[Any, ...]:
+        """Return what :func:`enqueue` takes to queue the launch on the queue of a pointer.
 
-        Nothing is queued, and nothing written, where there are no units.
+        The launch's event is written to an address.
         """
-        if self._empty:
-            return
-        code = self._enqueue(queue, self._pointer, *self._shape, 0, None, event)
+        address = ctypes.c_void_p
+        start = ctypes.addressof(self._sizes)
+        shape = 3, None, address(start), address(start + ctypes.sizeof(self._sizes) // 2)
+        return address(queue), address(self._pointer), *shape, 0, None, address(event)
+
+
+def enqueue(launches: Iterable[tuple[Any, ...]]) -> None:
+    """Queue launches."""
+    call = _library().clEnqueueNDRangeKernel
+    for launch in launches:
+        code = call(*launch)
         if code:
             raise failure(code, "running kernels")
 
@@ -107,10 +113,9 @@ def seconds(found: Any, launches: Sequence[Launch]) -> list[float]:
     profiling = cl.command_queue_properties.PROFILING_ENABLE
     queue = cl.CommandQueue(found, properties=profiling)
     events = (ctypes.c_size_t * len(launches))()
-    for place, launch in enumerate(launches):
-        launch.enqueue(
-            queue.int_ptr, ctypes.addressof(events) + place * ctypes.sizeof(ctypes.c_size_t)
-        )
+    places = range(ctypes.addressof(events), sys.maxsize, ctypes.sizeof(ctypes.c_size_t))
+    asked = zip(launches, places, strict=False)
+    enqueue(one.on(queue.int_ptr, place) for one, place in asked if not one.empty)
     queue.finish()
     times = [cl.Event.from_int_ptr(event, False).profile if event else None for event in events]
     return [0.0 if t is None else (t.end - t.start) * 1e-9 for t in times]

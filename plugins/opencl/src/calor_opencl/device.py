@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import is_
 from typing import Any, Final
 
 import numpy as np
@@ -20,14 +19,20 @@ from calor.errors import DeviceError, OutOfMemoryError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.batches import Batch
 from calor_kernel.runtime.device import Device, Memory, Queue, Slot, Step
+from calor_kernel.runtime.kept import Kept
 from calor_kernel.runtime.scalars import scalar_bits
 from calor_kernel.runtime.words import Piece
 
-from ._bindings import Launch, context, devices, seconds, typed
+from ._bindings import Launch, context, devices, enqueue, seconds, typed
 from .description import describe, language
 from .toolchain import OpenCLToolchain
 
 _BATCH: Final = 8  # launches of which the device is not told at most
+# Sets of buffers that a list of few launches has kernels of its own for: a loop that holds a result
+# while it computes the next goes round a few of them, and then sets no argument.
+_SETS: Final = 4
+_FEW: Final = 8
+_NONE: Final = Piece(None, -1, 0)
 
 
 class OpenCLMemory(Memory):
@@ -91,23 +96,24 @@ class Function:
     kernel: Kernel
 
 
-class Recorded:
-    """Launches with their numbers set; buffers are set where they differ from the last run's."""
+class Launches:
+    """Launches with their numbers set; buffers are set where they differ from the last ones."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self.work = sum(s.work for s in steps)
-        self.launches: list[Launch] = []
+    def __init__(self, steps: Sequence[Step], queue: int) -> None:
+        self.all: list[Launch] = []
         # For each slot: the launches that take it, where, from which byte on, and of which size.
         self.users: dict[int, list[tuple[Launch, int, int, int]]] = {}
         for step in steps:
             self._launch(step)
+        self.ready = [launch.on(queue) for launch in self.all if not launch.empty]
         self.last: Sequence[Piece] = ()
 
     def _launch(self, step: Step) -> None:
         function: Function = step.function
-        kernel, local = cl.Kernel(function.program, function.name), function.kernel.cube
+        with typed(f"recording {function.name}"):
+            kernel, local = cl.Kernel(function.program, function.name), function.kernel.cube
         launch = Launch(kernel, [c * u for c, u in zip(step.cubes, local, strict=True)], local)
-        self.launches.append(launch)
+        self.all.append(launch)
         place = 0
         for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True):
             dtype = parameter.declared.dtype
@@ -121,20 +127,32 @@ class Recorded:
 
     def put(self, handles: Sequence[Piece]) -> None:
         """Set the buffers, and where they begin."""
-        last = self.last or (None,) * len(handles)
-        # A released buffer may be equal to the one that came in its place, and is another.
-        if all(map(is_, handles, last)):
-            return
-        # Where one cannot be set, nothing is known to be set.
-        self.last = ()
+        last = self.last or (_NONE,) * len(handles)
         for number, users in self.users.items():
-            piece = handles[number]
-            if piece is not last[number]:
+            piece, before = handles[number], last[number]
+            # A released buffer may be equal to the one that came in its place, and is another.
+            if piece.buffer is not before.buffer:
                 pointer = piece.buffer.int_ptr
-                for launch, place, offset, size in users:
+                for launch, place, _, _ in users:
                     launch.set(place, pointer)
+            if piece.start != before.start:
+                for launch, place, offset, size in users:
                     launch.set(place + 1, (piece.start + offset) // size)
         self.last = handles
+
+
+class Recorded:
+    """A list of launches, with arguments for the buffers of its last runs."""
+
+    def __init__(self, steps: Sequence[Step], queue: int) -> None:
+        self.steps, self.queue = steps, queue
+        self.work = sum(s.work for s in steps)
+        self.on = Kept(self._put, _SETS if len(steps) <= _FEW else 1)
+
+    def _put(self, handles: Sequence[Piece], oldest: Launches | None) -> Launches:
+        made = oldest or Launches(self.steps, self.queue)
+        made.put(handles)
+        return made
 
 
 class OpenCLQueue(Queue):
@@ -144,7 +162,7 @@ class OpenCLQueue(Queue):
         self.context, self.toolchain, self.queue = found, toolchain, queue
         # A kernel's arguments are set before each launch, by one thread at a time.
         self._lock = threading.Lock()
-        self._batch = Batch(queue.flush, _BATCH)
+        self._batch = Batch(typed("telling the device to begin")(queue.flush), _BATCH)
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return the function of an image."""
@@ -152,17 +170,14 @@ class OpenCLQueue(Queue):
         return Function(self.toolchain.program(image, kernel.name), name, kernel)
 
     def record(self, steps: Sequence[Step], slots: int) -> Recorded:
-        """Return the launches with all arguments set but buffers."""
-        with typed("recording launches"):
-            return Recorded(steps)
+        """Return the launches, for which kernels are made when they run."""
+        return Recorded(steps, self.queue.int_ptr)
 
     def run(self, recorded: Recorded, handles: Sequence[Piece]) -> None:
         """Queue all launches and return; the device begins when there is enough for it."""
-        with self._lock, typed("running kernels"):
-            recorded.put(handles)
-            for launch in recorded.launches:
-                launch.enqueue(self.queue.int_ptr)
-            self._batch.add(len(recorded.launches), recorded.work)
+        with self._lock:
+            enqueue(recorded.on(handles).ready)
+            self._batch.add(len(recorded.steps), recorded.work)
 
     def synchronize(self) -> None:
         """Wait for the queue."""
@@ -173,8 +188,7 @@ class OpenCLQueue(Queue):
         """Run once on a queue that takes times, and return the device's."""
         self.synchronize()
         with self._lock, typed("timing kernels"):
-            recorded.put(handles)
-            return seconds(self.context, recorded.launches)
+            return seconds(self.context, recorded.on(handles).all)
 
 
 class OpenCLDevice(Device):

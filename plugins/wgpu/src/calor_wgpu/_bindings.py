@@ -42,6 +42,10 @@ _WANTED: Final = frozenset(
 # between one submission and the next.
 _BATCH: Final = 16
 _WORK: Final = 1 << 32
+# Whether a device is asked if it has nothing to do, in order to tell it sooner; and for how many
+# seconds a wait asks again and again, for the system wakes who sleeps late.
+ASKS = False
+SPINS = 0.0
 _TROUBLE: Final = 4  # bytes
 # Bytes through which copies within a buffer go at a time, and that are kept for the next.
 _BETWEEN: Final = 16 << 20
@@ -227,13 +231,19 @@ class Stream:
         self._room: Any = None
         self._encoder: Any = None
         self._pass: Commands | None = None
-        self.waiting = Batch(self.submit, _BATCH, _WORK)
+        submit = typed("running kernels")(self.submit)
+        self.waiting = Batch(submit, _BATCH, _WORK, self.idle if ASKS else None)
 
     def commands(self) -> Commands:
         """Return the compute pass."""
         if self._pass is None:
-            self._pass = Commands(self.between().begin_compute_pass())
+            with typed("running kernels"):
+                self._pass = Commands(self.between().begin_compute_pass())
         return self._pass
+
+    def idle(self) -> bool:
+        """Return whether everything that was submitted is done."""
+        return bool(native.libf.wgpuDevicePoll(self.device._internal, False, native.ffi.NULL))
 
     def between(self) -> Any:
         """Return the encoder after the dispatches that wait."""
@@ -300,7 +310,11 @@ class Stream:
     def wait(self) -> None:
         """Wait for everything."""
         self.submit()
-        self.device._poll_wait()
+        end = perf_counter() + SPINS
+        while not (done := self.idle()) and perf_counter() < end:
+            pass
+        if not done:
+            self.device._poll_wait()
         self.waiting.rested()
         self.check()
 

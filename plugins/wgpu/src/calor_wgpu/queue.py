@@ -20,15 +20,16 @@ import numpy as np
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer
 from calor_kernel.runtime.device import Queue, Step
-from calor_kernel.runtime.structs import folded, pack, windows
+from calor_kernel.runtime.kept import Kept
+from calor_kernel.runtime.structs import folded, pack, struct_of, windows
 from calor_kernel.runtime.words import Piece
 
 from ._bindings import Commands, Pipeline, Stream, bind, pipeline, timed, typed, uniform
 from .toolchain import WgpuToolchain
-from .wgsl import MOST_CUBES, arguments
+from .wgsl import MOST_CUBES
 
 # Bind groups that a recorded list keeps, and the sets of handles that it keeps in any case.
-_GROUPS, _SETS = 512, 32
+_GROUPS, _SETS = 1024, 32
 _ALIGN: Final = 256  # of bindings, enough for every adapter
 
 
@@ -58,26 +59,28 @@ class Recorded:
         self.places = list(accumulate(map(len, data), initial=0))
         self.buffer = uniform(queue.stream.device, b"".join(data)) if data else None
         self.work = sum(s.work for s in self.steps)
-        # What is dispatched, by the handles that it is for; and for those of the last run.
+        # What is dispatched, by the handles that it is for; and of the last ones by identity.
         self.known: dict[tuple[Piece, ...], list[Any]] = {}
-        self.last: tuple[Sequence[Piece], list[Any]] = (), []
+        self.on = Kept(self._dispatches, _SETS)
 
-    def encode(self, commands: Commands, handles: tuple[Piece, ...]) -> None:
+    def encode(self, commands: Commands, handles: Sequence[Piece]) -> None:
         """Add all launches to a pass."""
-        if handles != self.last[0]:
-            self.last = handles, self.known.get(handles) or self._dispatches(handles)
-        for dispatch in self.last[1]:
+        for dispatch in self.on(handles):
             commands.dispatch(*dispatch)
 
-    def _dispatches(self, handles: tuple[Piece, ...]) -> list[Any]:
-        if len(self.known) >= max(_SETS, _GROUPS // (len(self.steps) or 1)):
-            self.known.clear()
-        self.known[handles] = [
-            (step.function.pipeline, self._group(step, place, handles), grid)
-            for step, place, grid in zip(self.steps, self.places, self.grids, strict=False)
-        ]
-        return self.known[handles]
+    def _dispatches(self, given: Sequence[Piece], oldest: object) -> list[Any]:
+        known, handles = self.known, tuple(given)
+        found = known.get(handles)
+        if found is None:
+            if len(known) >= max(_SETS, _GROUPS // (len(self.steps) or 1)):
+                known.clear()
+            found = known[handles] = [
+                (step.function.pipeline, self._group(step, place, handles), grid)
+                for step, place, grid in zip(self.steps, self.places, self.grids, strict=False)
+            ]
+        return found
 
+    @typed("binding buffers")
     def _group(self, step: Step, place: int, handles: Sequence[Piece]) -> Any:
         function, stream, buffer = step.function, self.queue.stream, self.buffer
         found = windows(step, handles, self.queue.most, _ALIGN)
@@ -105,7 +108,8 @@ class WgpuQueue(Queue):
         with typed(f"loading kernel {kernel.name}"):
             number, limited = self.toolchain.number, self.stream.trouble is not None
             made = pipeline(number, image.decode(), kernel.name, buffers + limited)
-        return Function(made, arguments(kernel.parameters, self.toolchain.dialect), kernel)
+        fields = struct_of(kernel.parameters, self.toolchain.dialect.host)
+        return Function(made, fields, kernel)
 
     def record(self, steps: Sequence[Step], slots: int) -> Recorded:
         """Return the launches with their numbers where kernels read them."""
@@ -114,8 +118,8 @@ class WgpuQueue(Queue):
 
     def run(self, recorded: Recorded, handles: Sequence[Piece]) -> None:
         """Queue all launches and return."""
-        with self.stream.lock, typed("running kernels"):
-            recorded.encode(self.stream.commands(), tuple(handles))
+        with self.stream.lock:
+            recorded.encode(self.stream.commands(), handles)
             self.stream.waiting.add(len(recorded.steps), recorded.work)
 
     def synchronize(self) -> None:
@@ -129,5 +133,5 @@ class WgpuQueue(Queue):
         for step in recorded.all:
             one = Recorded(self, [step])
             with self.stream.lock, typed("timing kernels"):
-                found.append(timed(self.stream, partial(one.encode, handles=tuple(handles))))
+                found.append(timed(self.stream, partial(one.encode, handles=handles)))
         return found

@@ -25,10 +25,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   let x_offset = args.a0;
   let y_offset = args.a1;
   var private1: array<f32, 4>;
-  var unit_x: i64 = i64(u64(unit.x));
-  var t1: i64 = i64(u64(cube.x)) * 8li + unit_x;
-  var t2: i64 = t1 * 4li;
-  var t3: u32 = x_offset + u32(t2);
+  let unit_x: i64 = i64(u64(unit.x));
+  let t1: i64 = i64(u64(cube.x)) * 8li + unit_x;
+  let t2: i64 = t1 * 4li;
+  let t3: u32 = x_offset + u32(t2);
   var t4: f32;
   if (t2 < n) {
     t4 = x[t3];
@@ -36,8 +36,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
     t4 = 0.0f;
   }
   private1[0u] = t4;
-  var t5: i64 = t2 + 1li;
-  var t6: u32 = x_offset + u32(t5);
+  let t5: i64 = t2 + 1li;
+  let t6: u32 = x_offset + u32(t5);
   var t7: f32;
   if (t5 < n) {
     t7 = x[t6];
@@ -45,8 +45,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
     t7 = 0.0f;
   }
   private1[1u] = t7;
-  var t8: i64 = t2 + 2li;
-  var t9: u32 = x_offset + u32(t8);
+  let t8: i64 = t2 + 2li;
+  let t9: u32 = x_offset + u32(t8);
   var t10: f32;
   if (t8 < n) {
     t10 = x[t9];
@@ -54,8 +54,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
     t10 = 0.0f;
   }
   private1[2u] = t10;
-  var t11: i64 = t2 + 3li;
-  var t12: u32 = x_offset + u32(t11);
+  let t11: i64 = t2 + 3li;
+  let t12: u32 = x_offset + u32(t11);
   var t13: f32;
   if (t11 < n) {
     t13 = x[t12];
@@ -67,7 +67,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   for (var i: i64 = 1li; i < 4li; i++) {
     total = total + private1[u32(i)];
   }
-  var t14: u32 = u32(unit_x);
+  let t14: u32 = u32(unit_x);
   shared0[t14] = total;
   workgroupBarrier();
   if (unit_x < 4li) {

@@ -128,7 +128,18 @@ class Status:
     """
 
 
-Argument = Input | Output | Scratch | Status | int | float
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """A buffer argument: ``count`` words of uint32, which are 0 before the launch and after it.
+
+    By them cubes say what they have done. A launch sets back what it set, so that none goes before
+    it to clear them, also where a recorded list runs again; launches of a plan have the same words.
+    """
+
+    count: int
+
+
+Argument = Input | Output | Scratch | Status | Flags | int | float
 Failure = tuple[type[DeviceError], str]
 
 
@@ -222,6 +233,13 @@ class Refusal:
     """Why a family does not do an op on this device, in words for the user."""
 
     reason: str
+
+
+def flags_of(works: Iterable[Work]) -> int:
+    """Return how many words of flags the launches of works need at most."""
+    launches = (launch for work in works for launch in work.launches)
+    counts = (a.count for launch in launches for a in launch.arguments if isinstance(a, Flags))
+    return max(counts, default=0)
 
 
 Lowering = Callable[[Request], Sequence[Work] | Refusal]

@@ -35,13 +35,14 @@ class Layout:
 
 
 @dataclass(slots=True)
-class _Range:
+class Range:
     """A range of bytes with gaps, which grows at its end."""
 
     end: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)  # (bytes, start), the smallest first
 
     def take(self, nbytes: int) -> int:
+        """Return where so many bytes are idle."""
         for place, (size, start) in enumerate(self.gaps):
             if size >= nbytes:
                 del self.gaps[place]
@@ -58,6 +59,7 @@ class _Range:
         return self.end - nbytes
 
     def give(self, start: int, nbytes: int) -> None:
+        """Take bytes back."""
         for other in [g for g in self.gaps if g[1] + g[0] == start or g[1] == start + nbytes]:
             self.gaps.remove(other)
             start, nbytes = min(start, other[1]), nbytes + other[0]
@@ -131,7 +133,7 @@ def lay_out(
             dying[end].append(root)
     sized = any(is_size(p.nbytes) for t in tasks for p in t.outputs)
     sized = sized or any(is_size(n) for w in works for n in w.scratch)
-    space: _Slots | _Range = _Slots() if sized else _Range()
+    space: _Slots | Range = _Slots() if sized else Range()
     offsets: dict[Piece, int] = {}
     scratch: list[list[Piece]] = []
 
@@ -149,7 +151,7 @@ def lay_out(
                 offsets[piece] = space.take(room(piece))
         for piece in (*own, *dying[number]):
             space.give(offsets[piece], room(piece))
-    if isinstance(space, _Range):
+    if isinstance(space, Range):
         return Layout(offsets, space.end, merged, in_place, scratch)
     starts = space.starts()
     offsets = {piece: starts[slot] for piece, slot in offsets.items()}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from calor_kernel.runtime.buffers import KernelBuffer
     from calor_kernel.runtime.pool import Pool
 
-# Bytes of a page, and runs whose words are kept unread where a page serves one run only.
+# Bytes of a page at most, and runs whose words are kept unread. A device that prepares launches for
+# where their words are meets so many places again and again.
 _NBYTES: Final = 1 << 16
 _RUNS: Final = 256
 
@@ -124,7 +125,7 @@ class Board:
         last = self._page
         if last is not None and not last.taken and nbytes <= last.nbytes:
             return last
-        room = max(nbytes, _NBYTES) if parts else nbytes
+        room = max(nbytes, min(_RUNS * nbytes, _NBYTES)) if parts else nbytes
         page = Page(self.pool.uncounted(room), room)
         self.pool.memory.copy_in(page.buffer.handle, 0, np.zeros(room, np.uint8))
         page.clear = True

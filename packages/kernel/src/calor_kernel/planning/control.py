@@ -21,6 +21,7 @@ from calor_kernel.planning.outcomes import inherit, verify
 from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.steps import CHUNK, Steps
+from calor_kernel.planning.whole import Stage, Whole, known_plan, whole_of
 from calor_kernel.runtime.buffers import OPEN, KernelBuffer
 from calor_kernel.runtime.device import Memory
 
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 Compile = Callable[["Engine", Graph], Executable]
 Buffers = list[Any]
+# What is read and made, and what runs.
+_Stage = tuple[tuple[int, ...], tuple[int, ...], "Executable | _Flow"]
+# After so many calls weights are prepared that stay; and how often that is waited for.
+_SETTLED: Final = 6
+_TRIES: Final = 4
 # The colour of nodes that are parts of inputs; others have numbers.
 _PARTS: Final = -2
 
@@ -215,6 +221,18 @@ def duplicate(engine: Engine, buffer: KernelBuffer) -> KernelBuffer:
     return made
 
 
+def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
+    """Return a stage whose launches depend on no data; None for others."""
+    taken, made, runner = stage
+    if isinstance(runner, _Parts):
+        return Stage(taken, made, ends, None)
+    if isinstance(runner, _Scan):
+        steps = runner.steps
+        return None if steps is None else Stage(taken, made, ends, (steps, runner.length))
+    plan = known_plan(runner)
+    return None if plan is None else Stage(taken, made, ends, plan)
+
+
 class ControlPlan:
     """The executable of a graph with control flow: stages in order, between them buffers."""
 
@@ -232,6 +250,10 @@ class ControlPlan:
             for number in range(len(self.stages))
         ]
         self.required_bytes, self.largest = self._required()
+        # All stages as one list, and how many calls are left until that is looked at (again).
+        self.whole: Whole | None = None
+        self._until = _SETTLED
+        self._tries = _TRIES
 
     def _segments(self) -> list[Segment]:
         """Return the stages' graphs; what several of them read of inputs has a stage of its own."""
@@ -247,9 +269,7 @@ class ControlPlan:
                 wanted.update(v for v in node.inputs if v in places)
         return cut(graph, colours)
 
-    def _stage(
-        self, segment: Segment, build: Compile
-    ) -> tuple[tuple[int, ...], tuple[int, ...], Executable | _Flow]:
+    def _stage(self, segment: Segment, build: Compile) -> _Stage:
         if segment.colour == _PARTS:
             parts = _Parts(self.engine, segment, self.places)
             return segment.inputs, segment.outputs, parts
@@ -289,21 +309,44 @@ class ControlPlan:
         return max(most, live) + copies, sizes[max(sizes)] if sizes else None
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> Buffers:
-        """Run stage by stage; what is given to be written is written when all is computed."""
-        self.engine.pool.reserve(self.required_bytes, self.largest)
-        values: dict[int, Any] = dict(zip(self.graph.inputs, inputs, strict=True))
+        """Run; what is given to be written is written when all is computed."""
+        whole = self.whole
         try:
-            for (taken, made, runner), ends in zip(self.stages, self.ends, strict=True):
-                given = [values[v] for v in taken]
-                if isinstance(runner, _Flow):
-                    given = [self._entered(v, x) for v, x in zip(taken, given, strict=True)]
-                values.update(zip(made, runner(given), strict=True))
-                for v in ends:
-                    del values[v]
-            return self._outputs(values, into)
+            if whole is not None and into is None and whole.fits(inputs):
+                return whole.run(inputs)
+            return self._by_stages(inputs, into)
         except OutOfMemoryError as error:
             error.op = error.op or self.largest
             raise
+
+    def _by_stages(self, inputs: Sequence[Any], into: Sequence[Any] | None) -> Buffers:
+        self.engine.pool.reserve(self.required_bytes, self.largest)
+        values: dict[int, Any] = dict(zip(self.graph.inputs, inputs, strict=True))
+        for (taken, made, runner), ends in zip(self.stages, self.ends, strict=True):
+            given = [values[v] for v in taken]
+            if isinstance(runner, _Flow):
+                given = [self._entered(v, x) for v, x in zip(taken, given, strict=True)]
+            values.update(zip(made, runner(given), strict=True))
+            for v in ends:
+                del values[v]
+        if self._tries:
+            self._count(inputs)
+        return self._outputs(values, into)
+
+    def _count(self, inputs: Sequence[Any]) -> None:
+        """Look, after a few calls like this one, whether the stages can be one list."""
+        self._until -= 1
+        if self._until:
+            return
+        self._until, self._tries = _SETTLED, self._tries - 1
+        graph = self.graph
+        stages = [s for s in map(_plain, self.stages, self.ends) if s is not None]
+        self.whole = None
+        if not graph.host and len(stages) == len(self.stages):
+            places = graph.inputs, graph.outputs, self.places
+            self.whole = whole_of(self.engine, *places, stages, inputs)
+        if self.whole is None:
+            self._tries = 0
 
     def _entered(self, number: int, given: Any) -> Any:
         """Return a buffer for a host number."""

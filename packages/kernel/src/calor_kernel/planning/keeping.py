@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from calor.interning import remember
 from calor_kernel.ir.types import Buffer
-from calor_kernel.library.work import Input, Refusal, Scratch, Work
+from calor_kernel.library.work import Input, Refusal, Scratch, Work, flags_of
 from calor_kernel.planning.recording import Recorder, Recording
 from calor_kernel.planning.values import Piece, Task
 from calor_kernel.runtime.buffers import OPEN
@@ -49,7 +49,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class State:
     """Inputs by number, the stamps that they had, and the variant that relies on them."""
 
     inputs: tuple[int, ...]
@@ -70,7 +70,7 @@ class Keeper:
         self._calls = 0
         self._patience = 1
         self._looks = self._pause = 0
-        self._state: _State | None = None
+        self._state: State | None = None
         self._kept: dict[frozenset[int], Kept | None] = {}
         self._lock = threading.Lock()
         plan.pool.keepers.add(self)
@@ -90,6 +90,11 @@ class Keeper:
                         found = True
                         watched.update((p.number, None) for p in pieces if p.kind == "input")
         return Keeper(plan, sorted(watched)) if found else None
+
+    @property
+    def state(self) -> State | None:
+        """What is relied on now, another object after each change."""
+        return self._state
 
     def variant(self, inputs: Sequence[Any]) -> Variant:
         """Return what to run for these inputs."""
@@ -136,7 +141,7 @@ class Keeper:
         self._looks = 0
         found = self._filled(kept, inputs)
         known = dict(zip(self.watched, stamps, strict=True))
-        self._state = _State(tuple(stay), [known[i] for i in stay], found, perf_counter())
+        self._state = State(tuple(stay), [known[i] for i in stay], found, perf_counter())
         return found
 
     def _filled(self, kept: Kept, inputs: Sequence[Any]) -> Variant:
@@ -187,7 +192,8 @@ class Keeper:
         tuned = usual is not task.works[0] and usual.variant
         alike = [w for w in found if w.variant == usual.variant] if tuned else []
         work = (alike or found)[0]
-        return work if work.failures == usual.failures else usual
+        fits = flags_of([work]) <= self.plan.flags and work.failures == usual.failures
+        return work if fits else usual
 
 
 def stays(piece: Piece, inputs: Collection[int]) -> bool:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from calor.dtypes import uint32
 from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
-from calor_kernel.library.work import Work
+from calor_kernel.library.work import Work, flags_of
 from calor_kernel.planning.choices import hinted
 from calor_kernel.planning.hosts import HostBlock
 from calor_kernel.planning.keeping import Keeper
 from calor_kernel.planning.outcomes import Outcome, dependences, inherit, verify
-from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording
+from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording, behind
 from calor_kernel.planning.short import Way, short_way
 from calor_kernel.planning.values import Draft, Task
 from calor_kernel.runtime.buffers import KernelBuffer
@@ -112,6 +113,7 @@ class Plan:
         self._blocks = self.pool.bin(self._block_room)
         self.given = [i for i in graph.inputs if i not in graph.host]
         self.largest = _largest(draft.tasks)
+        self.flags = flags_of(works)
         self.constants = self._upload(draft.constants)
         nothing = engine.nothing.handle
         self.constants_handle = nothing if self.constants is None else self.constants.handle
@@ -133,6 +135,10 @@ class Plan:
         return self._short is not None
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
+        """Return memory with constants, and with flags behind them, which are zeros."""
+        if self.flags:
+            place = behind(constants, self.engine.device.info.align)
+            constants = constants.ljust(place + self.flags * uint32.itemsize, b"\0")
         if not constants:
             return None
         buffer = self.pool.uncounted(len(constants))

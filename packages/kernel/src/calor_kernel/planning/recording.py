@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from calor.dtypes import uint8
 from calor_kernel.library.work import (
     Argument,
+    Flags,
     Input,
     Launch,
     Output,
@@ -72,6 +73,11 @@ class Slots:
     kept: int
     outputs: int
     count: int
+
+
+def behind(constants: bytes, align: int) -> int:
+    """Return the byte at which a plan's flags begin: they lie behind its constants."""
+    return -(-len(constants) // align) * align
 
 
 class Recorder:
@@ -212,6 +218,8 @@ class Recorder:
     ) -> Slot:
         if isinstance(argument, Status):
             return Slot(self.slots.block, self.status[number])
+        if isinstance(argument, Flags):
+            return Slot(self.slots.constants, behind(self.draft.constants, self.align))
         assert isinstance(argument, Input | Output | Scratch)
         if isinstance(argument, Input):
             piece = task.inputs[argument.number].piece

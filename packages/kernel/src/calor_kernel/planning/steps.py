@@ -9,10 +9,11 @@ another one at each size of a program: lists are of powers of two, and belong to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from calor_kernel.planning.outcomes import inherit
 from calor_kernel.planning.plan import Plan, Variant
@@ -35,6 +36,24 @@ class _Changing:
 
     handle: Any
     stamp: int = OPEN
+
+
+# A slot of a list, and the first byte in it.
+Place = tuple[int, int]
+
+
+class Places(NamedTuple):
+    """Where steps find their memory: what is carried at first, between steps (twice) and at last,
+    the stacks of rows that are read, what all read, the body's own, the stacks that are written.
+    """
+
+    first: Sequence[Place]
+    between: Sequence[Place]
+    last: Sequence[Place]
+    xs: Sequence[Place]
+    held: Sequence[Place]
+    own: Sequence[Place]
+    rows: Sequence[Place]
 
 
 @dataclass(slots=True)
@@ -138,30 +157,46 @@ class Steps:
 
     def _record(self, recording: Recording, count: int) -> Any:
         """Return the list of so many steps, for the handles in the order of :meth:`run`."""
+        carries = len(self.carries)
+        lengths = carries, 2 * carries, carries, len(self.slices), self.captures, 4, len(self.rows)
+        ends = [*accumulate(lengths)]
+        first, between, last, xs, held, own, rows = (
+            [(slot, 0) for slot in range(end - n, end)]
+            for n, end in zip(lengths, ends, strict=True)
+        )
+        places = Places(first, between, last, xs, held, own, rows)
+        return self.plan.queue.record(self.launches(recording, count, places), ends[-1])
+
+    def launches(self, recording: Recording, count: int, places: Places) -> list[Step]:
+        """Return the launches of so many steps, on memory at places."""
         carries, known = len(self.carries), self.plan.recorder.slots
-        sizes = [0] * carries + [*self.slices] + [0] * self.captures
-        stacked = 4 * carries + len(self.slices) + self.captures + 4
         steps: list[Step] = []
         for number in range(count):
             row = count - 1 - number if self.reverse else number
-            read = 0 if not number else (1 + (number - 1) % 2) * carries
-            written = (3 if number == count - 1 else 1 + number % 2) * carries
+            to = 1 - number % 2
+            read = places.between[to * carries :] if number else places.first
+            written = places.last if number == count - 1 else places.between[(1 - to) * carries :]
+            given = [
+                *read[:carries],
+                *(
+                    (slot, at + row * n)
+                    for (slot, at), n in zip(places.xs, self.slices, strict=True)
+                ),
+                *places.held,
+            ]
             # For each slot of the body: the slot here, and where in it.
-            places: dict[int, tuple[int, int]] = {}
-            for i, slot in known.inputs.items():
-                first = read if i < carries else 3 * carries
-                places[slot] = first + i, row * sizes[i]
-            for i, slot in enumerate((known.constants, known.block, known.arena, known.kept)):
-                places[slot] = stacked - 4 + i, 0
-            for o in range(carries):
-                places[known.outputs + o] = written + o, 0
-            for o, nbytes in enumerate(self.rows):
-                places[known.outputs + carries + o] = stacked + o, row * nbytes
-            steps += [_moved(step, places) for step in recording.steps[0]]
-        return self.plan.queue.record(steps, stacked + len(self.rows))
+            moved = {slot: given[i] for i, slot in known.inputs.items()}
+            moved |= zip(
+                (known.constants, known.block, known.arena, known.kept), places.own, strict=True
+            )
+            moved |= {known.outputs + o: written[o] for o in range(carries)}
+            for o, ((slot, at), n) in enumerate(zip(places.rows, self.rows, strict=True)):
+                moved[known.outputs + carries + o] = slot, at + row * n
+            steps += [moved_step(step, moved) for step in recording.steps[0]]
+        return steps
 
 
-def _moved(step: Step, places: dict[int, tuple[int, int]]) -> Step:
+def moved_step(step: Step, places: Mapping[int, Place]) -> Step:
     """Return a step with its slots at other places."""
     arguments: list[Slot | int | float] = []
     for given in step.arguments:

@@ -133,7 +133,7 @@ class Printer:
         if expression.is_atom:
             return expression
         name = self.fresh(hint or "t")
-        self.line(self.dialect.declare(type, name, expression))
+        self.line(self.dialect.keep(type, name, expression))
         return Expression(name)
 
     def define(self, value: Value, expression: Expression, hint: str, block: Block) -> None:
@@ -215,7 +215,7 @@ class Printer:
         results = operation.results
         if results and self.uses[results[0]]:
             name = self.fresh(results[0].hint or hint)
-            self.line(self.dialect.declare(results[0].type, name, text))
+            self.line(self.dialect.keep(results[0].type, name, text))
             self.texts[results[0]] = Expression(name)
         else:
             self.line(f"{text.text};")
@@ -331,7 +331,7 @@ class Printer:
         for i, (name, given, target) in enumerate(pairs):
             if written & set(re.findall(r"\w+", given.text)):
                 held = self.fresh(f"{name}_next")
-                self.line(self.dialect.declare(target.type, held, given))
+                self.line(self.dialect.keep(target.type, held, given))
                 pairs[i] = (name, Expression(held), target)
             written.add(name)
         for name, given, _ in pairs:

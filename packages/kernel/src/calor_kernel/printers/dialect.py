@@ -269,6 +269,10 @@ class Dialect:
         """Return the declaration of a variable."""
         return f"{self.type(type)} {name}" + (f" = {value.text};" if value is not None else ";")
 
+    def keep(self, type: Type, name: str, value: Expression) -> str:
+        """Return the statement that gives a value a name; nothing else is ever written to it."""
+        return self.declare(type, name, value)
+
     def function(
         self,
         name: str,

@@ -68,6 +68,15 @@ class Helpers:
         self.texts.setdefault(name, text)
         return name
 
+    def branches(self, text: str) -> bool:
+        """Return whether lines branch, or call a function of these that does."""
+        found = {"{", "}", "&&", "||", "?"}
+        for name, function in self.texts.items():
+            body = function.partition("{")[2].rstrip("}\n")
+            if any(word in body for word in found):
+                found.add(f"{name}(")
+        return any(word in text for word in found)
+
     def text(self) -> str:
         """Return all functions."""
         return "".join(f"{text}\n\n" for text in self.texts.values())

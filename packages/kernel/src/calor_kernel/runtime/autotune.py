@@ -23,12 +23,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from calor.dtypes import DType
+from calor.dtypes import DType, int32
 from calor.errors import CompileError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.errors import KernelCheckError
-from calor_kernel.library.work import Candidates, Dropped, Input, Output, Scratch, View, Work
+from calor_kernel.library.work import (
+    Candidates,
+    Dropped,
+    Flags,
+    Input,
+    Output,
+    Scratch,
+    View,
+    Work,
+    flags_of,
+)
 from calor_kernel.planning.cost import work_seconds
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.planning.values import Task
@@ -45,6 +55,7 @@ _MODES: Final = ("stored", "on", "off", "dry")
 _FEWEST, _MOST = 3, 10  # samples of a candidate
 _HOPELESS: Final = 1.5  # A candidate this much slower than the best gets no more samples.
 _NEAR: Final = 1.1  # A time within this of the roofline is good enough.
+_FLAGS: Final = 16  # Words before the flags of cubes.
 _CANDIDATES: Final = 48
 # A group is timed where the best time so far is more than this many times the roofline's; the last
 # number holds for all groups from there on. Most first candidates reach four fifths of the roofline
@@ -195,7 +206,8 @@ class Trial:
         rng = np.random.default_rng(0)
         self.inputs = [self._upload(_sample(v.view, rng)) for v in task.inputs]
         self.outputs = [self._take(max(p.nbytes, 1)) for p in task.outputs]
-        self.status = self._upload(np.zeros(16, np.int32))
+        # Behind the word of a failure lie the flags of cubes.
+        self.status = self._upload(np.zeros(_FLAGS + flags_of(task.works), np.int32))
 
     def _take(self, nbytes: int) -> Any:
         self.held.append(self.engine.pool.raw(nbytes))
@@ -250,7 +262,8 @@ class Trial:
         elif isinstance(argument, Scratch):
             number = count + len(self.outputs) + 1 + argument.number
         else:
-            return Slot(count + len(self.outputs))
+            begin = _FLAGS * int32.itemsize if isinstance(argument, Flags) else 0
+            return Slot(count + len(self.outputs), begin)
         return Slot(number, argument.offset * dtype.itemsize)
 
     def results(self) -> list[np.ndarray[Any, Any]]:

@@ -19,15 +19,23 @@ class Batch:
 
     ``begin`` tells the device. The amount doubles from batch to batch, up to ``growing``, until
     somebody has waited for the device, which :meth:`rested` says. Who tells it in another way says
-    so by :meth:`begun`.
+    so by :meth:`begun`. Where the device can say that it has nothing to do, ``idle`` asks it, and
+    fewer launches are enough then: one after a wait, and twice as many from batch to batch.
     """
 
-    def __init__(self, begin: Callable[[], object], most: int, growing: int = ENOUGH) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], object],
+        most: int,
+        growing: int = ENOUGH,
+        idle: Callable[[], bool] | None = None,
+    ) -> None:
         self._begin = begin
         self._most = most
         self._growing = growing
-        self._enough = ENOUGH
+        self._idle = idle
         self._launches = self._work = 0
+        self._enough, self._few = ENOUGH, 1
 
     def add(self, launches: int, work: int) -> None:
         """Count launches and their work, as :attr:`Step.work`, and begin if that is enough."""
@@ -37,11 +45,15 @@ class Batch:
             self._enough = min(2 * self._enough, self._growing)
             self.begun()
             self._begin()
+        elif self._idle is not None and self._launches >= self._few and self._idle():
+            self._few *= 2
+            self.begun()
+            self._begin()
 
     def begun(self) -> None:
         """Start to count anew."""
         self._launches = self._work = 0
 
     def rested(self) -> None:
-        """Take little work for enough again."""
-        self._enough = ENOUGH
+        """Take little for enough again."""
+        self._enough, self._few = ENOUGH, 1

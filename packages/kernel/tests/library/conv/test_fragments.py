@@ -186,6 +186,16 @@ BOXED = [
     ((2, 64, 6, 12), (64, 64, 3, 3), (2, 2), PADDED, ONE, 1),
     ((1, 64, 6, 9), (64, 64, 2, 3), (1, 3), ((1, 0), (2, 2)), ONE, 1),
 ]
+# Windows smaller than the stride: of whole cells and of cut ones, beyond the padding, of several
+# taps, in parts, of one axis.
+SPARSE = [
+    ((2, 64, 8, 12), (64, 64, 1, 1), (2, 2), (NONE, NONE), ONE, 1),
+    ((2, 72, 9, 13), (64, 72, 1, 1), (2, 2), ((1, 1), (0, 1)), ONE, 1),
+    ((1, 64, 7, 8), (64, 64, 1, 1), (3, 4), ((0, 1), (2, 0)), ONE, 1),
+    ((1, 64, 12, 9), (64, 64, 3, 2), (2, 2), PADDED, (2, 2), 1),
+    ((1, 64, 10, 6), (2048, 64, 1, 1), (2, 1), (NONE, NONE), ONE, 1),
+    ((2, 64, 21), (64, 64, 1), (2,), ((0, 0),), (1,), 1),
+]
 
 
 @pytest.mark.parametrize("op", OPS[:2])
@@ -198,10 +208,42 @@ def test_boxes_of_places(op, row, dtype, monkeypatch):
     said = {**request.attributes, "precision": "high"}
     work, *_ = LOWERINGS[op](replace(request, attributes=said))
     channels, strided = row[1][0 if op == "conv_input_gradient" else 1], max(row[2]) > 1
-    whole = channels % 64 == 0 and not (strided and op == "conv_input_gradient")
-    assert work.variant.startswith("boxes") == whole
+    several = strided and op == "conv_input_gradient" and row[1][2:] != ONE
+    assert work.variant.startswith("boxes") == (channels % 64 == 0 and not several)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype, precision="high")
+
+
+@pytest.mark.parametrize("row", SPARSE, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_gradients_of_windows_smaller_than_the_stride_are_one_product(row, dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    deep = row[1][0] > 72
+    info = replace(H200, cores=8 if deep else 2, max_units=384, max_cube=(384, 1, 1))
+    op = "conv_input_gradient"
+    request = request_of(op, row, getattr(dtypes, dtype), info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = LOWERINGS[op](replace(request, attributes=said))
+    assert work.variant.startswith("boxes")
+    assert (" in " in work.variant) == deep
+    assert names([work]) <= {"channels_last", "conv_boxes", "add_turned"}
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, dtype, precision="high")
+
+
+@pytest.mark.parametrize("op", OPS[:2])
+@pytest.mark.parametrize("taps", [1, 3])
+def test_few_tiles_are_timed_smaller_and_in_more_parts(op, taps):
+    p = taps // 2
+    row = ((1, 256, 14, 14), (256, 256, taps, taps), ONE, ((p, p), (p, p)), ONE, 1)
+    info = replace(H200, cores=132, max_units=1024)
+    works = LOWERINGS[op](request_of(op, row, bfloat16, info, candidates=True))
+    boxes = [work for work in works if work.variant.startswith("boxes")]
+    assert len({work.variant for work in boxes}) == len(boxes)
+    assert boxes[0].variant.startswith("boxes 128x")
+    assert any("boxes 64x" in work.variant for work in boxes)
+    for build, plan in (one for work in boxes for one in planned(work)):
+        assert build.kernel(info.features).shared_bytes <= plan.shared_bytes <= info.shared_bytes
 
 
 MANY = [

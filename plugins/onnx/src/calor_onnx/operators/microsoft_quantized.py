@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import calor
-from calor_onnx.affine import aligned, dequantized, less_zero, product, quantized
+from calor_onnx.affine import aligned, dequantized, product, quantized
 from calor_onnx.call import Call
 from calor_onnx.computing import like
-from calor_onnx.operators.matrix import gemm
 from calor_onnx.operators.pooling import average_pool, global_average_pool
 from calor_onnx.operators.quantized import column_sums
 from calor_onnx.registry import operator
@@ -146,11 +145,11 @@ def qgemm(
     transB: int = 0,
 ) -> Any:  # fmt: skip
     """A product of integers as Gemm's; a quantized result where it has a scale."""
-    columns = 0 if transB else 1
-    sums = gemm(
-        call, less_zero(a, a_zero), less_zero(b, aligned(b_zero, 2, columns)),
-        None if c is None else calor.astype(c, calor.int32), transA=transA, transB=transB,
-    )  # fmt: skip
+    a = calor.matrix_transpose(a) if transA else a
+    b = calor.matrix_transpose(b) if transB else b
+    sums = product(a, b, a_zero, aligned(b_zero, 2, 1), None if transB else column_sums(call, 3))
+    if c is not None:
+        sums = sums + calor.astype(c, calor.int32)
     rate = a_scale * aligned(b_scale, 2, 1) * alpha
     made = calor.astype(sums, calor.float32) * rate
     return made if scale is None else quantized(made, scale, zero, a.dtype)

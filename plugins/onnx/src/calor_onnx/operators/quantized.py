@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor.ops import contraction as rows
 from calor_onnx.affine import product
 from calor_onnx.call import Call
 from calor_onnx.computing import like, wide
+from calor_onnx.convolving import convolution
 from calor_onnx.errors import ModelError
 from calor_onnx.operators.casting import converted
 from calor_onnx.registry import operator
 from calor_onnx.types import PACKED, calor_type, numpy_type
 from calor_onnx.values import Narrow, dtype_of
-from calor_onnx.windows import windows_of
 
 
 def held(call: Call, value: Any) -> Any:
@@ -179,22 +178,6 @@ def qlinear_matmul(
     return quantized(call, like(sums, calor.float32) * rate, _row(yz, a), to)
 
 
-def conv_of(
-    x: Any, w: Any, x_zero: Any, w_zero: Any, auto_pad: str, dilations: Any, group: int,
-    pads: Any, strides: Any,
-) -> Any:  # fmt: skip
-    """Return the convolution of integers less their zero points, exactly."""
-    lie = windows_of(x.shape[2:], w.shape[2:], strides, pads, dilations, auto_pad)
-    if w_zero is not None and w_zero.ndim == 1:
-        w_zero = calor.reshape(w_zero, (-1, *(1,) * (w.ndim - 1)))
-    # Padding is of zeros after the zero point is taken off.
-    return rows.conv(
-        shifted(x, x_zero if x_zero is None else calor.reshape(x_zero, ()), calor.int32),
-        shifted(w, w_zero, calor.int32),
-        stride=lie.strides, padding=lie.pads, dilation=lie.dilations, groups=group,
-    )  # fmt: skip
-
-
 @operator("ConvInteger", since=10)
 def conv_integer(
     call: Call, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None, *,
@@ -203,7 +186,10 @@ def conv_integer(
     strides: list[int] | None = None,
 ) -> Any:  # fmt: skip
     """The convolution of integers, less their zero points, as int32."""
-    return conv_of(x, w, x_zero, w_zero, auto_pad, dilations, group, pads, strides)
+    return convolution(
+        x, w, x_zero, w_zero,
+        auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides,
+    )  # fmt: skip
 
 
 @operator("QLinearConv", since=10)
@@ -216,7 +202,10 @@ def qlinear_conv(
     """The convolution of quantized operands, quantized; the bias is int32 of their scales."""
     if y_zero is None:
         raise ModelError("QLinearConv needs y_zero_point")
-    made = conv_of(x, w, x_zero, w_zero, auto_pad, dilations, group, pads, strides)
+    made = convolution(
+        x, w, x_zero, w_zero,
+        auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides,
+    )  # fmt: skip
     one = (-1, *(1,) * (x.ndim - 2))
     if b is not None:
         made = made + calor.reshape(b, one)

@@ -135,11 +135,14 @@ class WGSL(Dialect):
             (1,) if dtype.itemsize == 8 else (1, 4 if dtype.itemsize == 4 else 4 // dtype.itemsize)
         )
 
-    def argument(self, dtype: DType) -> tuple[str, str]:
-        """Return the types of a number among the arguments: here, and NumPy's."""
+    def argument(self, dtype: DType) -> str:
+        """Return the type of a number among the arguments, in which no bool may be."""
         type = self.types[self.held(dtype)]
-        type = "u32" if type == "bool" else type
-        return type, _HOST[type]
+        return "u32" if type == "bool" else type
+
+    def host(self, dtype: DType) -> str:
+        """Return NumPy's name of the type of a number among the arguments."""
+        return _HOST[self.argument(dtype)]
 
     def held(self, dtype: DType) -> DType:
         """Return the dtype whose values stand for a dtype's."""
@@ -257,6 +260,10 @@ class WGSL(Dialect):
         given = f" = {value.text}" if value is not None else ""
         return f"var {name}: {self.type(type)}{given};"
 
+    def keep(self, type: Type, name: str, value: Expression) -> str:
+        """Return a ``let``: of a variable naga makes memory, which drivers must see through."""
+        return f"let {name}: {self.type(type)} = {value.text};"
+
     def function(
         self,
         name: str,
@@ -286,8 +293,8 @@ class WGSL(Dialect):
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
         """Return the value of another unit; ``lane`` is its own name, 64 bits go in halves."""
-        bare = lane.bare and lane.text.isdigit()
-        other = f"{lane.text}u" if bare else self.cast(uint32, lane).text
+        number = int(lane.text) if lane.text.isdigit() else value_of(lane)
+        other = self.cast(uint32, lane).text if number is None else f"{number}u"
         own = "u32(lane)"
         function, at = (
             "subgroupShuffle",
@@ -298,7 +305,7 @@ class WGSL(Dialect):
                 "down": f"select({own} + {other}, {own}, {own} + {other} >= {self.lanes}u)",
             }[kind],
         )
-        if kind == "xor" and bare:
+        if kind == "xor" and number is not None:
             function, at = "subgroupShuffleXor", other
         if dtype is bool_:
             made = f"({function}(u32({value.text}), {at}) != 0u)"

@@ -103,10 +103,12 @@ def _exact(t: Functions, d: DType) -> Made:
 def _saturated(t: Functions, source: DType, d: DType) -> Made:
     """A float to an integer: truncated, saturated, NaN to 0."""
     least, most = int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)
+    # Of a comparison such a compiler makes its contrary, and takes it that no number is NaN.
+    exact = t.name("exact", source) if t.dialect.changes == "reassociates" else ""
     body = f"""
-if (x >= {t.literal(most + 1.0, source)}) {{ return {t.literal(most, d)}; }}
-if (x >= {t.literal(float(least), source)}) {{ return {t.of(d)}(x); }}
-return select({t.literal(0, d)}, {t.literal(least, d)}, x == x);"""
+if (x >= {exact}({t.literal(most + 1.0, source)})) {{ return {t.literal(most, d)}; }}
+if (x >= {exact}({t.literal(float(least), source)})) {{ return {t.of(d)}(x); }}
+return select({t.literal(0, d)}, {t.literal(least, d)}, x == {exact}(x));"""
     return {"x": source}, d, body
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation
 from calor_kernel.ir.passes import (
@@ -27,7 +25,7 @@ from calor_kernel.ir.passes import (
 from calor_kernel.ir.types import Type
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.runtime.structs import COUNTS, struct_of
+from calor_kernel.runtime.structs import COUNTS
 
 from . import memory
 from .dialect import WGSL
@@ -44,18 +42,14 @@ _TURNS: Final = 4
 def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     """Return a kernel as a module with the entry point ``main``; CompileError where it cannot be.
 
-    The arguments are binding 0, as :func:`arguments` lays them out, and buffers follow it.
+    The arguments are binding 0, as :mod:`calor_kernel.runtime.structs` lays them out, and buffers
+    follow it.
     """
     made = optimize(kernel)
     # A driver that ends loops runs on a processor, whose compiler takes long for long texts.
     made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
     made = count_vectors(lower_accesses(made), memory.width_of)
     return WGSLPrinter(eliminate_dead(made), dialect).text()
-
-
-def arguments(parameters: Any, dialect: WGSL) -> np.dtype[Any]:
-    """Return the struct of a kernel's arguments."""
-    return struct_of(parameters, lambda dtype: dialect.argument(dtype)[1])
 
 
 class WGSLPrinter(Printer):
@@ -72,6 +66,8 @@ class WGSLPrinter(Printer):
         self.elements = memory.Elements(self)
         self.hands_over = hands_over(kernel) and kernel.units > 1
         flag_unjoined(kernel)
+        # The lines at whose end units met last, and how many there were.
+        self.met: tuple[list[str], int] = [], 0
 
     def operation(self, operation: Operation, block: Block) -> None:
         """Print one operation, with what this language wants around it."""
@@ -88,14 +84,18 @@ class WGSLPrinter(Printer):
     def meet(self, operation: Operation) -> None:
         """Let the units of a plane meet again where they may be apart, before an operation of it.
 
-        What is shuffled is repeated where it has 64 bits.
+        What is shuffled is repeated where it has 64 bits. Units that met are together until
+        something branches, which ``&&`` and ``||`` do too.
         """
         if self.dialect.lanes == 1:
             self.dialect.refuse("subgroups")
         for value in operation.operands:
             self.texts[value] = self.atom(value)
-        if self.dialect.diverges:
+        lines, count = self.met
+        apart = lines is not self.lines or self.helpers.branches("".join(lines[count:]))
+        if apart and self.dialect.diverges:
             self.line("subgroupBarrier();")
+        self.met = self.lines, len(self.lines)
 
     @contextmanager
     def rounds(
@@ -204,7 +204,7 @@ class WGSLPrinter(Printer):
                 own = number if number < count else places[number - count]
                 value = f"args.a{own}" + (" != 0u" if dtype.kind == "bool" else "")
                 named += f"  let {name} = {value};\n"
-                type = self.dialect.argument(dtype)[0]
+                type = self.dialect.argument(dtype)
             if number < count:
                 fields += f"  a{number}: {type},\n"
         if self.dialect.limited:
@@ -219,8 +219,6 @@ class WGSLPrinter(Printer):
         """Refuse a kernel whose shared memory is too small for a word per element."""
         shared = [own for own in self.kernel.memories if own.space == "shared"]
         sizes = [max(4, own.type.dtype.itemsize) * (own.size or 0) for own in shared]
-        total = sum(-(-size // 16) * 16 for size in sizes)
-        if total > self.dialect.shared_bytes:
-            self.dialect.refuse(
-                f"{total} bytes of shared memory, above {self.dialect.shared_bytes}"
-            )
+        total, most = sum(-(-size // 16) * 16 for size in sizes), self.dialect.shared_bytes
+        if total > most:
+            self.dialect.refuse(f"{total} bytes of shared memory, above {most}")

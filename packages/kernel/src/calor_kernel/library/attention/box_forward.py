@@ -28,6 +28,7 @@ from calor_kernel.library.attention.box_plan import (
     AttentionBoxes,
     Order,
     add_weighted,
+    ask_for_tiles,
     begin_turns,
     end_of,
     end_turns,
@@ -91,26 +92,10 @@ def attend_boxes(
     # Where the tile is that queries or keys have come for: others need not divide.
     told = shared(4 * plan.own, count.dtype)
 
-    def place_of(turn: Any) -> Any:
-        # The last rows of a head are the longest.
-        number, down = order.place(turn)
-        return number // g.heads, number % g.heads, (order.down - 1 - down) * plan.rows
-
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
-            stage, parity = count * 0, count * 0 + 1
-            for turn in range(count):
-                n, head, first = place_of(turn)
-                tile, phase = plan.place(turn)
-                queries.empty.wait(tile, phase ^ 1)
-                place = told.at(tile * 4)
-                place[0], place[1], place[2] = n, head, first
-                queries.fetch(q_map, (n, head), first, plan.rows, tile, phase ^ 1)
-                at = (n, head // g.group)
-                for begin in range(0, end_of(first, g, causal, plan), tiles.block):
-                    keys.fetch(k_map, at, begin, tiles.block, stage, parity)
-                    values.fetch(v_map, at, begin, tiles.block, stage, parity)
-                    stage, parity = following(stage, parity, plan.stages)
+            own_rings, step_rings = ((queries, q_map),), ((keys, k_map), (values, v_map))
+            ask_for_tiles(order, count, told, own_rings, step_rings, g, plan, causal)
     with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
         group = unit_index() // 128 - 1
         row = group * OWN

@@ -30,7 +30,8 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.attention.fragment_plan import Fragments
 from calor_kernel.library.attention.problem import Given
-from calor_kernel.library.matmul.boxes import store_part
+from calor_kernel.library.matmul.boxes import following
+from calor_kernel.library.matmul.written import store_part
 from calor_kernel.library.panels import add_products
 
 # Elements of a line of shared memory as the instructions read it, and rows of a warp group.
@@ -170,6 +171,40 @@ class Order:
         begin = number // of_band * self.band
         within, wide = number % of_band, min(self.heads - begin, self.band)
         return begin + within % wide, within // wide
+
+
+@helper
+def ask_for_tiles(
+    order: Order,
+    count: Any,
+    told: Any,
+    own: Any,
+    steps: Any,
+    g: Given,
+    plan: AttentionBoxes,
+    causal: bool,
+) -> None:
+    """Ask for the rows of this cube's tiles of queries, and for the keys that each of them sees.
+
+    ``own``, ``steps``: rings of what a tile has of its own, and of what comes block by block, each
+    with its map. ``told``: where the place of a tile is left for the warp groups.
+    """
+    stage, parity = count * 0, count * 0 + 1
+    for turn in range(count):
+        number, down = order.place(turn)
+        # The last rows of a head are the longest.
+        n, head, first = number // g.heads, number % g.heads, (order.down - 1 - down) * plan.rows
+        tile, phase = plan.place(turn)
+        own[0][0].empty.wait(tile, phase ^ 1)
+        place = told.at(tile * 4)
+        place[0], place[1], place[2] = n, head, first
+        for rows, of_rows in own:
+            rows.fetch(of_rows, (n, head), first, plan.rows, tile, phase ^ 1)
+        at = (n, head // g.group)
+        for begin in range(0, end_of(first, g, causal, plan), plan.block):
+            for step, of_step in steps:
+                step.fetch(of_step, at, begin, plan.block, stage, parity)
+            stage, parity = following(stage, parity, plan.stages)
 
 
 @helper

@@ -38,6 +38,7 @@ from calor_kernel.language import (
     wait_mma,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
+from calor_kernel.library.conv.cells import Cells, store_cells
 from calor_kernel.library.conv.fragments import columns_of, rows_of
 from calor_kernel.library.matmul.boxes import ASKING, LINE, MULTIPLYING, following, release
 
@@ -53,7 +54,8 @@ class PlaceBoxes:
     """How a convolution is computed: each warp group has 64 of the ``rows``, and all places.
 
     ``result``: the type of c. ``box``: the images, rows and columns of places of a tile; a step
-    takes a line of channels of a tap, and ``stages`` of them are in memory.
+    takes a line of channels of a tap, and ``stages`` of them are in memory. ``cells``: what of the
+    result is written for each place, if it is more than the place.
     """
 
     dtype: DType
@@ -62,6 +64,7 @@ class PlaceBoxes:
     box: tuple[int, int, int]
     stages: int
     cluster: int = 1
+    cells: Cells | None = None
 
     @property
     def depth(self) -> int:
@@ -139,7 +142,7 @@ def conv_boxes(
     c_lead: Any,
     share: Any,
     part_step: Any,
-    *,
+    *whole_sizes: Any,
     plan: PlaceBoxes,
     pairs: bool,
     strides: tuple[int, int],
@@ -150,8 +153,9 @@ def conv_boxes(
     is number ``first_tap + i * down_tap + j * across_tap``, and sees what lies ``start + i *
     move`` from ``strides`` times its place. Rows of x are in groups of as many, ``x_down`` and
     ``x_row`` apart, and so are columns, of which a group is a line of ``channels``. ``share``:
-    steps of each part of the terms; y says which. ``pairs``: whether rows of places are even, so
-    that two are one access.
+    steps of each part of the terms; y says which. ``whole_sizes``: rows and columns of the result
+    where its places are cells. ``pairs``: whether rows of places are even, so that two are one
+    access.
     """
     launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
@@ -233,7 +237,7 @@ def conv_boxes(
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
             release(empty, before, True, plan)
-            limits = (rows_total, images, c_high, c_wide)
+            limits = (rows_total, images, c_high, c_wide, *whole_sizes)
             to = (split * part_step, c_row, c_lead)
             part = staged.at(top * _PITCH)
             write(sums, part, c, to, (row + top, image, down, across), limits, plan, pairs)
@@ -265,7 +269,7 @@ def write(
     through shared memory, from where a plane writes places of one channel side by side.
     """
     start, c_row, c_lead = to
-    rows_total, images, high, wide = sizes
+    rows_total, images, high, wide, *whole_sizes = sizes
     _, some_rows, some_columns = plan.box
     below, right = sums.lane_place()
     lane, plane = lane_position(), unit_index() // 32 % 4
@@ -283,7 +287,8 @@ def write(
             line, x = place // some_columns, place % some_columns + first[3]
             image, y = line // some_rows + first[1], line % some_rows + first[2]
             inside = (place < plan.places) & (image < images) & (y < high) & (x < wide)
-            at = start + image * c_lead + (y * wide + x)
+            lead = start + image * c_lead
+            at = lead + (y * wide + x)
             for turn in range(64 // 4):
                 own = plane + turn * 4
                 row = first[0] + own
@@ -292,4 +297,10 @@ def write(
                     assume_multiple(own * _PITCH + near, width), width, mask=place < plan.places
                 )
                 there = inside & (row < rows_total)
-                c.store(assume_multiple(at + row * c_row, width), value, mask=there)
+                if plan.cells is not None:
+                    store_cells(
+                        c, plan.cells, value, lead + row * c_row, (y, x), whole_sizes, there
+                    )
+                elif there:
+                    # A mask would be one for each element, and cut the access.
+                    c.store(assume_multiple(at + row * c_row, width), value)

@@ -77,7 +77,9 @@ def conv_weight_fragments(
                 if run > 1:
                     to = assume_multiple(to, run)
                 there = (place < columns_total) & (at < rows_total)
-                c.store(to, pack(found).to(c.dtype), mask=there)
+                if there:
+                    # A mask would be one for each element, and cut the access.
+                    c.store(to, pack(found).to(c.dtype))
 
 
 @helper

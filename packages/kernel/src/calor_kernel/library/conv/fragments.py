@@ -166,7 +166,9 @@ def conv_fragments(
                 for e, at in enumerate(ats):
                     there = (to < rows_total) & (place + e < columns_total)
                     found = pack(values[e * step : (e + 1) * step])
-                    c.store(at + to * c_row, found.to(c.dtype), mask=there)
+                    if there:
+                        # A mask would be one for each element, and cut the access.
+                        c.store(at + to * c_row, found.to(c.dtype))
 
 
 @helper

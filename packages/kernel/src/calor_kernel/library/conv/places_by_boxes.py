@@ -1,28 +1,32 @@
 """Convolutions fed by the copy engine as launches: which suit, and the box of a tile.
 
 Requirements: a tile's places are a box, so that tiles of images whose rows do not fit waste what
-lies outside; the box is what a model of the steps and of idle cores says is quickest.
+lies outside; the box is what a model of the steps and of idle cores says is quickest; of a gradient
+of which one place of each stride sees taps, tiles are of those places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from calor.dtypes import bfloat16, float16, float32, int32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.boxes import PlaceBoxes, conv_boxes
+from calor_kernel.library.conv.cells import Cells, access_of
 from calor_kernel.library.conv.fragment_operands import last, two_axes, weights_of
 from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.places_by_fragments import phases_of
-from calor_kernel.library.conv.problem import Correlation
+from calor_kernel.library.conv.problem import Correlation, Part, in_cells
 from calor_kernel.library.matmul.boxes import LINE
 from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work
 from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _COLUMNS, _STAGES, _SPLITS = 256, 6, (1, 2, 3, 4, 6, 8, 9)
+# Steps that a part of a sum has at least; where cores are left, fewer and more parts are timed too.
+_SHARE, _LITTLE, _MORE_SPLITS, _TIMED = 8, 2, (12, 16, 18, 24), 4
 # Places in tensors and in results are numbers of 32 bits.
 _MOST = 1 << 31
 _WHOLE = ALIGN // float32.itemsize
@@ -31,24 +35,90 @@ _WHOLE = ALIGN // float32.itemsize
 _COMPUTED, _READ, _STEP, _TILE, _MOVED = {1: 23, 2: 33}, 0.5, 100, 2500, 10
 
 
+# The cycles that a plan takes, the plan, and the parts of its sums.
+Made = tuple[float, PlaceBoxes, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a plan writes: its rows and columns where places are cells, and elements of a channel.
+
+    ``size``: all elements; ``pairs``: whether two places are one access.
+    """
+
+    plan: PlaceBoxes
+    whole: tuple[int, ...]
+    plane: int
+    size: int
+    pairs: bool
+
+
 def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool) -> Iterator[Work]:
     """Yield the works of a problem that the copy engine can feed, the likeliest first."""
-    if not suits(problem, info, rounded):
+    part = in_cells(problem)
+    seen = part.problem if part is not None else problem
+    if not suits(seen, problem.size, info, rounded):
         return
-    found = sorted(_plans(problem, info), key=lambda made: made[0])
-    few = _few(problem, found[0][1], found[0][2], info) if found else True
+    rows = 128 if seen.leads[2].size > 64 else 64
+    found = sorted(_plans(seen, problem.size, info, rows, _SHARE), key=_cycles)
+    idle = not found or 2 * _cubes(seen, found[0]) < info.cores
+    several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
+    # Of several taps smaller tiles of cubes that share a core are done sooner.
+    few = idle and several
     if few and not wanted:
         return
-    for _, plan, splits in found[: 4 if wanted else 1]:
+    likely = found[: _TIMED if wanted else 1]
+    more = _smaller(seen, problem.size, info, likely) if wanted and idle else []
+    for made in (*likely, *more):
+        _, plan, splits = made
         steps = Steps()
-        _of_places(problem, plan, splits, steps, info)
+        _of_places(seen, _result_of(problem, part, plan), splits, steps, info)
         box = "x".join(map(str, plan.box))
         name = f"boxes {plan.rows}x({box}) by {plan.units}{f' in {splits}' if splits > 1 else ''}"
-        yield replace(steps.work(), variant=name, group=int(few))
+        group = int(few or made not in likely)
+        yield replace(steps.work(), variant=name, group=group)
 
 
-def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
-    """Return whether boxes are what a problem's windows see."""
+def _smaller(
+    problem: Correlation, size: int, info: DeviceInfo, likely: Sequence[Made]
+) -> list[Made]:
+    """Return plans of small tiles and of short parts of sums beside the likely ones, best first.
+
+    Of those that differ in the box alone the first one is enough.
+    """
+    made: dict[tuple[int, int], Made] = {}
+    for rows in (64, 128):
+        for one in sorted(_plans(problem, size, info, rows, _LITTLE), key=_cycles):
+            made.setdefault((rows, one[2]), one)
+    known = {(plan.rows, plan.box, splits) for _, plan, splits in likely}
+    new = [m for m in made.values() if (m[1].rows, m[1].box, m[2]) not in known]
+    return sorted(new, key=_cycles)[:_TIMED]
+
+
+def _cycles(made: Made) -> float:
+    return made[0]
+
+
+def _cubes(problem: Correlation, made: Made) -> int:
+    return _tiles(problem, made[1]) * made[2]
+
+
+def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Result:
+    """Return how a plan writes the result of a problem, of which a part may be all that is seen."""
+    high, wide = (axis.count for axis in two_axes(problem))
+    if part is None:
+        return _Result(plan, (), high * wide, problem.size, wide % 2 == plan.box[2] % 2 == 0)
+    missing = 2 - len(part.steps)
+    down, across = (1,) * missing + part.steps
+    pairs = -(-wide // across) % 2 == plan.box[2] % 2 == 0
+    top, left = (0,) * missing + part.offsets
+    access = access_of(across, wide, 2 if pairs else 1)
+    cells = Cells((down, across), (top, left), access)
+    return _Result(replace(plan, cells=cells), (high, wide), high * wide, problem.size, pairs)
+
+
+def suits(problem: Correlation, size: int, info: DeviceInfo, rounded: bool) -> bool:
+    """Return whether boxes are what a problem's windows see; ``size``: of what is written."""
     p = problem
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32 or p.by_weight:
         return False
@@ -58,14 +128,8 @@ def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
     moves = all(axis.divide == 1 and axis.size % axis.result == 0 for axis in p.axes)
     _, groups, outputs = p.leads
     fits = groups.size == 1 and outputs.size >= 64 and len(p.axes) <= 2
-    fits = fits and max(_SPLITS) * max(p.size, p.a.size, p.b.size) < _MOST
+    fits = fits and max(_SPLITS) * max(size, p.a.size, p.b.size) < _MOST
     return bool(known and moves and fits and p.depth.size % (LINE // p.a.dtype.itemsize) == 0)
-
-
-def _few(problem: Correlation, plan: PlaceBoxes, splits: int, info: DeviceInfo) -> bool:
-    """Return whether smaller tiles of cubes that share a core are done sooner."""
-    taps = two_axes(problem)[0].terms * two_axes(problem)[1].terms
-    return taps > 1 and 2 * _tiles(problem, plan) * splits < info.cores
 
 
 def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
@@ -76,34 +140,43 @@ def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
     return tiles * -(-down.count // high) * -(-across.count // wide)
 
 
-def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, PlaceBoxes, int]]:
-    """Yield plans with their splits, and the cycles that they take."""
-    outputs = problem.leads[2]
+def _plans(
+    problem: Correlation, size: int, info: DeviceInfo, rows: int, share: int
+) -> Iterator[Made]:
+    """Yield plans of so many rows; ``size``: of the result; ``share``: steps of a part at least.
+
+    Where that is little, tiles of few places are among them.
+    """
     down, across = two_axes(problem)
     item = problem.a.dtype.itemsize
-    rows = 128 if outputs.size > 64 else 64
     steps = problem.depth.size * item // LINE * down.terms * across.terms
     pieces = -(-across.count // _COLUMNS)
+    least = _COLUMNS // (4 if share == _SHARE else 8)
     wide = -(-across.count // pieces)
     wide += wide % 2 if pieces > 1 else 0
+    images = problem.leads[0].size
+    most = images if type(images) is int else _COLUMNS
     for high in range(1, min(down.count, _COLUMNS // wide) + 1):
         whole = high == down.count and pieces == 1
-        for some in range(1, _COLUMNS // (high * wide) + 1 if whole else 2):
+        for some in range(1, min(_COLUMNS // (high * wide), most) + 1 if whole else 2):
             plan = PlaceBoxes(problem.a.dtype, problem.a.dtype, rows, (some, high, wide), 2)
-            if plan.units <= info.max_units and (plan.columns * 4 >= _COLUMNS or whole):
-                yield from _divided(plan, _tiles(problem, plan), steps, problem.size, info)
+            if plan.units <= info.max_units and (plan.columns >= least or whole):
+                yield from _divided(plan, _tiles(problem, plan), steps, size, share, info)
 
 
 def _divided(
-    plan: PlaceBoxes, tiles: int, steps: int, size: int, info: DeviceInfo
-) -> Iterator[tuple[float, PlaceBoxes, int]]:
+    plan: PlaceBoxes, tiles: int, steps: int, size: int, share: int, info: DeviceInfo
+) -> Iterator[Made]:
     """Yield a plan with each number of parts that the steps may be cut into."""
     computed = plan.rows * plan.columns / _COMPUTED[plan.groups]
     step = max(computed, (plan.rows + plan.columns) / _READ) + _STEP
-    for splits in _SPLITS:
+    more = _MORE_SPLITS if share < _SHARE else ()
+    for splits in (*_SPLITS, *more):
         made = replace(plan, result=float32) if splits > 1 else plan
         room = info.shared_bytes - made.shared_bytes
-        if room < 0 or (splits > 1 and (steps < 8 * splits or steps % splits)):
+        if room < 0 or (splits > 1 and (steps < share * splits or steps % splits)):
+            continue
+        if splits * size >= _MOST:
             continue
         stages = 2 + room // (LINE * (plan.rows + plan.columns))
         rounds = -(-tiles * splits // info.cores)
@@ -114,9 +187,9 @@ def _divided(
 
 
 def _of_places(
-    problem: Correlation, plan: PlaceBoxes, splits: int, steps: Steps, info: DeviceInfo
+    problem: Correlation, made: _Result, splits: int, steps: Steps, info: DeviceInfo
 ) -> None:
-    p, dtype = problem, problem.a.dtype
+    p, dtype, plan, pairs = problem, problem.a.dtype, made.plan, made.pairs
     images, _, outputs = p.leads
     axes = two_axes(p)
     x = last(
@@ -129,15 +202,15 @@ def _of_places(
     high, wide, taps = down.count, across.count, down.terms * across.terms
     terms = x.room * taps
     share = terms // (plan.depth * splits)
-    part_step = -(-p.size // _WHOLE) * _WHOLE
+    part_step = -(-made.size // _WHOLE) * _WHOLE
     result: Argument = Output(0)
     if splits > 1:
         result = steps.memory(splits * part_step * float32.itemsize)
     strides = (down.result, across.result)
-    pairs = wide % 2 == 0 and plan.box[2] % 2 == 0
     size, number = Scalar(int32, nonnegative=True), Scalar(int32)
     line = Scalar(int32, divisible=16 // dtype.itemsize, nonnegative=True)
     even = Scalar(int32, nonnegative=True, divisible=2 if pairs else 1)
+    of_rows = even if plan.cells is None else replace(even, divisible=plan.cells.access)
     read = Buffer(dtype, writable=False, align=16)
     target = Buffer(plan.result, align=16)
     build = Build(
@@ -149,7 +222,8 @@ def _of_places(
             *(line,) * 5,
             *(size, size),
             *(number,) * 7,
-            *(size, even, even, even, size, even),
+            *(size, even, of_rows, of_rows, size, of_rows),
+            *(size, of_rows)[: len(made.whole)],
         ),
         (("pairs", pairs), ("plan", plan), ("strides", strides)),
         (plan.units, 1, 1),
@@ -165,8 +239,9 @@ def _of_places(
         phase.problem.b.offset // plan.depth,
         *(down.b // plan.depth, across.b // plan.depth),
         *(down.start, across.start, down.summed, across.summed),
-        *(high, wide, high * wide, outputs.size * high * wide),
+        *(high, wide, made.plane, outputs.size * made.plane),
         *(share, part_step),
+        *made.whole,
     )
     flops = 2 * outputs.size * images.size * high * wide * terms
     label = f"conv boxes {plan.rows}x{plan.columns}"
@@ -174,5 +249,5 @@ def _of_places(
     arguments = (weights.place, x.place, result, *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, 0, label))
     if splits > 1:
-        sizes = (1, 1, p.size, part_step)
+        sizes = (1, 1, made.size, part_step)
         steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))

@@ -221,6 +221,25 @@ def undivided(problem: Correlation) -> list[Part]:
     return found
 
 
+def in_cells(problem: Correlation) -> Part | None:
+    """Return the only part of a problem that sees taps, None where there are several or no others.
+
+    Its places are those of cells of ``steps``, of which the last may reach beyond the result.
+    """
+    known = all(type(axis.count) is int for axis in problem.axes)
+    if not known or all(axis.divide == 1 for axis in problem.axes):
+        return None
+    parts = undivided(problem)
+    seen = [part for part in parts if part.problem.depth.size]
+    if len(seen) != 1 or len(parts) == 1:
+        return None
+    (part,) = seen
+    counts = [-(-axis.count // by) for axis, by in zip(problem.axes, part.steps, strict=True)]
+    axes = zip(part.problem.axes, counts, strict=True)
+    made = tuple(replace(axis, count=count) for axis, count in axes)
+    return replace(part, problem=replace(part.problem, axes=made))
+
+
 def _parts(axis: Axis) -> list[tuple[Axis, int, int]]:
     """Return the axis of each part, which place of the result is its first, and of b's elements.
 

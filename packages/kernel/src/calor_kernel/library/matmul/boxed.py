@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from calor.dtypes import int32, int64
+from calor.dtypes import int32, int64, uint32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.matmul.boxes import FOUR, Boxes, matmul_boxes
+from calor_kernel.library.matmul.divided import sums_of
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.sharing import Sharing
 from calor_kernel.library.work import Argument, Build, Dropped, Input, Launch, Output, Scratch
 from calor_kernel.planning.choices import least
 from calor_kernel.runtime.device import DeviceInfo
@@ -34,9 +36,10 @@ def boxed(
     target: Output | Scratch = _RESULT,
     *,
     transposed: bool = False,
-) -> Callable[[Boxes], Launch] | Dropped:
+) -> Callable[..., Launch] | Dropped:
     """Return what makes the launch of a plan, or why the copy engine cannot feed the product.
 
+    What makes it takes the plan, and how cubes share tiles, if they do.
     ``transposed``: the product is that of the transposes, and a is dense along its rows.
     """
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
@@ -58,7 +61,7 @@ def boxed(
         if reason is not None:
             return Dropped("boxes", f"operand {name} {reason}")
     started = [*(_from(p, o) for p, o in zip(places, (a, b), strict=True)), target]
-    return lambda plan: _launch(plan, product, started, info)
+    return lambda plan, sharing=None: _launch(plan, product, started, info, sharing)
 
 
 def _refused(operand: Operand, product: Product) -> str | None:
@@ -82,13 +85,20 @@ def _from(place: Argument, operand: Operand) -> Argument:
     return replace(place, offset=place.offset + operand.offset)
 
 
-def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: DeviceInfo) -> Launch:
+def _launch(
+    plan: Boxes,
+    product: Product,
+    places: Sequence[Argument],
+    info: DeviceInfo,
+    sharing: Sharing | None = None,
+) -> Launch:
     a, b = product.a, product.b
     count, wide = _NBYTES // a.dtype.itemsize, _NBYTES // product.dtype.itemsize
     size = Scalar(int32, nonnegative=True)
     # Of the result.
     dense = Scalar(int32, divisible=wide, nonnegative=True)
     stride = Scalar(int64, divisible=count)
+    sums = sums_of(product.dtype)
     read = Buffer(a.dtype, writable=False, align=_NBYTES)
     build = Build(
         matmul_boxes,
@@ -98,6 +108,7 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
             *(stride, stride, Scalar(int64, divisible=wide)),
             *(size,) * 2,
             *(size, size, stride, stride) * 2,
+            *((Buffer(sums, align=_NBYTES), Buffer(uint32), *(size,) * 4) if sharing else ()),
         ),
         (("plan", plan),),
         cube=(plan.units, 1, 1),
@@ -112,6 +123,7 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
         *(product.m * product.n, product.batches, product.batch[1]),
         *_axes(a, product, count),
         *_axes(b, product, count),
+        *(sharing.arguments(plan) if sharing else ()),
     )
     rows = plan.rows * plan.cluster
     tiles = -(-product.m // rows) * -(-product.n // plan.columns) * product.batches
@@ -119,6 +131,8 @@ def _launch(plan: Boxes, product: Product, places: Sequence[Argument], info: Dev
     label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
     if plan.cluster > 1:
         label = f"{label} by {plan.cluster}"
+    if sharing:
+        cubes, label = (sharing.cubes, 1, 1), f"{label} in shares of {sharing.cubes}"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
 
 

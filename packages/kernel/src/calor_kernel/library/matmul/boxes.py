@@ -22,7 +22,6 @@ from calor_kernel.language import (
     SharedMatrix,
     Swizzle,
     Swizzled,
-    assume_multiple,
     barrier,
     cube_count,
     cube_position,
@@ -35,14 +34,15 @@ from calor_kernel.language import (
     role,
     select,
     shared,
-    shuffle,
     tensor_map,
     unit_index,
     wait_mma,
     wait_puts,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
-from calor_kernel.library.matmul.transposed import rows_in_registers, store_turned
+from calor_kernel.library.matmul.stream_k import hand_over, schedule_of, take_over
+from calor_kernel.library.matmul.transposed import rows_in_registers
+from calor_kernel.library.matmul.written import PARTS, write_tile
 
 # A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
 LINE = 128
@@ -51,8 +51,6 @@ ASKING = {1: 56, 2: 56, 3: 32}
 MULTIPLYING = {1: 240, 2: 224, 3: 160}
 # Bytes of factors that the matrix unit reads from shared memory along the summed axis alone.
 FOUR = 4
-# Parts of a tile's sums that are on their way to memory.
-_PARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +108,12 @@ class Boxes:
     def pending(self) -> int:
         """How many boxes may be on their way when the next are stored, so that there is place."""
         each = 64 // self.part if self.transposed else 1
-        return 0 if self.columns // self.part % _PARTS else (_PARTS - 1) * each
+        return 0 if self.columns // self.part % PARTS else (PARTS - 1) * each
 
     @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
-        return LINE * (self.stages * (self.rows + self.columns) + _PARTS * self.rows) + 1024
+        return LINE * (self.stages * (self.rows + self.columns) + PARTS * self.rows) + 1024
 
     def swizzle(self, dtype: DType) -> Swizzle:
         """Return how pieces of 16 bytes of a line are swizzled."""
@@ -169,13 +167,14 @@ def matmul_boxes(
     b_inner: Any,
     b_outer_stride: Any,
     b_inner_stride: Any,
-    *,
+    *memory: Any,
     plan: Boxes,
 ) -> None:
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
     ``a_outer``, ``a_inner``, ``b_outer``, ``b_inner``: how many products an operand has along the
-    two axes of ``batches`` and ``inner`` of them, or 1 where all take the same.
+    two axes of ``batches`` and ``inner`` of them, or 1 where all take the same. ``memory``: what
+    cubes hand sums over by, and of how many tiles, where they have shares of tiles.
     """
     launch_attributes(cubes_per_core=1, cluster=(plan.cluster, 1, 1))
     left_at, right_at = plan.layout(True), plan.layout(False)
@@ -195,7 +194,7 @@ def matmul_boxes(
     part_size = 64 * plan.part
     left = shared(plan.stages * a_size, plan.dtype, align=1024)
     right = shared(plan.stages * b_size, plan.dtype, align=1024)
-    parts = shared(_PARTS * plan.groups * part_size, plan.result, align=1024)
+    parts = shared(PARTS * plan.groups * part_size, plan.result, align=1024)
     full = Mbarriers(plan.stages, 1, meet=False)
     empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster)
     down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
@@ -207,13 +206,16 @@ def matmul_boxes(
     deep = max(k, 1)
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
+            schedule = schedule_of(first, step, tiles, deep, memory, plan)
             stage, parity = first * 0, first * 0 + 1
-            for tile in range(first, tiles, step):
-                row, column, batch = place_of_tile(tile, whole, down, across, rank, plan)
+            for turn in schedule.turns():
+                piece = schedule.piece(turn)
+                row, column, batch = place_of_tile(piece.tile, whole, down, across, rank, plan)
                 outer, within = batch // inner, batch % inner
                 a_from = (min(outer, a_outer - 1), min(within, a_inner - 1))
                 b_from = (min(outer, b_outer - 1), min(within, b_inner - 1))
-                for begin in range(0, deep, plan.depth):
+                for ahead in range(0, piece.length, plan.depth):
+                    begin = piece.start + ahead
                     empty.wait(stage, parity)
                     full.expect(stage, (a_size + b_size) * plan.dtype.itemsize)
                     fetch(a_map, left.at(stage * a_size), a_from, row, begin, full, stage,
@@ -228,12 +230,14 @@ def matmul_boxes(
         unit = unit_index() % 128
         group = unit_index() // 128 - 1
         top = group * 64
+        schedule = schedule_of(first, step, tiles, deep, memory, plan)
         stage, parity = first * 0, first * 0
-        for tile in range(first, tiles, step):
-            row, column, batch = place_of_tile(tile, whole, down, across, rank, plan)
+        for turn in schedule.turns():
+            piece = schedule.piece(turn)
+            row, column, batch = place_of_tile(piece.tile, whole, down, across, rank, plan)
             sums = fragment(shape, "c")
             before = stage
-            for begin in range(0, deep, plan.depth):
+            for begin in range(0, piece.length, plan.depth):
                 full.wait(stage, parity)
                 lefts = left_factors(left, stage * a_size, left_at, top, plan)
                 rights = SharedMatrix(right.at(stage * b_size), right_at)
@@ -256,21 +260,12 @@ def matmul_boxes(
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
             release(empty, before, not plan.transposed, plan)
-            for part in range(plan.columns // plan.part):
-                start = part * plan.part
-                place = parts.at((group * _PARTS + part % _PARTS) * part_size)
-                wait_puts(plan.pending, read=True)
-                barrier("warpgroup")
-                if plan.transposed:
-                    store_turned(sums, place, start, plan)
-                    barrier("warpgroup")
-                    for part in range(64 // plan.part):
-                        there = (batch, column + start, row + top + part * plan.part)
-                        c_map.put(place.at(part * plan.part * plan.part), there, unit, 128)
-                else:
-                    store_part(sums, place, start, plan)
-                    barrier("warpgroup")
-                    c_map.put(place, (batch, row + top, column + start), unit, 128)
+            if schedule.shared and not piece.ends:
+                hand_over(schedule, sums, group, unit, plan)
+            else:
+                if schedule.shared:
+                    take_over(schedule, sums, piece, group, unit, plan)
+                write_tile(c_map, parts, sums, (batch, row, column), group, plan)
         wait_puts()
     if plan.cluster > 1:
         # Others of the cluster bring boxes here, and arrive at barriers, until they are done.
@@ -284,25 +279,6 @@ def left_factors(left: Any, at: Any, placed: Any, top: Any, plan: Any) -> list[A
         return rows_in_registers(left, at + top * plan.depth, plan)
     lefts, shape = SharedMatrix(left.at(at), placed), plan.shape
     return [lefts.tile((shape.m, shape.k), (top, p)) for p in range(0, plan.depth, shape.k)]
-
-
-@helper
-def store_part(sums: Any, target: Any, start: int, plan: Any) -> None:
-    """Store some columns of sums as the copy engine takes them.
-
-    The pieces of a line are swizzled by the row's number in its eight, which is the same for all
-    sums of a unit, so that few places are computed, and the sums keep the registers.
-    """
-    row, column = sums.lane_place()
-    swizzle = plan.swizzle(plan.result)
-    begin = row * plan.part
-    within = column ^ (row % 8 << swizzle.base)
-    for block in range(0, plan.part, 8):
-        place = assume_multiple(begin + (within ^ block), 2)
-        for down in (0, 1):
-            register = (start + block) // 2 + 2 * down
-            pair = shuffle(sums.parts[0], (register, register + 1))
-            target.store(place + 8 * down * plan.part, pair.to(plan.result))
 
 
 @helper

@@ -32,6 +32,7 @@ from calor_kernel.library.matmul.divided import divided, parts_of, sums_of
 from calor_kernel.library.matmul.fragments import matmul_fragments
 from calor_kernel.library.matmul.patches import FOUR, Patches, matmul_patches
 from calor_kernel.library.matmul.problem import Product
+from calor_kernel.library.matmul.sharing import shared_ways
 from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
@@ -60,6 +61,8 @@ _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 _LARGE = ((128, 256, 4, 16), (192, 128, 4, 16), (128, 192, 4, 16))
 _BOXES = ((128, 128, 6, 16), (64, 128, 8, 16), (64, 64, 8, 16))
 _MORE_BOXES = ((128, 256, 4, 8, 2),)
+# Tiles of which cubes have equal shares, where whole ones leave some idle.
+_SHARED = ((128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16))
 # Tiles of products whose summed axis is cut into parts, where there are few of them; the bytes of
 # the axis from which small tiles in parts are faster than smaller ones, and larger ones than those.
 _DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
@@ -96,8 +99,8 @@ def ways(
         elif types == {float32} and product.dtype is float32:
             if product.tf32:
                 found += _by_divided_boxes(product, places, info, wanted, held)
-                found += _by_boxes(product, places, info, wanted)
-                found += _by_transposed_boxes(product, places, info, wanted)
+                found += _by_boxes(product, places, info, wanted, held)
+                found += _by_transposed_boxes(product, places, info, wanted, held)
                 if not found_any(found):
                     found += _by_turned_boxes(product, places, info, wanted, held)
                 if not found_any(found):
@@ -106,13 +109,13 @@ def ways(
                 found += _by_patches(product, places, info, wanted)
         elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
             found += _by_divided_boxes(product, places, info, wanted, held)
-            found += _by_boxes(product, places, info, wanted)
+            found += _by_boxes(product, places, info, wanted, held)
             if not found_any(found):
                 found += _by_groups(product, places, info, wanted)
                 found += _by_fragments(product, places, info, wanted)
         elif product.formats is not None or (types == {int8} and product.dtype is int32):
             found += _by_divided_boxes(product, places, info, wanted, held)
-            found += _by_boxes(product, places, info, wanted)
+            found += _by_boxes(product, places, info, wanted, held)
             found += _by_turned_boxes(product, places, info, wanted, held)
     better = found_any(found)
     if product.formats is None:
@@ -154,6 +157,7 @@ def _by_boxes(
     places: Sequence[Argument],
     info: DeviceInfo,
     wanted: bool,
+    held: int,
     *,
     transposed: bool = False,
 ) -> Iterator[Way | Dropped]:
@@ -166,6 +170,9 @@ def _by_boxes(
     usual = [_boxes(product, plan) for plan in (_LARGE[large], *_BOXES)]
     more = [_boxes(product, plan) for plan in (*_LARGE, *_MORE_BOXES)]
     yield from chosen(usual, more, wanted, info, lambda plan: _fills(product, plan, info), made)
+    if wanted:
+        plans = [_boxes(product, plan) for plan in _SHARED]
+        yield from shared_ways(product, plans, made, info, held)
 
 
 def _waves(number: int, m: int, n: int, batches: int, cores: int) -> float:
@@ -228,11 +235,12 @@ def _by_divided_boxes(
 
 
 def _by_transposed_boxes(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
+    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
 ) -> Iterator[Way | Dropped]:
     """Yield boxes of the transposes' product, of which the left factor goes through registers."""
     if along_of(product) == (True, False) and all(map(info.has, _COPIED)):
-        for way in _by_boxes(product.swapped(), places[::-1], info, wanted, transposed=True):
+        swapped = product.swapped(), places[::-1]
+        for way in _by_boxes(*swapped, info, wanted, held, transposed=True):
             if isinstance(way, Way):
                 yield replace(way, name=f"transposed {way.name}")
             else:
@@ -251,13 +259,15 @@ def _by_turned_boxes(
     # A copy costs as much as so many rows or columns of the product.
     worth = exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
     boxes = _by_transposed_boxes if one else _by_boxes
-    for way in boxes(made.product, made.places, info, wanted):
+    after = held + len(made.scratch)
+    for way in boxes(made.product, made.places, info, wanted, after):
         if isinstance(way, Dropped):
             yield replace(way, variant=f"turned {way.variant}")
             continue
         group = way.group if worth else way.group + 1
         name = f"turned {way.name}"
-        yield replace(way, name=name, group=group, before=made.before, scratch=made.scratch)
+        scratch = (*made.scratch, *way.scratch)
+        yield replace(way, name=name, group=group, before=made.before, scratch=scratch)
 
 
 def _by_groups(

@@ -75,9 +75,8 @@ class CudaCpp(Dialect):
     ) -> Expression | None:
         """Return the rounding of numbers to halves, two of them an instruction."""
         source, target = operation.operands[0].type, operation.result.type
-        if operation.name != "cast" or source.dtype is not float32 or target.width % 2:
-            return None
-        if target.dtype not in tables.HALVES:
+        rounds = operation.name == "cast" and source.dtype is float32
+        if not rounds or target.dtype not in tables.HALVES or target.width % 2:
             return None
         types = self.vector_type(target), self.vector_type(source)
         name, text = tables.rounded_pairs(target.dtype, target.width, *types)
@@ -136,7 +135,13 @@ class CudaCpp(Dialect):
         return tables.BARRIERS[scope]
 
     def fence(self, scope: str, order: str) -> str:
-        """Return a fence of what a scope sees."""
+        """Return a fence of what a scope sees.
+
+        The one of the device orders what comes before and after as releases and acquires need it:
+        ``__threadfence()`` also brings all fences into one order, and waits for that.
+        """
+        if scope == "device" and order != "seq_cst":
+            return 'asm volatile("fence.acq_rel.gpu;" ::: "memory");'
         return f"__threadfence{tables.FENCES.get(scope, '')}();"
 
     def atomic(

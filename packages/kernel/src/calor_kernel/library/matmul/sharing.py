@@ -1,0 +1,95 @@
+"""Products of boxes of which cubes have equal shares of tiles: when that may pay, and the launches.
+
+Requirements: where tiles leave cubes idle, in the last round or always, shares of their steps are
+offered to who times candidates; sums that one cube hands to another are written and read once
+more, so that nothing is shared where hardly a cube is idle; one launch does it all, also where each
+tile is cut into as many parts as there are cubes for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from calor_kernel.library.matmul.boxes import Boxes
+from calor_kernel.library.matmul.choosing import Way, cubes_of, lack, name_of
+from calor_kernel.library.matmul.problem import Product
+from calor_kernel.library.work import Argument, Dropped, Flags, Launch, Scratch
+from calor_kernel.planning.choices import is_size
+from calor_kernel.runtime.device import DeviceInfo
+
+# A share is so many steps at least, and a part of all cubes may be idle without any.
+_LEAST, _IDLE = 4, 0.06
+_SUM = 4  # Bytes.
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """``cubes`` have equal shares of the ``steps`` of ``tiles``, and ``rounds`` whole ones after.
+
+    ``sums``: where they put what they hand over.
+    """
+
+    cubes: int
+    tiles: int
+    steps: int
+    rounds: int
+    sums: Scratch
+
+    def nbytes(self, plan: Boxes) -> int:
+        """Return the bytes of sums: those of a tile for each cube."""
+        return self.cubes * plan.rows * plan.columns * _SUM
+
+    def arguments(self, plan: Boxes) -> tuple[Argument, ...]:
+        """Return what a launch takes beside the product; each warp group of a cube has a flag."""
+        flags = Flags(self.cubes * plan.groups)
+        each, more = divmod(self.tiles * self.steps, self.cubes)
+        return (self.sums, flags, self.tiles, each, more, self.rounds)
+
+
+def shared_ways(
+    product: Product,
+    plans: Sequence[Boxes],
+    launch: Callable[[Boxes, Sharing], Launch],
+    info: DeviceInfo,
+    held: int,
+) -> Iterator[Way | Dropped]:
+    """Yield ways to compute tiles in shares; ``held``: the scratch there already is."""
+    for plan in plans:
+        tiles = cubes_of(product, plan)
+        # The shares of sizes that are not known yet would be others for each.
+        if is_size(tiles) or is_size(product.k) or lack(plan, info) is not None:
+            continue
+        if plan.rows >= 2 * product.m or plan.columns >= 2 * product.n:
+            continue
+        steps = -(-product.k // plan.depth)
+        for kind, cubes, shared in shares_of(tiles, steps, info.cores):
+            name = f"{name_of(plan)} {kind}"
+            if not info.has("forward_progress"):
+                yield Dropped(name, "cubes do not go on while others wait for them")
+                continue
+            sharing = Sharing(cubes, shared, steps, (tiles - shared) // cubes, Scratch(held))
+            made = launch(plan, sharing)
+            yield Way(name, 1, made, scratch=(sharing.nbytes(plan),))
+
+
+def shares_of(tiles: int, steps: int, cores: int) -> Iterator[tuple[str, int, int]]:
+    """Yield names, cubes and how many tiles they have shares of; nothing where none pays.
+
+    >>> list(shares_of(64, 64, 132))
+    [('stream-K', 132, 64), ('split-K', 128, 64)]
+    >>> list(shares_of(272, 64, 132))
+    [('stream-K', 132, 140)]
+    >>> list(shares_of(512, 64, 132))
+    []
+    """
+    rounds, rest = divmod(tiles, cores)
+    if rounds == 0 and tiles * steps < _LEAST * cores:
+        return
+    whole = -(-tiles // cores) * cores
+    if whole - tiles > _IDLE * whole:
+        yield "stream-K", cores, rest + (cores if rounds else 0)
+    # Where all shares are the same part of a tile, no cube has to do with two.
+    parts = cores // tiles if tiles else 0
+    if parts > 1 and steps % parts == 0 and tiles * parts != cores:
+        yield "split-K", tiles * parts, tiles

@@ -1,0 +1,309 @@
+"""A graph with control flow as one list of launches, where no step of it depends on data.
+
+Requirements: the stages of a small recurrent model take ten or twenty microseconds each, and the
+host as long again between them; so where all stages are lists and the numbers of steps are known,
+the lists are recorded as one, on one range of memory. What is unusual takes the way of stages:
+weights that changed, a profile, outputs that are written in place. For devices whose host waits for
+each run; others work while the host makes the next stage ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import c_int32
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from calor_kernel.planning.arena import Range
+from calor_kernel.planning.plan import Plan, Variant
+from calor_kernel.planning.steps import Place, Places, Steps, moved_step
+from calor_kernel.runtime.buffers import KernelBuffer
+from calor_kernel.runtime.device import Step
+
+if TYPE_CHECKING:
+    from calor_kernel.planning.keeping import State
+    from calor_kernel.planning.parts import Place as PartPlace
+    from calor_kernel.runtime.engine import Engine
+
+# Beyond so many launches, or bytes between stages, the host's work between stages does not matter.
+_LAUNCHES: Final = 2048
+_BYTES: Final = 4 << 20
+
+
+class Stage(NamedTuple):
+    """A stage of a graph: the values that it reads and makes, by number, and the last read here.
+
+    ``run``: a plan, or the steps of a scan with their number, or None for parts of inputs.
+    """
+
+    taken: Sequence[int]
+    made: Sequence[int]
+    ends: Sequence[int]
+    run: Plan | tuple[Steps, int] | None
+
+
+class Refused(Exception):
+    """The stages cannot be one list."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failing:
+    """A plan whose kernels say that they failed, and the byte at which its words begin."""
+
+    plan: Plan
+    start: int
+
+
+class Whole:
+    """Stages as one list; made by :func:`whole_of`."""
+
+    def __init__(self, engine: Engine, builder: _Builder) -> None:
+        self.engine = engine
+        self.watched, self.stamps = builder.watched, builder.stamps
+        self.keepers = builder.keepers
+        # Constants, and prepared weights, which are held by those who made them.
+        self.fixed = [b.handle for b in builder.fixed]
+        self._held: list[Any] = [builder.fixed, builder.steps]
+        self.failing = builder.failing
+        self.words_bytes = builder.words
+        self.arena = builder.arena
+        self.required = builder.arena + sum(builder.outputs)
+        self._outputs = [engine.pool.taker(n) for n in builder.outputs]
+        slots = builder.count
+        self._list = engine.device.queue.record(builder.steps, slots)
+        self._words: list[_Words] = []
+        engine.pool.keepers.add(self)
+
+    def drop(self) -> None:
+        """Hold no prepared weights any more, where memory runs short."""
+        self._list, self._held, self.keepers = None, [], []
+
+    def fits(self, inputs: Sequence[Any]) -> bool:
+        """Return whether weights are prepared as they were when this was recorded."""
+        return (
+            self._list is not None
+            and self.engine.profiler is None
+            and [inputs[i].stamp for i in self.watched] == self.stamps
+            and all(keeper.state is state for keeper, state in self.keepers)
+        )
+
+    def run(self, inputs: Sequence[Any]) -> list[KernelBuffer]:
+        """Run everything; return the outputs, or raise the typed error of an op."""
+        recorded, pool = self._list, self.engine.pool
+        pool.reserve(self.required)
+        arena, room = pool.raw(self.arena)
+        try:
+            made = [take() for take in self._outputs]
+            words = self._clean() if self.failing else None
+            handles = [b.handle for b in inputs]
+            handles += (arena, self.engine.nothing.handle if words is None else words.block.handle)
+            handles += self.fixed
+            handles += [b.handle for b in made]
+            self.engine.device.queue.run(recorded, handles)
+        finally:
+            pool.give(arena, room, 0)
+        if words is not None:
+            self._check(words)
+        return made
+
+    def _clean(self) -> _Words:
+        """Return words that are all zero, for a call to have alone."""
+        try:
+            return self._words.pop()
+        except IndexError:
+            return _Words.of(self)
+
+    def _check(self, words: _Words) -> None:
+        """Raise what a kernel says, and keep words that say nothing."""
+        for word in words.words:
+            if word.value:
+                break
+        else:
+            self._words.append(words)
+            return
+        part = self.engine.pool.memory.part
+        for failing in self.failing:
+            plan = failing.plan
+            handle = part(words.block.handle, failing.start, plan.block_bytes)
+            for error in plan.errors(handle).values():
+                error.op = error.op or plan.named
+                raise error
+
+
+class _Words(NamedTuple):
+    """A block of words in which kernels say that they failed."""
+
+    block: KernelBuffer
+    words: tuple[c_int32, ...]
+
+    @staticmethod
+    def of(whole: Whole) -> _Words:
+        """Return a block of zeros."""
+        pool = whole.engine.pool
+        block = pool.uncounted(whole.words_bytes)
+        pool.memory.write(block.handle, bytes(whole.words_bytes))
+        address = pool.memory.address(block.handle)
+        assert address is not None
+        places = [f.start + at for f in whole.failing for at in f.plan.status.values()]
+        return _Words(block, tuple(c_int32.from_address(address + at) for at in places))
+
+
+class _Builder:
+    """Lays the stages of a graph out. Slots: inputs, arena, words, what is fixed, outputs."""
+
+    def __init__(
+        self, engine: Engine, inputs: Sequence[int], outputs: Sequence[int],
+        parts: Mapping[int, PartPlace], given: Sequence[Any],
+    ) -> None:  # fmt: skip
+        self.align = engine.device.info.align
+        self.given = dict(zip(inputs, given, strict=True))
+        self.places: dict[int, Place] = {v: (i, 0) for i, v in enumerate(inputs)}
+        self.sources = {v: i for i, v in enumerate(inputs)}
+        for value, part in parts.items():
+            self.places[value] = self.places[part.source][0], part.offset
+            self.sources[value] = self.sources[part.source]
+        self.memory = len(inputs)
+        self.words = 0
+        self.range = Range()
+        self.fixed: list[KernelBuffer] = []
+        self.results = {v: n for n, v in enumerate(outputs)}
+        self.outputs = [0] * len(outputs)
+        self.steps: list[Step] = []
+        self.failing: list[_Failing] = []
+        self.keepers: list[tuple[Any, State]] = []
+        self.watched: list[int] = []
+        self.stamps: list[int] = []
+        self.sizes: dict[int, int] = {}
+
+    def room(self, nbytes: int) -> int:
+        """Return the bytes that are taken for a value: kernels want the next to be aligned."""
+        return -(-max(nbytes, 1) // self.align) * self.align
+
+    def take(self, nbytes: int) -> Place:
+        """Return a place in the arena."""
+        return self.memory, self.range.take(self.room(nbytes))
+
+    def give(self, place: Place, nbytes: int) -> None:
+        """Have a place used again."""
+        self.range.give(place[1], self.room(nbytes))
+
+    def hold(self, buffer: KernelBuffer | None) -> Place:
+        """Return the place of memory that is the same at each call."""
+        if buffer is None:
+            return self.memory, 0
+        self.fixed.append(buffer)
+        return self.memory + 1 + len(self.fixed), 0
+
+    def make(self, value: int, nbytes: int) -> Place:
+        """Return the place of what a stage makes; outputs' slots are known when all is laid out."""
+        number = self.results.get(value)
+        if number is None:
+            place = self.take(nbytes)
+            self.sizes[value] = nbytes
+        else:
+            place = -1 - number, 0
+            self.outputs[number] = nbytes
+        self.places[value] = place
+        return place
+
+    def variant(self, plan: Plan, values: Mapping[int, int]) -> Variant:
+        """Return what a plan runs, with the weights that it watches, by the number of a value."""
+        state = None if plan.keeper is None else plan.keeper.state
+        if state is None:
+            return plan.base
+        numbers = [self.sources.get(values.get(i, -1)) for i in state.inputs]
+        for number in numbers:
+            if number is None:
+                raise Refused
+            self.watched.append(number)
+        self.keepers.append((plan.keeper, state))
+        return state.variant
+
+    def plan(self, plan: Plan, stage: Stage) -> None:
+        """Lay a plan out."""
+        if plan.draft.host_bytes or len(plan.base.recording.lists) != 1:
+            raise Refused
+        known, values = plan.recorder.slots, dict(enumerate(stage.taken))
+        variant = self.variant(plan, values)
+        moved = {slot: self.places[values[i]] for i, slot in known.inputs.items()}
+        own = self.own(plan, variant)
+        moved |= zip((known.constants, known.block, known.arena, known.kept), own, strict=True)
+        for o, (value, nbytes) in enumerate(zip(stage.made, plan.output_bytes, strict=True)):
+            moved[known.outputs + o] = self.make(value, nbytes)
+        self.steps += [moved_step(step, moved) for step in variant.recording.steps[0]]
+        self.give(own[2], variant.recording.arena)
+
+    def own(self, plan: Plan, variant: Variant) -> tuple[Place, Place, Place, Place]:
+        """Return the places of constants, words, the arena, and what is kept."""
+        words = self.memory + 1, self.words
+        if plan.status:
+            self.failing.append(_Failing(plan, self.words))
+            self.words += self.room(plan.block_bytes)
+        constants, kept = self.hold(plan.constants), self.hold(variant.kept)
+        return constants, words, self.take(variant.recording.arena), kept
+
+    def scan(self, steps: Steps, length: int, stage: Stage) -> None:
+        """Lay all steps of a scan out."""
+        plan, captures, carries = steps.plan, steps.captures, len(steps.carries)
+        held, rest = stage.taken[:captures], stage.taken[captures:]
+        first, xs = rest[:carries], rest[carries:]
+        values = {carries + len(xs) + i: v for i, v in enumerate(held)}
+        variant = self.variant(plan, values)
+        own = self.own(plan, variant)
+        sizes = [*steps.carries] * 2
+        between = [self.take(n) for n in sizes]
+        last = [self.make(v, n) for v, n in zip(stage.made, steps.carries, strict=False)]
+        rows = [
+            self.make(v, n * length)
+            for v, n in zip(stage.made[carries:], steps.rows, strict=True)
+        ]  # fmt: skip
+        read = ([self.places[v] for v in values] for values in (first, xs, held))
+        begin, stacks, same = read
+        places = Places(begin, between, last, stacks, same, own, rows)
+        self.steps += steps.launches(variant.recording, length, places)
+        for place, nbytes in zip(between, sizes, strict=True):
+            self.give(place, nbytes)
+        self.give(own[2], variant.recording.arena)
+
+    def finish(self) -> None:
+        """Give outputs their slots, and check that what is watched is as it was recorded."""
+        after = self.memory + 2 + len(self.fixed)
+        moved: dict[int, Place] = {-1 - n: (after + n, 0) for n in range(len(self.outputs))}
+        moved |= {slot: (slot, 0) for slot in range(after)}
+        self.steps = [moved_step(step, moved) for step in self.steps]
+        self.count = after + len(self.outputs)
+        self.arena = max(self.range.end, 1) + self.align
+        self.watched = sorted({*self.watched})
+        by_place = {i: self.given[v] for v, i in self.sources.items() if v in self.given}
+        self.stamps = [by_place[i].stamp for i in self.watched]
+
+
+def whole_of(
+    engine: Engine, inputs: Sequence[int], outputs: Sequence[int],
+    parts: Mapping[int, PartPlace], stages: Sequence[Stage], given: Sequence[Any],
+) -> Whole | None:  # fmt: skip
+    """Return stages as one list, as they just ran on given inputs; None where that is none."""
+    if engine.tells_late or {*outputs} & {*inputs, *parts} or len({*outputs}) != len(outputs):
+        return None
+    builder = _Builder(engine, inputs, outputs, parts, given)
+    try:
+        for stage in stages:
+            if isinstance(stage.run, Plan):
+                builder.plan(stage.run, stage)
+            elif stage.run is not None:
+                builder.scan(*stage.run, stage)
+            for value in stage.ends:
+                if value in builder.sizes:
+                    builder.give(builder.places[value], builder.sizes.pop(value))
+            if len(builder.steps) > _LAUNCHES or builder.range.end > _BYTES:
+                return None
+    except Refused:
+        return None
+    builder.finish()
+    return Whole(engine, builder)
+
+
+def known_plan(executable: Any) -> Plan | None:
+    """Return the plan that later calls of an executable take as well, which has a recorder."""
+    plan = executable.settled if isinstance(executable, Plan) else None
+    return plan if type(plan) is Plan else None

@@ -1,0 +1,196 @@
+"""Do cubes that have shares of tiles compute every step once, and wait for what comes first?"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calor
+from calor.backends.device import device_of
+from calor.dtypes import bfloat16, int32
+from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
+from calor_kernel.language.lanes import run_on_lanes
+from calor_kernel.library.matmul import lowering, sharing, units
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.sharing import shares_of
+from calor_kernel.library.matmul.stream_k import Shares
+from calor_kernel.library.work import Dropped, Input
+from calor_kernel.runtime import autotune
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import LanesDevice
+
+from .test_matmul import ONE, check
+from .test_units import NONE, SEVERAL
+
+ALONG = (None, (1, 0))
+HALVES, FLOATS = ("bfloat16", "bfloat16"), ("float32", "float32")
+# More tiles than cubes, of which the last round has few; fewer tiles than cubes, and several steps.
+MANY = ((72, 72), (72, 200), ONE, NONE, ALONG)
+DEEP = ((72, 264), (264, 64), ONE, NONE, (None, None))
+BATCHED = ((3, 64, 136), (3, 136, 64), ((2,), (1,)), ((0,), (0,)), (None, None))
+BYTES = ((72, 160), (160, 104), ONE, NONE, ALONG)
+TRANSPOSED = (*BYTES[:4], (None, None))
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """The ways in shares, of which the first is taken."""
+    found = []
+
+    def shared(*given, made=lowering.ways):
+        able, dropped = made(*given[:3], True, *given[4:])
+        own = [way for way in able if way.name.endswith("-K")]
+        found.extend(own)
+        return own or able, dropped
+
+    monkeypatch.setattr(lowering, "ways", shared)
+    monkeypatch.setattr(sharing, "_LEAST", 1)
+    return found
+
+
+def lanes(cores):
+    return KernelBackend("lanes", lambda index: LanesDevice(replace(SEVERAL, cores=cores)))
+
+
+@pytest.mark.parametrize(
+    ("row", "types", "plan", "cores", "kind"),
+    [
+        (MANY, HALVES, (64, 64, 2, 2), 3, "stream-K"),
+        (DEEP, ("float16", "float32"), (128, 64, 3, 2), 3, "stream-K"),
+        (DEEP, HALVES, (64, 64, 2, 2), 9, "stream-K"),
+        (BATCHED, HALVES, (64, 64, 2, 1), 2, "stream-K"),
+        (BYTES, ("int8", "int32"), (64, 128, 2, 2), 3, "stream-K"),
+        (TRANSPOSED, FLOATS, (64, 64, 2, 1), 7, "stream-K"),
+    ],
+    ids=str,
+)
+def test_products_in_shares(monkeypatch, seen, row, types, plan, cores, kind):
+    monkeypatch.setattr(units, "_SHARED", (plan,))
+    more = {"precision": "high"} if types == FLOATS else {}
+    check(lanes(cores), row, *types, 2e-3 if more else None, **more)
+    assert seen[0].name.endswith(kind)
+    assert seen[0].launch.cubes == (cores, 1, 1)
+
+
+def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
+    """One list runs again and again, with the same flags, and gives the same bits."""
+    monkeypatch.setattr(units, "_SHARED", ((64, 64, 2, 2),))
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((72, 384), (384, 64)))
+    with calor.device(device_of(lanes(7), 0)):
+        x, y = (calor.asarray(array).astype(bfloat16) for array in (a, b))
+        multiply = calor.jit(calor.matmul)
+        found = [multiply(x, y).numpy().tobytes() for _ in range(3)]
+    assert len(set(found)) == 1
+    assert {way.name.rsplit(" ", 1)[1] for way in seen} == {"stream-K", "split-K"}
+
+
+def test_candidates_are_timed_with_flags(monkeypatch, seen):
+    """One candidate after another, several times, all with the flags of the trial."""
+    monkeypatch.setattr(units, "_SHARED", ((64, 64, 2, 2),))
+    monkeypatch.setattr(autotune, "_FEWEST", 1)
+    found = []
+
+    def tried(tuner, task):
+        trial = autotune.Trial(tuner.engine, task)
+        for work in task.works if task.op == "dot_general" else ():
+            trial.time(work, 0.0)
+            found.extend(trial.results())
+        return task.works[0]
+
+    monkeypatch.setattr(autotune.Tuner, "choose", tried)
+    check(lanes(5), ((72, 256), (256, 64), *DEEP[2:]), *HALVES)
+    assert {way.name.rsplit(" ", 1)[1] for way in seen} == {"stream-K", "split-K"}
+    first, second = (array.astype(np.float32) for array in found[:2])
+    np.testing.assert_allclose(first, second, rtol=0.02, atol=0.02)
+
+
+@kernel
+def said(found, deep, tiles, each, more, rounds, *, depth, most):
+    """Write what each cube does one after another, in four numbers."""
+    cube = cube_position(0)
+    memory = None, None, tiles, each, more, rounds
+    schedule = Shares(cube, cube_count(0), deep, depth, memory)
+    for turn in schedule.turns():
+        piece = schedule.piece(turn)
+        at = (cube * most + turn) * 4
+        found[at] = piece.tile
+        found[at + 1] = piece.begin
+        found[at + 2] = piece.length
+        found[at + 3] = piece.ends.to(int32)
+
+
+def pieces_of(tiles, steps, cubes, rounds):
+    """Return what each cube does one after another: tile, first step, steps, whether it ends."""
+    depth, most = 8, tiles + rounds
+    size = Scalar(int32, nonnegative=True)
+    built = said.build([Buffer(int32), *(size,) * 5], index=int32, depth=depth, most=most)
+    found = np.full((cubes, most, 4), -1, np.int32)
+    # The last step is not a whole one.
+    given = found.reshape(-1), steps * depth - 3, tiles, *divmod(tiles * steps, cubes), rounds
+    run_on_lanes(built, (cubes, 1, 1), given)
+    found[..., 2] //= depth
+    return [[tuple(row) for row in cube if row[0] >= 0] for cube in found.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("tiles", "steps", "cubes", "rounds"),
+    [(5, 7, 4, 0), (3, 9, 8, 2), (2, 16, 8, 0), (9, 3, 5, 1), (1, 12, 12, 0), (6, 1, 4, 1)],
+    ids=str,
+)
+def test_every_step_is_computed_once(tiles, steps, cubes, rounds):
+    made = pieces_of(tiles, steps, cubes, rounds)
+    done = np.zeros((tiles + rounds * cubes, steps), np.int64)
+    for own in made:
+        for tile, begin, count, _ in own:
+            done[tile, begin : begin + count] += 1
+    assert (done == 1).all()
+    shares = [sum(count for tile, _, count, _ in own if tile < tiles) for own in made]
+    assert max(shares) - min(shares) <= 1
+
+
+@pytest.mark.parametrize(
+    ("tiles", "steps", "cubes"), [(5, 7, 4), (3, 9, 8), (2, 16, 8), (7, 5, 3), (1, 12, 12)], ids=str
+)
+def test_a_cube_waits_for_what_those_before_it_do_first(tiles, steps, cubes):
+    """So a launch ends in whatever order cubes get their turns, as long as lower ones begin."""
+    made = pieces_of(tiles, steps, cubes, 0)
+    for number, own in enumerate(made):
+        # What a cube hands over is what it does first, and there is one such piece at most.
+        assert all(ends for _, _, _, ends in own[1:])
+        for tile, begin, _, ends in own:
+            left, below = begin if ends else 0, number
+            while left:
+                below -= 1
+                other, start, count, ended = made[below][0]
+                assert (other, start + count, ended) == (tile, left, False)
+                left = start
+
+
+@pytest.mark.parametrize("tiles", range(1, 40))
+def test_whole_tiles_are_whole_rounds(tiles):
+    for _, cubes, shared in shares_of(tiles, 24, 8):
+        assert (tiles - shared) % cubes == 0 <= tiles - shared
+        assert shared * 24 >= cubes
+
+
+def test_shares_need_cubes_that_go_on():
+    a = Operand((0, 0), 4096, 1, 0, bfloat16)
+    product = Product((1, 1), 64, 4096, 4096, a, a, bfloat16)
+    given = product, (Input(0), Input(1))
+    hopper = replace(SEVERAL, cores=132, max_units=1024)
+    bound = replace(hopper, features=hopper.features - {"forward_progress"})
+    (names, _), (_, dropped) = (units.ways(*given, info, True) for info in (hopper, bound))
+    names = {way.name for way in names}
+    reasons = {one.variant: one.reason for one in dropped if isinstance(one, Dropped)}
+    shared = {name for name in names if name.endswith("-K")}
+    assert shared
+    assert all("go on" in reasons[name] for name in shared)
+    # The cost model's first choice is of whole tiles, or of parts in two launches.
+    assert not any(way.name in shared for way in units.ways(*given, hopper, False)[0])
+
+
+def test_names_say_what_is_shared():
+    kinds = [kind for kind, _, _ in shares_of(32, 64, 132)]
+    assert kinds == ["stream-K", "split-K"]
+    assert [list(shares_of(n, 64, 132)) for n in (132, 512)] == [[], []]
