@@ -21,7 +21,7 @@ os.environ["CALOR_KEEP"] = "0"
 
 # How often a sample does a product of so many multiplications and additions, and at least.
 _WORK = {"float32": 1e12, "tf32": 7e12}
-_MOST_WORK, _LEAST, _MOST = 1.4e13, 16, 512
+_MOST_WORK, _LEAST, _MOST = 1.4e13, 16, 4096
 # How many operands a graph has of each side: more than three launches are a graph.
 _FEW, _MANY = 2, 4
 _SMALL = 2e10
@@ -55,8 +55,8 @@ def cases(device: str) -> list[Case]:
         "int8": (1024, 4096, 8192),
     }
     sizes = [(dtype, (n, n, n)) for dtype, given in squares.items() for n in given]
-    sizes += [("bfloat16", given) for given in _OTHERS]
     found = [case(device, dtype, given, rows) for dtype, given in sizes for rows in (False, True)]
+    found += [case(device, "bfloat16", given, False) for given in _OTHERS]
     return found + [case(device, d, (n, n, n), True) for d, given in bytes_.items() for n in given]
 
 

@@ -1,5 +1,6 @@
 """The device keeps the device contract, on the imitated driver and on a GPU where there is one."""
 
+import gc
 import pickle
 import sys
 from typing import Any
@@ -131,6 +132,61 @@ def test_a_launch_that_fails_says_so(fake: Any, imitated: Any) -> None:
     fake.driver.launchKernel = lambda *given: (_ for _ in ()).throw(CudaError(719))
     with pytest.raises(DeviceLostError, match="a kernel failed: running kernels"):
         imitated.queue.run(recorded, [piece])
+
+
+@pytest.mark.parametrize("call", ["setDevice", "launchKernel"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_run_on_a_gpu_that_is_lost_says_so(
+    fake: Any, imitated: Any, call: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = loaded(imitated, built())
+    piece = imitated.memory.alloc(64)
+    step = Step(function, (1, 1, 1), (Slot(0), Slot(0), 1, 1.0))
+    recorded = imitated.queue.record([step] * count, 1)
+
+    def fails(*given: Any) -> None:
+        raise CudaError(700)
+
+    monkeypatch.setattr(fake.runtime if call == "setDevice" else fake.driver, call, fails)
+    with pytest.raises(DeviceLostError, match="no memory: running kernels"):
+        imitated.queue.direct(recorded)(piece)
+    with pytest.raises(DeviceLostError, match="no memory: running kernels"):
+        imitated.queue.run(recorded, [piece])
+
+
+def test_a_kernel_that_failed_before_a_copy_says_so(
+    fake: Any, imitated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece = imitated.memory.alloc(64)
+
+    def fails(stream: int) -> None:
+        raise CudaError(700)
+
+    monkeypatch.setattr(fake.runtime, "streamSynchronize", fails)
+    with pytest.raises(DeviceLostError, match="before a copy"):
+        imitated.memory.copy_in(piece, 0, np.zeros(4, np.float32))
+    monkeypatch.undo()
+    # The GPU stays lost.
+    with pytest.raises(DeviceLostError, match="before a copy"):
+        imitated.queue.synchronize()
+
+
+def test_a_graph_that_fails_is_given_back(imitated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = loaded(imitated, built())
+    piece = imitated.memory.alloc(64)
+    step = Step(function, (1, 1, 1), (Slot(0), Slot(0), 1, 1.0))
+    recorded = imitated.queue.record([step] * 4, 1)
+    given: list[str] = []
+    for name in ("cuGraphDestroy", "cuGraphExecDestroy"):
+        monkeypatch.setattr(
+            f"cuda.bindings.driver.{name}", lambda made, name=name: (given.append(name), (0,))[1]
+        )
+    monkeypatch.setattr("cuda.bindings.driver.cuGraphInstantiate", lambda graph, flags: (2,))
+    imitated.queue.run(recorded, [piece])
+    with pytest.raises(OutOfMemoryError, match="recording launches as a graph"):
+        imitated.queue.run(recorded, [piece])
+    gc.collect()
+    assert given == ["cuGraphDestroy"]
 
 
 def test_there_are_no_devices_without_a_driver(fake: Any) -> None:

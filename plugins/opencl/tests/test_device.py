@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float16, float32
-from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
+from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.runtime.device import Slot, Step
 from device_contract import built
 
@@ -97,6 +97,7 @@ def test_results_that_take_turns_set_nothing(device: Any, monkeypatch: pytest.Mo
         (-5, OutOfMemoryError, "CL_OUT_OF_RESOURCES"),
         (-2, DeviceLostError, "CL_DEVICE_NOT_AVAILABLE"),
         (-36, DeviceLostError, "CL_INVALID_COMMAND_QUEUE"),
+        (-9999, DeviceLostError, "a kernel read or wrote where there is no memory"),
         (-30, DeviceError, "copying"),
     ],
 )
@@ -114,6 +115,30 @@ def test_codes_of_the_driver_become_errors(
     monkeypatch.setattr(cl, "Error", Failure)
     with pytest.raises(error, match=word) as caught, typed("copying"):
         raise Failure
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(-6, OutOfMemoryError), (-2, DeviceLostError), (-11, CompileError)]
+)
+def test_a_build_that_fails_for_another_reason_than_the_kernel(
+    code: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cl = pytest.importorskip("pyopencl")
+    from calor_opencl._bindings import build
+
+    class Failure(Exception):
+        def __init__(self) -> None:
+            super().__init__("a failure")
+            self.code = code
+
+    def program(*given: Any) -> Any:
+        raise Failure
+
+    monkeypatch.setattr(cl, "Error", Failure)
+    monkeypatch.setattr(cl, "Program", program)
+    with pytest.raises(error, match="kernel 'scaled'") as caught:
+        build(None, "text", "", "scaled")
     assert type(caught.value) is error
 
 

@@ -1,13 +1,14 @@
 """A device of wgpu keeps the device contract, and tensors are computed on it."""
 
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from calor.dtypes import float32, int8, int64
-from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
+from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
 from calor_kernel.runtime.device import Slot, Step
 from device_contract import built
@@ -33,6 +34,26 @@ def test_bytes_are_copied_from_and_to_any_place(device: Any, start: int, nbytes:
     copied[32:44] = copied[4:16]
     assert got[0].tolist() == expected.tolist()
     assert got[1].tolist() == copied.tolist()
+
+
+@pytest.mark.parametrize(("at", "start"), [(0, 64), (64, 0), (8, 0), (0, 8)])
+def test_a_copy_within_a_buffer_goes_through_little_memory(
+    device: Any, at: int, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calor_wgpu._bindings._BETWEEN", 16)
+    memory = device.memory
+    monkeypatch.setattr(memory.stream, "_room", None)
+    piece, data = memory.alloc(128), np.arange(128, dtype=np.uint8)
+    memory.copy_in(piece, 0, data)
+    memory.copy(piece, at, piece, start, 40)
+    got = np.empty(128, np.uint8)
+    memory.copy_out(piece, 0, got)
+    expected = data.copy()
+    expected[at : at + 40] = data[start : start + 40]
+    assert got.tolist() == expected.tolist()
+    apart = abs(at - start) >= 40
+    assert (memory.stream._room.size if memory.stream._room else 0) == (16 if apart else 0)
+    memory.free(piece)
 
 
 def test_more_cubes_than_a_dispatch_has_along_an_axis(device: Any) -> None:
@@ -165,6 +186,82 @@ def test_errors_of_wgpu_become_errors(failure: str, error: type[Exception], word
     with pytest.raises(error, match=word) as caught, typed("copying"):
         raise getattr(wgpu, failure)(said)
     assert type(caught.value) is error
+
+
+class Failing:
+    """A device, its queue, an encoder and a pass, one of which fails."""
+
+    def __init__(self, fails: str) -> None:
+        self.error = pytest.importorskip("wgpu").GPUValidationError
+        self.fails = fails
+        self.calls: list[str] = []
+        self.queue = self
+        self._internal = None
+
+    def _called(self, name: str, *given: Any, **options: Any) -> "Failing":
+        self.calls.append(name)
+        if name == self.fails:
+            raise self.error(name)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._called, name)
+
+
+@pytest.mark.parametrize("fails", ["end", "finish", "submit"])
+def test_what_was_not_computed_is_not_read(fails: str) -> None:
+    made = Failing(fails)
+    from calor_wgpu._bindings import Stream, typed
+
+    stream = Stream(made, limited=False)
+    stream.commands()
+    with pytest.raises(DeviceError, match=fails) as caught, typed("running kernels"):
+        stream.submit()
+    assert type(caught.value) is DeviceError
+    made.calls.clear()
+    for use in (stream.submit, stream.commands, stream.wait, partial(stream.read, None, 0, 4)):
+        with pytest.raises(DeviceLostError, match=f"was not computed: {fails}"):
+            use()
+    assert not made.calls
+
+
+def test_an_encoder_that_cannot_be_made_loses_nothing() -> None:
+    made = Failing("create_command_encoder")
+    from calor_wgpu._bindings import Stream
+
+    stream = Stream(made, limited=False)
+    with pytest.raises(Exception, match="create_command_encoder"):
+        stream.commands()
+    made.fails = ""
+    stream.commands()
+    stream.submit()
+    assert made.calls[-2:] == ["finish", "submit"]
+
+
+def test_timing_that_fails_leaves_the_stream(device: Any) -> None:
+    from calor_wgpu._bindings import timed
+
+    stream = device.memory.stream
+
+    def fails(commands: Any) -> None:
+        raise ValueError("no launch")
+
+    with stream.lock, pytest.raises(ValueError, match="no launch"):
+        timed(stream, fails)
+    piece, got = device.memory.alloc(64), np.empty(16, np.float32)
+    device.memory.copy_in(piece, 0, np.arange(16, dtype=np.float32))
+    device.memory.copy(piece, 0, piece, 32, 32)
+    device.memory.copy_out(piece, 0, got)
+    assert got[:8].tolist() == list(range(8, 16))
+    device.memory.free(piece)
+
+
+def test_a_kernel_that_takes_more_than_there_is_is_refused(device: Any) -> None:
+    from calor_wgpu._bindings import pipeline
+
+    text = "@compute @workgroup_size(65535) fn main() {}"
+    with pytest.raises(CompileError, match="wgpu refuses kernel 'wide'"):
+        pipeline(device.toolchain.number, text, "wide", 0)
 
 
 def test_there_is_no_device_beyond_the_last(device: Any) -> None:

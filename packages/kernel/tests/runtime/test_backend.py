@@ -1,6 +1,8 @@
 """The backend as core uses it: memory, claims, copies of what is there, forked children."""
 
 import os
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +40,30 @@ def backend_of(info=ONE_UNIT, apart=False, count=1):
 @pytest.fixture(params=[False, True], ids=["host", "apart"])
 def backend(request):
     return backend_of(apart=request.param, count=2)
+
+
+def test_threads_that_ask_at_once_open_a_device_once():
+    opened, met = [], threading.Barrier(2)
+
+    def opens(index):
+        opened.append(index)
+        # The other thread is on its way here, if it may come.
+        time.sleep(0.05)
+        return LanesDevice(ONE_UNIT, checks=False)
+
+    backend, found = KernelBackend("tested", opens), []
+
+    def asks():
+        met.wait()
+        found.append(backend.engine(0))
+
+    threads = [threading.Thread(target=asks) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert opened == [0]
+    assert found[0] is found[1]
 
 
 def test_what_is_uploaded_is_copied_and_downloaded(backend):

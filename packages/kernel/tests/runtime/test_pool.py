@@ -145,6 +145,15 @@ def test_a_device_that_is_full_gets_idle_memory_back(memory):
     pool.take(60 * MIB)
 
 
+@pytest.mark.parametrize("parts", [True, False])
+def test_the_last_memory_of_a_device_is_given(parts):
+    pool = Pool(Addresses(parts, limit=7 * MIB))
+    held = [pool.take(size) for size in (5 * MIB, MIB // 2)]
+    with pytest.raises(OutOfMemoryError):
+        pool.take(3 * MIB)
+    assert len({buffer.handle for buffer in held}) == 2
+
+
 def test_threads():
     pool = Pool(Addresses())
     failures = []

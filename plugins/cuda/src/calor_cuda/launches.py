@@ -75,6 +75,7 @@ class Graph:
         from cuda.bindings import driver
 
         self.handles = handles
+        self.graph: Any = None
         self.made: Any = None
         self._change = driver.cuGraphExecKernelNodeSetParams
         self._destroy = driver.cuGraphExecDestroy, driver.cuGraphDestroy
@@ -107,7 +108,7 @@ class Graph:
         return made[0] if made else None
 
     def __del__(self) -> None:
-        # A constructor that failed made nothing to destroy.
-        if self.made is not None:
-            self._destroy[0](self.made)
-            self._destroy[1](self.graph)
+        # A constructor that failed may have made the one and not the other.
+        for destroy, made in zip(self._destroy, (self.made, self.graph), strict=True):
+            if made is not None:
+                destroy(made)

@@ -19,10 +19,10 @@ import pyopencl as cl
 
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 
-# Codes of CL/cl.h. NVIDIA's driver answers OUT_OF_RESOURCES also after a fault of a kernel.
+# Codes of CL/cl.h, and one of NVIDIA's own.
 _MEMORY: Final = {
     -4: "CL_MEM_OBJECT_ALLOCATION_FAILURE",
-    -5: "CL_OUT_OF_RESOURCES",
+    -5: "CL_OUT_OF_RESOURCES (NVIDIA's driver says so after a fault of a kernel too)",
     -6: "CL_OUT_OF_HOST_MEMORY",
     -61: "CL_INVALID_BUFFER_SIZE",
 }
@@ -31,6 +31,7 @@ _LOST: Final = {
     -14: "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
     -34: "CL_INVALID_CONTEXT",
     -36: "CL_INVALID_COMMAND_QUEUE",
+    -9999: "a kernel read or wrote where there is no memory",
 }
 
 
@@ -167,6 +168,10 @@ def build(found: Any, text: str | bytes, options: str, name: str) -> Any:
                 program = cl.Program(found, found.devices, [text])
             return program.build(options)
         except cl.Error as error:
+            code = int(getattr(error, "code", 0))
+            if code in _LOST or code in (-4, -6):
+                # That is nothing about the kernel; -5 may be, which takes more than there is.
+                raise failure(code, f"building kernel {name!r}") from error
             shown = text if isinstance(text, str) else "(a stored binary)"
             raise CompileError(f"OpenCL refuses kernel {name!r}: {error}\n{shown}") from error
 

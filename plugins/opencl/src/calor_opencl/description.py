@@ -61,7 +61,7 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
     features = {"print", "atomics", "float_atomics", *(f for f, has in optional.items() if has)}
     computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")} - {bfloat16}
     computed -= {t for t in (float16, float64) if not dialect.computes(t)}
-    x, y, z = (min(n, units) for n in device.max_work_item_sizes)
+    x, y, z = (min(n, units) for n in device.max_work_item_sizes[:3])
     return DeviceInfo(
         description=f"{device.name.strip()} ({device.platform.name})",
         dtypes=frozenset(computed),

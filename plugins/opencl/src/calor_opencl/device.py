@@ -58,7 +58,8 @@ class OpenCLMemory(Memory):
 
     def free(self, handle: Piece) -> None:
         """Release a buffer; the driver keeps it until what was queued is done."""
-        handle.buffer.release()
+        with typed("freeing memory"):
+            handle.buffer.release()
 
     def copy_in(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Write from the host, and wait for it."""

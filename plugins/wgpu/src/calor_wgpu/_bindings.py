@@ -47,6 +47,8 @@ _WORK: Final = 1 << 32
 ASKS = False
 SPINS = 0.0
 _TROUBLE: Final = 4  # bytes
+# Bytes through which copies within a buffer go at a time, and that are kept for the next.
+_BETWEEN: Final = 16 << 20
 STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 
@@ -57,7 +59,7 @@ def typed(what: str) -> Iterator[None]:
         yield
     except wgpu.GPUOutOfMemoryError as error:
         raise OutOfMemoryError(f"wgpu: out of memory: {what}") from error
-    except (wgpu.GPUError, RuntimeError) as error:
+    except (wgpu.GPUError, wgpu.GPUPipelineError, RuntimeError) as error:
         kind = DeviceLostError if "lost" in str(error).lower() else DeviceError
         if isinstance(error, DeviceError):
             raise
@@ -168,10 +170,14 @@ def pipeline(number: int | None, text: str, name: str, buffers: int) -> Pipeline
             for i, kind in enumerate(kinds)
         ]
     )
-    made = opened.create_compute_pipeline(
-        layout=opened.create_pipeline_layout(bind_group_layouts=[layout]),
-        compute={"module": shader, "entry_point": "main"},
-    )
+    try:
+        made = opened.create_compute_pipeline(
+            layout=opened.create_pipeline_layout(bind_group_layouts=[layout]),
+            compute={"module": shader, "entry_point": "main"},
+        )
+    except (wgpu.GPUValidationError, wgpu.GPUPipelineError) as error:
+        # Only here it is known what a kernel takes of registers and shared memory.
+        raise CompileError(f"wgpu refuses kernel {name!r}: {error}\n{text}") from error
     return Pipeline(made, layout)
 
 
@@ -224,6 +230,9 @@ class Stream:
         # Where kernels tell that a loop did not come to its end, on a device that ends them.
         self.trouble: Any = opened.create_buffer(size=_TROUBLE, usage=STORAGE) if limited else None
         self.lock = threading.RLock()
+        # Why nothing that was computed can be relied on any more, once something failed on the way.
+        self.lost = ""
+        self._room: Any = None
         self._encoder: Any = None
         self._pass: Commands | None = None
         self._submitted = native.ffi.new("WGPUCommandBuffer[1]")
@@ -245,24 +254,61 @@ class Stream:
 
     def between(self) -> Any:
         """Return the encoder after the dispatches that wait."""
-        if self._pass is not None:
-            ended, self._pass = self._pass, None
-            ended.end()
-        if self._encoder is None:
-            self._encoder = self.device.create_command_encoder()
+        if self.lost:
+            raise DeviceLostError(self.lost)
+        with self._whole():
+            if self._pass is not None:
+                ended, self._pass = self._pass, None
+                ended.end()
+            if self._encoder is None:
+                self._encoder = self.device.create_command_encoder()
         return self._encoder
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Let nobody read what an encoder should have computed in which something failed."""
+        try:
+            yield
+        except Exception as error:
+            if self._encoder is not None:
+                self.lost = f"wgpu: what waited for the device was not computed: {error}"
+            self.drop()
+            raise
+
+    def drop(self) -> None:
+        """Forget what waits."""
+        self._encoder = self._pass = None
+        self.waiting.begun()
+
+    def copy(self, target: Any, at: int, source: Any, start: int, nbytes: int) -> None:
+        """Add a copy; a buffer is not copied to itself, but through another one."""
+        copy = self.between().copy_buffer_to_buffer
+        if source is not target:
+            copy(source, start, target, at, nbytes)
+            return
+        # Places that overlap are read as a whole before one is written.
+        most = _BETWEEN if abs(at - start) >= nbytes else nbytes
+        room = self._room
+        if room is None or room.size < min(nbytes, most):
+            room = self.device.create_buffer(size=min(nbytes, most), usage=STORAGE)
+        if room.size <= _BETWEEN:
+            self._room = room
+        for first in range(0, nbytes, most):
+            size = min(most, nbytes - first)
+            copy(source, start + first, room, 0, size)
+            copy(room, 0, target, at + first, size)
 
     def submit(self) -> None:
         """Hand over everything that waits."""
-        if self._encoder is not None:
+        if self._encoder is not None or self.lost:
             lib, encoder = native.libf, self.between()
-            self._encoder = None
-            self.waiting.begun()
-            made = self._submitted[0] = lib.wgpuCommandEncoderFinish(
-                encoder._internal, native.ffi.NULL
-            )
-            lib.wgpuQueueSubmit(self.device.queue._internal, 1, self._submitted)
-            native.lib.wgpuCommandBufferRelease(made)
+            with self._whole():
+                made = self._submitted[0] = lib.wgpuCommandEncoderFinish(
+                    encoder._internal, native.ffi.NULL
+                )
+                lib.wgpuQueueSubmit(self.device.queue._internal, 1, self._submitted)
+                native.lib.wgpuCommandBufferRelease(made)
+            self.drop()
 
     def read(self, buffer: Any, start: int, nbytes: int) -> np.ndarray[Any, Any]:
         """Return bytes of a buffer, after what waits."""
@@ -326,9 +372,13 @@ def timed(stream: Stream, encode: Callable[[Commands], None]) -> float:
     }
     begin = perf_counter()
     encoder = stream.between()
-    commands = encoder.begin_compute_pass(timestamp_writes=writes if clock else None)
-    encode(Commands(commands._internal))
-    commands.end()
+    try:
+        commands = encoder.begin_compute_pass(timestamp_writes=writes if clock else None)
+        encode(Commands(commands._internal))
+        commands.end()
+    except Exception:
+        stream.drop()
+        raise
     if not clock:
         stream.wait()
         return perf_counter() - begin

@@ -38,8 +38,11 @@ def language(device: Any, number: int) -> WGSL:
     shown = asdict(seen(np.frombuffer(found, np.float32).reshape(data.shape)))
     wide, processor = "shader-int64" in features, info["adapter_type"] == "CPU"
     # One size of planes is sure where the adapter has no other, or is known to have none.
-    single = info["stackgroup_min_size"] == info["stackgroup_max_size"]
-    if not (processor or single or info["vendor_id"] in _OF_32):
+    # wgpu-py 0.32 calls a subgroup a stackgroup in these two names.
+    sizes = {
+        size for key, size in info.items() if key.endswith(("group_min_size", "group_max_size"))
+    }
+    if not (processor or len(sizes) == 1 or info["vendor_id"] in _OF_32):
         shown["lanes"] = 1
     return WGSL(
         wide=wide,

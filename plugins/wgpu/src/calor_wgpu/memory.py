@@ -21,7 +21,6 @@ class WgpuMemory(WordMemory):
     def __init__(self, stream: Stream, parts: bool) -> None:
         self.stream = stream
         self.parts = parts
-        self._between: Any = None
 
     def alloc(self, nbytes: int) -> Piece:
         """Return a buffer."""
@@ -38,7 +37,8 @@ class WgpuMemory(WordMemory):
     def free(self, handle: Piece) -> None:
         """Release a buffer; the driver keeps it until what was submitted is done."""
         with self.stream.lock, typed("freeing a buffer"):
-            self.stream.submit()
+            if not self.stream.lost:
+                self.stream.submit()
             handle.buffer.destroy()
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece | None:
@@ -57,13 +57,7 @@ class WgpuMemory(WordMemory):
             return self.stream.read(buffer, start, nbytes)
 
     def move(self, target: Any, at: int, source: Any, start: int, nbytes: int) -> None:
-        """Copy words, in the order of the queue; a buffer is not copied to itself."""
+        """Copy words, in the order of the queue."""
         with self.stream.lock, typed(f"copying {nbytes} bytes"):
-            copy = self.stream.between().copy_buffer_to_buffer
-            if source is target:
-                if self._between is None or self._between.size < nbytes:
-                    self._between = self.stream.device.create_buffer(size=nbytes, usage=STORAGE)
-                copy(source, start, self._between, 0, nbytes)
-                source, start = self._between, 0
-            copy(source, start, target, at, nbytes)
+            self.stream.copy(target, at, source, start, nbytes)
             self.stream.waiting.add(1, 2 * nbytes)

@@ -8,6 +8,7 @@ declarations cannot disagree.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -61,13 +62,18 @@ class KernelBackend(Backend):
         self._count = count
         self._fusers = fusers
         self._engines: dict[int, Engine] = {}
+        self._opening = threading.RLock()
         _BACKENDS.add(self)
 
     def engine(self, index: int) -> Engine:
         """Return what belongs to a device, which is opened the first time."""
         found = self._engines.get(index)
         if found is None:
-            found = self._engines.setdefault(index, Engine(self._open(index), self._fusers))
+            # Opened twice, a device would have memory of one context and kernels of another.
+            with self._opening:
+                found = self._engines.get(index)
+                if found is None:
+                    found = self._engines[index] = Engine(self._open(index), self._fusers)
         return found
 
     def opened(self, index: int) -> bool:
@@ -237,6 +243,7 @@ class KernelBackend(Backend):
 
     def restart(self) -> None:
         """Work on in a forked child."""
+        self._opening = threading.RLock()
         for engine in self._engines.values():
             if engine.device.info.has("fork"):
                 engine.restart()

@@ -241,7 +241,15 @@ class Pool:
         if self.limit is not None and self.held + nbytes > self.limit:
             self.trim()
             nbytes = room if self.held + nbytes > self.limit else nbytes
-        segment = _Segment(self._allocate(nbytes), nbytes)
+        try:
+            made = self._allocate(nbytes)
+        except OutOfMemoryError:
+            if nbytes <= room:
+                raise
+            # The device may have what is asked for, and not what comes with it for others.
+            nbytes = room
+            made = self._allocate(nbytes)
+        segment = _Segment(made, nbytes)
         self._segments.append(segment)
         self._add_span(segment, 0, nbytes)
 

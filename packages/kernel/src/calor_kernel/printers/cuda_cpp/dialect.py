@@ -75,9 +75,8 @@ class CudaCpp(Dialect):
     ) -> Expression | None:
         """Return the rounding of numbers to halves, two of them an instruction."""
         source, target = operation.operands[0].type, operation.result.type
-        if operation.name != "cast" or source.dtype is not float32 or target.width % 2:
-            return None
-        if target.dtype not in tables.HALVES:
+        rounds = operation.name == "cast" and source.dtype is float32
+        if not rounds or target.dtype not in tables.HALVES or target.width % 2:
             return None
         types = self.vector_type(target), self.vector_type(source)
         name, text = tables.rounded_pairs(target.dtype, target.width, *types)
@@ -144,11 +143,6 @@ class CudaCpp(Dialect):
         if scope == "device" and order != "seq_cst":
             return 'asm volatile("fence.acq_rel.gpu;" ::: "memory");'
         return f"__threadfence{tables.FENCES.get(scope, '')}();"
-
-    def ordered(self, memory: Memory, place: Expression) -> Expression:
-        """Return an access that the compiler neither moves nor keeps in a register."""
-        pointer = f"(volatile {self.storage(memory.type.dtype)} *)"
-        return ex.prefix("*", ex.prefix(pointer, ex.prefix("&", place)))
 
     def atomic(
         self,

@@ -72,7 +72,8 @@ class StreamMemory(Memory):
     def copy_in(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Write from the host, and wait for it: the array may lie in memory that is not staged."""
         if self._copied(handle + offset, _address(array), array.nbytes, "HostToDevice"):
-            self.on.wait()
+            with self.on.told("computing what comes before a copy"):
+                self.on.wait()
 
     def write(self, handle: int, data: bytes) -> None:
         """Write a few bytes, which the driver takes over before it returns."""
@@ -130,8 +131,8 @@ class StreamQueue(Queue):
         """Queue all launches and return."""
         on = self.on
         with on.lock:
-            on.runtime.setDevice(on.number)
             try:
+                on.runtime.setDevice(on.number)
                 recorded.run(handles, on.driver.launchKernel)
             except RuntimeError:
                 with on.told("running kernels"):
@@ -146,8 +147,8 @@ class StreamQueue(Queue):
 
             def several(*handles: int) -> None:
                 with lock:
-                    use(number)
                     try:
+                        use(number)
                         run(handles, launch_kernel)
                     except RuntimeError:
                         with on.told("running kernels"):
@@ -158,10 +159,10 @@ class StreamQueue(Queue):
 
         def call(*handles: int) -> None:
             with lock:
-                use(number)
-                if handles != recorded.handles:
-                    place(handles)
                 try:
+                    use(number)
+                    if handles != recorded.handles:
+                        place(handles)
                     launch_kernel(*launch)
                 except RuntimeError:
                     with on.told("running kernels"):
