@@ -8,7 +8,7 @@ tiles, those of all rounds but the last two are computed whole (its hybrid of tw
 
 A share ends where the next one begins, and is walked from its last tile to its first, so that the
 one tile which it does not end is its first. Its sums go to memory, and who ends the tile adds those
-of the cubes below it, from the nearest on: in one order, for the same bits each time. A cube waits
+of the cubes below it, in their order, for the same bits each time. A cube waits
 only for cubes of lower numbers, which began before it, and for what these do first of all, so that
 the launch ends in whatever order cubes get their turns.
 """
@@ -136,27 +136,32 @@ def hand_over(schedule: Any, sums: Any, group: Any, unit: Any, plan: Any) -> Non
 
 @helper
 def take_over(schedule: Any, sums: Any, piece: Any, group: Any, unit: Any, plan: Any) -> None:
-    """Add to a warp group's sums those of the steps before, from the nearest cube's on.
+    """Add to a warp group's sums those of the steps before, in the order of the steps.
 
+    Units wait for one cube each, since one wait after another would take as long as the sums.
     Flags are set back, so that the next launch finds them as this one did.
     """
     cube, left = schedule.cube, piece.begin
     while left > 0:
         cube = cube - 1
         left = schedule.share(cube) - piece.tile * schedule.steps
-        if unit == 0:
-            flags, place = schedule.flags, cube * plan.groups + group
+    if piece.begin > 0:
+        flags = schedule.flags
+        for one in range(cube + unit, schedule.cube, 128):
+            place = one * plan.groups + group
             while flags.load(place, order="relaxed", scope="device") == 0:
                 pass
             fence("device", "acquire")
             flags.store(place, constant(0, flags.dtype), order="relaxed", scope="device")
         barrier("warpgroup")
-        at = place_of_sums(schedule, cube, group, unit, plan)
-        parts = [
-            schedule.sums.load(assume_multiple(at + q * 128, _WIDE), _WIDE, align=16)
-            for q in range(0, sums.width, _WIDE)
-        ]
-        sums.parts[0] = sums.parts[0] + pack([p[i] for p in parts for i in range(_WIDE)])
+        # Of narrow tiles there are registers for two cubes' sums on their way.
+        for one in loop_range(cube, schedule.cube, unroll=2 if sums.width <= 64 else 1):
+            at = place_of_sums(schedule, one, group, unit, plan)
+            parts = [
+                schedule.sums.load(assume_multiple(at + q * 128, _WIDE), _WIDE, align=16)
+                for q in range(0, sums.width, _WIDE)
+            ]
+            sums.parts[0] = sums.parts[0] + pack([p[i] for p in parts for i in range(_WIDE)])
 
 
 def place_of_sums(schedule: Any, cube: Any, group: Any, unit: Any, plan: Any) -> Any:
