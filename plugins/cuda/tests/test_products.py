@@ -41,7 +41,8 @@ def text_of(plan: Boxes, shared: DType | None = None) -> str:
     wide = Scalar(int32, divisible=16 // plan.result.itemsize, nonnegative=True)
     read = Buffer(plan.dtype, writable=False, align=16)
     axes = [size, size, stride, stride]
-    memory = [Buffer(shared, align=16), Buffer(uint32), *[size] * 4] if shared else []
+    memory = [Buffer(shared, align=16), Buffer(uint32)] if shared else []
+    memory += [size] * 4 if shared and plan.parts == 1 else []
     built = matmul_boxes.build(
         [
             *(read, read, Buffer(plan.result, align=16)),
@@ -105,18 +106,23 @@ def test_products_stay_on_their_way(
     check(compiler, text)
 
 
-SHARED = [(bfloat16, bfloat16, made, False) for made in units._SHARED]
-SHARED += [(float32, float32, units._SHARED[0], along) for along in (False, True)]
-SHARED += [(int8, int32, units._SHARED[0], True), (uint8, bfloat16, units._SHARED[0], True)]
+# Shares of tiles, and parts of them in clusters.
+SHARED = [(bfloat16, bfloat16, made, False, 1) for made in units._SHARED]
+SHARED += [(bfloat16, bfloat16, made, False, 4) for made in units._SHARED[:2]]
+SHARED += [(float32, float32, units._SHARED[0], along, 1) for along in (False, True)]
+SHARED += [(float32, float32, units._SHARED[0], False, 8)]
+SHARED += [(uint8, bfloat16, units._SHARED[0], True, 1), (int8, int32, units._SHARED[1], True, 4)]
 
 
-@pytest.mark.parametrize(("dtype", "result", "made", "along"), SHARED, ids=str)
+@pytest.mark.parametrize(("dtype", "result", "made", "along", "parts"), SHARED, ids=str)
 def test_sums_that_are_handed_over_stay_in_registers(
-    compiler: Any, dtype: DType, result: DType, made: Any, along: bool
+    compiler: Any, dtype: DType, result: DType, made: Any, along: bool, parts: int
 ) -> None:
-    text = text_of(plan_of(dtype, result, made, along), int32 if dtype is int8 else float32)
+    plan = replace(plan_of(dtype, result, made, along), parts=parts)
+    text = text_of(plan, int32 if dtype is int8 else float32)
     # One word is asked for again and again without an order, and one fence comes after.
-    assert text.count("fence.acq_rel.gpu") == 2
+    blocks = plan.columns // plan.part if parts > 1 else 1
+    assert text.count("fence.acq_rel.gpu") == 1 + blocks
     assert "__threadfence()" not in text
     check(compiler, text)
 
