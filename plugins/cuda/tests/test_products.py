@@ -41,7 +41,8 @@ def text_of(plan: Boxes, shared: DType | None = None) -> str:
     wide = Scalar(int32, divisible=16 // plan.result.itemsize, nonnegative=True)
     read = Buffer(plan.dtype, writable=False, align=16)
     axes = [size, size, stride, stride]
-    memory = [Buffer(shared, align=16), Buffer(uint32), *[size] * 4] if shared else []
+    memory = [Buffer(shared, align=16), Buffer(uint32)] if shared else []
+    memory += [size] * 4 if shared and plan.parts == 1 else []
     built = matmul_boxes.build(
         [
             *(read, read, Buffer(plan.result, align=16)),
@@ -68,6 +69,20 @@ def compiled(compiler: Any, text: str) -> str:
     return log.decode()
 
 
+def check(compiler: Any, text: str) -> None:
+    log = compiled(compiler, text)
+    # Products that the compiler runs one after another, and budgets that it does not take.
+    assert not re.findall(r"C75\d\d[^\n]*", log)
+    assert "0 bytes spill stores, 0 bytes spill loads" in log
+
+
+def plan_of(dtype: DType, result: DType, made: Any, along: bool) -> Boxes:
+    # Of float32 the left factor may lie the other way, since it goes through registers.
+    first = along or dtype is not float32
+    plan = Boxes(dtype, result, *made[:3], first, along or not first, *made[3:])
+    return plan if dtype is not uint8 else replace(plan, formats=(float8_e5m2, float8_e4m3fn))
+
+
 PLANS = [(bfloat16, bfloat16, made, False) for made in (*units._LARGE[:2], *units._MORE_BOXES)]
 PLANS += [(float32, float32, made, True) for made in units._MORE_BOXES]
 PLANS += [(float32, float32, made, False) for made in (units._LARGE[0], units._BOXES[1])]
@@ -78,11 +93,7 @@ PLANS += [(uint8, bfloat16, units._MORE_BOXES[0], True), (int8, int32, units._LA
 def test_products_stay_on_their_way(
     compiler: Any, dtype: DType, result: DType, made: Any, along: bool
 ) -> None:
-    # Of float32 the left factor may lie the other way, since it goes through registers.
-    first = along or dtype is not float32
-    plan = Boxes(dtype, result, *made[:3], first, along or not first, *made[3:])
-    if dtype is uint8:
-        plan = replace(plan, formats=(float8_e5m2, float8_e4m3fn))
+    plan = plan_of(dtype, result, made, along)
     text = text_of(plan)
     assert "setmaxnreg.inc" in text or "setmaxnreg.dec.sync.aligned.u32 240" in text
     assert (
@@ -92,33 +103,28 @@ def test_products_stay_on_their_way(
     )
     # Barriers of a ring order nothing beyond the cubes' own memory, which takes a microsecond.
     assert not re.findall(r"mbarrier\.(?:arrive|try_wait)[.\w:]*\.cluster\.s", text)
-    log = compiled(compiler, text)
-    # Products that the compiler runs one after another, and budgets that it does not take.
-    assert not re.findall(r"C75\d\d[^\n]*", log)
-    assert "0 bytes spill stores, 0 bytes spill loads" in log
+    check(compiler, text)
 
 
-SHARED = [(bfloat16, bfloat16, made, False) for made in units._SHARED]
-SHARED += [(float32, float32, units._SHARED[0], along) for along in (False, True)]
-SHARED += [(int8, int32, units._SHARED[0], True), (uint8, bfloat16, units._SHARED[0], True)]
+# Shares of tiles, and parts of them in clusters.
+SHARED = [(bfloat16, bfloat16, made, False, 1) for made in units._SHARED]
+SHARED += [(bfloat16, bfloat16, made, False, 4) for made in units._SHARED[:2]]
+SHARED += [(float32, float32, units._SHARED[0], along, 1) for along in (False, True)]
+SHARED += [(float32, float32, units._SHARED[0], False, 8)]
+SHARED += [(uint8, bfloat16, units._SHARED[0], True, 1), (int8, int32, units._SHARED[1], True, 4)]
 
 
-@pytest.mark.parametrize(("dtype", "result", "made", "along"), SHARED, ids=str)
+@pytest.mark.parametrize(("dtype", "result", "made", "along", "parts"), SHARED, ids=str)
 def test_sums_that_are_handed_over_stay_in_registers(
-    compiler: Any, dtype: DType, result: DType, made: Any, along: bool
+    compiler: Any, dtype: DType, result: DType, made: Any, along: bool, parts: int
 ) -> None:
-    # Of float32 the left factor may lie the other way, since it goes through registers.
-    first = along or dtype is not float32
-    plan = Boxes(dtype, result, *made[:3], first, along or not first, made[3])
-    if dtype is uint8:
-        plan = replace(plan, formats=(float8_e5m2, float8_e4m3fn))
+    plan = replace(plan_of(dtype, result, made, along), parts=parts)
     text = text_of(plan, int32 if dtype is int8 else float32)
     # One word is asked for again and again without an order, and one fence comes after.
-    assert text.count("fence.acq_rel.gpu") == 2
+    blocks = plan.columns // plan.part if parts > 1 else 1
+    assert text.count("fence.acq_rel.gpu") == 1 + blocks
     assert "__threadfence()" not in text
-    log = compiled(compiler, text)
-    assert not re.findall(r"C75\d\d[^\n]*", log)
-    assert "0 bytes spill stores, 0 bytes spill loads" in log
+    check(compiler, text)
 
 
 # A GPU with products beside warp groups, of whose shared memory a cube has most.

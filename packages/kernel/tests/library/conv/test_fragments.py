@@ -176,6 +176,15 @@ def test_gradients_of_weights_of_one_tap_are_products_of_images(dtype, places, m
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
 
 
+def test_parts_of_a_long_sum_of_one_image_are_added():
+    """Of few tiles and many channels the product is in parts, which a second launch adds."""
+    info = replace(H200, cores=8)
+    row = ((1, 1024, 8, 16), (64, 1024, 1, 1), ONE, (NONE, NONE), ONE, 1)
+    work, *_ = lower_conv(request_of("conv", row, bfloat16, info))
+    assert [launch.label for launch in work.launches] == ["matmul boxes 64x128", "matmul parts 2"]
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), "conv", row, "bfloat16")
+
+
 # Rows of images and parts of them, several images, strides of one tap, and parts of sums.
 BOXED = [
     ((2, 64, 6, 8), (72, 64, 3, 3), ONE, PADDED, ONE, 1),

@@ -25,27 +25,38 @@ from .test_units import NONE, SEVERAL
 ALONG = (None, (1, 0))
 HALVES, FLOATS = ("bfloat16", "bfloat16"), ("float32", "float32")
 # More tiles than cubes, of which the last round has few; fewer tiles than cubes, and several steps.
-MANY = ((72, 72), (72, 200), ONE, NONE, ALONG)
+MANY = ((64, 72), (72, 264), ONE, NONE, ALONG)
 DEEP = ((72, 264), (264, 64), ONE, NONE, (None, None))
 BATCHED = ((3, 64, 136), (3, 136, 64), ((2,), (1,)), ((0,), (0,)), (None, None))
 BYTES = ((72, 160), (160, 104), ONE, NONE, ALONG)
 TRANSPOSED = (*BYTES[:4], (None, None))
 
 
-@pytest.fixture
-def seen(monkeypatch):
-    """The ways in shares, of which the first is taken."""
+def taken(monkeypatch, test):
+    """Return the ways whose names pass a test, of which the first is taken."""
     found = []
 
     def shared(*given, made=lowering.ways):
         able, dropped = made(*given[:3], True, *given[4:])
-        own = [way for way in able if way.name.endswith("-K")]
+        own = [way for way in able if test(way.name)]
         found.extend(own)
         return own or able, dropped
 
     monkeypatch.setattr(lowering, "ways", shared)
     monkeypatch.setattr(sharing, "_LEAST", 1)
     return found
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """The ways in shares."""
+    return taken(monkeypatch, lambda name: name.endswith("-K") and "clustered" not in name)
+
+
+@pytest.fixture
+def clustered(monkeypatch):
+    """The ways whose cubes exchange parts in a cluster."""
+    return taken(monkeypatch, lambda name: "clustered" in name)
 
 
 def lanes(cores):
@@ -55,7 +66,7 @@ def lanes(cores):
 @pytest.mark.parametrize(
     ("row", "types", "plan", "cores", "kind"),
     [
-        (MANY, HALVES, (64, 64, 2, 2), 3, "stream-K"),
+        (MANY, HALVES, (64, 64, 2, 2), 2, "stream-K"),
         (DEEP, ("float16", "float32"), (128, 64, 3, 2), 3, "stream-K"),
         (DEEP, HALVES, (64, 64, 2, 2), 9, "stream-K"),
         (BATCHED, HALVES, (64, 64, 2, 1), 2, "stream-K"),
@@ -72,6 +83,22 @@ def test_products_in_shares(monkeypatch, seen, row, types, plan, cores, kind):
     assert seen[0].launch.cubes == (cores, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("row", "types", "plan", "cores"),
+    [
+        (DEEP, HALVES, (64, 64, 2, 2), 4),
+        (DEEP, ("float16", "float32"), (128, 64, 3, 2), 2),
+        (TRANSPOSED, FLOATS, (64, 128, 2, 1), 4),
+    ],
+    ids=str,
+)
+def test_cubes_of_a_cluster_exchange_parts(monkeypatch, clustered, row, types, plan, cores):
+    monkeypatch.setattr(units, "_SHARED", (plan,))
+    more = {"precision": "high"} if types == FLOATS else {}
+    check(lanes(cores), row, *types, 2e-3 if more else None, **more)
+    assert clustered[0].launch.build.keywords[0][1].parts == 2
+
+
 def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
     """One list runs again and again, with the same flags, and gives the same bits."""
     monkeypatch.setattr(units, "_SHARED", ((64, 64, 2, 2),))
@@ -80,7 +107,7 @@ def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
     with calor.device(device_of(lanes(7), 0)):
         x, y = (calor.asarray(array).astype(bfloat16) for array in (a, b))
         multiply = calor.jit(calor.matmul)
-        found = [multiply(x, y).numpy().tobytes() for _ in range(3)]
+        found = [multiply(x, y).numpy().tobytes() for _ in range(2)]
     assert len(set(found)) == 1
     assert {way.name.rsplit(" ", 1)[1] for way in seen} == {"stream-K", "split-K"}
 
@@ -184,8 +211,11 @@ def test_shares_need_cubes_that_go_on():
     names = {way.name for way in names}
     reasons = {one.variant: one.reason for one in dropped if isinstance(one, Dropped)}
     shared = {name for name in names if name.endswith("-K")}
-    assert shared
-    assert all("go on" in reasons[name] for name in shared)
+    assert {name.rsplit(" ", 2)[1] for name in shared} >= {"clustered"}
+    assert all("go on" in reasons[name] for name in shared if "clustered" not in name)
+    alone = replace(hopper, features=hopper.features - {"clusters"})
+    reasons = {one.variant: one.reason for one in units.ways(*given, alone, True)[1]}
+    assert {reasons[name] for name in shared if name in reasons} == {"the device has no clusters"}
     # The cost model's first choice is of whole tiles, or of parts in two launches.
     assert not any(way.name in shared for way in units.ways(*given, hopper, False)[0])
 

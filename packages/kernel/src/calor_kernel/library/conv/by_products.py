@@ -47,7 +47,7 @@ def by_products(
         return
     for way in ways(product, (Input(1), Input(0)), info, wanted)[0]:
         if not way.name.startswith("tiled"):
-            launches, name = (*way.before, way.launch), f"product, {way.name}"
+            launches, name = (*way.before, way.launch, *way.after), f"product, {way.name}"
             yield Work(launches, way.scratch, variant=name, group=way.group)
 
 

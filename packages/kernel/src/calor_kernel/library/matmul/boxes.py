@@ -40,7 +40,8 @@ from calor_kernel.language import (
     wait_puts,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
-from calor_kernel.library.matmul.stream_k import hand_over, schedule_of, take_over
+from calor_kernel.library.matmul.split_k import Parts, exchange
+from calor_kernel.library.matmul.stream_k import Shares, WholeTiles, hand_over, take_over
 from calor_kernel.library.matmul.transposed import rows_in_registers
 from calor_kernel.library.matmul.written import PARTS, write_tile
 
@@ -60,7 +61,8 @@ class Boxes:
     A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
     computed at the same time. ``result``: the type of c. ``cluster``: how many cubes have tiles one
-    below another and share what they read of b. ``formats``: what numbers bytes are.
+    below another and share what they read of b. ``formats``: what numbers bytes are. ``parts``: how
+    many cubes, of a cluster, compute parts of the sums of the same tile.
     """
 
     dtype: DType
@@ -73,6 +75,7 @@ class Boxes:
     band: int
     cluster: int = 1
     formats: tuple[DType, DType] | None = None
+    parts: int = 1
 
     @property
     def depth(self) -> int:
@@ -176,7 +179,7 @@ def matmul_boxes(
     two axes of ``batches`` and ``inner`` of them, or 1 where all take the same. ``memory``: what
     cubes hand sums over by, and of how many tiles, where they have shares of tiles.
     """
-    launch_attributes(cubes_per_core=1, cluster=(plan.cluster, 1, 1))
+    launch_attributes(cubes_per_core=1, cluster=(plan.cluster * plan.parts, 1, 1))
     left_at, right_at = plan.layout(True), plan.layout(False)
     a_map = operand_map(
         a, (a_outer, a_inner), (m, k) if plan.a_along else (k, m),
@@ -260,7 +263,9 @@ def matmul_boxes(
                 stage, parity = following(stage, parity, plan.stages)
             wait_mma(sums)
             release(empty, before, not plan.transposed, plan)
-            if schedule.shared and not piece.ends:
+            if plan.parts > 1:
+                exchange(schedule, sums, c_map, parts, (batch, row, column), group, unit, plan)
+            elif schedule.shared and not piece.ends:
                 hand_over(schedule, sums, group, unit, plan)
             else:
                 if schedule.shared:
@@ -270,6 +275,20 @@ def matmul_boxes(
     if plan.cluster > 1:
         # Others of the cluster bring boxes here, and arrive at barriers, until they are done.
         barrier("cluster")
+
+
+def schedule_of(
+    first: Any, step: Any, tiles: Any, deep: Any, memory: tuple[Any, ...], plan: Any
+) -> WholeTiles | Shares | Parts:
+    """Return what cube ``first`` of ``step`` computes; ``memory``: what sums are handed over by.
+
+    Each role asks for it, so that no number of it is kept in registers that both share.
+    """
+    if plan.parts > 1:
+        return Parts(first, deep, plan.depth, plan.parts, memory)
+    if memory:
+        return Shares(first, step, deep, plan.depth, memory)
+    return WholeTiles(first, step, tiles, deep)
 
 
 @helper

@@ -79,7 +79,8 @@ def name_of(plan: Plan) -> str:
         return f"{name}{f' {plan.stages - 1} ahead' if plan.stages else ''}"
     if not isinstance(plan, Boxes):
         return name
-    several = f" of {plan.cluster}" if plan.cluster > 1 else ""
+    together = plan.cluster * plan.parts
+    several = f" of {together}" if together > 1 else ""
     return f"{name} in {plan.band}{several}"
 
 

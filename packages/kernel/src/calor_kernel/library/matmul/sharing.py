@@ -9,7 +9,7 @@ tile is cut into as many parts as there are cubes for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.choosing import Way, cubes_of, lack, name_of
@@ -20,6 +20,8 @@ from calor_kernel.runtime.device import DeviceInfo
 
 # A share is so many steps at least, and a part of all cubes may be idle without any.
 _LEAST, _IDLE = 4, 0.06
+# The cubes of a cluster that compute parts of a tile, the most first.
+_PARTS = (8, 4, 2)
 _SUM = 4  # Bytes.
 
 
@@ -42,6 +44,8 @@ class Sharing:
 
     def arguments(self, plan: Boxes) -> tuple[Argument, ...]:
         """Return what a launch takes beside the product; each warp group of a cube has a flag."""
+        if plan.parts > 1:
+            return (self.sums, Flags(self.cubes * plan.rows * plan.columns // (64 * plan.part)))
         flags = Flags(self.cubes * plan.groups)
         each, more = divmod(self.tiles * self.steps, self.cubes)
         return (self.sums, flags, self.tiles, each, more, self.rounds)
@@ -66,11 +70,19 @@ def shared_ways(
         for kind, cubes, shared in shares_of(tiles, steps, info.cores):
             name = f"{name_of(plan)} {kind}"
             if not info.has("forward_progress"):
-                yield Dropped(name, "cubes do not go on while others wait for them")
+                yield Dropped(name, "cubes may not go on while others wait for them")
                 continue
             sharing = Sharing(cubes, shared, steps, (tiles - shared) // cubes, Scratch(held))
-            made = launch(plan, sharing)
-            yield Way(name, 1, made, scratch=(sharing.nbytes(plan),))
+            yield Way(name, 1, launch(plan, sharing), scratch=(sharing.nbytes(plan),))
+        parts = next((n for n in _PARTS if tiles * n <= info.cores and n * _LEAST <= steps), 1)
+        if parts > 1:
+            plan = replace(plan, parts=parts)
+            name = f"{name_of(plan)} clustered split-K"
+            if not info.has("clusters"):
+                yield Dropped(name, "the device has no clusters")
+                continue
+            sharing = Sharing(tiles * parts, tiles, steps, 0, Scratch(held))
+            yield Way(name, 1, launch(plan, sharing), scratch=(sharing.nbytes(plan),))
 
 
 def shares_of(tiles: int, steps: int, cores: int) -> Iterator[tuple[str, int, int]]:

@@ -8,7 +8,7 @@ tiles, those of all rounds but the last two are computed whole (its hybrid of tw
 
 A share ends where the next one begins, and is walked from its last tile to its first, so that the
 one tile which it does not end is its first. Its sums go to memory, and who ends the tile adds those
-of the cubes below it, from the nearest on: in one order, for the same bits each time. A cube waits
+of the cubes below it, in their order, for the same bits each time. A cube waits
 only for cubes of lower numbers, which began before it, and for what these do first of all, so that
 the launch ends in whatever order cubes get their turns.
 """
@@ -108,25 +108,11 @@ class Shares:
         return Piece(tile, begin * self.depth, count * self.depth, begin, end == self.steps)
 
 
-def schedule_of(
-    first: Any, step: Any, tiles: Any, deep: Any, memory: tuple[Any, ...], plan: Any
-) -> WholeTiles | Shares:
-    """Return what cube ``first`` of ``step`` computes; ``memory``: that of shares, if it has them.
-
-    Each role asks for it, so that no number of it is kept in registers that both share.
-    """
-    if memory:
-        return Shares(first, step, deep, plan.depth, memory)
-    return WholeTiles(first, step, tiles, deep)
-
-
 @helper
 def hand_over(schedule: Any, sums: Any, group: Any, unit: Any, plan: Any) -> None:
     """Write a warp group's sums of the steps of a tile that another cube ends, and say so."""
     at = place_of_sums(schedule, schedule.cube, group, unit, plan)
-    for q in range(0, sums.width, _WIDE):
-        part = shuffle(sums.parts[0], range(q, q + _WIDE))
-        schedule.sums.store(assume_multiple(at + q * 128, _WIDE), part, align=16)
+    put_sums(schedule.sums, at, sums, 0, sums.width)
     barrier("warpgroup")
     if unit == 0:
         flags = schedule.flags
@@ -136,29 +122,46 @@ def hand_over(schedule: Any, sums: Any, group: Any, unit: Any, plan: Any) -> Non
 
 @helper
 def take_over(schedule: Any, sums: Any, piece: Any, group: Any, unit: Any, plan: Any) -> None:
-    """Add to a warp group's sums those of the steps before, from the nearest cube's on.
+    """Add to a warp group's sums those of the steps before, in the order of the steps.
 
+    Units wait for one cube each, since one wait after another would take as long as the sums.
     Flags are set back, so that the next launch finds them as this one did.
     """
     cube, left = schedule.cube, piece.begin
     while left > 0:
         cube = cube - 1
         left = schedule.share(cube) - piece.tile * schedule.steps
-        if unit == 0:
-            flags, place = schedule.flags, cube * plan.groups + group
+    if piece.begin > 0:
+        flags = schedule.flags
+        for one in range(cube + unit, schedule.cube, 128):
+            place = one * plan.groups + group
             while flags.load(place, order="relaxed", scope="device") == 0:
                 pass
             fence("device", "acquire")
             flags.store(place, constant(0, flags.dtype), order="relaxed", scope="device")
         barrier("warpgroup")
-        at = place_of_sums(schedule, cube, group, unit, plan)
-        parts = [
-            schedule.sums.load(assume_multiple(at + q * 128, _WIDE), _WIDE, align=16)
-            for q in range(0, sums.width, _WIDE)
-        ]
-        sums.parts[0] = sums.parts[0] + pack([p[i] for p in parts for i in range(_WIDE)])
+        # Of narrow tiles there are registers for two cubes' sums on their way.
+        for one in loop_range(cube, schedule.cube, unroll=2 if sums.width <= 64 else 1):
+            at = place_of_sums(schedule, one, group, unit, plan)
+            sums.parts[0] = sums.parts[0] + taken_sums(schedule.sums, at, 0, sums.width)
 
 
 def place_of_sums(schedule: Any, cube: Any, group: Any, unit: Any, plan: Any) -> Any:
     """Return where a unit's first sums lie; those of a warp group's units lie side by side."""
     return (cube * plan.groups + group) * (64 * plan.columns) + unit * _WIDE
+
+
+def put_sums(memory: Any, at: Any, sums: Any, first: int, count: int) -> None:
+    """Write some of a unit's registers of sums, of which ``at`` is the place of the first one."""
+    for q in range(first, first + count, _WIDE):
+        part = shuffle(sums.parts[0], range(q, q + _WIDE))
+        memory.store(assume_multiple(at + q * 128, _WIDE), part, align=16)
+
+
+def taken_sums(memory: Any, at: Any, first: int, count: int) -> Any:
+    """Return what another unit wrote so."""
+    parts = [
+        memory.load(assume_multiple(at + q * 128, _WIDE), _WIDE, align=16)
+        for q in range(first, first + count, _WIDE)
+    ]
+    return pack([part[i] for part in parts for i in range(_WIDE)])

@@ -25,24 +25,38 @@ PARTS = 2
 @helper
 def write_tile(c_map: Any, parts: Any, sums: Any, there: Any, group: Any, plan: Any) -> None:
     """Write a warp group's sums. ``there``: of the tile, the product, the row and the column."""
+    for part in range(plan.columns // plan.part):
+        write_part(c_map, parts, sums, there, group, part, plan.pending, plan)
+
+
+@helper
+def write_part(
+    c_map: Any,
+    parts: Any,
+    sums: Any,
+    there: Any,
+    group: Any,
+    part: int,
+    pending: int,
+    plan: Any,
+) -> None:
+    """Write a part of a warp group's columns, while ``pending`` boxes may be on their way."""
     unit, part_size = unit_index() % 128, 64 * plan.part
     batch, row, column = there
-    top = group * 64
-    for part in range(plan.columns // plan.part):
-        start = part * plan.part
-        place = parts.at((group * PARTS + part % PARTS) * part_size)
-        wait_puts(plan.pending, read=True)
+    top, start = group * 64, part * plan.part
+    place = parts.at((group * PARTS + part % PARTS) * part_size)
+    wait_puts(pending, read=True)
+    barrier("warpgroup")
+    if plan.transposed:
+        store_turned(sums, place, start, plan)
         barrier("warpgroup")
-        if plan.transposed:
-            store_turned(sums, place, start, plan)
-            barrier("warpgroup")
-            for block in range(64 // plan.part):
-                to = (batch, column + start, row + top + block * plan.part)
-                c_map.put(place.at(block * plan.part * plan.part), to, unit, 128)
-        else:
-            store_part(sums, place, start, plan)
-            barrier("warpgroup")
-            c_map.put(place, (batch, row + top, column + start), unit, 128)
+        for block in range(64 // plan.part):
+            to = (batch, column + start, row + top + block * plan.part)
+            c_map.put(place.at(block * plan.part * plan.part), to, unit, 128)
+    else:
+        store_part(sums, place, start, plan)
+        barrier("warpgroup")
+        c_map.put(place, (batch, row + top, column + start), unit, 128)
 
 
 @helper
