@@ -87,7 +87,7 @@ def _smaller(
     Of those that differ in the box alone the first one is enough.
     """
     made: dict[tuple[int, int], Made] = {}
-    for rows in (64, 128):
+    for rows in (64, 128) if problem.leads[2].size > 64 else (64,):
         for one in sorted(_plans(problem, size, info, rows, _LITTLE), key=_cycles):
             made.setdefault((rows, one[2]), one)
     known = {(plan.rows, plan.box, splits) for _, plan, splits in likely}
