@@ -161,6 +161,16 @@ def test_phases_of_a_stride_are_one_launch_that_share_their_copies():
     ]
 
 
+@pytest.mark.parametrize("row", [ROWS[2], ROWS[9]], ids=str)
+def test_phases_that_take_turns_may_be_computed_together(row, monkeypatch):
+    op, info = "conv_input_gradient", replace(H200, max_units=256, max_cube=(256, 1, 1))
+    names = [work.variant for work in LOWERINGS[op](request_of(op, row, bfloat16, info, True))]
+    assert any(name.endswith(", joined") for name in names)
+    assert "joined" not in names[0]
+    monkeypatch.setattr("calor_kernel.library.conv.places_by_fragments.joins", lambda problem: True)
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, "bfloat16")
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("places", [(16, 32), (8, 10), (6, 6)], ids=str)
 def test_gradients_of_weights_of_one_tap_are_products_of_images(dtype, places, monkeypatch):

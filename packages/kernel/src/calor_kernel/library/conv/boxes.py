@@ -20,17 +20,13 @@ from calor_kernel.language import (
     SharedMatrix,
     Swizzle,
     Swizzled,
-    assume_multiple,
-    barrier,
     cube_count,
     cube_position,
     fragment,
     helper,
     issue_mma,
     kernel,
-    lane_position,
     launch_attributes,
-    pack,
     role,
     shared,
     tensor_map,
@@ -38,13 +34,9 @@ from calor_kernel.language import (
     wait_mma,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
-from calor_kernel.library.conv.cells import Cells, store_cells
-from calor_kernel.library.conv.fragments import columns_of, rows_of
+from calor_kernel.library.conv.box_results import ALONE, PITCH, Writes, write
 from calor_kernel.library.matmul.boxes import ASKING, LINE, MULTIPLYING, following, release
 
-# Columns of sums that are written at a time, and from a row of them to the next in shared memory,
-# so that the rows that a plane stores together differ in banks.
-_PART, _PITCH = 64, 72
 # Groups of places before the first that a window reaches at most.
 _BEFORE = 1 << 16
 
@@ -54,8 +46,7 @@ class PlaceBoxes:
     """How a convolution is computed: each warp group has 64 of the ``rows``, and all places.
 
     ``result``: the type of c. ``box``: the images, rows and columns of places of a tile; a step
-    takes a line of channels of a tap, and ``stages`` of them are in memory. ``cells``: what of the
-    result is written for each place, if it is more than the place.
+    takes a line of channels of a tap, and ``stages`` of them are in memory. ``writes``: how.
     """
 
     dtype: DType
@@ -64,7 +55,7 @@ class PlaceBoxes:
     box: tuple[int, int, int]
     stages: int
     cluster: int = 1
-    cells: Cells | None = None
+    writes: Writes = ALONE
 
     @property
     def depth(self) -> int:
@@ -99,7 +90,7 @@ class PlaceBoxes:
     @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
-        staged = self.rows * _PITCH * int(self.result.itemsize)
+        staged = self.rows * PITCH * int(self.result.itemsize)
         return LINE * self.stages * (self.rows + self.columns) + staged + 1024
 
     def swizzled(self, *sizes: int) -> Swizzled:
@@ -144,7 +135,6 @@ def conv_boxes(
     part_step: Any,
     *whole_sizes: Any,
     plan: PlaceBoxes,
-    pairs: bool,
     strides: tuple[int, int],
 ) -> None:
     """Compute tiles of c, of which rows are channels and columns places of images.
@@ -154,8 +144,7 @@ def conv_boxes(
     move`` from ``strides`` times its place. Rows of x are in groups of as many, ``x_down`` and
     ``x_row`` apart, and so are columns, of which a group is a line of ``channels``. ``share``:
     steps of each part of the terms; y says which. ``whole_sizes``: rows and columns of the result
-    where its places are cells. ``pairs``: whether rows of places are even, so that two are one
-    access.
+    where its places are cells.
     """
     launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
@@ -171,7 +160,7 @@ def conv_boxes(
     nbytes = (w_size + plan.places * depth) * plan.dtype.itemsize
     left = shared(plan.stages * w_size, plan.dtype, align=1024)
     right = shared(plan.stages * x_size, plan.dtype, align=1024)
-    staged = shared(plan.rows * _PITCH, plan.result, align=16)
+    staged = shared(plan.rows * PITCH, plan.result, align=16)
     # What no box brings is multiplied too, for columns that nobody writes.
     rest = (plan.columns - plan.places) * depth
     for at in range(unit_index(), plan.stages * rest, plan.units) if rest else ():
@@ -239,8 +228,8 @@ def conv_boxes(
             release(empty, before, True, plan)
             limits = (rows_total, images, c_high, c_wide, *whole_sizes)
             to = (split * part_step, c_row, c_lead)
-            part = staged.at(top * _PITCH)
-            write(sums, part, c, to, (row + top, image, down, across), limits, plan, pairs)
+            part = staged.at(top * PITCH)
+            write(sums, part, c, to, (row + top, image, down, across), limits, plan, plan.writes)
 
 
 @helper
@@ -250,57 +239,3 @@ def whole_and_rest(place: Any, stride: int) -> tuple[Any, Any]:
         return place, place * 0
     safe = place + stride * _BEFORE
     return safe // stride - _BEFORE, safe % stride
-
-
-@helper
-def write(
-    sums: Any,
-    part: Any,
-    c: Any,
-    to: Any,
-    first: Any,
-    sizes: Any,
-    plan: PlaceBoxes,
-    pairs: bool,
-) -> None:
-    """Write sums to their places; ``first``: the channel, image, row and column of the tile.
-
-    Units hold sums of many channels, whose places are far apart, so some columns at a time go
-    through shared memory, from where a plane writes places of one channel side by side.
-    """
-    start, c_row, c_lead = to
-    rows_total, images, high, wide, *whole_sizes = sizes
-    _, some_rows, some_columns = plan.box
-    below, right = sums.lane_place()
-    lane, plane = lane_position(), unit_index() // 32 % 4
-    for begin in range(0, plan.columns, _PART):
-        barrier("warpgroup")
-        for _, far in columns_of([sums]):
-            if begin <= far < begin + _PART:
-                for r, *found in rows_of(sums, far):
-                    place = (below + r) * _PITCH + right + (far - begin)
-                    part.store(assume_multiple(place, 2), pack(found).to(c.dtype))
-        barrier("warpgroup")
-        for e in range(1 if pairs else 2):
-            near = lane * 2 if pairs else lane + 32 * e
-            place = begin + near
-            line, x = place // some_columns, place % some_columns + first[3]
-            image, y = line // some_rows + first[1], line % some_rows + first[2]
-            inside = (place < plan.places) & (image < images) & (y < high) & (x < wide)
-            lead = start + image * c_lead
-            at = lead + (y * wide + x)
-            for turn in range(64 // 4):
-                own = plane + turn * 4
-                row = first[0] + own
-                width = 2 if pairs else 1
-                value = part.load(
-                    assume_multiple(own * _PITCH + near, width), width, mask=place < plan.places
-                )
-                there = inside & (row < rows_total)
-                if plan.cells is not None:
-                    store_cells(
-                        c, plan.cells, value, lead + row * c_row, (y, x), whole_sizes, there
-                    )
-                elif there:
-                    # A mask would be one for each element, and cut the access.
-                    c.store(assume_multiple(at + row * c_row, width), value)

@@ -13,7 +13,7 @@ from math import prod
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.library.conv.fragment_tiles import Sides, fits, tiles_of
 from calor_kernel.library.conv.lines import Steps
-from calor_kernel.library.conv.places_by_fragments import of_places
+from calor_kernel.library.conv.places_by_fragments import in_turn, joins, of_places
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.conv.weights_by_fragments import of_weights
 from calor_kernel.library.panels import Fragments, instruction_for, loads_together
@@ -73,6 +73,16 @@ def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterat
             yield replace(steps.work(), variant=name, group=0 if plan in likely else 1)
             if not wanted:
                 return
+            if (
+                grouped
+                and plan in likely
+                and not problem.by_weight
+                and in_turn(problem)
+                and not joins(problem)
+            ):
+                steps = Steps()
+                of_places(problem, plan, steps, info, joined=True)
+                yield replace(steps.work(), variant=f"{name}, joined", group=1)
 
 
 def _plan(

@@ -120,6 +120,7 @@ def conv_fragments(
     pairs: bool,
     phases: int,
     halves: int,
+    ragged: bool,
 ) -> None:
     """Compute a tile: channels of the result from y, its places from x; a phase and part from z.
 
@@ -127,7 +128,8 @@ def conv_fragments(
     places and terms there are, and the terms of a part; where it begins in the result; where its
     terms lie in ``w``, and the windows. Of two ``halves`` places take turns across the result, so
     that both are written together. ``pairs``: whether places lie dense in the result, or halves do,
-    and are even in number, so that two are one access.
+    and are even in number, so that two are one access. ``ragged``: whether tiles have rows beyond
+    the last channel.
     """
     phase, split = cube_position(2) // splits, cube_position(2) % splits
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
@@ -146,7 +148,6 @@ def conv_fragments(
     for j, far in columns_of(tiles[0][0]):
         down, right = tiles[0][0][j].lane_place()
         place = first_column + column + j * plan.shape.n + right + far
-        ats = []
         for e in range(1 if pairs else run_of(plan.shape)):
             lead, within = windows.counts[0].divmod(place + e)
             high, wide = windows.counts[1].divmod(within)
@@ -155,20 +156,20 @@ def conv_fragments(
             else:
                 at = c_start + high * c_down + wide * c_across
                 at = assume_multiple(at, halves * (2 if pairs else 1))
-            ats.append(split * part_step + lead * c_lead + at)
-        for i in range(len(tiles[0])):
-            several = [rows_of(sums[i][j], far) for sums in tiles]
-            for both in zip(*several, strict=True):
-                to = first_row + row + i * plan.shape.m + down + both[0][0]
-                # Of each place what the halves have comes one after another.
-                values = [one for e in range(1, len(both[0])) for one in [half[e] for half in both]]
-                step = len(values) if pairs else halves
-                for e, at in enumerate(ats):
-                    there = (to < rows_total) & (place + e < columns_total)
-                    found = pack(values[e * step : (e + 1) * step])
-                    if there:
-                        # A mask would be one for each element, and cut the access.
-                        c.store(at + to * c_row, found.to(c.dtype))
+            at = split * part_step + lead * c_lead + at
+            # A mask would be one for each element, and cut the accesses.
+            if place + e < columns_total:
+                for i in range(len(tiles[0])):
+                    several = [rows_of(sums[i][j], far) for sums in tiles]
+                    for both in zip(*several, strict=True):
+                        to = first_row + row + i * plan.shape.m + down + both[0][0]
+                        # Of each place what the halves have comes one after another.
+                        pairs_of = range(1, len(both[0]))
+                        values = [one for k in pairs_of for one in [half[k] for half in both]]
+                        step = len(values) if pairs else halves
+                        found = pack(values[e * step : (e + 1) * step])
+                        if not ragged or (to < rows_total):
+                            c.store(at + to * c_row, found.to(c.dtype))
 
 
 @helper

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from calor.dtypes import bfloat16, float16, float32, int32
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.conv.box_results import Cells, Writes
 from calor_kernel.library.conv.boxes import PlaceBoxes, conv_boxes
-from calor_kernel.library.conv.cells import Cells, access_of
 from calor_kernel.library.conv.fragment_operands import last, two_axes, weights_of
 from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.lines import Steps
@@ -43,14 +43,14 @@ Made = tuple[float, PlaceBoxes, int]
 class _Result:
     """What a plan writes: its rows and columns where places are cells, and elements of a channel.
 
-    ``size``: all elements; ``pairs``: whether two places are one access.
+    ``size``: all elements; ``unit``: what rows of them begin at multiples of.
     """
 
     plan: PlaceBoxes
     whole: tuple[int, ...]
     plane: int
     size: int
-    pairs: bool
+    unit: int
 
 
 def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool) -> Iterator[Work]:
@@ -87,7 +87,7 @@ def _smaller(
     Of those that differ in the box alone the first one is enough.
     """
     made: dict[tuple[int, int], Made] = {}
-    for rows in (64, 128):
+    for rows in (64, 128) if problem.leads[2].size > 64 else (64,):
         for one in sorted(_plans(problem, size, info, rows, _LITTLE), key=_cycles):
             made.setdefault((rows, one[2]), one)
     known = {(plan.rows, plan.box, splits) for _, plan, splits in likely}
@@ -106,15 +106,26 @@ def _cubes(problem: Correlation, made: Made) -> int:
 def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Result:
     """Return how a plan writes the result of a problem, of which a part may be all that is seen."""
     high, wide = (axis.count for axis in two_axes(problem))
+    plane, ragged = high * wide, problem.leads[2].size % plan.rows != 0
+    most = 16 // plan.result.itemsize
+    _, rows, columns = plan.box
     if part is None:
-        return _Result(plan, (), high * wide, problem.size, wide % 2 == plan.box[2] % 2 == 0)
-    missing = 2 - len(part.steps)
-    down, across = (1,) * missing + part.steps
-    pairs = -(-wide // across) % 2 == plan.box[2] % 2 == 0
-    top, left = (0,) * missing + part.offsets
-    access = access_of(across, wide, 2 if pairs else 1)
-    cells = Cells((down, across), (top, left), access)
-    return _Result(replace(plan, cells=cells), (high, wide), high * wide, problem.size, pairs)
+        # Rows of all columns lie one after another.
+        whole = columns == wide
+        run = _together(most, columns * rows if whole else columns, plane if whole else wide)
+        return _Result(replace(plan, writes=Writes(run, ragged)), (), plane, problem.size, run)
+    down, across = (1, *part.steps)[-2:]
+    top, left = (0, *part.offsets)[-2:]
+    run = _together(max(most // across, 1), columns, -(-wide // across))
+    access = _together(most, run * across, wide)
+    cells = Cells((down, across), (top, left), access, bool(high % down or wide % across))
+    made = replace(plan, writes=Writes(run, ragged, cells))
+    return _Result(made, (high, wide), plane, problem.size, access)
+
+
+def _together(most: int, *counts: int) -> int:
+    """Return the most elements of an access of which all counts are whole ones."""
+    return next(n for n in (8, 4, 2, 1) if n <= most and all(count % n == 0 for count in counts))
 
 
 def suits(problem: Correlation, size: int, info: DeviceInfo, rounded: bool) -> bool:
@@ -189,7 +200,7 @@ def _divided(
 def _of_places(
     problem: Correlation, made: _Result, splits: int, steps: Steps, info: DeviceInfo
 ) -> None:
-    p, dtype, plan, pairs = problem, problem.a.dtype, made.plan, made.pairs
+    p, dtype, plan = problem, problem.a.dtype, made.plan
     images, _, outputs = p.leads
     axes = two_axes(p)
     x = last(
@@ -202,15 +213,15 @@ def _of_places(
     high, wide, taps = down.count, across.count, down.terms * across.terms
     terms = x.room * taps
     share = terms // (plan.depth * splits)
-    part_step = -(-made.size // _WHOLE) * _WHOLE
+    unit = max(made.unit, _WHOLE)
+    part_step = -(-made.size // unit) * unit
     result: Argument = Output(0)
     if splits > 1:
         result = steps.memory(splits * part_step * float32.itemsize)
     strides = (down.result, across.result)
     size, number = Scalar(int32, nonnegative=True), Scalar(int32)
     line = Scalar(int32, divisible=16 // dtype.itemsize, nonnegative=True)
-    even = Scalar(int32, nonnegative=True, divisible=2 if pairs else 1)
-    of_rows = even if plan.cells is None else replace(even, divisible=plan.cells.access)
+    of_rows = Scalar(int32, nonnegative=True, divisible=made.unit)
     read = Buffer(dtype, writable=False, align=16)
     target = Buffer(plan.result, align=16)
     build = Build(
@@ -222,10 +233,10 @@ def _of_places(
             *(line,) * 5,
             *(size, size),
             *(number,) * 7,
-            *(size, even, of_rows, of_rows, size, of_rows),
+            *(size, size, of_rows, of_rows, size, of_rows),
             *(size, of_rows)[: len(made.whole)],
         ),
-        (("pairs", pairs), ("plan", plan), ("strides", strides)),
+        (("plan", plan), ("strides", strides)),
         (plan.units, 1, 1),
         info.planes[0],
         int32,

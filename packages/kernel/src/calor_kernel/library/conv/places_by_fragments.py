@@ -41,8 +41,13 @@ _WHOLE = ALIGN // float32.itemsize
 _PHASES = 4
 
 
-def of_places(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceInfo) -> None:
-    """Add the launches of a convolution, or of the gradient of its input, which has phases."""
+def of_places(
+    problem: Correlation, plan: Fragments, steps: Steps, info: DeviceInfo, joined: bool = False
+) -> None:
+    """Add the launches of a convolution, or of the gradient of its input, which has phases.
+
+    ``joined``: whether two phases are computed together where they can be, whatever the type.
+    """
     p, dtype = problem, problem.a.dtype
     images, _, outputs = p.leads
     axes = two_axes(p)
@@ -55,7 +60,7 @@ def of_places(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceI
     block = plan.depth if x.room % plan.depth == 0 else x.room
     weights = weights_of(p, x.room, block, steps, info, rounded)
     phases = phases_of(p, weights)
-    halves = _halves(p, phases)
+    halves = 2 if in_turn(p) and (joined or joins(p)) else 1
     tiles = -(-outputs.size // plan.rows) * sum(
         -(-_places(phase.problem) // plan.columns) for phase in phases
     )
@@ -91,7 +96,11 @@ def of_places(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceI
         kind = float32 if splits > 1 else dtype
         target = Buffer(kind, align=16) if together > 1 else Buffer(kind)
         count = len(some) // halves
-        told = (("halves", halves), ("pairs", pairs), ("phases", count), ("plan", plan))
+        ragged = outputs.size % plan.rows != 0
+        told = (
+            *(("halves", halves), ("pairs", pairs), ("phases", count), ("plan", plan)),
+            ("ragged", ragged),
+        )
         cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits * count)
         work = sum(_places(one.problem) * _terms(one.problem, x.room) for one in some)
         steps.launches.append(
@@ -125,12 +134,16 @@ def phases_of(problem: Correlation, weights: Weights) -> list[Part]:
     return sorted(found, key=lambda part: (-terms[part.offsets[:-1]], part.offsets))
 
 
-def _halves(problem: Correlation, phases: Sequence[Part]) -> int:
-    """Return how many phases are computed together: two that take turns across a row, or one."""
+def in_turn(problem: Correlation) -> bool:
+    """Return whether the places of two phases take turns across a row."""
     axis = problem.axes[-1]
-    two = axis.divide == 2 and axis.count % 2 == 0 and len(phases) % 2 == 0
+    return bool(axis.divide == 2 and axis.count % 2 == 0)
+
+
+def joins(problem: Correlation) -> bool:
+    """Return whether phases that take turns are computed together as the first choice."""
     # Pairs of half types gain less than the sums of two phases cost, which fill the registers.
-    return 2 if two and problem.a.dtype.itemsize == float32.itemsize else 1
+    return bool(problem.a.dtype.itemsize == float32.itemsize)
 
 
 def _places(problem: Correlation) -> int:
