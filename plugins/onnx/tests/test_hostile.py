@@ -277,6 +277,8 @@ def test_many_nodes_in_reverse_are_brought_in_order_quickly() -> None:
     assert time.perf_counter() - start < 10
 
 
+# What is raised while an object is finalised Python drops, and tells pytest.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_without_end_can_be_interrupted() -> None:
     model = calor_onnx.load(
         parsed("""f (float[2] x, bool go) => (float[2] y) {
@@ -290,7 +292,7 @@ def test_a_loop_without_end_can_be_interrupted() -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, stop)
-    # Again and again: what is raised while an object is finalised Python drops.
+    # Again and again, for one may be dropped.
     signal.setitimer(signal.ITIMER_REAL, 1.5, 1.5)
     try:
         with pytest.raises(KeyboardInterrupt):

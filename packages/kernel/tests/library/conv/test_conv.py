@@ -51,6 +51,15 @@ ROWS = [
     ((2, 21, 5, 7), (18, 21, 3, 2), (2, 1), ((1, 0), (0, 2)), (1, 2), 1),
     ((4, 17, 9), (16, 17, 3), (2,), ((1, 1),), (1,), 1),
 ]
+# Few places: windows that lie in rows as they are, that are copied, with padding, alone.
+FEW = [
+    ((1, 1, 88), (18, 1, 64), (8,), (NONE,), (1,), 1),
+    ((2, 20, 3), (18, 20, 4), (1,), ((2, 2),), (1,), 1),
+    ((2, 9, 3, 3), (16, 9, 3, 3), (1, 1), ((1, 0), (0, 1)), (1, 1), 1),
+    ((1, 64, 1), (20, 64, 3), (1,), ((1, 1),), (1,), 1),
+    ((3, 70, 1, 1), (16, 70, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((1, 8, 3, 4, 4), (16, 8, 2, 2, 3), (1, 2, 1), ((0, 0), (1, 1), (0, 0)), (1, 2, 1), 1),
+]
 TYPES = ["float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "uint16",
          "complex64", "complex128"]  # fmt: skip
 DIGITS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "complex64": 2e-5}
@@ -110,6 +119,27 @@ def check(backend, op, row, dtype, reordered=False, **more):
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_shapes(backend, op, row):
     check(backend, op, row, "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("reordered", [False, True])
+@pytest.mark.parametrize("row", FEW, ids=str)
+def test_few_places(backend, row, reordered, dtype):
+    check(backend, "conv", row, dtype, reordered)
+
+
+def test_few_places_are_dot_products():
+    load_families()
+    for x, w, stride, padding, dilation, groups in FEW:
+        shape = output_shape(x, w, stride, padding, dilation)
+        attributes = {
+            "stride": stride, "padding": padding, "dilation": dilation, "groups": groups,
+        }  # fmt: skip
+        views = tuple(View.dense(spec(s, float32)) for s in (x, w))
+        request = Request("conv", attributes, views, (spec(shape, float32),), ONE_UNIT)
+        work = LOWERINGS["conv"](request)[0]
+        assert work.variant == "few places"
+        assert work.launches[-1].label.startswith("matmul dots")
 
 
 @pytest.mark.parametrize("op", OPS)

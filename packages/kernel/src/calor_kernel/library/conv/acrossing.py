@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from calor.dtypes import DType
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.across import across_channels
 from calor_kernel.library.conv.blueprints import across_tile
@@ -49,24 +50,12 @@ def across_steps(
     lanes = info.vector_bytes // accumulate.itemsize
     if rows.size < _CHANNELS or wide.count < _PLACES or lanes < 4 or lanes & (lanes - 1):
         return False
-    if wide.a != 1 or wide.result > _STEPS or taps > _TAPS or not _ordered(problem, axes):
+    if wide.a != 1 or wide.result > _STEPS or taps > _TAPS or not ordered(problem, axes):
         return False
     p = across_tile(
         wide.count, rows.size, problem.terms, prod(a.count for a in axes[:2]), images.size, info
     )
-    source, dtype, strides = moved(places[0], problem.a.offset), problem.a.dtype, (0, 0, 0)
-    if all(a.start >= 0 and _reach(a) < a.size for a in axes):
-        source = moved(source, sum(a.start * a.a for a in axes))
-        image, group, channel = images.a, groups.a, problem.depth.a
-        strides = (axes[0].a, axes[1].a, axes[2].a)
-    else:
-        other = replace(problem, axes=tuple(_padded(a) for a in axes))
-        lines = lines_copied(other, other.axes, accumulate, False)
-        memory = steps.memory(images.size * lines.image * accumulate.itemsize)
-        steps.launches.append(pad_launch(other, other.axes, lines, source, memory, lanes))
-        source, dtype = memory, accumulate
-        image, group, channel = lines.image, lines.group, lines.channel
-        strides = (lines.units[0], lines.units[1], lines.units[2])
+    seen = within(problem, places[0], steps, info)
     panels = -(-rows.size // (p.vectors * lanes))
     packed = steps.memory(
         groups.size * panels * p.vectors * lanes * problem.terms * accumulate.itemsize
@@ -83,17 +72,17 @@ def across_steps(
         problem.depth.size,
         groups.size,
         panels,
-        image,
-        group,
-        channel,
+        seen.image,
+        seen.group,
+        seen.channel,
         *to.leads,
         axes[1].count,
         wide.count,
         axes[0].count * axes[1].count,
-        axes[0].result * strides[0],
-        axes[1].result * strides[1],
+        axes[0].result * seen.strides[0],
+        axes[1].result * seen.strides[1],
         *(a.terms for a in axes),
-        *(a.summed * s for a, s in zip(axes, strides, strict=True)),
+        *(a.summed * s for a, s in zip(axes, seen.strides, strict=True)),
         p.block_panels,
         p.block_lines,
     ]
@@ -103,11 +92,11 @@ def across_steps(
         "lanes": lanes,
         "accumulate": accumulate,
         "room": 1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
-        "step": wide.result * strides[2],
+        "step": wide.result * seen.strides[2],
         "unroll": 2,
     }
     signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(dtype, writable=False),
+        Buffer(seen.dtype, writable=False),
         Buffer(accumulate, writable=False),
         Buffer(problem.a.dtype),
         *(SIZE if n >= 0 else STRIDE for n in numbers),
@@ -121,9 +110,39 @@ def across_steps(
     flops = 2 * problem.size * problem.terms
     nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
     label = f"conv across {p.rows}x{width}"
-    arguments = (source, packed, to.memory, *numbers)
+    arguments = (seen.place, packed, to.memory, *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What windows read, all of it there: strides of images, groups, channels and three axes."""
+
+    place: Argument
+    dtype: DType
+    image: int
+    group: int
+    channel: int
+    strides: tuple[int, ...]
+
+
+def within(problem: Correlation, place: Argument, steps: Steps, info: DeviceInfo) -> Seen:
+    """Return the operand where windows lie within it, else a copy with its padding, as launched."""
+    axes = three(problem)
+    images, groups, _ = problem.leads
+    source = moved(place, problem.a.offset)
+    if all(a.start >= 0 and _reach(a) < a.size for a in axes):
+        source = moved(source, sum(a.start * a.a for a in axes))
+        strides = tuple(axis.a for axis in axes)
+        return Seen(source, problem.a.dtype, images.a, groups.a, problem.depth.a, strides)
+    accumulate = accumulator(problem.a.dtype)
+    lanes = info.vector_bytes // accumulate.itemsize
+    other = replace(problem, axes=tuple(_padded(a) for a in axes))
+    lines = lines_copied(other, other.axes, accumulate, False)
+    memory = steps.memory(images.size * lines.image * accumulate.itemsize)
+    steps.launches.append(pad_launch(other, other.axes, lines, source, memory, lanes))
+    return Seen(memory, accumulate, lines.image, lines.group, lines.channel, lines.units)
 
 
 def _reach(axis: Axis) -> int:
@@ -137,7 +156,7 @@ def _padded(axis: Axis) -> Axis:
     return Axis(extent, 1, 1, 1, axis.start, 1, axis.size, axis.a, 0)
 
 
-def _ordered(problem: Correlation, axes: Sequence[Axis]) -> bool:
+def ordered(problem: Correlation, axes: Sequence[Axis]) -> bool:
     """Return whether the weights of a channel of the result lie one after another."""
     step = 1
     for size, stride in [(a.terms, a.b) for a in reversed(axes)] + [

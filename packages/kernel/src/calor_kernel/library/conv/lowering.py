@@ -15,6 +15,7 @@ from calor_kernel.library.conv.by_fragments import suits as suits_fragments
 from calor_kernel.library.conv.by_products import by_products
 from calor_kernel.library.conv.direct import direct
 from calor_kernel.library.conv.dotting import dot_steps
+from calor_kernel.library.conv.few import few_steps
 from calor_kernel.library.conv.lines import Placement, Steps
 from calor_kernel.library.conv.narrowing import narrow_steps
 from calor_kernel.library.conv.places_by_boxes import by_boxes
@@ -66,6 +67,10 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     places = Input(0), Input(1)
     if info.max_units > 1:
         return _by_units(problem, request)
+    few = Steps()
+    if few_steps(problem, places, few, info):
+        first = replace(few.work(), variant="few places")
+        return [first, *_vectors(request, problem, 1)] if request.candidates else [first]
     narrow = Steps()
     if narrow_steps(problem, places, narrow, info, _MANY):
         first = replace(narrow.work(), variant="narrow")

@@ -119,7 +119,7 @@ def _work(
     if isinstance(blueprint, Packed):
         made = _packed(product, blueprint, places, before, scratch)
         return replace(made, variant=variant.name, group=variant.group)
-    way = _dots if isinstance(blueprint, Dots) else _streams
+    way = dots_launch if isinstance(blueprint, Dots) else _streams
     launches = (*before, way(product, blueprint, places))  # type: ignore[arg-type]
     return Work(launches, tuple(scratch), variant=variant.name, group=variant.group)
 
@@ -183,7 +183,8 @@ def _as_real(
     return Product(product.batch, product.m, 2 * product.n, 2 * product.k, left, right, part)
 
 
-def _dots(product: Product, blueprint: Dots, places: Sequence[Argument]) -> Launch:
+def dots_launch(product: Product, blueprint: Dots, places: Sequence[Argument]) -> Launch:
+    """Return the launch of a product of operands that lie along the summed axis."""
     a, b = product.a, product.b
     numbers = (
         product.m,
