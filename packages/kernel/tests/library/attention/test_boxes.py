@@ -33,6 +33,7 @@ CASES = [
     (Row(1, 1, 1, 140, 130, 64, 64, scale=-0.7), (1, 64, 3, False)),
     # Places of own rows, and of blocks, come again and again.
     (Row(1, 7, 7, 70, 100, 16, 16, causal=True), (1, 64, 2, False, 2)),
+    (Row(1, 2, 1, 130, 140, 16, 16, causal=True), (2, 64, 2, True, 1, 40)),
 ]
 
 
@@ -52,6 +53,18 @@ def test_gradients_by_boxes(monkeypatch, row, made):
     assert work.variant.startswith("boxes")
     backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
     check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+def test_units_that_ask_get_registers_that_others_leave(monkeypatch):
+    """A warp group of each kind shares what a cube has, by eights."""
+    found = {}
+    for asking in (0, 40, 56):
+        monkeypatch.setattr(boxed, "KEY", {64: ((2, 64, 2, True, 2, asking),)})
+        (work,) = gradient(request_of(CASES[0][0], bfloat16, 3, info=INFO))
+        plan = work.launches[1].build.keywords[-1][1]
+        found[asking] = plan.registers
+        assert plan.registers[0] + 2 * plan.registers[1] <= (64 << 10) // 128
+    assert found == {0: (24, 240), 40: (40, 232), 56: (56, 224)}
 
 
 @pytest.mark.parametrize(

@@ -109,16 +109,46 @@ def test_ways(backend, monkeypatch, row, dtype, result, kind):
     assert {type(plan) for plan in seen} == {kind}
 
 
+@pytest.fixture
+def patched(monkeypatch):
+    """What makes a plan of patches the only one of a new device, and the plans that it takes."""
+
+    def patch(made):
+        monkeypatch.setattr(units, "_TURNING", made)
+        monkeypatch.setattr(units, "_PATCHES", (made,))
+        monkeypatch.setattr(units, "_SMALL_PATCHES", (made, made))
+        backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
+        return backend, labels(backend, monkeypatch)
+
+    return patch
+
+
 @pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize("made", [(4, 8, 2, 1, 8, 3), (8, 4, 1, 2, 4, 2)], ids=str)
-def test_patches_whose_steps_are_copied_ahead(monkeypatch, row, made):
-    monkeypatch.setattr(units, "_TURNING", made)
-    monkeypatch.setattr(units, "_PATCHES", (made,))
-    monkeypatch.setattr(units, "_SMALL_PATCHES", (made, made))
-    backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
-    seen = labels(backend, monkeypatch)
+def test_patches_whose_steps_are_copied_ahead(patched, row, made):
+    backend, seen = patched(made)
     check(backend, row, "float32", "float32")
     assert {plan.stages for plan in seen} == {made[-1]}
+
+
+# The last has more of a tile than units, and not twice as much.
+EARLY = [(4, 8, 2, 1, 8, 0, "columns", True), (4, 8, 3, 1, 4, 0, "row pairs", True)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("made", [*EARLY, (4, 8, 1, 2, 8, 3, "column pairs")], ids=str)
+def test_patches_in_other_orders_and_early(patched, row, made):
+    backend, seen = patched(made)
+    check(backend, row, "float32", "float32")
+    assert {(plan.order, plan.early) for plan in seen} == {(made[6], len(made) > 7)}
+
+
+@pytest.mark.parametrize("row", ROWS[1:5:3], ids=str)
+def test_early_factors_by_wide_indices(patched, monkeypatch, row):
+    monkeypatch.setattr(units, "narrow", lambda product: False)
+    backend, seen = patched(EARLY[1])
+    check(backend, row, "float32", "float32")
+    assert seen
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -241,7 +241,7 @@ def key_gradient_boxes(
         start = min(first // block, whole - 1) if causal else first * 0
         return number // g.key_heads, number % g.key_heads, first, start
 
-    with role(0, registers=ASKING[plan.groups]):
+    with role(0, registers=plan.registers[0]):
         unit = unit_index()
         if unit < 32:
             stage, parity = count * 0, count * 0 + 1
@@ -275,7 +275,7 @@ def key_gradient_boxes(
                             to[block] = deltas[i]
                         sides.full.arrive(stage)
                         stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
+    with role(1, plan.groups, registers=plan.registers[1], apart=plan.turns):
         group = unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, adjusted)

@@ -47,13 +47,24 @@ class AttentionBoxes:
 
     ``tiles``: how rows of scores lie, and how many warp groups there are. ``stages``: the blocks of
     keys, and of values, that are in memory. ``turns``: whether two warp groups multiply in turn.
-    ``own``: the tiles of which the rows that warp groups own are in memory.
+    ``own``: the tiles of which the rows that warp groups own are in memory. ``asking``: registers
+    of the units that ask, where those that multiply leave them more than usual; 0: as usual.
     """
 
     tiles: Fragments
     stages: int
     turns: bool = False
     own: int = 1
+    asking: int = 0
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """The registers of units that ask for boxes, and of those that multiply."""
+        asking, multiplying = ASKING[self.groups], MULTIPLYING[self.groups]
+        if not self.asking:
+            return asking, multiplying
+        # Registers are given by eights, and no group of warps has more than the others leave.
+        return self.asking, multiplying - -(-(self.asking - asking) // (8 * self.groups)) * 8
 
     def place(self, turn: Any) -> tuple[Any, Any]:
         """Return where a tile's own rows are, and the parity of the phase in which they come."""

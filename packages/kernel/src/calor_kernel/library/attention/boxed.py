@@ -26,9 +26,14 @@ from calor_kernel.library.work import Argument, Launch, Output, Request, Work
 from calor_kernel.planning.choices import greatest, least
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
-# By the room of a row: warp groups, keys of a step, stages, whether warp groups take turns,
-# and the tiles of which own rows are in memory.
-_Tiles = tuple[int, int, int, bool] | tuple[int, int, int, bool, int]
+# By the room of a row: warp groups, keys of a step, stages, whether warp groups take turns, the
+# tiles of which own rows are in memory, and registers of units that ask. Those that ask for what
+# gradients of keys take also load numbers of rows, and keep some of their own in memory with 24.
+_Tiles = (
+    tuple[int, int, int, bool]
+    | tuple[int, int, int, bool, int]
+    | tuple[int, int, int, bool, int, int]
+)
 FORWARD: dict[int, tuple[_Tiles, ...]] = {
     64: ((3, 128, 2, False, 2), (2, 128, 3, True, 2), (2, 128, 3, False, 2), (1, 128, 2, False)),
     128: ((2, 128, 2, True, 2), (2, 128, 2, False, 2), (2, 160, 2, False), (1, 128, 2, False)),
@@ -38,8 +43,8 @@ QUERY: dict[int, tuple[_Tiles, ...]] = {
     128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
 }
 KEY: dict[int, tuple[_Tiles, ...]] = {
-    64: ((2, 64, 4, True, 2), (2, 64, 4, False, 2), (1, 64, 3, False)),
-    128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
+    64: ((2, 64, 4, True, 2), (2, 64, 4, True, 2, 40), (2, 64, 4, False, 2), (1, 64, 3, False)),
+    128: ((2, 64, 3, True), (2, 64, 3, True, 1, 40), (2, 64, 3, False), (1, 64, 3, False)),
 }
 # The part of the device's cache that holds what heads at work read again and again.
 _KEPT = 2
@@ -142,7 +147,8 @@ def _plans(
 
 def _name(plan: AttentionBoxes) -> str:
     turns = " in turn" if plan.turns else ""
-    return f"boxes {plan.rows}x{plan.block}, {plan.stages} stages{turns}"
+    asking = f", {plan.asking} registers ask" if plan.asking else ""
+    return f"boxes {plan.rows}x{plan.block}, {plan.stages} stages{turns}{asking}"
 
 
 def _band(problem: Attention, request: Request, of_keys: bool) -> tuple[int, int]:

@@ -76,7 +76,8 @@ def name_of(plan: Plan) -> str:
     """Return how a plan is called among candidates."""
     name = f"{kind_of(plan)} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
     if isinstance(plan, Patches):
-        return f"{name}{f' {plan.stages - 1} ahead' if plan.stages else ''}"
+        ahead = f" {plan.stages - 1} ahead" if plan.stages else " early" if plan.early else ""
+        return f"{name}{ahead}{'' if plan.order == 'rows' else f' by {plan.order}'}"
     if not isinstance(plan, Boxes):
         return name
     together = plan.cluster * plan.parts

@@ -7,6 +7,7 @@ order of the summed axis, by fused multiply-adds, as in every other way of compu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,24 +16,18 @@ from calor_kernel.language import (
     Layout,
     Pipeline,
     Tile,
-    barrier,
-    constant,
     cube_position,
-    fma,
     helper,
     kernel,
     launch_attributes,
-    loop_range,
     pack,
     registers,
-    shared,
     unit_index,
 )
+from calor_kernel.library.matmul.orders import Place, numbers
+from calor_kernel.library.matmul.steps import ACCESS, FOUR, add_early, add_loaded, add_step
 from calor_kernel.library.panels import fill_ahead, work_through
 
-# Elements of an access, and its bytes.
-FOUR = 4
-_ACCESS = 16
 # Registers of a core, those of a unit beside sums, and the cubes that are enough for a core.
 _REGISTERS, _OTHERS, _TOGETHER = 64 << 10, 64, 4
 
@@ -44,6 +39,8 @@ class Patches:
     A tile takes ``depth`` of the summed axis at a time. ``a_along``, ``b_along``: whether the
     operand is dense along that axis; else it is dense along its rows or columns. ``stages``: of
     which all but one are on their way by asynchronous copies; 0: a step is loaded to registers.
+    ``order``: of a unit's sums. ``early``: whether factors are loaded while those before are
+    multiplied, also the first of a step; without stages alone.
     """
 
     down: int
@@ -54,6 +51,8 @@ class Patches:
     a_along: bool
     b_along: bool
     stages: int = 0
+    order: str = "rows"
+    early: bool = False
 
     @property
     def rows(self) -> int:
@@ -71,6 +70,11 @@ class Patches:
         return self.down * self.across
 
     @property
+    def numbers(self) -> Mapping[Place, int]:
+        """Which of a unit's sums, in the order in which it adds to them, are those of a place."""
+        return numbers(self.order, FOUR * self.high, FOUR * self.wide)
+
+    @property
     def together(self) -> int:
         """The cubes that a core has registers for: those of sums, and of all else."""
         each = (FOUR * FOUR * self.high * self.wide + _OTHERS) * self.units
@@ -85,7 +89,7 @@ class Patches:
     def tiles(self) -> tuple[Tile, Tile]:
         """What a step takes: lines of the summed axis, of which the next begins in other banks."""
         a, b = (
-            Tile(float32, Layout((size, self.depth), (1, size + FOUR)), align=_ACCESS)
+            Tile(float32, Layout((size, self.depth), (1, size + FOUR)), align=ACCESS)
             for size in (self.rows, self.columns)
         )
         return a, b
@@ -119,53 +123,22 @@ def matmul_patches(
     b_start = b_base + outer * b_outer_stride + within * b_inner_stride
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
     y, x = woven(plan)
-    sums = registers((FOUR * plan.high, FOUR * plan.wide), float32)
+    operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
+    # As they are numbered they are carried through loops, and compilers see them added to.
+    sums = registers(len(plan.numbers), float32)
     if plan.stages:
-        operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
         add_ahead(sums, operands, k, y, x, plan)
+    elif plan.early:
+        add_early(sums, operands, k, y, x, plan)
     else:
-        add_loaded(
-            sums, (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n), k,
-            y, x, plan,
-        )  # fmt: skip
+        add_loaded(sums, operands, k, y, x, plan)
     for i in range(FOUR * plan.high):
         row = first_row + y + i // FOUR * (FOUR * plan.down) + i % FOUR
         for j in range(plan.wide):
             column = first_column + x + j * (FOUR * plan.across)
             if (row < m) & (column < n):
-                four = pack([sums[i, FOUR * j + q] for q in range(FOUR)])
+                four = pack([sums[plan.numbers[i, FOUR * j + q]] for q in range(FOUR)])
                 c.store((batch * m + row) * n + column, four)
-
-
-@helper
-def add_loaded(
-    sums: Any, left_operand: Any, right_operand: Any, k: Any, y: Any, x: Any, plan: Any
-) -> None:
-    """Add a tile's products, while a later step is on its way to registers."""
-    operands, sizes = (left_operand, right_operand), (plan.rows, plan.columns)
-    pitches, along = (plan.rows + FOUR, plan.columns + FOUR), (plan.a_along, plan.b_along)
-    tiles = [shared(2 * plan.depth * pitch, float32, align=_ACCESS) for pitch in pitches]
-    held = [registers(pieces(size, plan), float32, FOUR) for size in sizes]
-    for i in range(2):
-        take(held[i], operands[i], 0, k, sizes[i], along[i], plan)
-        put(held[i], tiles[i], 0, pitches[i], sizes[i], along[i], plan)
-        take(held[i], operands[i], plan.depth, k, sizes[i], along[i], plan)
-    barrier()
-    side = constant(0, k.dtype)
-    for begin in range(0, k, plan.depth):
-        now = [side * (plan.depth * pitch) for pitch in pitches]
-        add_step(sums, tiles[0].at(now[0] + y), tiles[1].at(now[1] + x), plan)
-        # The other half was read a step ago, and all have met since.
-        side = 1 - side
-        for i in range(2):
-            put(
-                held[i], tiles[i], side * (plan.depth * pitches[i]), pitches[i], sizes[i], along[i],
-                plan,
-            )  # fmt: skip
-        # Before the barrier, past which compilers do not put loads off: a whole step hides them.
-        for i in range(2):
-            take(held[i], operands[i], begin + 2 * plan.depth, k, sizes[i], along[i], plan)
-        barrier()
 
 
 @helper
@@ -208,24 +181,6 @@ def copy_tile(pipe: Any, tile: int, operand: Any, k: Any, begin: Any, plan: Any)
             pipe.copy(tile, place + deep * (size + FOUR), source, index, wide, inside)
 
 
-@helper
-def add_step(sums: Any, left: Any, right: Any, plan: Any) -> None:
-    """Add the products of a step, of which a unit's patches begin at the pointers."""
-    for p in loop_range(0, plan.depth, unroll=plan.depth):
-        ls = [
-            left.load(p * (plan.rows + FOUR) + i * (FOUR * plan.down), FOUR)
-            for i in range(plan.high)
-        ]
-        rs = [
-            right.load(p * (plan.columns + FOUR) + j * (FOUR * plan.across), FOUR)
-            for j in range(plan.wide)
-        ]
-        for i in range(FOUR * plan.high):
-            for j in range(FOUR * plan.wide):
-                value, other = ls[i // FOUR][i % FOUR], rs[j // FOUR][j % FOUR]
-                sums[i, j] = fma(value, other, sums[i, j])
-
-
 def woven(plan: Patches) -> tuple[Any, Any]:
     """Return the row and column of a unit's first patch.
 
@@ -240,54 +195,3 @@ def woven(plan: Patches) -> tuple[Any, Any]:
     y = group // wide * 4 + (place % 2 + place // 16 * 2)
     x = group % wide * 8 + place // 2 % 8
     return y * FOUR, x * FOUR
-
-
-def pieces(size: int, plan: Patches) -> int:
-    """Return the accesses of a unit to a tile; those of all are the tile's."""
-    return -(-size * plan.depth // (FOUR * plan.units))
-
-
-def place_of(turn: int, size: int, along: bool, plan: Patches) -> tuple[Any, Any, Any]:
-    """Return an access of a unit: its number, the line of the operand, and the place in it."""
-    piece = unit_index() + turn * plan.units
-    lines = (plan.depth if along else size) // FOUR
-    return piece, piece // lines, piece % lines * FOUR
-
-
-@helper
-def take(
-    held: Any,
-    operand: Any,
-    begin: Any,
-    k: Any,
-    size: int,
-    along: bool,
-    plan: Any,
-) -> None:
-    """Load a unit's part of a tile to registers, zeros where the operand ends."""
-    source, start, stride, first, count = operand
-    for turn in range(pieces(size, plan)):
-        _, line, at = place_of(turn, size, along, plan)
-        if along:
-            across, deep = first + line, begin + at
-            index = start + across * stride + deep
-        else:
-            across, deep = first + at, begin + line
-            index = start + deep * stride + across
-        four = constant((0.0,) * FOUR, float32)
-        if (across < count) & (deep < k):
-            four = source.load(index, FOUR)
-        held[turn] = four
-
-
-@helper
-def put(held: Any, tile: Any, at: Any, pitch: int, size: int, along: bool, plan: Any) -> None:
-    """Store a unit's part of a tile, by lines of the summed axis."""
-    for turn in range(pieces(size, plan)):
-        piece, line, place = place_of(turn, size, along, plan)
-        if piece < size * plan.depth // FOUR:
-            if along:
-                for q in range(FOUR):
-                    tile[at + (place + q) * pitch + line] = held[turn][q]
-            else:
-                tile.store(at + line * pitch + place, held[turn])
