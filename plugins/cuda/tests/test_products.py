@@ -215,6 +215,6 @@ def test_powers_are_computed_beside_products(
     assert ("computed(" in beside) == (name != "KEY")
     log = compiled(compiler, text)
     assert not re.findall(r"C75\d\d[^\n]*", log)
-    # The unit that asks for boxes of queries has few registers, and counts much.
-    if name != "KEY":
+    # The unit that asks for boxes of queries usually has few registers, and counts much.
+    if name != "KEY" or made[5:]:
         assert "0 bytes spill stores, 0 bytes spill loads" in log

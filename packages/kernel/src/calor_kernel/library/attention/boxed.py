@@ -28,7 +28,8 @@ from calor_kernel.planning.choices import greatest, least
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 # By the room of a row: warp groups, keys of a step, stages, whether warp groups take turns, the
 # tiles of which own rows are in memory, and registers of units that ask. Those that ask for what
-# gradients of keys take also load numbers of rows, and keep some of their own in memory with 24.
+# gradients of keys take also load numbers of rows, and keep some of their own in memory with 24;
+# but for rows of 128 those that multiply need all 240, or products run one after another.
 _Tiles = (
     tuple[int, int, int, bool]
     | tuple[int, int, int, bool, int]
@@ -44,7 +45,7 @@ QUERY: dict[int, tuple[_Tiles, ...]] = {
 }
 KEY: dict[int, tuple[_Tiles, ...]] = {
     64: ((2, 64, 4, True, 2), (2, 64, 4, True, 2, 40), (2, 64, 4, False, 2), (1, 64, 3, False)),
-    128: ((2, 64, 3, True), (2, 64, 3, True, 1, 40), (2, 64, 3, False), (1, 64, 3, False)),
+    128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
 }
 # The part of the device's cache that holds what heads at work read again and again.
 _KEPT = 2
