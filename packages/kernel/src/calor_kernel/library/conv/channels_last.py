@@ -15,6 +15,7 @@ from calor_kernel.language import (
     assume_multiple,
     barrier,
     bitcast,
+    constant,
     cube_position,
     index_dtype,
     kernel,
@@ -85,10 +86,11 @@ def channels_last(
     for turn in range(deep * across_units // _UNITS):
         c = unit // across_units + turn * (_UNITS // across_units)
         there = (place < places) & (skipped + begin + c < channels)
-        of = assume_multiple(at + (begin + c) * channel, run)
-        value = x.load(of, run, mask=there)
+        # A mask would be one for each element, and cut the access.
+        of = assume_multiple(select(there, at + (begin + c) * channel, 0), run)
+        value = x.load(of, run)
         for e in range(run):
-            tile[c * pitch + near + e] = value[e] if run > 1 else value
+            tile[c * pitch + near + e] = select(there, value[e], constant(0, x.dtype))
     barrier()
     lines = deep // access
     for turn in range(-(-_PLACES * lines // _UNITS)):

@@ -13,12 +13,15 @@ from typing import Any
 from calor.dtypes import DType, float32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
+    assume_multiple,
     barrier,
     constant,
     cube_position,
     index_dtype,
     kernel,
+    select,
     shared,
+    splat,
     unit_index,
 )
 from calor_kernel.library.work import Argument, Build, Launch, Output
@@ -67,12 +70,16 @@ def add_turned(
         total = constant(0, float32, _WIDE)
         if first + far < room:
             for split in range(begin, end, _AHEAD):
+                # A mask would be one for each element, and cut the access.
                 found = [
-                    parts.load((split + i) * part_step + at, _WIDE, mask=split + i < end)
+                    parts.load(
+                        assume_multiple(min(split + i, end - 1) * part_step + at, _WIDE), _WIDE
+                    )
                     for i in range(_AHEAD)
                 ]
-                for one in found:
-                    total = total + one
+                for i in range(_AHEAD):
+                    there = splat(split + i < end, _WIDE)
+                    total = total + select(there, found[i], constant(0, float32, _WIDE))
         sums.store(((group * taps + tap) * pitch) * _WIDE + far, total)
     barrier()
     to = (row * channels + first) * taps

@@ -61,14 +61,14 @@ def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
         return
     rows = 128 if seen.leads[2].size > 64 else 64
     found = sorted(_plans(seen, problem.size, info, rows, _SHARE), key=_cycles)
-    idle = not found or 2 * _cubes(seen, found[0]) < info.cores
     several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
     # Of several taps smaller tiles of cubes that share a core are done sooner.
-    few = idle and several
+    few = not found or (several and _idle(seen, found[0], info))
     if few and not wanted:
         return
     likely = found[: _TIMED if wanted else 1]
-    more = _smaller(seen, problem.size, info, likely) if wanted and idle else []
+    timed = wanted and found and _idle(seen, found[0], info)
+    more = _smaller(seen, problem.size, info, likely) if timed else []
     for made in (*likely, *more):
         _, plan, splits = made
         steps = Steps()
@@ -99,8 +99,9 @@ def _cycles(made: Made) -> float:
     return made[0]
 
 
-def _cubes(problem: Correlation, made: Made) -> int:
-    return _tiles(problem, made[1]) * made[2]
+def _idle(problem: Correlation, made: Made, info: DeviceInfo) -> bool:
+    """Return whether most cores have no cube of a plan."""
+    return bool(2 * _tiles(problem, made[1]) * made[2] < info.cores)
 
 
 def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Result:
