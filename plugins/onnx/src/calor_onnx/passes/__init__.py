@@ -14,6 +14,7 @@ from typing import Any
 from calor_onnx.graph import Graph, Node
 from calor_onnx.passes.attention import attention
 from calor_onnx.passes.batch_norm import batch_norm
+from calor_onnx.passes.bytes_multiplied import bytes_multiplied
 from calor_onnx.passes.dead import dead
 from calor_onnx.passes.few_bits import few_bits
 from calor_onnx.passes.gelu import gelu
@@ -26,7 +27,7 @@ from calor_onnx.passes.weights import weights
 Pass = Callable[[Look], bool]
 # Those that keep each weight under its name with its elements, and those that change weights.
 KEEPING: tuple[Pass, ...] = (identity, transposes, gelu, layer_norm, attention)
-FOLDING: tuple[Pass, ...] = (weights, batch_norm, few_bits)
+FOLDING: tuple[Pass, ...] = (weights, batch_norm, bytes_multiplied, few_bits)
 # A pass may make room for another; so many rounds are enough for what exporters write.
 ROUNDS = 4
 
