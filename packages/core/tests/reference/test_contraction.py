@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from calor.reference.contraction import dot_general
+from calor.reference.contraction import dot_general, matmul
 
 # einsum's equation, shapes, contract, batch
 CASES: dict[str, tuple[Any, ...]] = {
@@ -109,3 +109,15 @@ def test_views_that_blas_cannot_use() -> None:
     a, b = base[::2, ::-2, ::3], np.broadcast_to(whole((4, 1), 2, np.float32), (3, 4, 5))
     got = dot_general(a, b, contract=((2,), (1,)), batch=((0,), (0,)))
     np.testing.assert_array_equal(got, np.einsum("bmk,bkn->bmn", a, b))
+
+
+def test_bits_do_not_depend_on_how_operands_lie() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(100):
+        rows, depth, columns = random.integers(1, 9, 3)
+        wide = random.standard_normal((rows, 2 * depth + 3)).astype(np.float32)
+        tall = random.standard_normal((columns, depth)).astype(np.float32)
+        a, b = wide[:, 1 : depth + 1], tall.T
+        dense = matmul(a.copy(), np.ascontiguousarray(b))
+        assert matmul(a, b).tobytes() == dense.tobytes()
+        assert matmul(a[None], np.broadcast_to(b, (2, *b.shape)))[1].tobytes() == dense.tobytes()

@@ -69,15 +69,12 @@ def settled(x: Array, target: DType) -> Array:
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """Return the matrix product, copying operands whose strides BLAS cannot use."""
-    return np.asarray(np.matmul(_for_blas(a), _for_blas(b)))
+    """Return the matrix product, copying operands whose rows do not lie one after another.
 
-
-def _for_blas(x: Array) -> Array:
-    unit, (rows, columns), (down, right) = x.dtype.itemsize, x.shape[-2:], x.strides[-2:]
-    by_rows = right == unit and down >= columns * unit
-    by_columns = down == unit and right >= rows * unit
-    return x if by_rows or by_columns else np.ascontiguousarray(x)
+    BLAS may add in another order where they do not, and the bits of a product are those of its
+    operands' values, however these lie.
+    """
+    return np.asarray(np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b)))
 
 
 def _width(dtype: DType) -> int:
