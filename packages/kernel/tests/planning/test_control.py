@@ -7,7 +7,9 @@ import calor
 from calor.backends.device import device_of
 from calor.errors import OutOfMemoryError
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
+from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
+
+from .parts_device import device_with_parts
 
 
 @pytest.fixture(scope="module")
@@ -71,31 +73,13 @@ def test_gradient_of_a_scan_keeps_the_carry(device):
     assert found == want
 
 
-class Handle(np.ndarray):
-    """A piece of memory that can be looked up."""
-
-    __hash__ = object.__hash__
-
-
-class Parts(LanesMemory):
-    """Memory with handles of parts."""
-
-    def part(self, handle, offset, nbytes):
-        return handle[offset : offset + nbytes].view(Handle)
-
-
 @pytest.mark.parametrize("columns", [16, 3], ids=["in place", "copied"])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_rows_are_read_and_written_where_they_lie(columns, reverse):
-    def opened(index):
-        made = LanesDevice(ONE_UNIT, checks=False)
-        made.memory = Parts()
-        return made
-
     def sums(x):
         return calor.scan(lambda c, r: (c + r, c * r), x[0] * 0, x, reverse=reverse)
 
-    place = device_of(KernelBackend("parts", opened), 0)
+    place = device_with_parts("parts")
     found, want = both(place, sums, np.arange(5.0 * columns).reshape(5, columns))
     assert found == want
 

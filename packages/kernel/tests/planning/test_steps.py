@@ -6,38 +6,19 @@ import numpy as np
 import pytest
 
 import calor
-from calor.backends.device import device_of
 from calor_kernel.planning import control, steps
 from calor_kernel.planning.keeping import stamped
 from calor_kernel.planning.parts import Part, Place, places_of
-from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.buffers import OPEN
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
+
+from .parts_device import device_with_parts
 
 WIDTH = 16
 
 
-class Handle(np.ndarray):
-    """A piece of memory that can be looked up."""
-
-    __hash__ = object.__hash__
-
-
-class Parts(LanesMemory):
-    """Memory with handles of parts."""
-
-    def part(self, handle, offset, nbytes):
-        return handle[offset : offset + nbytes].view(Handle)
-
-
 @pytest.fixture
 def device():
-    def opened(index):
-        made = LanesDevice(ONE_UNIT, checks=False)
-        made.memory = Parts()
-        return made
-
-    return device_of(KernelBackend("parts", opened), 0)
+    return device_with_parts("parts")
 
 
 @pytest.fixture

@@ -6,38 +6,19 @@ import numpy as np
 import pytest
 
 import calor
-from calor.backends.device import device_of
 from calor.errors import DeviceError
 from calor_kernel.planning import whole
 from calor_kernel.planning.control import ControlPlan
-from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
+
+from .parts_device import device_with_parts
 
 WIDTH = 16
 CALLS = 9
 
 
-class Handle(np.ndarray):
-    """A piece of memory that can be looked up."""
-
-    __hash__ = object.__hash__
-
-
-class Parts(LanesMemory):
-    """Memory with handles of parts."""
-
-    def part(self, handle, offset, nbytes):
-        return handle[offset : offset + nbytes].view(Handle)
-
-
 @pytest.fixture
 def device():
-    def opened(index):
-        made = LanesDevice(ONE_UNIT, checks=False)
-        made.memory = Parts()
-        return made
-
-    return device_of(KernelBackend("whole", opened), 0)
+    return device_with_parts("whole")
 
 
 def numbers(*shape, seed=0):
