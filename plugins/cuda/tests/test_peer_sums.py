@@ -1,4 +1,4 @@
-"""Small sums of three GPUs, by kernels that reach the memory of all: imitated and real."""
+"""Small sums of GPUs, by kernels that reach the memory of all: imitated and real."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from calor_kernel.runtime.buffers import ForeignBuffer
 from imitated_cuda import CudaError
 from imitated_nccl import Nccl
 
-WAYS = {"alone": (1 << 18, 0), "together": (0, 1 << 22)}
+WAYS = {"alone": (1 << 18, 0, 2), "together": (0, 1 << 22, 3)}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def real() -> Group:
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Who adds: one GPU alone, or all together."""
-    for name, most in zip(("ALONE", "TOGETHER"), WAYS[request.param], strict=True):
+    for name, most in zip(("ALONE", "TOGETHER", "FEW"), WAYS[request.param], strict=True):
         monkeypatch.setattr(f"calor_kernel.runtime.peer_sums.{name}", most)
     return request.param
 
@@ -100,7 +100,7 @@ def test_one_gpu_adds_after_all_and_before_all(fake: Any, nccl: Nccl, members: G
 def test_parts_are_added_between_two_meetings(
     fake: Any, members: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, most in zip(("ALONE", "TOGETHER"), WAYS["together"], strict=True):
+    for name, most in zip(("ALONE", "TOGETHER", "FEW"), WAYS["together"], strict=True):
         monkeypatch.setattr(f"calor_kernel.runtime.peer_sums.{name}", most)
     x = members.join(np.ones((3, 3072), np.float32))
     calor.eval(all_reduce(x))
@@ -109,6 +109,21 @@ def test_parts_are_added_between_two_meetings(
     gather = ["record 1", "0 waits for 1", "record 2", "0 waits for 2"]
     meeting = [*gather, "record 0", "1 waits for 0", "2 waits for 0"]
     assert fake.log == [*meeting, *(f"launch on {n}" for n in range(3)), *meeting]
+
+
+def test_two_share_what_more_leave_to_nccl(fake: Any, nccl: Nccl) -> None:
+    from calor_cuda.bindings import count
+    from calor_cuda.device import CudaDevice
+
+    backend = KernelBackend("cuda", CudaDevice, count)
+    elements = (1 << 18) // 4 + 1
+    for members, shared in ((2, True), (3, False)):
+        made = group(*(device_of(backend, n) for n in range(members)))
+        fake.log.clear()
+        nccl.groups.clear()
+        calor.eval(all_reduce(made.join(np.ones((members, elements), np.float32))))
+        assert (nccl.groups == []) == shared
+        assert ("launch on 1" in fake.log) == shared
 
 
 def test_what_is_large_or_no_sum_is_for_nccl(
@@ -129,17 +144,13 @@ def test_what_is_large_or_no_sum_is_for_nccl(
         assert len(nccl.groups) == count + 1
 
 
-def test_gpus_that_are_not_connected_or_two_go_by_nccl(
+def test_gpus_that_are_not_connected_go_by_nccl(
     fake: Any, nccl: Nccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCL_P2P_DIRECT_DISABLE", "1")
     fake.apart = {(1, 2)}
     assert all_reduce(three().join(np.ones((3, 2), np.float32))).tolist() == [3.0, 3.0]
-    fake.apart = set()
-    backend: Any = three().device.backend
-    pair = group(*backend.members[:2])
-    assert all_reduce(pair.join(np.ones((2, 2), np.float32))).tolist() == [2.0, 2.0]
-    assert nccl.groups == [1, 1]
+    assert nccl.groups == [1]
 
 
 def test_memory_of_other_libraries_goes_by_nccl(nccl: Nccl, members: Group) -> None:

@@ -20,8 +20,10 @@ from imitated_nccl import Nccl
 
 
 @pytest.fixture
-def backend(nccl: Nccl) -> Any:
-    """The backend of the imitated GPUs."""
+def backend(nccl: Nccl, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The backend of the imitated GPUs, which exchange by NCCL also what is small."""
+    for name in ("ALONE", "TOGETHER"):
+        monkeypatch.setattr(f"calor_kernel.runtime.peer_sums.{name}", 0)
     from calor_cuda.bindings import count
     from calor_cuda.device import CudaDevice
 
@@ -129,10 +131,7 @@ def test_collectives_are_what_copies_give(
     assert members.device.transfers == 0
 
 
-def test_collectives_of_one_stage_are_one_group_of_calls(
-    nccl: Nccl, backend: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("calor_kernel.runtime.peer_sums.ALONE", 0)
+def test_collectives_of_one_stage_are_one_group_of_calls(nccl: Nccl, backend: Any) -> None:
     members = pair(backend, 0, 1, 2)
     x = members.join(np.ones((3, 4), np.float32))
 

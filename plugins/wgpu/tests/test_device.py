@@ -121,28 +121,20 @@ def test_results_that_take_turns_bind_nothing(device: Any, monkeypatch: pytest.M
         assert got.tolist() == list(range(0, 32, 2))
 
 
-def test_a_device_says_that_it_has_nothing_to_do(
+def test_who_waits_sleeps_until_the_device_is_done(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from calor_wgpu import _bindings
 
-    monkeypatch.setattr(_bindings, "ASKS", True)
-    monkeypatch.setattr(_bindings, "SPINS", 10.0)
-    stream = _bindings.Stream(device.queue.stream.device, limited=False)
+    stream, asked = _bindings.Stream(device.queue.stream.device, limited=False), []
+    poll = _bindings.native.libf.wgpuDevicePoll
+    told = type("Told", (), {"__getattr__": lambda self, name: getattr(_real, name)})()
+    _real = _bindings.native.libf
+    told.wgpuDevicePoll = lambda opened, wait, last: asked.append(wait) or poll(opened, wait, last)
+    monkeypatch.setattr(_bindings.native, "libf", told)
     stream.wait()
-    assert stream.idle()
-    # Whoever waits by asking does not sleep.
-    monkeypatch.setattr(type(stream.device), "_poll_wait", None)
-    memory, queue, made = device.memory, device.queue, built()
-    function = queue.load(device.toolchain.source(made).encode(), made)
-    recorded = queue.record([Step(function, (2, 1, 1), (Slot(0), Slot(1), 16, 2.0))], 2)
-    x, y = memory.alloc(256), memory.alloc(256)
-    memory.copy_in(x, 0, np.arange(16, dtype=np.float32))
-    with stream.lock:
-        recorded.encode(stream.commands(), [x, y])
-        stream.waiting.add(1, 0)
-        assert stream._encoder is None, "a device that rests is told at once"
-        stream.wait()
+    # What a poll that does not wait says is no answer.
+    assert asked == [True]
 
 
 def test_units_add_to_one_number(device: Any) -> None:

@@ -42,10 +42,6 @@ _WANTED: Final = frozenset(
 # between one submission and the next.
 _BATCH: Final = 16
 _WORK: Final = 1 << 32
-# Whether a device is asked if it has nothing to do, in order to tell it sooner; and for how many
-# seconds a wait asks again and again, for the system wakes who sleeps late.
-ASKS = False
-SPINS = 0.0
 _TROUBLE: Final = 4  # bytes
 # Bytes through which copies within a buffer go at a time, and that are kept for the next.
 _BETWEEN: Final = 16 << 20
@@ -237,7 +233,7 @@ class Stream:
         self._pass: Commands | None = None
         self._submitted = native.ffi.new("WGPUCommandBuffer[1]")
         submit = typed("running kernels")(self.submit)
-        self.waiting = Batch(submit, _BATCH, _WORK, self.idle if ASKS else None)
+        self.waiting = Batch(submit, _BATCH, _WORK)
 
     def commands(self) -> Commands:
         """Return the compute pass."""
@@ -247,10 +243,6 @@ class Stream:
                 begin, encoder = native.libf.wgpuCommandEncoderBeginComputePass, self.between()
                 self._pass = Commands(begin(encoder._internal, native.ffi.NULL))
         return self._pass
-
-    def idle(self) -> bool:
-        """Return whether everything that was submitted is done."""
-        return bool(native.libf.wgpuDevicePoll(self.device._internal, False, native.ffi.NULL))
 
     def between(self) -> Any:
         """Return the encoder after the dispatches that wait."""
@@ -319,13 +311,13 @@ class Stream:
         return np.frombuffer(found, np.uint8)
 
     def wait(self) -> None:
-        """Wait for everything."""
+        """Wait for everything.
+
+        A poll that does not wait is no answer: NVIDIA's Vulkan was seen to have nothing left to do,
+        by it, while kernels ran.
+        """
         self.submit()
-        end = perf_counter() + SPINS
-        while not (done := self.idle()) and perf_counter() < end:
-            pass
-        if not done:
-            self.device._poll_wait()
+        self.device._poll_wait()
         self.waiting.rested()
         self.check()
 

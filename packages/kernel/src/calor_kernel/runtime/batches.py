@@ -1,8 +1,7 @@
 """When a device is told to begin with what it was given, which may cost more than a small launch.
 
-Requirements: small launches are told together; a device that has nothing to do is told soon, so
-that it computes while the host goes on; one that has is told seldom, for it may rest between one
-batch and the next.
+Requirements: small launches are told together; a device that is told seldom computes all the same
+while the host goes on, for it may rest between one batch and the next.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ class Batch:
 
     ``begin`` tells the device. The amount doubles from batch to batch, up to ``growing``, until
     somebody has waited for the device, which :meth:`rested` says. Who tells it in another way says
-    so by :meth:`begun`. Where the device can say that it has nothing to do, ``idle`` asks it, and
-    fewer launches are enough then: one after a wait, and twice as many from batch to batch.
+    so by :meth:`begun`.
     """
 
     def __init__(
@@ -28,14 +26,12 @@ class Batch:
         begin: Callable[[], object],
         most: int,
         growing: int = ENOUGH,
-        idle: Callable[[], bool] | None = None,
     ) -> None:
         self._begin = begin
         self._most = most
         self._growing = growing
-        self._idle = idle
         self._launches = self._work = 0
-        self._enough, self._few = ENOUGH, 1
+        self._enough = ENOUGH
 
     def add(self, launches: int, work: int) -> None:
         """Count launches and their work, as :attr:`Step.work`, and begin if that is enough."""
@@ -45,10 +41,6 @@ class Batch:
             self._enough = min(2 * self._enough, self._growing)
             self.begun()
             self._begin()
-        elif self._idle is not None and self._launches >= self._few and self._idle():
-            self._few *= 2
-            self.begun()
-            self._begin()
 
     def begun(self) -> None:
         """Start to count anew."""
@@ -56,4 +48,4 @@ class Batch:
 
     def rested(self) -> None:
         """Take little for enough again."""
-        self._enough, self._few = ENOUGH, 1
+        self._enough = ENOUGH

@@ -8,7 +8,7 @@ no kernel for another one, so that nothing depends on kernels that run at the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from calor.backends.communication import Collective
 from calor_kernel.library.members import build_for
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
     from calor_kernel.runtime.links import Handles, Meeting
 
-# Of two devices the links' own way costs as little.
-FEWEST: Final = 3
-# Up to how many bytes one device adds all, and up to how many each does a part: with that, all wait
-# for all twice.
+# Up to how many bytes one device adds all; and up to how many each of a few does a part: with that,
+# all wait for all twice, which of more devices takes too long.
 ALONE = 1 << 18
-TOGETHER = 0
+TOGETHER = 1 << 20
+FEW = 2
 
 
 class PeerSums:
@@ -35,7 +34,7 @@ class PeerSums:
 
     def takes(self, calls: Sequence[Collective]) -> bool:
         """Return whether all of some collectives are sums that are quicker so."""
-        most = max(ALONE, TOGETHER) if len(self.engines) >= FEWEST else 0
+        most = max(ALONE, TOGETHER) if len(self.engines) <= FEW else ALONE
         return (
             all(
                 call.op == "all_reduce"

@@ -69,7 +69,7 @@ def test_units_that_ask_get_registers_that_others_leave(monkeypatch):
 
 @pytest.mark.parametrize(
     ("heads", "rows", "name"),
-    [(8, 2048, "192x128"), (32, 512, "128x128"), (1, 512, "64x128")],
+    [(8, 2048, "128x128"), (32, 512, "128x128"), (1, 512, "64x128")],
 )
 def test_tiles_fill_the_device_and_are_nearly_full(heads, rows, name):
     row = Row(1, heads, heads, rows, rows, 64, 64)

@@ -36,7 +36,7 @@ _Tiles = (
     | tuple[int, int, int, bool, int, int]
 )
 FORWARD: dict[int, tuple[_Tiles, ...]] = {
-    64: ((3, 128, 2, False, 2), (2, 128, 3, True, 2), (2, 128, 3, False, 2), (1, 128, 2, False)),
+    64: ((2, 128, 3, True, 2), (3, 128, 2, False, 2), (2, 128, 3, False, 2), (1, 128, 2, False)),
     128: ((2, 128, 2, True, 2), (2, 128, 2, False, 2), (2, 160, 2, False), (1, 128, 2, False)),
 }
 QUERY: dict[int, tuple[_Tiles, ...]] = {
@@ -44,7 +44,7 @@ QUERY: dict[int, tuple[_Tiles, ...]] = {
     128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
 }
 KEY: dict[int, tuple[_Tiles, ...]] = {
-    64: ((2, 64, 4, True, 2), (2, 64, 4, True, 2, 40), (2, 64, 4, False, 2), (1, 64, 3, False)),
+    64: ((2, 64, 4, True, 2, 40), (2, 64, 4, True, 2), (2, 64, 4, False, 2), (1, 64, 3, False)),
     128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
 }
 # The part of the device's cache that holds what heads at work read again and again.
