@@ -41,7 +41,8 @@ class Case:
     sample; None chooses a number that makes a sample long enough for the clock. A call that does
     `units` pieces of work is reported per piece. `check(ours, theirs)` raises AssertionError on
     results that differ. `floor()` is the time in seconds per piece that the machine's measured
-    ceilings allow.
+    ceilings allow. `awake`: a sample follows at once on a call that is not timed, since a device that
+    has rested takes a while to begin, and one driver longer than another.
     """
 
     name: str
@@ -51,3 +52,4 @@ class Case:
     floor: Callable[[], float] | None = None
     inner: int | None = None
     units: int = 1
+    awake: bool = False

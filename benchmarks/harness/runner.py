@@ -162,9 +162,8 @@ def run_case(
     for peer, problem in disagreements(case, calls).items():
         result.disagreements.append(f"{case.name} beside {peer}: {problem}")
         del calls[peer]
-    seconds = {
-        name: value / case.units for name, value in interleaved(calls, repeats, case.inner).items()
-    }
+    samples = interleaved(calls, repeats, case.inner, awake=case.awake)
+    seconds = {name: value / case.units for name, value in samples.items()}
     floor = case.floor() if case.floor is not None else None
     ours = seconds.pop("calor")
     for peer, theirs in seconds.items():

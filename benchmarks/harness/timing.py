@@ -48,9 +48,16 @@ def rest() -> None:
 
 
 def interleaved(
-    calls: Mapping[str, Callable[[], Any]], repeats: int, inner: int | None = None
+    calls: Mapping[str, Callable[[], Any]],
+    repeats: int,
+    inner: int | None = None,
+    *,
+    awake: bool = False,
 ) -> dict[str, float]:
-    """The median time in seconds of one call of each function."""
+    """The median time in seconds of one call of each function.
+
+    ``awake``: a sample follows at once on a call that is not timed.
+    """
     counts = {name: inner or choose_inner(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
@@ -61,6 +68,8 @@ def interleaved(
             gc.disable()
             for name in order:
                 rest()
+                if awake:
+                    calls[name]()
                 samples[name].append(sample_ns(calls[name], counts[name]) / counts[name])
             if collecting:
                 gc.enable()

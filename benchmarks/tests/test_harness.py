@@ -90,6 +90,13 @@ def test_samples_are_interleaved_and_the_order_rotates() -> None:
     assert seen == ["a", "b", "b", "a", "a", "b"]
 
 
+def test_a_device_is_awake_when_its_sample_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(timing, "rest", lambda: seen.append("rest"))
+    timing.interleaved({"a": lambda: seen.append("a")}, repeats=2, inner=2, awake=True)
+    assert seen == ["rest", "a", "a", "a"] * 2
+
+
 def test_a_sample_waits_until_other_threads_sleep() -> None:
     ends = time.perf_counter() + 0.05
 
