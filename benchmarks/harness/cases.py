@@ -41,8 +41,8 @@ class Case:
     sample; None chooses a number that makes a sample long enough for the clock. A call that does
     `units` pieces of work is reported per piece. `check(ours, theirs)` raises AssertionError on
     results that differ. `floor()` is the time in seconds per piece that the machine's measured
-    ceilings allow. `awake`: a sample follows at once on a call that is not timed, since a device that
-    has rested takes a while to begin, and one driver longer than another.
+    ceilings allow. `awake`: a sample follows at once on a call that is not timed, since a device
+    that has rested takes a while to begin, and one driver longer than another.
     """
 
     name: str
