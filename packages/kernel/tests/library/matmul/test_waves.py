@@ -102,3 +102,10 @@ def test_sizes_that_are_not_known_keep_to_a_tile_that_is_nearly_as_good():
         found.append(int(first_tile(tiles, m, 1024, 1, 64)))
     assert [first_tile(tiles, rows, 1024, 1, 64) for rows in (1024, 1152, 128)] == [0, 1, 1]
     assert found == [0, 0, 1]
+
+
+def test_sizes_that_are_not_known_are_in_parts_by_two_launches():
+    """What a cube has a share of would be another share for each size."""
+    (m,) = Trace([128], {}).symbols
+    assert first(m, 4096, 4096, bfloat16) == "boxes 64x128, parts 2"
+    assert first(m, 768, 768, bfloat16) == "boxes 64x64"
