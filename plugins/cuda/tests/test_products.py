@@ -83,10 +83,11 @@ def plan_of(dtype: DType, result: DType, made: Any, along: bool) -> Boxes:
     return plan if dtype is not uint8 else replace(plan, formats=(float8_e5m2, float8_e4m3fn))
 
 
-PLANS = [(bfloat16, bfloat16, made, False) for made in (*units._LARGE[:2], *units._MORE_BOXES)]
+LARGE, HIGH, _, _, SMALL, _ = units._BOXES
+PLANS = [(bfloat16, bfloat16, made, False) for made in (LARGE, HIGH, *units._MORE_BOXES)]
 PLANS += [(float32, float32, made, True) for made in units._MORE_BOXES]
-PLANS += [(float32, float32, made, False) for made in (units._LARGE[0], units._BOXES[1])]
-PLANS += [(uint8, bfloat16, units._MORE_BOXES[0], True), (int8, int32, units._LARGE[0], True)]
+PLANS += [(float32, float32, made, False) for made in (LARGE, SMALL)]
+PLANS += [(uint8, bfloat16, units._MORE_BOXES[0], True), (int8, int32, LARGE, True)]
 
 
 @pytest.mark.parametrize(("dtype", "result", "made", "along"), PLANS, ids=str)

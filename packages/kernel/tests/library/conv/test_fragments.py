@@ -187,11 +187,11 @@ def test_gradients_of_weights_of_one_tap_are_products_of_images(dtype, places, m
 
 
 def test_parts_of_a_long_sum_of_one_image_are_added():
-    """Of few tiles and many channels the product is in parts, which a second launch adds."""
+    """Of few tiles and many channels the product is in parts, which other cubes add."""
     info = replace(H200, cores=8)
     row = ((1, 1024, 8, 16), (64, 1024, 1, 1), ONE, (NONE, NONE), ONE, 1)
     work, *_ = lower_conv(request_of("conv", row, bfloat16, info))
-    assert [launch.label for launch in work.launches] == ["matmul boxes 64x128", "matmul parts 2"]
+    assert [launch.label for launch in work.launches] == ["matmul boxes 64x128 in shares of 2"]
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), "conv", row, "bfloat16")
 
 

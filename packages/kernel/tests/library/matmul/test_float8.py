@@ -36,8 +36,7 @@ def engine():
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(units, "_LARGE", ((64, 64, 2, 2),))
-    monkeypatch.setattr(units, "_BOXES", ((64, 64, 2, 2),) * 2)
+    monkeypatch.setattr(units, "_BOXES", {(64, 64, 2, 2): 1.0})
     monkeypatch.setattr(units, "_WORTH", 1)
 
 

@@ -216,8 +216,13 @@ def test_shares_need_cubes_that_go_on():
     alone = replace(hopper, features=hopper.features - {"clusters"})
     reasons = {one.variant: one.reason for one in units.ways(*given, alone, True)[1]}
     assert {reasons[name] for name in shared if name in reasons} == {"the device has no clusters"}
-    # The cost model's first choice is of whole tiles, or of parts in two launches.
-    assert not any(way.name in shared for way in units.ways(*given, hopper, False)[0])
+    # The first choice is one launch, and two where cubes may not wait for each other.
+    firsts = [units.ways(*given, info, False)[0][0].name for info in (hopper, bound)]
+    assert firsts == [
+        "boxes 64x128x64 by 256 in 16 split-K",
+        "boxes 64x128x64 by 256 in 16 in 4 parts",
+    ]
+    assert len(names) == len(units.ways(*given, hopper, True)[0])
 
 
 def test_names_say_what_is_shared():

@@ -78,12 +78,8 @@ def small(monkeypatch):
     """Tiles of which there are several, with several steps, and planes that share them."""
     monkeypatch.setattr(units, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
     monkeypatch.setattr(units, "_GROUPS", ((128, 64, 64, 8, 1, 3),))
-    monkeypatch.setattr(units, "_LARGE", ((64, 64, 2, 2),))
-    monkeypatch.setattr(units, "_BOXES", ((64, 64, 2, 2),) * 2)
-    patches = (4, 8, 2, 1, 8)
-    monkeypatch.setattr(units, "_TURNING", patches)
-    monkeypatch.setattr(units, "_PATCHES", (patches,))
-    monkeypatch.setattr(units, "_SMALL_PATCHES", (patches, patches))
+    monkeypatch.setattr(units, "_BOXES", {(64, 64, 2, 2): 1.0})
+    monkeypatch.setattr(units, "_PATCHES", {(4, 8, 2, 1, 8): 1.0})
 
 
 def labels(backend, monkeypatch):
@@ -114,9 +110,7 @@ def patched(monkeypatch):
     """What makes a plan of patches the only one of a new device, and the plans that it takes."""
 
     def patch(made):
-        monkeypatch.setattr(units, "_TURNING", made)
-        monkeypatch.setattr(units, "_PATCHES", (made,))
-        monkeypatch.setattr(units, "_SMALL_PATCHES", (made, made))
+        monkeypatch.setattr(units, "_PATCHES", {made: 1.0})
         backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
         return backend, labels(backend, monkeypatch)
 
@@ -179,8 +173,7 @@ TWO, LARGE, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2), (192, 64, 3, 1)
     ids=str,
 )
 def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
-    monkeypatch.setattr(units, "_LARGE", (made,))
-    monkeypatch.setattr(units, "_BOXES", (made, made))
+    monkeypatch.setattr(units, "_BOXES", {made: 1.0})
     seen = []
 
     def boxes(*given, was=lowering.ways):
@@ -191,34 +184,6 @@ def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
     monkeypatch.setattr(lowering, "ways", boxes)
     check(together, row, "bfloat16", "bfloat16")
     assert {(plan.rows, plan.cluster) for plan in seen} == {(made[0], (*made, 1)[4])}
-
-
-@pytest.mark.parametrize(
-    ("sizes", "name"),
-    [
-        ((8192, 8192, 8192), "boxes 192x128"),
-        ((4096, 4096, 4096), "boxes 128x256"),
-        ((3072, 3072, 3072), "boxes 192x128"),
-        ((1024, 1024, 1024), "boxes 64x128"),
-        ((4096, 64, 512), "boxes 64x64"),
-        ((128, 4096, 4096), "boxes 64x128, parts 2"),
-        ((128, 4096, 1024), "boxes 64x64"),
-        ((64, 4096, 4096), "boxes 64x128, parts 4"),
-        ((256, 4096, 16384), "boxes 128x128, parts 2"),
-    ],
-    ids=str,
-)
-def test_the_first_choice_is_what_was_fastest(monkeypatch, sizes, name):
-    """As measured on an H200 in bfloat16."""
-    monkeypatch.undo()
-    m, n, k = sizes
-    a, b = Operand((0, 0), k, 1, 0, bfloat16), Operand((0, 0), 1, n, 0, bfloat16)
-    product = Product((1, 1), m, n, k, a, b, bfloat16)
-    hopper = replace(SEVERAL, cores=132, max_units=1024)
-    for wanted in (False, True):
-        (first, *_), _ = units.ways(product, (Input(0), Input(1)), hopper, wanted)
-        launches = (*first.before, first.launch, *first.after)
-        assert ", ".join(launch.label.removeprefix("matmul ") for launch in launches) == name
 
 
 DEEP = [
@@ -294,8 +259,7 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
 @pytest.mark.parametrize("made", [(64, 64, 2, 2), (128, 96, 2, 1), TWO], ids=str)
 def test_products_of_transposes(together, monkeypatch, row, made):
     """Where the right factor lies along its columns it goes through registers, as the left one."""
-    monkeypatch.setattr(units, "_LARGE", (made,))
-    monkeypatch.setattr(units, "_BOXES", (made, made))
+    monkeypatch.setattr(units, "_BOXES", {made: 1.0})
     seen = []
 
     def ways(*given, was=lowering.ways):
@@ -361,7 +325,7 @@ def test_what_the_copy_engine_does_not_take(changed, reason):
     assert reason in made.reason
 
 
-@pytest.mark.parametrize("made", units._LARGE + units._BOXES + units._MORE_BOXES, ids=str)
+@pytest.mark.parametrize("made", [*units._BOXES, *units._MORE_BOXES], ids=str)
 @pytest.mark.parametrize("result", [bfloat16, float32])
 def test_a_tile_of_boxes_fits(made, result):
     plan = Boxes(bfloat16, result, *made[:3], True, False, *made[3:])

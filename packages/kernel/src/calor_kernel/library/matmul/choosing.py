@@ -6,7 +6,7 @@ among the plans of a way, since tuning keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -42,20 +42,21 @@ def found_any(ways: Sequence[Way | Dropped]) -> bool:
     return any(isinstance(way, Way) and way.group == 0 for way in ways)
 
 
+def filling(usual: Sequence[P], info: DeviceInfo, fills: Callable[[P], bool]) -> P | None:
+    """Return the first plan that fits and fills the device, else the last if that fits."""
+    fitting = [plan for plan in usual if lack(plan, info) is None]
+    return next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
+
+
 def chosen(
-    usual: Sequence[P],
-    more: Sequence[P],
+    first: P | None,
+    usual: Collection[P],
+    more: Collection[P],
     wanted: bool,
     info: DeviceInfo,
-    fills: Callable[[P], bool],
     launch: Callable[[P], Launch],
 ) -> Iterator[Way | Dropped]:
-    """Yield the first plan that fits and fills the device, else the last that fits.
-
-    Where candidates are ``wanted``, the other plans follow.
-    """
-    fitting = [plan for plan in usual if lack(plan, info) is None]
-    first = next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
+    """Yield the first choice, if there is one, and where candidates are ``wanted`` all others."""
     if first is not None:
         yield Way(kind_of(first), 0, launch(first))
     for plan in dict.fromkeys((*usual, *more)) if wanted else ():

@@ -3,7 +3,8 @@
 Requirements: where tiles leave cubes idle, in the last round or always, shares of their steps are
 offered to who times candidates; sums that one cube hands to another are written and read once
 more, so that nothing is shared where hardly a cube is idle; one launch does it all, also where each
-tile is cut into as many parts as there are cubes for it.
+tile is cut into as many parts as there are cubes for it, which is the first choice of few tiles
+with a long summed axis.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from calor_kernel.library.work import Argument, Dropped, Flags, Launch, Scratch
 from calor_kernel.planning.choices import is_size
 from calor_kernel.runtime.device import DeviceInfo
 
-# A share is so many steps at least, and a part of all cubes may be idle without any.
+# A share is so many steps at least, and where each is handed over twice as many; a part of all
+# cubes may be idle without any.
 _LEAST, _IDLE = 4, 0.06
+# Of more parts of a tile than these, who ends it reads long what the others wrote.
+_FEW = 4
 # The cubes of a cluster that compute parts of a tile, the most first.
 _PARTS = (8, 4, 2)
 _SUM = 4  # Bytes.
@@ -85,6 +89,44 @@ def shared_ways(
             yield Way(name, 1, launch(plan, sharing), scratch=(sharing.nbytes(plan),))
 
 
+def split_first(
+    product: Product,
+    plan: Boxes,
+    launch: Callable[[Boxes, Sharing], Launch],
+    info: DeviceInfo,
+    held: int,
+) -> Way | None:
+    """Return the way to cut each tile into a few equal parts, None where that is not possible."""
+    tiles, parts = cubes_of(product, plan), few_parts(product, plan, info)
+    if parts == 1:
+        return None
+    sharing = Sharing(tiles * parts, tiles, -(-product.k // plan.depth), 0, Scratch(held))
+    scratch = (sharing.nbytes(plan),)
+    return Way(f"{name_of(plan)} split-K", 0, launch(plan, sharing), scratch=scratch)
+
+
+def few_parts(product: Product, plan: Boxes, info: DeviceInfo) -> int:
+    """Return into how many parts each tile is cut where that is the first choice; 1: none.
+
+    The shares of sizes that are not known would be others for each.
+    """
+    tiles = cubes_of(product, plan)
+    if is_size(tiles) or is_size(product.k) or not info.has("forward_progress"):
+        return 1
+    parts = parts_of_tile(tiles, -(-product.k // plan.depth), info.cores)
+    return parts if parts <= _FEW else 1
+
+
+def parts_of_tile(tiles: int, steps: int, cores: int) -> int:
+    """Return into how many equal parts the steps of each tile are cut for most cores; 1: none.
+
+    >>> parts_of_tile(64, 64, 132), parts_of_tile(24, 64, 132), parts_of_tile(100, 64, 132)
+    (2, 4, 1)
+    """
+    most = min(cores // tiles, steps // (2 * _LEAST))
+    return next((parts for parts in range(most, 1, -1) if steps % parts == 0), 1)
+
+
 def shares_of(tiles: int, steps: int, cores: int) -> Iterator[tuple[str, int, int]]:
     """Yield names, cubes and how many tiles they have shares of; nothing where none pays.
 
@@ -102,6 +144,6 @@ def shares_of(tiles: int, steps: int, cores: int) -> Iterator[tuple[str, int, in
     if whole - tiles > _IDLE * whole:
         yield "stream-K", cores, rest + (cores if rounds else 0)
     # Where all shares are the same part of a tile, no cube has to do with two.
-    parts = cores // tiles if tiles else 0
-    if parts > 1 and steps % parts == 0 and tiles * parts != cores:
+    parts = parts_of_tile(tiles, steps, cores)
+    if parts > 1 and tiles * parts != cores:
         yield "split-K", tiles * parts, tiles

@@ -7,7 +7,7 @@ accesses; the tiles are as large as leaves each core one; what no way here does 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,24 +23,26 @@ from calor_kernel.library.matmul.choosing import (
     along_of,
     chosen,
     cubes_of,
+    filling,
     found_any,
     kind_of,
     lack,
     name_of,
     too_much,
 )
-from calor_kernel.library.matmul.divided import divided, parts_of, sums_of
+from calor_kernel.library.matmul.divided import divided, parts_of
 from calor_kernel.library.matmul.fragments import matmul_fragments
 from calor_kernel.library.matmul.patches import Patches, matmul_patches
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.matmul.sharing import shared_ways
+from calor_kernel.library.matmul.sharing import few_parts, shared_ways, split_first
 from calor_kernel.library.matmul.squares import squares
 from calor_kernel.library.matmul.steps import FOUR
 from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
+from calor_kernel.library.matmul.waves import by_waves
 from calor_kernel.library.panels import Fragments
 from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
-from calor_kernel.planning.choices import choice, exceeds
+from calor_kernel.planning.choices import exceeds
 from calor_kernel.runtime.device import DeviceInfo
 
 # Smaller products leave most of a tile empty.
@@ -59,31 +61,42 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 # Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
 # cubes of a cluster if there are several. There are as many stages as fit: what is on its way from
-# memory bounds how fast small tiles are. Of the large ones, that which leaves fewest cores idle.
-_LARGE = ((128, 256, 4, 16), (192, 128, 4, 16), (128, 192, 4, 16))
-_BOXES = ((128, 128, 6, 16), (64, 128, 8, 16), (64, 64, 8, 16))
+# memory bounds how fast small tiles are. Of each the rate, as measured in bfloat16 on an H200.
+_BOXES: Final[Mapping[tuple[int, ...], float]] = {
+    (128, 256, 4, 16): 1.0,
+    (192, 128, 4, 16): 0.993,
+    (128, 192, 4, 16): 0.993,
+    (128, 128, 6, 16): 0.967,
+    (64, 128, 8, 16): 0.785,
+    (64, 64, 8, 16): 0.54,
+}
 _MORE_BOXES = ((128, 256, 4, 8, 2),)
 # Tiles of which cubes have equal shares, where whole ones leave some idle.
 _SHARED = ((128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16))
 # Tiles of products whose summed axis is cut into parts, where there are few of them; the bytes of
 # the axis from which small tiles in parts are faster than smaller ones, and larger ones than those.
 _DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
+_SMALL, _SMALLEST = (64, 128, 8, 16), (64, 64, 8, 16)
 _DEEP, _LONG = 8 << 10, 32 << 10
 # Units down and across, patches of each down and across, what is taken of the summed axis, the
-# stages by asynchronous copies, the order of sums, and whether factors are early. A patch of 8 by
-# 16 takes three quarters of the accesses that one of 8 by 8 does. Where both operands are turned on
-# their way, a step is twice as deep, on devices that have the memory for it.
-_TURNING, _PATCHES = (16, 16, 2, 4, 16), ((16, 16, 2, 4, 8), (16, 16, 2, 2, 8))
-# Where tiles are few, by asynchronous copies and without.
-_SMALL_PATCHES = ((16, 8, 1, 2, 16, 3), (16, 16, 1, 1, 16))
+# stages by asynchronous copies, the order of sums, and whether factors are early. Of each the rate,
+# as measured on an H200; the last two are for devices without those copies.
+_PATCHES: Final[Mapping[tuple[Any, ...], float]] = {
+    (16, 16, 4, 2, 8, 0, "row pairs", True): 1.0,
+    (16, 16, 2, 2, 8, 0, "row pairs"): 0.965,
+    (16, 16, 1, 2, 16, 3): 0.926,
+    (16, 8, 1, 2, 16, 3): 0.873,
+    (16, 16, 1, 2, 16): 0.9,
+    (16, 16, 1, 1, 16): 0.75,
+}
 _SUMS, _WIDE = 8, 32  # Patches of a unit at most, and the units of a plane that is wide.
 # Which order is best for a patch was found by counting what a Hopper GPU reads of registers in what
 # its compiler made of each, since compilers keep some orders better than others.
 _MORE_PATCHES: Final[tuple[tuple[Any, ...], ...]] = (
-    *((16, 16, 2, 4, 8, 0, "columns", True), (16, 16, 4, 2, 8, 0, "row pairs", True)),
-    *((16, 16, 2, 2, 8, 0, "row pairs"), (16, 16, 2, 4, 16, 3, "column pairs")),
-    *((16, 16, 2, 4, 16, 3), (16, 16, 1, 2, 16, 3), (8, 16, 2, 4, 8), (16, 16, 2, 2, 16)),
-    *((8, 16, 2, 2, 8), (16, 8, 2, 2, 8), (16, 8, 1, 2, 16), (8, 8, 2, 2, 16)),
+    *((16, 16, 2, 4, 8, 0, "columns", True), (16, 16, 2, 4, 16, 3, "column pairs")),
+    *((16, 16, 2, 4, 16, 3), (16, 16, 2, 4, 16), (16, 16, 2, 4, 8), (8, 16, 2, 4, 8)),
+    *((16, 16, 2, 2, 8), (16, 16, 2, 2, 16), (8, 16, 2, 2, 8), (16, 8, 2, 2, 8)),
+    *((16, 8, 1, 2, 16), (8, 8, 2, 2, 16)),
 )
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
@@ -140,15 +153,12 @@ def _by_patches(
     along = along_of(product)
     # Units of wide planes have registers for twice the sums.
     most = _SUMS if info.planes[0] >= _WIDE else _SUMS // 2
-    ahead = info.has("async_copy")
-    turning = (_TURNING,) if ahead and all(along) else ()
-    small = _SMALL_PATCHES[0 if ahead else 1]
-    usual, more = (
-        [_patches(made, along) for made in table if made[2] * made[3] <= most]
-        for table in ((*turning, *_PATCHES, small), _MORE_PATCHES)
-    )
+    rates = {_patches(made, along): rate for made, rate in _PATCHES.items()}
+    rates = {plan: rate for plan, rate in rates.items() if plan.high * plan.wide <= most}
+    more = [_patches(made, along) for made in _MORE_PATCHES]
+    more = [plan for plan in more if plan.high * plan.wide <= most]
     yield from chosen(
-        usual, more, wanted, info, lambda plan: cubes_of(product, plan) >= info.cores,
+        by_waves(rates, product, info), rates, more, wanted, info,
         lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
     )  # fmt: skip
 
@@ -172,34 +182,29 @@ def _by_boxes(
         if wanted:
             yield made
         return
-    large = large_tile(product.m, product.n, product.batches, info.cores)
-    usual = [_boxes(product, plan) for plan in (_LARGE[large], *_BOXES)]
-    more = [_boxes(product, plan) for plan in (*_LARGE, *_MORE_BOXES)]
-    yield from chosen(usual, more, wanted, info, lambda plan: _fills(product, plan, info), made)
+    parted = _parted(product, info)
+    first = split_first(product, parted, made, info, held) if parted else None
+    if first is not None:
+        yield first
+    rates = {_boxes(product, tile): rate for tile, rate in _BOXES.items()}
+    more = [_boxes(product, tile) for tile in _MORE_BOXES]
+    yield from chosen(by_waves(rates, product, info), rates, more, wanted, info, made)
     if wanted:
-        plans = [_boxes(product, plan) for plan in _SHARED]
-        yield from shared_ways(product, plans, made, info, held)
-
-
-def _waves(number: int, m: int, n: int, batches: int, cores: int) -> float:
-    """Return what the last core computes by tiles of a number in ``_LARGE``."""
-    rows, columns = _LARGE[number][:2]
-    tiles = -(-m // rows) * -(-n // columns) * batches
-    # The first has the fewest accesses of memory for its sums.
-    return -(-tiles // cores) * rows * columns * (1 if number == 0 else 1.01)
-
-
-@choice(cost=_waves)
-def large_tile(m: int, n: int, batches: int, cores: int) -> int:
-    """Return which of the large tiles leaves fewest cores idle."""
-    return min(range(len(_LARGE)), key=lambda number: _waves(number, m, n, batches, cores))
+        plans = [_boxes(product, tile) for tile in _SHARED]
+        for way in shared_ways(product, plans, made, info, held):
+            if first is None or isinstance(way, Dropped) or way.launch != first.launch:
+                yield way
 
 
 def _fills(product: Product, plan: Plan, info: DeviceInfo) -> bool:
     """Return whether tiles of a plan are enough for the device, and not half empty."""
-    whole = plan.rows < 2 * product.m and plan.columns < 2 * product.n
     # A few idle cores cost less than what smaller tiles read.
-    return whole and 5 * cubes_of(product, plan) >= 4 * info.cores
+    return not _sparse(product, plan) and 5 * cubes_of(product, plan) >= 4 * info.cores
+
+
+def _sparse(product: Product, plan: Plan) -> bool:
+    """Return whether half of a tile is empty."""
+    return plan.rows >= 2 * product.m or plan.columns >= 2 * product.n
 
 
 def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
@@ -209,26 +214,37 @@ def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
     return Boxes(*types, rows, columns, stages, *along, band, several, product.formats)
 
 
+def _parted(product: Product, info: DeviceInfo) -> Boxes | None:
+    """Return the tile whose sums are in parts first of all; None where whole ones are as fast."""
+    # Where there are few of the smallest tiles, and where the axis is so long that larger ones in
+    # parts save more than handing sums over costs.
+    nbytes = product.k * product.a.dtype.itemsize
+    small, smallest = (_fills(product, _boxes(product, tile), info) for tile in (_SMALL, _SMALLEST))
+    few = not smallest or (not small and exceeds(nbytes, _DEEP - 1))
+    long = not few and exceeds(nbytes, _LONG - 1)
+    if not few and not long:
+        return None
+    for tile in _DIVIDED[:: -1 if long else 1]:
+        plan = _boxes(product, tile)
+        fits = not _sparse(product, plan) and lack(plan, info) is None
+        if fits and parts_of(product, cubes_of(product, plan), info) > 1:
+            return plan
+    return None
+
+
 def _by_divided_boxes(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
 ) -> Iterator[Way | Dropped]:
     """Yield large tiles of which there are few, with the summed axis in parts."""
     if not all(map(info.has, _COPIED)):
         return
-    # Two launches are the first choice where there are few of the smallest tiles, and where the
-    # axis is so long that larger ones in parts save more than that.
-    nbytes = product.k * product.a.dtype.itemsize
-    small, smallest = (_fills(product, _boxes(product, made), info) for made in _BOXES[-2:])
-    few = not smallest or (not small and exceeds(nbytes, _DEEP - 1))
-    long = not few and exceeds(nbytes, _LONG - 1)
-    for numbers in _DIVIDED[:: -1 if long else 1]:
-        plan = replace(_boxes(product, numbers), result=sums_of(product.dtype))
-        if lack(plan, info) is not None:
-            continue
-        whole = plan.rows < 2 * product.m and plan.columns < 2 * product.n
-        first = whole and (few or long)
-        many = parts_of(product, cubes_of(product, plan), info) if first or wanted else 1
-        if many == 1:
+    parted = _parted(product, info)
+    # One launch is sooner done than two, where it is known how its cubes share tiles.
+    usual = parted if parted and few_parts(product, parted, info) == 1 else None
+    plans = [_boxes(product, tile) for tile in _DIVIDED] if wanted else []
+    for plan in dict.fromkeys([usual, *plans] if usual else plans):
+        many = parts_of(product, cubes_of(product, plan), info)
+        if many == 1 or lack(plan, info) is not None:
             continue
         made = divided(product, many, held, info)
         launch = boxed(made.product, places, info, made.target)
@@ -236,8 +252,8 @@ def _by_divided_boxes(
         if isinstance(launch, Dropped):
             yield replace(launch, variant=name)
         else:
-            yield Way(name, 0 if first else 1, launch(plan), (), (made.nbytes,), (made.after,))
-            few, long = few and not first, long and not first
+            group, into = 0 if plan == usual else 1, replace(plan, result=made.product.dtype)
+            yield Way(name, group, launch(into), (), (made.nbytes,), (made.after,))
 
 
 def _by_transposed_boxes(
@@ -286,8 +302,9 @@ def _by_groups(
     along = along_of(product)
     usual = [Fragments(product.a.dtype, *made, *along, grouped=True) for made in _GROUPS]
     # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
+    first = filling(usual, info, lambda plan: 4 * cubes_of(product, plan) >= info.cores)
     yield from chosen(
-        usual, (), wanted, info, lambda plan: 4 * cubes_of(product, plan) >= info.cores,
+        first, usual, (), wanted, info,
         lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
     )  # fmt: skip
 
@@ -302,8 +319,9 @@ def _by_fragments(
     along = along_of(product)
     usual = [Fragments(product.a.dtype, *made, *along) for made in _FRAGMENTS]
     more = [Fragments(product.a.dtype, *made, *along) for made in _MORE_FRAGMENTS]
+    first = filling(usual, info, lambda plan: cubes_of(product, plan) >= info.cores)
     yield from chosen(
-        usual, more, wanted, info, lambda plan: cubes_of(product, plan) >= info.cores,
+        first, usual, more, wanted, info,
         lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
     )  # fmt: skip
 

@@ -1,0 +1,111 @@
+"""Is the first choice what was fastest on an H200, or nearly, at every size that was timed?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor.dtypes import bfloat16, float32
+from calor_kernel.library.matmul import units
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.waves import first_tile
+from calor_kernel.library.work import Input
+from calor_kernel.planning.trace import Trace
+
+from .test_units import INFO, SEVERAL
+
+H200 = replace(SEVERAL, cores=132, max_units=1024, max_cube=(1024, 1024, 64))
+
+
+def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
+    """Return the labels of the first choice, for an x and a y that lie along the summed axis."""
+    a = Operand((0, 0), k, 1, 0, dtype) if along[0] else Operand((0, 0), 1, m, 0, dtype)
+    b = Operand((0, 0), k, 1, 0, dtype) if along[1] else Operand((0, 0), 1, n, 0, dtype)
+    product = Product((1, 1), m, n, k, a, b, dtype, **said)
+    (way, *_), _ = units.ways(product, (Input(0), Input(1)), info, wanted)
+    launches = (*way.before, way.launch, *way.after)
+    return ", ".join(launch.label.removeprefix("matmul ") for launch in launches)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "label"),
+    [
+        ((8192, 8192, 8192), "boxes 192x128"),
+        ((4096, 4096, 4096), "boxes 128x256"),
+        ((3072, 3072, 3072), "boxes 192x128"),
+        ((1024, 4096, 4096), "boxes 128x256"),
+        ((1536, 1536, 1536), "boxes 192x128"),
+        # Within 2 % of 128 by 256.
+        ((2048, 768, 3072), "boxes 192x128"),
+        ((2048, 768, 768), "boxes 128x128"),
+        ((1024, 1024, 1024), "boxes 64x128"),
+        ((256, 4096, 4096), "boxes 64x128"),
+        ((512, 8192, 2048), "boxes 64x128"),
+        ((128, 768, 3072), "boxes 64x64"),
+        ((256, 768, 768), "boxes 64x64"),
+        ((128, 1024, 4096), "boxes 64x64"),
+        ((4096, 512, 64), "boxes 64x64"),
+        # In parts, in one launch.
+        ((64, 4096, 4096), "boxes 64x128 in shares of 128"),
+        ((128, 4096, 4096), "boxes 64x128 in shares of 128"),
+        ((4096, 4096, 128), "boxes 64x128 in shares of 128"),
+        ((512, 3072, 768), "boxes 64x128 in shares of 96"),
+        ((64, 16384, 4096), "boxes 64x128 in shares of 128"),
+        ((256, 16384, 4096), "boxes 128x128 in shares of 128"),
+        # Of which who ends a tile would read the sums of seven others.
+        ((64, 16384, 1024), "boxes 64x128, parts 16"),
+    ],
+    ids=str,
+)
+def test_halves(sizes, label, wanted):
+    assert first(*sizes, bfloat16, wanted=wanted) == label
+
+
+@pytest.mark.parametrize(
+    ("sizes", "label"),
+    [
+        ((8192, 8192, 8192), "256x128"),
+        ((4096, 4096, 4096), "256x128"),
+        ((2048, 2048, 2048), "256x128"),
+        ((1024, 1024, 1024), "64x128"),
+        ((512, 512, 512), "64x64"),
+        ((768, 3072, 3072), "64x64"),
+    ],
+    ids=str,
+)
+def test_float32(sizes, label):
+    assert first(*sizes, float32) == f"patches {label}"
+    # With both along the summed axis, too.
+    assert first(*sizes, float32, along=(True, True)) == f"patches {label}"
+
+
+def test_float32_where_planes_are_narrow_or_nothing_is_copied_ahead():
+    narrow = replace(H200, planes=(16,))
+    assert first(4096, 4096, 4096, float32, narrow) == "patches 128x128"
+    waiting = replace(INFO, cores=132, features=INFO.features - {"async_copy"})
+    assert first(1024, 1024, 1024, float32, waiting) == "patches 64x128"
+    assert first(512, 512, 512, float32, waiting) == "patches 64x64"
+
+
+@pytest.mark.parametrize(("rows", "along"), [(64, True), (128, True), (128, False)])
+def test_few_tiles_of_tf32(rows, along):
+    """Of the transposes where the right operand lies along its columns."""
+    label = first(rows, 4096, 4096, float32, along=(True, along), tf32=True)
+    assert label == "boxes 64x128 tf32 in shares of 128"
+
+
+def test_sizes_that_are_not_known_keep_to_a_tile_that_is_nearly_as_good():
+    tiles, habits = ((128, 128, 1.0), (64, 64, 0.8)), {}
+    found = []
+    for rows in (1024, 1152, 128):
+        (m,) = Trace([rows], habits).symbols
+        found.append(int(first_tile(tiles, m, 1024, 1, 64)))
+    assert [first_tile(tiles, rows, 1024, 1, 64) for rows in (1024, 1152, 128)] == [0, 1, 1]
+    assert found == [0, 0, 1]
+
+
+def test_sizes_that_are_not_known_are_in_parts_by_two_launches():
+    """What a cube has a share of would be another share for each size."""
+    (m,) = Trace([128], {}).symbols
+    assert first(m, 4096, 4096, bfloat16) == "boxes 64x128, parts 2"
+    assert first(m, 768, 768, bfloat16) == "boxes 64x64"
