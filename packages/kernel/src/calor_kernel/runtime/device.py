@@ -60,7 +60,9 @@ class DeviceInfo:
     ``dtypes``: the element types that it computes with (others are stored, and converted).
     ``vector_bytes``: the widest vector that is one access or one instruction. ``max_units``: units
     in a cube at most; 1 for a device whose units do not meet. ``planes``: the possible numbers of
-    units in lock step. ``cores``: the cubes that run at the same time. ``caches``: bytes per level,
+    units in lock step, of kernels that are built for that. ``lockstep``: how many units the
+    hardware runs so, where its driver says it and kernels may have no planes; ``width`` is the
+    known one of both. ``cores``: the cubes that run at the same time. ``caches``: bytes per level,
     the nearest first, as far as a core has them alone. ``max_cubes``: cubes of a launch per axis.
     ``flushes``: arithmetic may take float32 numbers below the smallest normal one for zeros.
     ``matrices``: matrix instructions by their names in :mod:`calor_kernel.language.matrices`, of
@@ -74,6 +76,7 @@ class DeviceInfo:
     max_units: int = 1
     max_cube: tuple[int, int, int] = (1, 1, 1)
     planes: tuple[int, ...] = (1,)
+    lockstep: int = 1
     shared_bytes: int = 0
     cores: int = 1
     caches: tuple[int, ...] = ()
@@ -84,6 +87,11 @@ class DeviceInfo:
     flushes: bool = False
     matrices: frozenset[str] = frozenset()
     native: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """How many units the hardware runs in lock step, with the feature planes or without."""
+        return max(self.lockstep, self.planes[0])
 
     def has(self, feature: str) -> bool:
         """Return whether the device has a feature of FEATURES; KeyError for a name that is none."""

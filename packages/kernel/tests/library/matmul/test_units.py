@@ -392,3 +392,15 @@ def test_a_tile_is_shared_evenly(made):
     assert plan.columns % (plan.shape.n * plan.across) == 0
     assert plan.depth % plan.shape.k == 0
     assert plan.shared_bytes <= INFO.shared_bytes
+
+
+@pytest.mark.parametrize(("lockstep", "wide"), [(1, 2), (16, 2), (32, 4)])
+def test_wide_hardware_has_large_patches_with_planes_or_without(monkeypatch, lockstep, wide):
+    sizes = [(4, 8, 2, 4, 8), (4, 8, 2, 2, 8)]
+    monkeypatch.setattr(units, "_PATCHES", sizes)
+    info = replace(MANY_UNITS, planes=(1,), features=frozenset(("barrier", "fma")), cores=1)
+    info = replace(info, lockstep=lockstep)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    seen = labels(backend, monkeypatch)
+    check(backend, ROWS[0], "float32", "float32")
+    assert {plan.wide for plan in seen} == {wide}

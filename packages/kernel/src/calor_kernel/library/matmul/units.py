@@ -138,8 +138,8 @@ def _by_patches(
     if not info.has("barrier") or not in_accesses(product, FOUR):
         return
     along = along_of(product)
-    # Units of wide planes have registers for twice the sums.
-    most = _SUMS if info.planes[0] >= _WIDE else _SUMS // 2
+    # Units that wide hardware runs have registers for twice the sums.
+    most = _SUMS if info.width >= _WIDE else _SUMS // 2
     ahead = info.has("async_copy")
     turning = (_TURNING,) if ahead and all(along) else ()
     small = _SMALL_PATCHES[0 if ahead else 1]
