@@ -1,6 +1,7 @@
 """An OpenCL device keeps the device contract, and tensors are computed on it."""
 
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from calor.dtypes import float16, float32
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.runtime.device import Slot, Step
+from calor_kernel.runtime.tried import planes_hold
 from device_contract import built
 
 
@@ -181,3 +183,42 @@ def test_what_the_device_says_of_itself(device: Any) -> None:
     assert float32 in info.dtypes
     assert (float16 in info.dtypes) == device.toolchain.dialect.computes(float16)
     assert device.toolchain.target.startswith("opencl ")
+
+
+@pytest.mark.parametrize(
+    ("listed", "size", "taken"),
+    [
+        ("", 32, False),
+        ("cl_nv_device_attribute_query", 32, True),
+        ("cl_nv_device_attribute_query", 64, False),
+    ],
+)
+def test_assembly_is_tried_on_nvidias_warps(listed: str, size: int, taken: bool) -> None:
+    pytest.importorskip("pyopencl")
+    from calor_opencl._bindings import takes_ptx
+
+    device = SimpleNamespace(extensions=f"cl_khr_fp64 {listed}", warp_size_nv=size)
+    assert takes_ptx(device) == taken
+
+
+def test_warps_that_the_compiler_refuses_are_not_used(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from calor_opencl import device as module
+
+    tried = []
+
+    def answered(made: Any) -> bool:
+        assert made.info.planes == (32,)
+        tried.append(planes_hold(made))
+        return tried[-1]
+
+    monkeypatch.setattr(module, "takes_ptx", lambda found: True)
+    monkeypatch.setattr(module, "planes_hold", answered)
+    made = module.OpenCLDevice(0)
+    dialect = made.toolchain.dialect
+    if dialect.subgroups in ("", "ptx"):
+        # Processors have no such assembly; a device that does computes with it.
+        assert [dialect.subgroups == "ptx"] == tried
+    assert made.info.has("planes") == bool(dialect.subgroups)
+    made.close()

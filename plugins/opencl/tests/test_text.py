@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 
-from calor.dtypes import float16, float32, float64, int8, int32, uint32
+from calor.dtypes import bool_, float16, float32, float64, int8, int32, int64, uint32, uint64
 from calor.errors import CompileError
 from calor_kernel.language import (
     Buffer,
+    barrier,
     fence,
     fma,
     helper,
     kernel,
+    lane_position,
+    plane_ballot,
+    plane_position,
     plane_reduce,
     plane_scan,
     plane_shuffle,
@@ -81,6 +85,54 @@ def test_planes_are_made_of_shuffles() -> None:
     assert "intel_sub_group_shuffle_xor" in print_kernel(built, OpenCLC(subgroups="intel"))
     with pytest.raises(CompileError, match="no planes of 16|no subgroups that shuffle"):
         print_kernel(built, OpenCLC())
+
+
+# What the lane of another unit's value is read by, of each dtype.
+WARPS = [
+    (bool_, {}, "warp_idx((uint)(x[unit_x] != 0), "),
+    (int8, {}, "(char)warp_idx((uint)x[unit_x], "),
+    (float16, {}, "(ushort)warp_idx((uint)x[unit_x], "),
+    (float16, {"half": True}, "as_half((ushort)warp_idx((uint)as_ushort(x[unit_x]), "),
+    (float32, {}, "as_float(warp_idx(as_uint(x[unit_x]), "),
+    (float64, {}, "as_double(warp_idx_64(as_ulong(x[unit_x]), "),
+    (int64, {}, "as_long(warp_idx_64(as_ulong(x[unit_x]), "),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "has", "text"), WARPS, ids=[f"{d.name}{'-half' * len(h)}" for d, h, _ in WARPS]
+)
+def test_warps_shuffle_by_assembly(dtype: Any, has: Any, text: str) -> None:
+    @kernel
+    def moved(x: Any, y: Any) -> None:
+        i = unit_position()
+        y[i] = plane_shuffle(x[i], lane_position() + plane_position())
+
+    built = moved.build([Buffer(dtype)] * 2, cube=(64, 1, 1), plane=32)
+    made = print_kernel(built, OpenCLC(subgroups="ptx", **has))
+    assert text in made
+    assert "reqd_sub_group_size" not in made
+    # What it uses stands before it, and what that uses, and no more.
+    assert made.count("static inline") == 3 + (dtype.itemsize == 8)
+    assert made.index("uint warp_idx(uint x") < made.index(text)
+    with pytest.raises(CompileError, match="no planes of 16"):
+        print_kernel(
+            moved.build([Buffer(dtype)] * 2, cube=(64, 1, 1), plane=16),
+            OpenCLC(subgroups="ptx", **has),
+        )
+
+
+def test_warps_vote_and_meet_by_assembly() -> None:
+    @kernel
+    def voted(x: Any, y: Any) -> None:
+        i = unit_position()
+        y[i] = plane_ballot(x[i] > 0.0)
+        barrier("plane")
+        y[i] = y[i] + plane_shuffle(y[i], 1, "up") + plane_shuffle(y[i], 2, "down")
+        y[i] = y[i] + plane_shuffle(y[i], 4, "xor")
+
+    built = voted.build([F, Buffer(uint64)], cube=(32, 1, 1), plane=32)
+    assert_golden(GOLDEN / "warps.cl", print_kernel(built, OpenCLC(subgroups="ptx")))
 
 
 def test_a_fence_is_one_of_both_memories() -> None:

@@ -1,7 +1,8 @@
 """What calor-opencl uses of pyopencl, and what OpenCL's error codes mean to calor.
 
 Requirements: every failure of the driver becomes a typed error in one place; importing this loads
-the driver, so that only what runs on a device does.
+the driver, so that only what runs on a device does; a launch that runs again is one call of the
+driver's, which sets no argument that is as it was.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ import ctypes
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
 import pyopencl as cl
 
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.runtime.device import Slot, Step
+from calor_kernel.runtime.scalars import scalar_bits
+from calor_kernel.runtime.words import Piece
 
+_NONE: Final = Piece(None, -1, 0)
+_NVIDIA: Final = "cl_nv_device_attribute_query"
 # Codes of CL/cl.h, and one of NVIDIA's own.
 _MEMORY: Final = {
     -4: "CL_MEM_OBJECT_ALLOCATION_FAILURE",
@@ -88,22 +96,76 @@ class Launch:
         if code:
             raise failure(code, "setting an argument")
 
-    def on(self, queue: int, event: int | None = None) -> tuple[Any, ...]:
-        """Return what :func:`enqueue` takes to queue the launch on the queue of a pointer.
+    def on(self, queue: int, event: int | None = None) -> Callable[[], int]:
+        """Return what queues the launch on the queue of a pointer, and returns the driver's code.
 
         The launch's event is written to an address.
         """
         address = ctypes.c_void_p
         start = ctypes.addressof(self._sizes)
         shape = 3, None, address(start), address(start + ctypes.sizeof(self._sizes) // 2)
-        return address(queue), address(self._pointer), *shape, 0, None, address(event)
+        places = address(queue), address(self._pointer), *shape, 0, None, address(event)
+        return partial(_library().clEnqueueNDRangeKernel, *places)
 
 
-def enqueue(launches: Iterable[tuple[Any, ...]]) -> None:
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A loaded kernel: its program, and what it is called there."""
+
+    program: Any
+    name: str
+    kernel: Kernel
+
+
+class Launches:
+    """Launches with their numbers set; buffers are set where they differ from the last ones."""
+
+    def __init__(self, steps: Sequence[Step], queue: int) -> None:
+        self.all: list[Launch] = []
+        # For each slot: the launches that take it, where, from which byte on, and of which size.
+        self.users: dict[int, list[tuple[Launch, int, int, int]]] = {}
+        for step in steps:
+            self._launch(step)
+        self.ready = [launch.on(queue) for launch in self.all if not launch.empty]
+        self.last: Sequence[Piece] = ()
+
+    def _launch(self, step: Step) -> None:
+        function: Function = step.function
+        with typed(f"recording {function.name}"):
+            kernel, local = cl.Kernel(function.program, function.name), function.kernel.cube
+        launch = Launch(kernel, [c * u for c, u in zip(step.cubes, local, strict=True)], local)
+        self.all.append(launch)
+        place = 0
+        for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True):
+            dtype = parameter.declared.dtype
+            if isinstance(given, Slot):
+                user = launch, place, given.offset, dtype.itemsize
+                self.users.setdefault(given.number, []).append(user)
+            else:
+                launch.set(place, scalar_bits(given, dtype), dtype.itemsize)
+            # A buffer is followed by where it begins.
+            place += 1 + isinstance(given, Slot)
+
+    def put(self, handles: Sequence[Piece]) -> None:
+        """Set the buffers, and where they begin."""
+        last = self.last or (_NONE,) * len(handles)
+        for number, users in self.users.items():
+            piece, before = handles[number], last[number]
+            # A released buffer may be equal to the one that came in its place, and is another.
+            if piece.buffer is not before.buffer:
+                pointer = piece.buffer.int_ptr
+                for launch, place, _, _ in users:
+                    launch.set(place, pointer)
+            if piece.start != before.start:
+                for launch, place, offset, size in users:
+                    launch.set(place + 1, (piece.start + offset) // size)
+        self.last = handles
+
+
+def enqueue(launches: Iterable[Callable[[], int]]) -> None:
     """Queue launches."""
-    call = _library().clEnqueueNDRangeKernel
     for launch in launches:
-        code = call(*launch)
+        code = launch()
         if code:
             raise failure(code, "running kernels")
 
@@ -141,6 +203,16 @@ def devices() -> list[Any]:
         except cl.Error:
             continue
     return found
+
+
+def has(device: Any, *extensions: str) -> bool:
+    """Return whether a device lists extensions."""
+    return set(extensions) <= set(device.extensions.split())
+
+
+def takes_ptx(device: Any) -> bool:
+    """Return whether a compiler may take assembly for warps, which is to be tried."""
+    return has(device, _NVIDIA) and device.warp_size_nv == 32
 
 
 def count() -> int:

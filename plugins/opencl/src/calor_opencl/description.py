@@ -13,36 +13,40 @@ from calor.dtypes import ALL, bfloat16, float16, float64
 from calor_kernel.printers.opencl_c import OpenCLC
 from calor_kernel.runtime.device import DeviceInfo
 
+from ._bindings import has
+
 _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
 _CACHE: Final = 1 << 17
-_PLANES: Final = (16, 32)  # every device that can be asked for a size has these
+# Planes by the dialect's subgroups; every device that can be asked for a size has 16 and 32.
+_PLANES: Final = {"": (1,), "ptx": (32,), "khr": (16, 32), "intel": (16, 32)}
+# NVIDIA's compiler was seen to make slower code of products with twice the sums.
+_ACCUMULATORS: Final = {"ptx": 64}
 
 
-def _has(device: Any, *extensions: str) -> bool:
-    return set(extensions) <= set(device.extensions.split())
+def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
+    """Return the dialect of a device and the options of its compiler.
 
-
-def language(device: Any) -> tuple[OpenCLC, str]:
-    """Return the dialect of a device and the options of its compiler."""
+    ``subgroups``: the dialect's where the device lists none.
+    """
     single = device.single_fp_config
     exact = bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
-    subgroups = ""
-    if _has(device, "cl_intel_required_subgroup_size"):
-        if _has(device, "cl_khr_subgroup_shuffle"):
+    extended = has(device, "cl_intel_required_subgroup_size")
+    if extended:
+        if has(device, "cl_khr_subgroup_shuffle"):
             subgroups = "khr"
-        elif _has(device, "cl_intel_subgroups"):
+        elif has(device, "cl_intel_subgroups"):
             subgroups = "intel"
     version = float(device.opencl_c_version.split()[2])
     dialect = OpenCLC(
-        half=_has(device, "cl_khr_fp16"),
-        double=_has(device, "cl_khr_fp64"),
+        half=has(device, "cl_khr_fp16"),
+        double=has(device, "cl_khr_fp64"),
         fast_fma=bool(single & cl.device_fp_config.FMA),
         exact_sqrt=exact,
         subgroups=subgroups,
-        dot=_has(device, "cl_khr_integer_dot_product"),
+        dot=has(device, "cl_khr_integer_dot_product"),
     )
     options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
-    if subgroups and version >= 2.0:
+    if extended and subgroups and version >= 2.0:
         options.append(f"-cl-std=CL{min(version, 3.0):.1f}")
     return dialect, " ".join(options)
 
@@ -50,7 +54,7 @@ def language(device: Any) -> tuple[OpenCLC, str]:
 def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
     """Return what kernels and their choice depend on."""
     units = min(device.max_work_group_size, _UNITS)
-    wide = _has(device, "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
+    wide = has(device, "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
     optional = {
         "barrier": units > 1,
         "atomics_64": wide,
@@ -69,7 +73,8 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         vector_bytes=max(16, 4 * device.preferred_vector_width_float),
         max_units=units,
         max_cube=(x, y, z),
-        planes=_PLANES if dialect.subgroups else (1,),
+        planes=_PLANES[dialect.subgroups],
+        accumulators=_ACCUMULATORS.get(dialect.subgroups, 0),
         shared_bytes=device.local_mem_size,
         cores=device.max_compute_units,
         caches=(device.global_mem_cache_size or _CACHE,),

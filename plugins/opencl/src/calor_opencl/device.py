@@ -8,8 +8,7 @@ a buffer is no object of the driver's.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +17,21 @@ import pyopencl as cl
 from calor.errors import DeviceError, OutOfMemoryError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.runtime.batches import Batch
-from calor_kernel.runtime.device import Device, Memory, Queue, Slot, Step
+from calor_kernel.runtime.device import Device, Memory, Queue, Step
 from calor_kernel.runtime.kept import Kept
-from calor_kernel.runtime.scalars import scalar_bits
+from calor_kernel.runtime.tried import planes_hold
 from calor_kernel.runtime.words import Piece
 
-from ._bindings import Launch, context, devices, enqueue, seconds, typed
+from ._bindings import (
+    Function,
+    Launches,
+    context,
+    devices,
+    enqueue,
+    seconds,
+    takes_ptx,
+    typed,
+)
 from .description import describe, language
 from .toolchain import OpenCLToolchain
 
@@ -32,7 +40,6 @@ _BATCH: Final = 8  # launches of which the device is not told at most
 # while it computes the next goes round a few of them, and then sets no argument.
 _SETS: Final = 4
 _FEW: Final = 8
-_NONE: Final = Piece(None, -1, 0)
 
 
 class OpenCLMemory(Memory):
@@ -87,60 +94,6 @@ class OpenCLMemory(Memory):
         return Piece(handle.buffer, handle.start + offset, nbytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A loaded kernel: its program, and what it is called there."""
-
-    program: Any
-    name: str
-    kernel: Kernel
-
-
-class Launches:
-    """Launches with their numbers set; buffers are set where they differ from the last ones."""
-
-    def __init__(self, steps: Sequence[Step], queue: int) -> None:
-        self.all: list[Launch] = []
-        # For each slot: the launches that take it, where, from which byte on, and of which size.
-        self.users: dict[int, list[tuple[Launch, int, int, int]]] = {}
-        for step in steps:
-            self._launch(step)
-        self.ready = [launch.on(queue) for launch in self.all if not launch.empty]
-        self.last: Sequence[Piece] = ()
-
-    def _launch(self, step: Step) -> None:
-        function: Function = step.function
-        with typed(f"recording {function.name}"):
-            kernel, local = cl.Kernel(function.program, function.name), function.kernel.cube
-        launch = Launch(kernel, [c * u for c, u in zip(step.cubes, local, strict=True)], local)
-        self.all.append(launch)
-        place = 0
-        for parameter, given in zip(function.kernel.parameters, step.arguments, strict=True):
-            dtype = parameter.declared.dtype
-            if isinstance(given, Slot):
-                user = launch, place, given.offset, dtype.itemsize
-                self.users.setdefault(given.number, []).append(user)
-            else:
-                launch.set(place, scalar_bits(given, dtype), dtype.itemsize)
-            # A buffer is followed by where it begins.
-            place += 1 + isinstance(given, Slot)
-
-    def put(self, handles: Sequence[Piece]) -> None:
-        """Set the buffers, and where they begin."""
-        last = self.last or (_NONE,) * len(handles)
-        for number, users in self.users.items():
-            piece, before = handles[number], last[number]
-            # A released buffer may be equal to the one that came in its place, and is another.
-            if piece.buffer is not before.buffer:
-                pointer = piece.buffer.int_ptr
-                for launch, place, _, _ in users:
-                    launch.set(place, pointer)
-            if piece.start != before.start:
-                for launch, place, offset, size in users:
-                    launch.set(place + 1, (piece.start + offset) // size)
-        self.last = handles
-
-
 class Recorded:
     """A list of launches, with arguments for the buffers of its last runs."""
 
@@ -175,9 +128,19 @@ class OpenCLQueue(Queue):
 
     def run(self, recorded: Recorded, handles: Sequence[Piece]) -> None:
         """Queue all launches and return; the device begins when there is enough for it."""
-        with self._lock:
-            enqueue(recorded.on(handles).ready)
-            self._batch.add(len(recorded.steps), recorded.work)
+        self.direct(recorded)(*handles)
+
+    def direct(self, recorded: Recorded) -> Callable[..., None]:
+        """Return what runs a list with a handle per slot, of which everything is at hand."""
+        lock, add, on = self._lock, self._batch.add, recorded.on
+        launches, work = len(recorded.steps), recorded.work
+
+        def call(*handles: Piece) -> None:
+            with lock:
+                enqueue(on(handles).ready)
+                add(launches, work)
+
+        return call
 
     def synchronize(self) -> None:
         """Wait for the queue."""
@@ -209,10 +172,13 @@ class OpenCLDevice(Device):
         made = context(number)
         with typed("opening the device"):
             queue = cl.CommandQueue(made)
-        dialect, options = language(device)
         words = (device.platform.name, device.platform.version, device.name, device.driver_version)
-        target = f"opencl {' '.join(words)} {options} {dialect.key}"
-        self.info = describe(device, dialect)
-        self.toolchain = OpenCLToolchain(dialect, target, options, number)
-        self.memory = OpenCLMemory(made, queue, self.info.max_buffer_bytes)
-        self.queue = OpenCLQueue(made, self.toolchain, queue)
+        for subgroups in ("ptx", "") if takes_ptx(device) else ("",):
+            dialect, options = language(device, subgroups)
+            target = f"opencl {' '.join(words)} {options} {dialect.key}"
+            self.info = describe(device, dialect)
+            self.toolchain = OpenCLToolchain(dialect, target, options, number)
+            self.memory = OpenCLMemory(made, queue, self.info.max_buffer_bytes)
+            self.queue = OpenCLQueue(made, self.toolchain, queue)
+            if subgroups and planes_hold(self):
+                break

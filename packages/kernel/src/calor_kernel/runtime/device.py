@@ -60,8 +60,10 @@ class DeviceInfo:
     ``dtypes``: the element types that it computes with (others are stored, and converted).
     ``vector_bytes``: the widest vector that is one access or one instruction. ``max_units``: units
     in a cube at most; 1 for a device whose units do not meet. ``planes``: the possible numbers of
-    units in lock step. ``cores``: the cubes that run at the same time. ``caches``: bytes per level,
-    the nearest first, as far as a core has them alone. ``max_cubes``: cubes of a launch per axis.
+    units in lock step, of kernels that are built for that. ``accumulators``: the float32 sums that
+    a unit keeps in registers, where a compiler keeps another number than its planes let expect; 0
+    where not. ``cores``: the cubes that run at the same time. ``caches``: bytes per level, the
+    nearest first, as far as a core has them alone. ``max_cubes``: cubes of a launch per axis.
     ``flushes``: arithmetic may take float32 numbers below the smallest normal one for zeros.
     ``matrices``: matrix instructions by their names in :mod:`calor_kernel.language.matrices`, of
     those that are chosen by name.
@@ -74,6 +76,7 @@ class DeviceInfo:
     max_units: int = 1
     max_cube: tuple[int, int, int] = (1, 1, 1)
     planes: tuple[int, ...] = (1,)
+    accumulators: int = 0
     shared_bytes: int = 0
     cores: int = 1
     caches: tuple[int, ...] = ()

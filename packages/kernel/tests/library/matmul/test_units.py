@@ -79,7 +79,14 @@ def small(monkeypatch):
     monkeypatch.setattr(units, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
     monkeypatch.setattr(units, "_GROUPS", ((128, 64, 64, 8, 1, 3),))
     monkeypatch.setattr(units, "_BOXES", {(64, 64, 2, 2): 1.0})
-    monkeypatch.setattr(units, "_PATCHES", {(4, 8, 2, 1, 8): 1.0})
+    patches(monkeypatch, (4, 8, 2, 1, 8))
+
+
+def patches(monkeypatch, made):
+    """Make a plan of patches the only first choice, of every device."""
+    only = {made: 1.0}
+    monkeypatch.setattr(units, "_AHEAD", only)
+    monkeypatch.setattr(units, "_LOADED", (only, only))
 
 
 def labels(backend, monkeypatch):
@@ -110,7 +117,7 @@ def patched(monkeypatch):
     """What makes a plan of patches the only one of a new device, and the plans that it takes."""
 
     def patch(made):
-        monkeypatch.setattr(units, "_PATCHES", {made: 1.0})
+        patches(monkeypatch, made)
         backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
         return backend, labels(backend, monkeypatch)
 
@@ -356,3 +363,15 @@ def test_a_tile_is_shared_evenly(made):
     assert plan.columns % (plan.shape.n * plan.across) == 0
     assert plan.depth % plan.shape.k == 0
     assert plan.shared_bytes <= INFO.shared_bytes
+
+
+@pytest.mark.parametrize(("accumulators", "wide"), [(0, 2), (64, 2), (128, 4)])
+def test_units_with_many_sums_have_large_patches(monkeypatch, accumulators, wide):
+    sizes = {(4, 8, 2, 4, 8): 1.0, (4, 8, 2, 2, 8): 0.5}
+    monkeypatch.setattr(units, "_LOADED", (sizes, sizes))
+    info = replace(MANY_UNITS, planes=(1,), features=frozenset(("barrier", "fma")), cores=1)
+    info = replace(info, accumulators=accumulators)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    seen = labels(backend, monkeypatch)
+    check(backend, ROWS[0], "float32", "float32")
+    assert {plan.wide for plan in seen} == {wide}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from calor.dtypes import DType, bool_, float16, float32, float64, int32
+from calor.dtypes import DType, bool_, float16, float32, float64
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
@@ -19,7 +19,7 @@ from calor_kernel.printers.dialect import FUNCTIONS, SHORT_NAMES, Dialect, Value
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
 from calor_kernel.printers.helpers import Helpers
-from calor_kernel.printers.opencl_c import atomics, tables, vectors
+from calor_kernel.printers.opencl_c import atomics, planes, tables, vectors
 
 
 class OpenCLC(Dialect):
@@ -27,7 +27,8 @@ class OpenCLC(Dialect):
 
     ``fast_fma``: whether a fused multiply-add is quick. ``exact_sqrt``: whether the compiler was
     asked for correctly rounded square roots, and gives them. ``subgroups``: "khr" or "intel" for
-    the extension that shuffles. ``dot``: whether there are dot products of 8-bit integers.
+    the extension that shuffles, "ptx" for warps by assembly. ``dot``: whether there are
+    dot products of 8-bit integers.
     """
 
     name = "OpenCL C"
@@ -35,7 +36,6 @@ class OpenCLC(Dialect):
     suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ul", "float16": "f"})
     reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED
     spaces = tables.SPACES
-    positions = tables.POSITIONS
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class OpenCLC(Dialect):
     ) -> None:
         self.fast_fma = fast_fma
         self.subgroups = subgroups
+        self.positions = planes.positions(subgroups)
         self.dot = dot
         types = dict(SHORT_NAMES)
         if double:
@@ -126,8 +127,8 @@ class OpenCLC(Dialect):
         """Return the barrier of a work-group or a subgroup."""
         if name or count or scope not in ("cube", "plane"):
             self.refuse(f"named barriers, nor one of a {scope}")
-        function = "barrier" if scope == "cube" else "sub_group_barrier"
-        return f"{function}({tables.FENCES});"
+        whole = f"barrier({tables.FENCES});"
+        return whole if scope == "cube" else planes.barrier(self.subgroups)
 
     def fence(self, scope: str, order: str) -> str:
         """Return a fence of both memories."""
@@ -148,25 +149,14 @@ class OpenCLC(Dialect):
         return f"prefetch({place.text}, 1);" if memory.space == "global" else ""
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
-        """Return a shuffle of cl_khr_subgroup_shuffle, or of Intel's extension before it."""
-        if not self.subgroups:
-            self.refuse("subgroups that shuffle")
-        name = {"khr": "sub_group", "intel": "intel_sub_group"}[self.subgroups] + "_shuffle"
-        own, distance = "(int)get_sub_group_local_id()", lane.at(ex.PRODUCT)
-        number = self.cast(int32, lane).text
-        if kind == "xor":
-            name, index = f"{name}_xor", f"(uint){lane.at(ex.UNARY)}"
-        elif kind == "index":
-            index = f"(uint){lane.at(ex.UNARY)}"
-        elif kind == "up":
-            index = f"(uint)({own} < {number} ? {own} : {own} - {distance})"
-        else:
-            last = "(int)get_sub_group_size()"
-            index = f"(uint)({own} + {distance} < {last} ? {own} + {distance} : {own})"
-        if dtype is bool_:
-            made = Expression(f"{name}((uint){value.at(ex.UNARY)}, {index})")
-            return ex.infix("!=", ex.EQUAL, made, Expression("0"))
-        return ex.reading(Expression(f"{name}({value.text}, {index})"), value, lane)
+        """Return a shuffle of subgroups, or of warps."""
+        return planes.shuffle(self, kind, dtype, value, lane)
+
+    def plane(
+        self, operation: Operation, operands: Sequence[Expression], plane: int
+    ) -> Expression | None:
+        """Return a vote of a warp as one instruction."""
+        return planes.ballot(self, operation, operands)
 
     def printed(self, text: str, values: Sequence[Values]) -> str:
         """Return a call of printf, in which long is the longest integer."""
@@ -182,21 +172,13 @@ class OpenCLC(Dialect):
                 offset = names[f"{parameter.name} offset"]
                 declared.append(f"long {offset}")
                 moved.append(f"  {name} += {offset};\n")
-        extensions = ""
+        helpers, extensions = f"{planes.pieces(helpers + body)}{helpers}", ""
         if float16 in self.types:
             extensions += "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
         x, y, z = kernel.cube
         return (
             f"{extensions}#pragma OPENCL FP_CONTRACT OFF\n\n{helpers}"
             f"__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\n"
-            f"{self.plane_attribute(kernel)}"
+            f"{planes.attribute(self, kernel)}"
             f"void {self.entry(kernel.name)}({listed(declared)}) {{\n{''.join(moved)}{body}}}\n"
         )
-
-    def plane_attribute(self, kernel: Kernel) -> str:
-        """Return the line that fixes the size of subgroups."""
-        if kernel.plane == 1:
-            return ""
-        if not self.subgroups:
-            self.refuse(f"planes of {kernel.plane}")
-        return f"__attribute__((intel_reqd_sub_group_size({kernel.plane})))\n"

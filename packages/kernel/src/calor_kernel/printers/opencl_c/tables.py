@@ -27,10 +27,12 @@ POSITIONS: Final = MappingProxyType(
     }
 )
 RESERVED: Final = words(
-    "all any barrier bitselect clamp complex constant cross degrees distance event_t fract "
+    "all any asm barrier bitselect clamp complex constant cross degrees distance event_t fract "
     "generic global half image2d_t imaginary kernel length local mad mix normalize pipe "
     "prefetch private ptrdiff_t radians read_only read_write rotate sampler_t sign size_t "
-    "step uchar uint ulong uniform union ushort write_only"
+    "step uchar uint ulong uniform union ushort warp_ballot warp_bfly "
+    "warp_bfly_64 warp_down warp_down_64 warp_idx warp_idx_64 warp_lane warp_of_cube warp_up "
+    "warp_up_64 write_only"
 )
 
 

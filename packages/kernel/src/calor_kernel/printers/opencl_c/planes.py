@@ -1,0 +1,153 @@
+"""Planes of OpenCL C: subgroups of the extensions that shuffle, or warps by assembly.
+
+Requirements: "khr" and "intel" are cl_khr_subgroup_shuffle and Intel's extension before it; "ptx"
+is for devices of NVIDIA, whose OpenCL has no such extension and takes PTX (NVIDIA's Parallel Thread
+Execution ISA, 9.7.9 and 9.7.13) as inline assembly: whether it does is for the device to try; what
+a kernel uses of that stands before it, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from calor.dtypes import DType, bool_, float16, int32, uint16, uint32, uint64
+from calor_kernel.ir.nodes import Kernel, Operation
+from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.opencl_c import tables
+
+if TYPE_CHECKING:
+    from calor_kernel.printers.opencl_c.dialect import OpenCLC
+
+# The units of a warp, and how a shuffle of PTX is called and bounded, by its kind.
+WARP: Final = 32
+_SHUFFLES: Final = MappingProxyType(
+    {"index": ("idx", "0x1f"), "xor": ("bfly", "0x1f"), "up": ("up", "0"), "down": ("down", "0x1f")}
+)
+_PREFIX: Final = {"khr": "sub_group_shuffle", "intel": "intel_sub_group_shuffle"}
+_WARP_POSITIONS: Final = {"lane_position": "warp_lane()", "plane_position": "warp_of_cube()"}
+
+
+def _pieces() -> dict[str, str]:
+    made = {}
+    for name, bound in _SHUFFLES.values():
+        made[f"warp_{name}_64("] = (
+            f"static inline ulong warp_{name}_64(ulong x, uint lane) {{\n"
+            f"  uint2 y = as_uint2(x);\n"
+            f"  return as_ulong((uint2)(warp_{name}(y.x, lane), warp_{name}(y.y, lane)));\n}}\n"
+        )
+        made[f"warp_{name}("] = (
+            f"static inline uint warp_{name}(uint x, uint lane) {{\n  uint y;\n"
+            f'  asm volatile("shfl.sync.{name}.b32 %0, %1, %2, {bound}, 0xffffffff;"\n'
+            f'    : "=r"(y) : "r"(x), "r"(lane));\n  return y;\n}}\n'
+        )
+    made["warp_ballot("] = (
+        "static inline uint warp_ballot(uint x) {\n  uint y;\n"
+        '  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; "\n'
+        '    "vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(y) : "r"(x));\n  return y;\n}\n'
+    )
+    made["warp_lane("] = (
+        "static inline uint warp_lane(void) {\n  uint y;\n"
+        '  asm("mov.u32 %0, %%laneid;" : "=r"(y));\n  return y;\n}\n'
+    )
+    made["warp_of_cube("] = (
+        "static inline uint warp_of_cube(void) {\n"
+        "  size_t row = get_local_id(1) + get_local_size(1) * get_local_id(2);\n"
+        f"  return (get_local_id(0) + get_local_size(0) * row) / {WARP};\n}}\n"
+    )
+    return made
+
+
+# Functions by how their use begins; those that use others come first.
+_PIECES: Final[Mapping[str, str]] = MappingProxyType(_pieces())
+
+
+def pieces(used: str) -> str:
+    """Return the functions of warps that a text uses, and those that they use."""
+    chosen = ""
+    for key, text in _PIECES.items():
+        if key in used or key in chosen:
+            chosen = text + chosen
+    return f"{chosen}\n" if chosen else ""
+
+
+def positions(subgroups: str) -> Mapping[str, str]:
+    """Return how a unit asks where it is, of what toolchains are pickled with."""
+    return {**tables.POSITIONS, **(_WARP_POSITIONS if subgroups == "ptx" else {})}
+
+
+def barrier(subgroups: str) -> str:
+    """Return the barrier of a plane."""
+    if subgroups == "ptx":
+        return 'asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");'
+    return f"sub_group_barrier({tables.FENCES});"
+
+
+def attribute(dialect: OpenCLC, kernel: Kernel) -> str:
+    """Return the line that fixes the size of subgroups."""
+    if kernel.plane == 1:
+        return ""
+    warps = dialect.subgroups == "ptx"
+    if not dialect.subgroups or (warps and kernel.plane != WARP):
+        dialect.refuse(f"planes of {kernel.plane}")
+    return "" if warps else f"__attribute__((intel_reqd_sub_group_size({kernel.plane})))\n"
+
+
+def ballot(
+    dialect: OpenCLC, operation: Operation, operands: Sequence[Expression]
+) -> Expression | None:
+    """Return a vote of a warp as one instruction; None for what shuffles make."""
+    if dialect.subgroups != "ptx" or operation.name != "plane_ballot":
+        return None
+    made = ex.call("warp_ballot", dialect.cast(uint32, operands[0]))
+    return dialect.cast(operation.result.type.dtype, made)
+
+
+def shuffle(
+    dialect: OpenCLC, kind: str, dtype: DType, value: Expression, lane: Expression
+) -> Expression:
+    """Return a shuffle of a subgroup, or of a warp."""
+    if dialect.subgroups == "ptx":
+        return _of_warp(dialect, kind, dtype, value, lane)
+    if not dialect.subgroups:
+        dialect.refuse("subgroups that shuffle")
+    name = _PREFIX[dialect.subgroups]
+    own, distance = "(int)get_sub_group_local_id()", lane.at(ex.PRODUCT)
+    number = dialect.cast(int32, lane).text
+    if kind == "xor":
+        name, index = f"{name}_xor", f"(uint){lane.at(ex.UNARY)}"
+    elif kind == "index":
+        index = f"(uint){lane.at(ex.UNARY)}"
+    elif kind == "up":
+        index = f"(uint)({own} < {number} ? {own} : {own} - {distance})"
+    else:
+        last = "(int)get_sub_group_size()"
+        index = f"(uint)({own} + {distance} < {last} ? {own} + {distance} : {own})"
+    if dtype is bool_:
+        made = Expression(f"{name}((uint){value.at(ex.UNARY)}, {index})")
+        return ex.infix("!=", ex.EQUAL, made, Expression("0"))
+    return ex.reading(Expression(f"{name}({value.text}, {index})"), value, lane)
+
+
+def _of_warp(
+    dialect: OpenCLC, kind: str, dtype: DType, value: Expression, lane: Expression
+) -> Expression:
+    """Return a shuffle of the bits of a value, of which small ones go as 32."""
+    held, other = dialect.held(dtype), dialect.cast(uint32, lane)
+    name = f"warp_{_SHUFFLES[kind][0]}"
+    if dtype.itemsize == 8:
+        made = ex.call(f"{name}_64", dialect.reinterpret(uint64, value, held), other)
+        return dialect.reinterpret(held, made, uint64)
+    if dtype.itemsize == 4:
+        made = ex.call(name, dialect.reinterpret(uint32, value, held), other)
+        return dialect.reinterpret(held, made, uint32)
+    if held is float16:
+        value = dialect.reinterpret(uint16, value, held)
+    made = ex.call(name, dialect.cast(uint32, value), other)
+    if dtype is bool_:
+        return ex.infix("!=", ex.EQUAL, made, Expression("0"))
+    if held is float16:
+        return dialect.reinterpret(held, dialect.cast(uint16, made), uint16)
+    return dialect.cast(held, made)
