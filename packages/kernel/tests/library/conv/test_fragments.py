@@ -186,6 +186,29 @@ def test_gradients_of_weights_of_one_tap_are_products_of_images(dtype, places, m
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
 
 
+# Images of which many share what is turned, few places of all of them, and one image.
+TURNED = {
+    ((3, 68, 12, 16), (72, 68, 1, 1)): ["copy_tiles", "matmul boxes 64x64 tf32"],
+    ((2, 72, 16, 16), (64, 72, 1, 1)): ["matmul fragments 64x64 tf32"],
+    ((1, 64, 24, 24), (64, 64, 1, 1)): ["matmul fragments 64x64 tf32"],
+}
+
+
+@pytest.mark.parametrize("shapes", TURNED, ids=str)
+def test_weights_are_turned_where_many_places_share_them(shapes, monkeypatch):
+    """Of TF32 the gradient of images takes weights along their other axis than they lie."""
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info, row = replace(H200, cores=64), (*shapes, ONE, (NONE, NONE), ONE, 1)
+    request = request_of("conv_input_gradient", row, float32, info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = lower_conv_input_gradient(replace(request, attributes=said))
+    assert [launch.label for launch in work.launches] == TURNED[shapes]
+    # A copy of weights is kept while they stay.
+    assert [launch.prepares for launch in work.launches[:-1]] == [True] * (len(work.launches) - 1)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_input_gradient", row, "float32", precision="high")
+
+
 def test_parts_of_a_long_sum_of_one_image_are_added():
     """Of few tiles and many channels the product is in parts, which a second launch adds."""
     info = replace(H200, cores=8)
