@@ -218,7 +218,8 @@ def test_parts_of_a_long_sum_of_one_image_are_added():
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), "conv", row, "bfloat16")
 
 
-# Rows of images and parts of them, several images, strides of one tap, and parts of sums.
+# Rows of images and parts of them, several images, strides of one tap, and parts of sums; of two
+# across, phases that see taps of the same columns, and of others.
 BOXED = [
     ((2, 64, 6, 8), (72, 64, 3, 3), ONE, PADDED, ONE, 1),
     ((3, 64, 7, 7), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),
@@ -227,6 +228,7 @@ BOXED = [
     ((1, 64, 30), (64, 64, 3), (1,), ((0, 2),), (1,), 1),
     ((2, 64, 6, 12), (64, 64, 3, 3), (2, 2), PADDED, ONE, 1),
     ((1, 64, 6, 9), (64, 64, 2, 3), (1, 3), ((1, 0), (2, 2)), ONE, 1),
+    ((1, 64, 6, 8), (64, 64, 2, 3), (1, 2), ((1, 0), (3, 3)), (1, 3), 1),
 ]
 # Windows smaller than the stride: of whole cells and of cut ones, beyond the padding, of several
 # taps, in parts, of one axis.
@@ -252,6 +254,8 @@ def test_boxes_of_places(op, row, dtype, monkeypatch):
     channels, strided = row[1][0 if op == "conv_input_gradient" else 1], max(row[2]) > 1
     several = strided and op == "conv_input_gradient" and row[1][2:] != ONE
     assert work.variant.startswith("boxes") == (channels % 64 == 0 and not several)
+    if channels % 64 == 0 and several:
+        assert work.variant.startswith("phases" if row[2] == (2, 2) else "groups")
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype, precision="high")
 

@@ -18,6 +18,7 @@ from calor_kernel.library.conv.dotting import dot_steps
 from calor_kernel.library.conv.few import few_steps
 from calor_kernel.library.conv.lines import Placement, Steps
 from calor_kernel.library.conv.narrowing import narrow_steps
+from calor_kernel.library.conv.phases_by_boxes import phases_by_boxes
 from calor_kernel.library.conv.places_by_boxes import by_boxes
 from calor_kernel.library.conv.problem import (
     PARTS,
@@ -132,6 +133,7 @@ def _by_units(problem: Correlation, request: Request) -> list[Work]:
     works = [*by_products(seen, info, wanted, rounded)]
     if wanted or not works:
         works += by_boxes(seen, info, wanted, rounded)
+        works += phases_by_boxes(seen, info, wanted, rounded)
     if suits_fragments(seen, info, rounded) and (wanted or not works):
         works += by_fragments(seen, info, wanted)
     if works and not wanted:
