@@ -22,7 +22,11 @@ from calor.specs import spec
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.attention import boxed
 from calor_kernel.library.attention.lowering import attention, gradient
-from calor_kernel.library.conv import lower_conv, lower_conv_weight_gradient
+from calor_kernel.library.conv import (
+    lower_conv,
+    lower_conv_input_gradient,
+    lower_conv_weight_gradient,
+)
 from calor_kernel.library.matmul import units
 from calor_kernel.library.matmul.boxes import Boxes, matmul_boxes
 from calor_kernel.library.work import Request, View
@@ -190,6 +194,21 @@ def test_attention_and_convolutions_wait_where_they_say(compiler: Any, name: str
         # Waits that the compiler puts in, and products that it runs one after another.
         assert not re.findall(r"C75\d\d[^\n]*", log)
         assert "0 bytes spill stores, 0 bytes spill loads" in log
+
+
+# Gradients of images of which two phases are a tile.
+STRIDED = {**WINDOWS, "stride": (2, 2)}
+LARGE = (8, 128, 56, 56)
+
+
+@pytest.mark.parametrize("dtype", [bfloat16, float32], ids=str)
+def test_phases_by_boxes_wait_where_they_say(compiler: Any, dtype: DType) -> None:
+    said = {**STRIDED, "precision": "high"}
+    asked = request("conv", [(IMAGES, dtype), (FILTERS, dtype)], [LARGE], said, ENGINE)
+    (work,) = lower_conv_input_gradient(asked)
+    assert work.variant.startswith("phases")
+    for launch in work.launches[-2:]:
+        check(compiler, print_kernel(launch.build.kernel(ENGINE.features), CudaCpp()))
 
 
 BOXES = [

@@ -186,6 +186,29 @@ def test_gradients_of_weights_of_one_tap_are_products_of_images(dtype, places, m
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
 
 
+# Images of which many share what is turned, few places of all of them, and one image.
+TURNED = {
+    ((3, 68, 12, 16), (72, 68, 1, 1)): ["copy_tiles", "matmul boxes 64x64 tf32"],
+    ((2, 72, 16, 16), (64, 72, 1, 1)): ["matmul fragments 64x64 tf32"],
+    ((1, 64, 24, 24), (64, 64, 1, 1)): ["matmul fragments 64x64 tf32"],
+}
+
+
+@pytest.mark.parametrize("shapes", TURNED, ids=str)
+def test_weights_are_turned_where_many_places_share_them(shapes, monkeypatch):
+    """Of TF32 the gradient of images takes weights along their other axis than they lie."""
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info, row = replace(H200, cores=64), (*shapes, ONE, (NONE, NONE), ONE, 1)
+    request = request_of("conv_input_gradient", row, float32, info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = lower_conv_input_gradient(replace(request, attributes=said))
+    assert [launch.label for launch in work.launches] == TURNED[shapes]
+    # A copy of weights is kept while they stay.
+    assert [launch.prepares for launch in work.launches[:-1]] == [True] * (len(work.launches) - 1)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_input_gradient", row, "float32", precision="high")
+
+
 def test_parts_of_a_long_sum_of_one_image_are_added():
     """Of few tiles and many channels the product is in parts, which other cubes add."""
     info = replace(H200, cores=8)
@@ -195,7 +218,8 @@ def test_parts_of_a_long_sum_of_one_image_are_added():
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), "conv", row, "bfloat16")
 
 
-# Rows of images and parts of them, several images, strides of one tap, and parts of sums.
+# Rows of images and parts of them, several images, strides of one tap, and parts of sums; of two
+# across, phases that see taps of the same columns, and of others.
 BOXED = [
     ((2, 64, 6, 8), (72, 64, 3, 3), ONE, PADDED, ONE, 1),
     ((3, 64, 7, 7), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),
@@ -204,6 +228,7 @@ BOXED = [
     ((1, 64, 30), (64, 64, 3), (1,), ((0, 2),), (1,), 1),
     ((2, 64, 6, 12), (64, 64, 3, 3), (2, 2), PADDED, ONE, 1),
     ((1, 64, 6, 9), (64, 64, 2, 3), (1, 3), ((1, 0), (2, 2)), ONE, 1),
+    ((1, 64, 6, 8), (64, 64, 2, 3), (1, 2), ((1, 0), (3, 3)), (1, 3), 1),
 ]
 # Windows smaller than the stride: of whole cells and of cut ones, beyond the padding, of several
 # taps, in parts, of one axis.
@@ -229,6 +254,8 @@ def test_boxes_of_places(op, row, dtype, monkeypatch):
     channels, strided = row[1][0 if op == "conv_input_gradient" else 1], max(row[2]) > 1
     several = strided and op == "conv_input_gradient" and row[1][2:] != ONE
     assert work.variant.startswith("boxes") == (channels % 64 == 0 and not several)
+    if channels % 64 == 0 and several:
+        assert work.variant.startswith("phases" if row[2] == (2, 2) else "groups")
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype, precision="high")
 

@@ -4,7 +4,7 @@ Requirements: units hold sums of many channels, whose places are far apart, so t
 shared memory; accesses are as wide as places lie together, and nothing is asked for each of them
 that is known for all. Where a gradient's stride is larger than the window, one place of each cell
 of strides sees taps and the others are zeros: whole cells are written side by side, so that lines
-of memory are written once.
+of memory are written once; so are the places of two phases, which take turns across a row.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from calor_kernel.library.conv.fragments import columns_of, rows_of
 # so that the rows that a plane stores together differ in banks.
 PART, PITCH = 64, 72
 _LANES, _PLANES = 32, 4
+# Rows of sums of a warp group.
+_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,14 @@ class Cells:
 class Writes:
     """How sums are written: ``run`` places at a time, or the ``cells`` that they are in.
 
-    ``ragged``: whether tiles have rows beyond the last channel.
+    ``ragged``: whether tiles have rows beyond the last channel. ``phases``: how many take turns
+    across a row of the result; a warp group has the rows of one, then those of the next.
     """
 
     run: int = 1
     ragged: bool = True
     cells: Cells | None = None
+    phases: int = 1
 
 
 ALONE = Writes()
@@ -74,7 +78,8 @@ def write(
     """Write a warp group's sums; ``first``: the channel, image, row and column of the tile.
 
     ``part``: shared memory of the warp group. ``sizes``: channels, images, rows and columns of
-    places, and of the result where places are cells.
+    places, and of the result where places are cells; where phases take turns, how far apart their
+    rows are in the result, and where the first is.
     """
     start, c_row, c_lead = to
     rows_total, images, high, wide, *whole = sizes
@@ -84,7 +89,7 @@ def write(
     # Lanes that have places of a channel, and channels that a plane writes at a time.
     side = min(_LANES, PART // how.run)
     together = _LANES // side
-    own, near = plane, lane * how.run
+    own, near, rows = plane, lane * how.run, _ROWS // how.phases
     if together > 1:
         own, near = plane * together + lane // side, lane % side * how.run
     for begin in range(0, plan.columns, PART):
@@ -104,15 +109,29 @@ def write(
             if inside:
                 lead = start + image * c_lead + (first[0] + own) * c_row
                 at = lead + (y * wide + x)
-                for row in range(0, 64, _PLANES * together):
-                    value = part.load(
-                        assume_multiple((own + row) * PITCH + far + near, how.run), how.run
-                    )
+                if how.phases > 1:
+                    at = lead + (y * whole[0] + whole[1] + x * how.phases)
+                for row in range(0, rows, _PLANES * together):
+                    value = in_turns(part, (own + row) * PITCH + far + near, how)
                     if not how.ragged or (first[0] + own + row < rows_total):
                         if how.cells is None:
-                            c.store(assume_multiple(at + row * c_row, how.run), value)
+                            there = assume_multiple(at + row * c_row, value.width)
+                            c.store(there, value)
                         else:
                             store_cells(c, how.cells, value, lead + row * c_row, (y, x), whole)
+
+
+@helper
+def in_turns(part: Any, at: Any, how: Writes) -> Any:
+    """Return the sums of a run of places, of which each has those of all phases."""
+    step = _ROWS // how.phases * PITCH
+    found = [
+        part.load(assume_multiple(at + number * step, how.run), how.run)
+        for number in range(how.phases)
+    ]
+    if how.phases == 1:
+        return found[0]
+    return pack([value[k] for k in range(how.run) for value in found])
 
 
 @helper

@@ -3,9 +3,11 @@
 Requirements: as :mod:`matmul.boxes`: one unit asks for boxes, and the other warp groups do nothing
 but multiply. The places of a tile are a box of some images, rows and columns of rows, so that what
 a tap sees is the same box moved, and padding is what lies outside of the tensor, which the engine
-makes zeros. Sums are written as they lie, channels first. (Implicit GEMM as in Chetlur et al.,
-"cuDNN: efficient primitives for deep learning", 2014; boxes of images instead of columns as the
-engine's tiles are, NVIDIA, "CUDA Driver API", tensor maps.)
+makes zeros. Of a gradient whose stride leaves gaps, two phases that take turns across a row are
+rows of a tile, and a tap that one of them does not see is zeros too. Sums are written as they lie,
+channels first. (Implicit GEMM as in Chetlur et al., "cuDNN: efficient primitives for deep
+learning", 2014; boxes of images instead of columns as the engine's tiles are, NVIDIA, "CUDA Driver
+API", tensor maps.)
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from calor_kernel.language import (
     kernel,
     launch_attributes,
     role,
+    select,
     shared,
     tensor_map,
     unit_index,
@@ -42,11 +45,24 @@ _BEFORE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
+class Turns:
+    """Phases that are computed together, of weights that have so many ``taps``.
+
+    ``phases``: of each, the number of its first tap after that of the first phase, the column of
+    the window that this tap sees, and how many columns it sees.
+    """
+
+    taps: int
+    phases: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlaceBoxes:
     """How a convolution is computed: each warp group has 64 of the ``rows``, and all places.
 
     ``result``: the type of c. ``box``: the images, rows and columns of places of a tile; a step
     takes a line of channels of a tap, and ``stages`` of them are in memory. ``writes``: how.
+    ``turns``: the phases that rows are of, if there are several.
     """
 
     dtype: DType
@@ -56,6 +72,7 @@ class PlaceBoxes:
     stages: int
     cluster: int = 1
     writes: Writes = ALONE
+    turns: Turns | None = None
 
     @property
     def depth(self) -> int:
@@ -76,6 +93,11 @@ class PlaceBoxes:
     def groups(self) -> int:
         """The warp groups that multiply."""
         return self.rows // 64
+
+    @property
+    def channels(self) -> int:
+        """The channels of the result that a tile has: a row of each phase."""
+        return self.rows // self.writes.phases
 
     @property
     def units(self) -> int:
@@ -144,14 +166,18 @@ def conv_boxes(
     move`` from ``strides`` times its place. Rows of x are in groups of as many, ``x_down`` and
     ``x_row`` apart, and so are columns, of which a group is a line of ``channels``. ``share``:
     steps of each part of the terms; y says which. ``whole_sizes``: rows and columns of the result
-    where its places are cells.
+    where its places are cells; where phases take turns, how far apart their rows are in it, and
+    where the first is.
     """
     launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
     w_at = plan.swizzled(plan.rows, depth)
+    # The rows of a phase in a warp group are a box.
+    w_rows = plan.rows if plan.turns is None else 64 // plan.writes.phases
     w_map = tensor_map(
-        w, (rows_total, terms), (w_row, 1), (plan.rows, depth), w_at, rounded=plan.shape.tf32
-    )
+        w, (rows_total, terms), (w_row, 1), (w_rows, depth), plan.swizzled(w_rows, depth),
+        rounded=plan.shape.tf32,
+    )  # fmt: skip
     box = (some_images, some_rows, 1, some_columns, depth)
     sizes = (images, high, rows_apart, wide, channels)
     apart = (x_image, x_down, x_row, x_across, 1)
@@ -168,14 +194,14 @@ def conv_boxes(
     full = Mbarriers(plan.stages, 1, meet=False)
     empty = Mbarriers(plan.stages, 4 * plan.groups)
     downs, acrosses = -(-c_high // some_rows), -(-c_wide // some_columns)
-    rows = -(-rows_total // plan.rows)
+    rows = -(-rows_total // plan.channels)
     whole = rows * downs * acrosses * -(-images // some_images)
     every, split = cube_count(0), cube_position(1)
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
             stage, parity = images * 0, images * 0 + 1
             for tile in range(cube_position(0), whole, every):
-                row, place = tile % rows * plan.rows, tile // rows
+                row, place = tile % rows * plan.channels, tile // rows
                 across = place % acrosses * some_columns
                 down = place // acrosses % downs * some_rows
                 image = place // acrosses // downs * some_images
@@ -183,10 +209,19 @@ def conv_boxes(
                     step = split * share + number
                     some, tap = step // taps, step % taps
                     i, j = tap // across_taps, tap % across_taps
-                    term = some * taps + first_tap + i * down_tap + j * across_tap
                     empty.wait(stage, parity)
                     full.expect(stage, nbytes)
-                    w_map.fetch(left.at(stage * w_size), (row, term * depth), full, stage)
+                    rows_at = left.at(stage * w_size)
+                    if plan.turns is None:
+                        term = some * taps + first_tap + i * down_tap + j * across_tap
+                        w_map.fetch(rows_at, (row, term * depth), full, stage)
+                    else:
+                        tap = some * plan.turns.taps + first_tap + i * down_tap
+                        found = terms_of(plan.turns, tap, j, across_tap, terms // depth)
+                        for piece in range(plan.rows // w_rows):
+                            group, phase = piece // len(found), piece % len(found)
+                            of = row + group * w_rows, found[phase] * depth
+                            w_map.fetch(rows_at.at(piece * w_rows * depth), of, full, stage)
                     below, row_of = whole_and_rest(start_down + i * move_down, strides[0])
                     beside, column_of = whole_and_rest(start_across + j * move_across, strides[1])
                     channel = column_of * x_column + some * depth
@@ -200,7 +235,7 @@ def conv_boxes(
         stage, parity = images * 0, images * 0
         right_at = Swizzled(w_at.swizzle, Layout((depth, plan.columns), (1, depth)))
         for tile in range(cube_position(0), whole, every):
-            row, place = tile % rows * plan.rows, tile // rows
+            row, place = tile % rows * plan.channels, tile // rows
             across = place % acrosses * some_columns
             down = place // acrosses % downs * some_rows
             image = place // acrosses // downs * some_images
@@ -229,7 +264,21 @@ def conv_boxes(
             limits = (rows_total, images, c_high, c_wide, *whole_sizes)
             to = (split * part_step, c_row, c_lead)
             part = staged.at(top * PITCH)
-            write(sums, part, c, to, (row + top, image, down, across), limits, plan, plan.writes)
+            first = row + top // plan.writes.phases, image, down, across
+            write(sums, part, c, to, first, limits, plan, plan.writes)
+
+
+@helper
+def terms_of(turns: Turns, tap: Any, column: Any, step: Any, beyond: Any) -> list[Any]:
+    """Return the number of the tap of each phase that sees a column of the window.
+
+    Of a phase that does not see it the number is ``beyond`` all terms, where zeros are.
+    """
+    made = []
+    for first, start, count in turns.phases:
+        seen = (column >= start) & (column < start + count)
+        made.append(select(seen, tap + first + (column - start) * step, beyond))
+    return made
 
 
 @helper

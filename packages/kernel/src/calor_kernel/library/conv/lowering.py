@@ -18,6 +18,7 @@ from calor_kernel.library.conv.dotting import dot_steps
 from calor_kernel.library.conv.few import few_steps
 from calor_kernel.library.conv.lines import Placement, Steps
 from calor_kernel.library.conv.narrowing import narrow_steps
+from calor_kernel.library.conv.phases_by_boxes import phases_by_boxes
 from calor_kernel.library.conv.places_by_boxes import by_boxes
 from calor_kernel.library.conv.problem import (
     PARTS,
@@ -30,6 +31,7 @@ from calor_kernel.library.conv.problem import (
 )
 from calor_kernel.library.conv.shifting import part_steps, shift_steps
 from calor_kernel.library.conv.tiling import tile_steps
+from calor_kernel.library.conv.weights_by_products import weights_by_products
 from calor_kernel.library.work import (
     Argument,
     Build,
@@ -132,10 +134,13 @@ def _by_units(problem: Correlation, request: Request) -> list[Work]:
     works = [*by_products(seen, info, wanted, rounded)]
     if wanted or not works:
         works += by_boxes(seen, info, wanted, rounded)
+        works += phases_by_boxes(seen, info, wanted, rounded)
+        works += weights_by_products(seen, info, wanted, rounded)
     if suits_fragments(seen, info, rounded) and (wanted or not works):
         works += by_fragments(seen, info, wanted)
     if works and not wanted:
         return works[:1]
+    works.sort(key=lambda work: work.group)
     tiles = Steps()
     suits = tile_steps(problem, (Input(0), Input(1)), tiles, info)
     last = tiles.work() if suits else _direct(problem, info)

@@ -14,7 +14,13 @@ from calor.dtypes import bfloat16, float16, float32, int32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.box_results import Cells, Writes
 from calor_kernel.library.conv.boxes import PlaceBoxes, conv_boxes
-from calor_kernel.library.conv.fragment_operands import last, two_axes, weights_of
+from calor_kernel.library.conv.fragment_operands import (
+    Last,
+    Weights,
+    last,
+    two_axes,
+    weights_of,
+)
 from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.places_by_fragments import phases_of
@@ -26,7 +32,7 @@ from calor_kernel.runtime.device import DeviceInfo
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _COLUMNS, _STAGES, _SPLITS = 256, 6, (1, 2, 3, 4, 6, 8, 9)
 # Steps that a part of a sum has at least; where cores are left, fewer and more parts are timed too.
-_SHARE, _LITTLE, _MORE_SPLITS, _TIMED = 8, 2, (12, 16, 18, 24), 4
+SHARE, _LITTLE, _MORE_SPLITS, TIMED = 8, 2, (12, 16, 18, 24), 4
 # Places in tensors and in results are numbers of 32 bits.
 _MOST = 1 << 31
 _WHOLE = ALIGN // float32.itemsize
@@ -40,7 +46,7 @@ Made = tuple[float, PlaceBoxes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class Result:
     """What a plan writes: its rows and columns where places are cells, and elements of a channel.
 
     ``size``: all elements; ``unit``: what rows of them begin at multiples of.
@@ -60,14 +66,14 @@ def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
     if not suits(seen, problem.size, info, rounded):
         return
     rows = 128 if seen.leads[2].size > 64 else 64
-    found = sorted(_plans(seen, problem.size, info, rows, _SHARE), key=_cycles)
+    found = sorted(plans_of(seen, problem.size, info, rows, SHARE), key=cycles_of)
     several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
     # Of several taps smaller tiles of cubes that share a core are done sooner.
-    few = not found or (several and _idle(seen, found[0], info))
+    few = not found or (several and idle(seen, found[0], info))
     if few and not wanted:
         return
-    likely = found[: _TIMED if wanted else 1]
-    timed = wanted and found and _idle(seen, found[0], info)
+    likely = found[: TIMED if wanted else 1]
+    timed = wanted and found and idle(seen, found[0], info)
     more = _smaller(seen, problem.size, info, likely) if timed else []
     for made in (*likely, *more):
         _, plan, splits = made
@@ -88,23 +94,23 @@ def _smaller(
     """
     made: dict[tuple[int, int], Made] = {}
     for rows in (64, 128) if problem.leads[2].size > 64 else (64,):
-        for one in sorted(_plans(problem, size, info, rows, _LITTLE), key=_cycles):
+        for one in sorted(plans_of(problem, size, info, rows, _LITTLE), key=cycles_of):
             made.setdefault((rows, one[2]), one)
     known = {(plan.rows, plan.box, splits) for _, plan, splits in likely}
     new = [m for m in made.values() if (m[1].rows, m[1].box, m[2]) not in known]
-    return sorted(new, key=_cycles)[:_TIMED]
+    return sorted(new, key=cycles_of)[:TIMED]
 
 
-def _cycles(made: Made) -> float:
+def cycles_of(made: Made) -> float:
     return made[0]
 
 
-def _idle(problem: Correlation, made: Made, info: DeviceInfo) -> bool:
+def idle(problem: Correlation, made: Made, info: DeviceInfo) -> bool:
     """Return whether most cores have no cube of a plan."""
     return bool(2 * _tiles(problem, made[1]) * made[2] < info.cores)
 
 
-def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Result:
+def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> Result:
     """Return how a plan writes the result of a problem, of which a part may be all that is seen."""
     high, wide = (axis.count for axis in two_axes(problem))
     plane, ragged = high * wide, problem.leads[2].size % plan.rows != 0
@@ -113,18 +119,18 @@ def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Re
     if part is None:
         # Rows of all columns lie one after another.
         whole = columns == wide
-        run = _together(most, columns * rows if whole else columns, plane if whole else wide)
-        return _Result(replace(plan, writes=Writes(run, ragged)), (), plane, problem.size, run)
+        run = together(most, columns * rows if whole else columns, plane if whole else wide)
+        return Result(replace(plan, writes=Writes(run, ragged)), (), plane, problem.size, run)
     down, across = (1, *part.steps)[-2:]
     top, left = (0, *part.offsets)[-2:]
-    run = _together(max(most // across, 1), columns, -(-wide // across))
-    access = _together(most, run * across, wide)
+    run = together(max(most // across, 1), columns, -(-wide // across))
+    access = together(most, run * across, wide)
     cells = Cells((down, across), (top, left), access, bool(high % down or wide % across))
     made = replace(plan, writes=Writes(run, ragged, cells))
-    return _Result(made, (high, wide), plane, problem.size, access)
+    return Result(made, (high, wide), plane, problem.size, access)
 
 
-def _together(most: int, *counts: int) -> int:
+def together(most: int, *counts: int) -> int:
     """Return the most elements of an access of which all counts are whole ones."""
     return next(n for n in (8, 4, 2, 1) if n <= most and all(count % n == 0 for count in counts))
 
@@ -148,11 +154,11 @@ def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
     images, _, outputs = problem.leads
     down, across = two_axes(problem)
     some, high, wide = plan.box
-    tiles = -(-outputs.size // plan.rows) * -(-images.size // some)
+    tiles = -(-outputs.size // plan.channels) * -(-images.size // some)
     return tiles * -(-down.count // high) * -(-across.count // wide)
 
 
-def _plans(
+def plans_of(
     problem: Correlation, size: int, info: DeviceInfo, rows: int, share: int
 ) -> Iterator[Made]:
     """Yield plans of so many rows; ``size``: of the result; ``share``: steps of a part at least.
@@ -163,7 +169,7 @@ def _plans(
     item = problem.a.dtype.itemsize
     steps = problem.depth.size * item // LINE * down.terms * across.terms
     pieces = -(-across.count // _COLUMNS)
-    least = _COLUMNS // (4 if share == _SHARE else 8)
+    least = _COLUMNS // (4 if share == SHARE else 8)
     wide = -(-across.count // pieces)
     wide += wide % 2 if pieces > 1 else 0
     images = problem.leads[0].size
@@ -182,7 +188,7 @@ def _divided(
     """Yield a plan with each number of parts that the steps may be cut into."""
     computed = plan.rows * plan.columns / _COMPUTED[plan.groups]
     step = max(computed, (plan.rows + plan.columns) / _READ) + _STEP
-    more = _MORE_SPLITS if share < _SHARE else ()
+    more = _MORE_SPLITS if share < SHARE else ()
     for splits in (*_SPLITS, *more):
         made = replace(plan, result=float32) if splits > 1 else plan
         room = info.shared_bytes - made.shared_bytes
@@ -199,26 +205,55 @@ def _divided(
 
 
 def _of_places(
-    problem: Correlation, made: _Result, splits: int, steps: Steps, info: DeviceInfo
+    problem: Correlation, made: Result, splits: int, steps: Steps, info: DeviceInfo
 ) -> None:
     p, dtype, plan = problem, problem.a.dtype, made.plan
-    images, _, outputs = p.leads
-    axes = two_axes(p)
-    x = last(
-        Input(0, p.a.offset), dtype, (images.size, p.depth.size, (axes[0].size, axes[1].size)),
-        (images.a, p.depth.a, (axes[0].a, axes[1].a)), steps, info,
-    )  # fmt: skip
-    weights = weights_of(p, x.room, plan.depth, steps, info, False)
+    x, weights = copies_of(p, plan, steps, info)
     (phase,) = phases_of(p, weights)
-    down, across = two_axes(phase.problem)
-    high, wide, taps = down.count, across.count, down.terms * across.terms
-    terms = x.room * taps
-    share = terms // (plan.depth * splits)
-    unit = max(made.unit, _WHOLE)
-    part_step = -(-made.size // unit) * unit
+    part_step = _part_step(made)
     result: Argument = Output(0)
     if splits > 1:
         result = steps.memory(splits * part_step * float32.itemsize)
+    steps.launches.append(launch_of(phase.problem, made, splits, x, weights, result, info))
+    if splits > 1:
+        sizes = (1, 1, made.size, part_step)
+        steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
+
+
+def _part_step(made: Result) -> int:
+    """Return how far apart parts of sums are."""
+    unit = max(made.unit, int(_WHOLE))
+    return -(-made.size // unit) * unit
+
+
+def copies_of(
+    problem: Correlation, plan: PlaceBoxes, steps: Steps, info: DeviceInfo
+) -> tuple[Last, Weights]:
+    """Add the launches that copy both operands as boxes are read, and return the copies."""
+    p, axes, images = problem, two_axes(problem), problem.leads[0]
+    x = last(
+        Input(0, p.a.offset), p.a.dtype, (images.size, p.depth.size, (axes[0].size, axes[1].size)),
+        (images.a, p.depth.a, (axes[0].a, axes[1].a)), steps, info,
+    )  # fmt: skip
+    return x, weights_of(p, x.room, plan.depth, steps, info, False)
+
+
+def launch_of(
+    problem: Correlation,
+    made: Result,
+    splits: int,
+    x: Last,
+    weights: Weights,
+    result: Argument,
+    info: DeviceInfo,
+) -> Launch:
+    """Return the launch of a problem of copied operands, whose weights' strides are the copy's."""
+    p, dtype, plan = problem, problem.a.dtype, made.plan
+    images, _, outputs = p.leads
+    down, across = two_axes(p)
+    high, wide, taps = down.count, across.count, down.terms * across.terms
+    share = x.room * taps // (plan.depth * splits)
+    every = taps if plan.turns is None else plan.turns.taps
     strides = (down.result, across.result)
     size, number = Scalar(int32, nonnegative=True), Scalar(int32)
     line = Scalar(int32, divisible=16 // dtype.itemsize, nonnegative=True)
@@ -243,23 +278,19 @@ def _of_places(
         int32,
     )
     numbers = (
-        *(outputs.size, terms, weights.row),
-        *(images.size, axes[0].size // strides[0], strides[0], axes[1].size // strides[1]),
+        *(outputs.size, x.room * every, weights.row),
+        *(images.size, down.size // strides[0], strides[0], across.size // strides[1]),
         *((strides[1] - 1) * x.strides[2] + x.room, x.strides[0], strides[0] * x.strides[1]),
         *(x.strides[1], strides[1] * x.strides[2], x.strides[2]),
         *(taps, across.terms),
-        phase.problem.b.offset // plan.depth,
+        p.b.offset // plan.depth,
         *(down.b // plan.depth, across.b // plan.depth),
         *(down.start, across.start, down.summed, across.summed),
         *(high, wide, made.plane, outputs.size * made.plane),
-        *(share, part_step),
+        *(share, _part_step(made)),
         *made.whole,
     )
-    flops = 2 * outputs.size * images.size * high * wide * terms
+    flops = 2 * outputs.size * images.size * high * wide * x.room * taps
     label = f"conv boxes {plan.rows}x{plan.columns}"
     cubes = (min(_tiles(p, plan), max(info.cores // splits, 1)), splits, 1)
-    arguments = (weights.place, x.place, result, *numbers)
-    steps.launches.append(Launch(build, cubes, arguments, flops, 0, label))
-    if splits > 1:
-        sizes = (1, 1, made.size, part_step)
-        steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
+    return Launch(build, cubes, (weights.place, x.place, result, *numbers), flops, 0, label)

@@ -293,8 +293,7 @@ def _by_turned_boxes(
     # Of float32 one operand may lie the other way.
     one = product.dtype is float32 and along_of(product) == (False, False)
     made = turned(product, places, held, info, right=not one)
-    # A copy costs as much as so many rows or columns of the product.
-    worth = exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
+    worth = _worth_turning(product, one)
     boxes = _by_transposed_boxes if one else _by_boxes
     after = held + len(made.scratch)
     for way in boxes(made.product, made.places, info, wanted, after):
@@ -305,6 +304,18 @@ def _by_turned_boxes(
         name = f"turned {way.name}"
         scratch = (*made.scratch, *way.scratch)
         yield replace(way, name=name, group=group, before=made.before, scratch=scratch)
+
+
+def _worth_turning(product: Product, one: bool) -> bool:
+    """Return whether a copy, which costs as much as some rows or columns, saves more than that.
+
+    ``one``: whether the left operand alone is copied.
+    """
+    alike = all(s == 0 or n == 1 for n, s in zip(product.batch, product.a.batch, strict=True))
+    if one and alike and exceeds(product.batches, 1):
+        # The columns of all products share the copy, as those of images share weights.
+        return exceeds(product.n * product.batches, _WORTH)
+    return exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
 
 
 def _by_groups(

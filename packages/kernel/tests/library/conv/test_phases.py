@@ -1,0 +1,71 @@
+"""Are gradients of images right whose stride leaves gaps, by boxes of places that take turns?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor import dtypes
+from calor.dtypes import float32
+from calor_kernel.library.conv import lower_conv_input_gradient
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import LanesDevice
+
+from .test_conv import DIGITS, check
+from .test_fragments import H200, ONE, PADDED, planned, request_of
+
+# Strides of two across whose phases all see taps: accesses of several places, rows beyond the last
+# channel, other strides down, several steps of channels, gaps down, padding of one side.
+PHASED = [
+    ((2, 64, 6, 12), (64, 64, 3, 3), (2, 2), PADDED, ONE, 1),
+    ((1, 72, 7, 16), (64, 72, 3, 3), (2, 2), PADDED, ONE, 1),
+    ((3, 32, 5, 6), (64, 32, 2, 5), (1, 2), ((0, 1), (2, 2)), ONE, 1),
+    ((1, 64, 7, 6), (128, 64, 3, 4), (3, 2), PADDED, ONE, 1),
+    ((1, 64, 20), (64, 64, 3), (2,), ((1, 1),), (1,), 1),
+    ((1, 64, 6, 8), (64, 64, 2, 3), (1, 2), ((1, 0), (1, 1)), (2, 1), 1),
+    ((1, 64, 6, 8), (64, 64, 3, 2), (2, 2), ((0, 1), (0, 2)), ONE, 1),
+]
+
+
+@pytest.mark.parametrize("row", PHASED, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_phases_across_a_row_are_one_product(row, dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=2, max_units=384, max_cube=(384, 1, 1))
+    op = "conv_input_gradient"
+    request = request_of(op, row, getattr(dtypes, dtype), info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = lower_conv_input_gradient(replace(request, attributes=said))
+    assert work.variant.startswith("phases")
+    # Rows of phases are launches that share the copies.
+    rows = row[2][0] if len(row[2]) == 2 else 1
+    made = [launch.build.function.name for launch in work.launches]
+    assert made == ["channels_last"] * 2 + ["conv_boxes"] * rows
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, dtype, precision="high")
+
+
+# Gradients of the images of a ResNet-50: images, channels, places, filters, taps and strides.
+FIRST = {
+    (32, 64, 56, 256, 1, 1): "product, turned transposed boxes",
+    (32, 256, 14, 1024, 1, 1): "product, turned transposed boxes",
+    (32, 1024, 14, 256, 1, 1): "product, turned transposed boxes",
+    (1, 256, 14, 1024, 1, 1): "product, fragments",
+    (32, 128, 56, 128, 3, 2): "phases 128x(1x7x28) by 384",
+    (32, 256, 28, 256, 3, 2): "phases 128x(1x14x14) by 384",
+    (32, 512, 14, 512, 3, 2): "phases 128x(2x7x7) by 384",
+    (1, 512, 14, 512, 3, 2): "groups 64x64x32 by 128",
+}
+
+
+@pytest.mark.parametrize("sizes", FIRST, ids=str)
+def test_first_choices_of_many_cores(sizes):
+    images, channels, places, filters, taps, stride = sizes
+    x, w, side = (images, channels, places, places), (filters, channels, taps, taps), taps // 2
+    row = (x, w, (stride,) * 2, ((side, side),) * 2, ONE, 1)
+    info = replace(H200, cores=132, max_units=1024)
+    request = request_of("conv_input_gradient", row, float32, info)
+    request = replace(request, attributes={**request.attributes, "precision": "high"})
+    (work,) = lower_conv_input_gradient(request)
+    assert work.variant == FIRST[sizes]
+    for build, plan in planned(work):
+        assert build.kernel(info.features).shared_bytes <= plan.shared_bytes <= info.shared_bytes

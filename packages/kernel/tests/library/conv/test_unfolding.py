@@ -1,0 +1,77 @@
+"""Are gradients of weights right that are a product of the places of all images?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor import dtypes
+from calor.dtypes import float32
+from calor_kernel.library.conv import lower_conv_weight_gradient, weights_by_products
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import LanesDevice
+
+from .test_conv import DIGITS, NONE, check
+from .test_fragments import H200, ONE, PADDED, planned, request_of
+
+# Windows with padding, strides, gaps, of one axis; of one tap, whose images do not lie in whole
+# accesses and which see a part of them; of places that fill no access, and one part of them each.
+ROWS = [
+    ((3, 24, 7, 6), (72, 24, 3, 3), ONE, PADDED, ONE, 1),
+    ((2, 16, 9, 11), (64, 16, 3, 2), (2, 3), ((0, 1), (2, 0)), (2, 1), 1),
+    ((2, 24, 15), (64, 24, 4), (2,), ((1, 2),), (1,), 1),
+    ((3, 64, 7, 7), (80, 64, 1, 1), ONE, (NONE, NONE), ONE, 1),
+    ((2, 72, 9, 9), (64, 72, 1, 1), (2, 2), (NONE, NONE), ONE, 1),
+    ((5, 16, 16, 17), (64, 16, 2, 2), ONE, ((-1, 1), (1, 0)), ONE, 1),
+]
+
+
+def asked(row, dtype, info, candidates=False):
+    request = request_of("conv_weight_gradient", row, getattr(dtypes, dtype), info, candidates)
+    return replace(request, attributes={**request.attributes, "precision": "high"})
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_products_of_places(row, dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    monkeypatch.setattr(weights_by_products, "_MANY", 1)
+    info = replace(H200, cores=8)
+    (work,) = lower_conv_weight_gradient(asked(row, dtype, info))
+    assert work.variant.startswith("product of places")
+    made = [launch.build.function.name for launch in work.launches]
+    many = not work.variant.endswith(" in 1")
+    assert made == ["unfold", "unfold", "matmul_boxes"] + ["add_turned"] * many
+    assert many or row is not ROWS[-1]
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_weight_gradient", row, dtype, precision="high")
+
+
+# Gradients of the weights of a ResNet-50: images, channels, places, filters, taps and strides.
+FIRST = {
+    (32, 512, 7, 512, 3, 1): "product of places, boxes 192x128 in 1",
+    (32, 512, 14, 512, 3, 2): "product of places, boxes 192x128 in 1",
+    (32, 256, 14, 256, 3, 1): "product of places, boxes 128x256 in 7",
+    (32, 1024, 14, 2048, 1, 2): "product of places, boxes 128x128 in 1",
+    (32, 1024, 14, 256, 1, 1): "product, boxes 128x256 of parts",
+    (32, 128, 28, 128, 3, 1): "fragments 128x128x32 by 128",
+    (1, 512, 7, 512, 3, 1): "fragments 128x128x32 by 128",
+}
+
+
+@pytest.mark.parametrize("sizes", FIRST, ids=str)
+def test_first_choices_of_many_cores(sizes):
+    images, channels, places, filters, taps, stride = sizes
+    x, w, side = (images, channels, places, places), (filters, channels, taps, taps), taps // 2
+    row = (x, w, (stride,) * 2, ((side, side),) * 2, ONE, 1)
+    info = replace(H200, cores=132, max_units=1024)
+    (work,) = lower_conv_weight_gradient(asked(row, "float32", info))
+    assert work.variant == FIRST[sizes]
+    works = lower_conv_weight_gradient(asked(row, "float32", info, candidates=True))
+    variants = [work.variant for work in works]
+    assert variants[0] == FIRST[sizes]
+    assert len(set(variants)) == len(variants)
+    # What copies more is timed beside the others.
+    assert any(variant.startswith("product of places") for variant in variants)
+    for build, plan in (one for work in works for one in planned(work)):
+        assert build.kernel(info.features).shared_bytes <= info.shared_bytes
+        assert plan.dtype is float32
