@@ -35,7 +35,9 @@ class Row:
     meaning: str = ""
 
 
-_FLAGS = ("flags",)  # any of "contract", "reassoc", "nsz": what a float operation may be turned to
+# Any of "contract", "reassoc", "nsz": what a float operation may be turned to; of a comparison
+# "nnan", where it does not matter what it says of NaN.
+_FLAGS = ("flags",)
 
 _ROWS = (
     Row("constant", 0, "given", attributes=("value",), meaning="a number, or a tuple of lanes"),
@@ -73,7 +75,7 @@ _ROWS = (
     Row("ne", 2, "bool", "biuf"),
     Row("lt", 2, "bool"),
     Row("le", 2, "bool"),
-    Row("gt", 2, "bool"),
+    Row("gt", 2, "bool", attributes=_FLAGS),
     Row("ge", 2, "bool"),
     Row("select", 3, "given", "b", alike=False, meaning="operand 1 where operand 0, else 2"),
     # Conversion.
