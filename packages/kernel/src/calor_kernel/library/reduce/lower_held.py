@@ -21,10 +21,8 @@ from calor_kernel.runtime.device import DeviceInfo
 # Bytes of all operands that a unit holds, in vectors of 16 bytes.
 _HELD: Final = 192
 # Vectors of a unit, the number that is liked best first, and units from which there are several.
-# Of more units than are liked each has more: an H200 is 2 % sooner done with long rows.
 _VECTORS: Final = (4, 2, 1, 8)
 _PLANE: Final = 32
-_LIKED: Final = 256
 _LONGEST: Final = 1 << 13
 
 
@@ -49,8 +47,7 @@ def held_team(
     capacity = 1
     while capacity <= _LONGEST:
         if found.along.sizes[-1] <= capacity * width:
-            long = capacity > _VECTORS[0] * _LIKED
-            for held in sorted(_VECTORS, reverse=True) if long else _VECTORS:
+            for held in _VECTORS:
                 team = capacity // held
                 several = held == 1 or team >= _PLANE
                 if held <= most and several and 0 < team <= info.max_units:
