@@ -1,7 +1,9 @@
 """A device of wgpu keeps the device contract, and tensors are computed on it."""
 
 import pickle
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from calor.dtypes import float32, int8, int64
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
+from calor_kernel.runtime import cores
 from calor_kernel.runtime.device import Slot, Step
 from device_contract import built
 from device_runs import run
@@ -277,3 +280,43 @@ def test_what_the_device_says_of_itself(device: Any) -> None:
     assert float32 in info.dtypes
     assert (int64 in info.dtypes) == device.toolchain.dialect.wide
     assert device.toolchain.target.startswith("wgpu ")
+
+
+def test_the_kernel_that_counts_cores(device: Any) -> None:
+    units = min(device.info.max_units, 1024)
+    y = np.zeros(3 * units, np.float32)
+    run(device, cores.built(units), (3, 1, 1), [y, 50, 1.0001])
+    expected = np.arange(15, 15 + y.size, dtype=np.float32)
+    for _ in range(50):
+        expected *= np.float32(1.0001)
+    assert y.tolist() == expected.tolist()
+
+
+def test_cores_are_counted_on_a_device(
+    device: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {"_UNITS": 64, "_TURNS": 16, "_FEW": 4, "_MOST": 8}.items():
+        monkeypatch.setattr(cores, name, value)
+    monkeypatch.setenv("CALOR_CACHE_DIR", str(tmp_path))
+    found = cores.with_cores(device)
+    # What times these are says nothing here.
+    assert found.cores in {device.info.cores, *cores.STEPS}
+    assert replace(found, cores=device.info.cores) == device.info
+
+
+@pytest.mark.parametrize(
+    ("kind", "clock", "counted"),
+    [("DiscreteGPU", True, True), ("DiscreteGPU", False, False), ("CPU", True, False)],
+)
+def test_cores_of_a_gpu_with_a_clock_are_counted(
+    device: Any, kind: str, clock: bool, counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from calor_wgpu import device as opening
+
+    opened = device.memory.stream.device
+    features = {*opened.features} - {"timestamp-query"} | ({"timestamp-query"} if clock else set())
+    info = {**opened.adapter.info, "adapter_type": kind}
+    monkeypatch.setattr(opened.adapter, "_adapter_info", info)
+    monkeypatch.setattr(opened, "_features", features)
+    monkeypatch.setattr(opening, "with_cores", lambda made: replace(made.info, cores=77))
+    assert (opening.WgpuDevice(0).info.cores == 77) == counted

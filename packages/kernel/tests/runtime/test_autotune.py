@@ -230,6 +230,17 @@ def test_keys_are_anchored(a, b, alike):
     assert (task_key(a) == task_key(b)) == alike
 
 
+def test_results_are_kept_unless_nothing_is(monkeypatch, own_cache):
+    autotune.tuning_lines("a device").put("key", 1)
+    assert autotune.tuning_lines("a device").get("key") == 1
+    assert autotune.tuning_lines("another").get("key") is None
+    files = [*own_cache.rglob("*.lines")]
+    monkeypatch.setenv("CALOR_CACHE", "0")
+    assert autotune.tuning_lines("a device").get("key") is None
+    autotune.tuning_lines("another").put("key", 1)
+    assert [*own_cache.rglob("*.lines")] == files
+
+
 def test_lines_outlive_damage_and_other_writers(tmp_path):
     path, shipped = tmp_path / "own", tmp_path / "shipped"
     Lines(shipped).put("a", 1)

@@ -23,7 +23,7 @@ from ._bindings import compute
 from .wgsl import MOST_CUBES, WGSL, probe
 
 _UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
-# Cores of a GPU, which does not say.
+# Cores of a GPU, which does not say; they are counted where it takes times.
 _CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
 # Vendors whose planes have 32 units, whatever else their drivers list.
 _OF_32: Final = frozenset((0x10DE, 0x106B))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import wgpu
 
 from calor.errors import DeviceError
+from calor_kernel.runtime.cores import with_cores
 from calor_kernel.runtime.device import Device
 
 from ._bindings import Stream, adapters, device
@@ -38,3 +39,5 @@ class WgpuDevice(Device):
         align = opened.limits["min-storage-buffer-offset-alignment"]
         self.memory = WgpuMemory(stream, parts=align <= 64)
         self.queue = WgpuQueue(stream, self.toolchain)
+        if "timestamp-query" in opened.features and info["adapter_type"] != "CPU":
+            self.info = with_cores(self)

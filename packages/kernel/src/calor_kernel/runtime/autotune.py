@@ -45,7 +45,7 @@ from calor_kernel.planning.values import Task
 from calor_kernel.runtime.description import describe
 from calor_kernel.runtime.device import Slot, Step
 from calor_kernel.runtime.lines import Lines
-from calor_kernel.runtime.storage import bundle_directories, cache_directory
+from calor_kernel.runtime.storage import bundle_directories, cache_directory, keeps
 
 if TYPE_CHECKING:
     from calor_kernel.runtime.engine import Engine
@@ -72,10 +72,10 @@ def tuning_mode() -> str:
 
 
 def tuning_lines(target: str) -> Lines:
-    """Return the stored results for a toolchain's target."""
+    """Return the stored results for a toolchain's target; CALOR_CACHE=0 keeps none."""
     name = f"{hashlib.sha256(target.encode()).hexdigest()[:16]}.lines"
     bundles = [path / TUNING / name for path in bundle_directories()]
-    return Lines(cache_directory() / TUNING / name, bundles)
+    return Lines(cache_directory() / TUNING / name if keeps() else None, bundles)
 
 
 class Tuner:

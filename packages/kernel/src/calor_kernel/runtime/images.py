@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 from dataclasses import fields
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from calor_kernel.ir.types import Buffer, Type
 from calor_kernel.library.work import Build
 from calor_kernel.runtime.description import build_text, module_digest, sources_digest
 from calor_kernel.runtime.device import Device
-from calor_kernel.runtime.storage import Storage, bundle_directories, cache_directory
+from calor_kernel.runtime.storage import Storage, bundle_directories, cache_directory, keeps
 
 _FORM: Final = 1
 KERNELS: Final = "kernels"
@@ -28,8 +27,7 @@ KERNELS: Final = "kernels"
 
 def image_storage() -> Storage:
     """Return where images are kept; CALOR_CACHE=0 keeps none."""
-    kept = os.environ.get("CALOR_CACHE", "1").strip().lower() not in ("0", "off", "false", "no")
-    directory = cache_directory() / KERNELS if kept else None
+    directory = cache_directory() / KERNELS if keeps() else None
     return Storage(directory, [path / KERNELS for path in bundle_directories()])
 
 

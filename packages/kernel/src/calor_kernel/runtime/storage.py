@@ -35,6 +35,11 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "calor"
 
 
+def keeps() -> bool:
+    """Return whether anything is kept on disk; CALOR_CACHE=0 keeps nothing."""
+    return os.environ.get("CALOR_CACHE", "1").strip().lower() not in ("0", "off", "false", "no")
+
+
 def bundle_directories() -> list[Path]:
     """Return the bundles that CALOR_BUNDLES names, in order."""
     return [Path(p) for p in os.environ.get("CALOR_BUNDLES", "").split(os.pathsep) if p]

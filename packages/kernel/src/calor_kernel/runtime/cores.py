@@ -1,0 +1,133 @@
+"""How many cores a device has whose interface does not say, by times on its own clock.
+
+Requirements: one cube of most units that do arithmetic alone fills its core, so that many cubes
+take as long as one does, times their number for each core; the number is the same from run to run,
+for choices of kernels depend on it and results are stored by it: it is one of few, at most the true
+one, and kept on disk; what cannot be so leaves what was assumed. A deterministic program takes that
+in any case, for another number gives other bits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from calor.dtypes import float32, int64
+from calor.errors import CalorError
+from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import absolute_position, kernel, loop_range, registers
+from calor_kernel.runtime.autotune import tuning_lines
+from calor_kernel.runtime.device import Device, DeviceInfo, Slot, Step
+
+# The numbers of cores that are told.
+STEPS: Final = (
+    *(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128),
+    *(160, 192, 224, 256, 320, 384, 448, 512),
+)
+_UNITS: Final = 1024  # of a cube at most
+_CHAINS: Final = 16  # of a unit: 256 units with so many fill a core too
+# Turns of many cubes, some 40 microseconds at 128 products a cycle, and how much longer one cube
+# alone is timed.
+_TURNS: Final = 512
+_LONGER: Final = 8
+_FACTOR: Final = 1.0001
+_FEW, _MOST = 256, 4096  # cubes
+_ROUNDS: Final = 32  # cubes of each core
+_SAMPLES: Final = 3
+# The last of 32 rounds, of which nobody knows how full it is, leaves an error of 2 %.
+_NEAR: Final = 1.025
+
+
+@kernel
+def multiply(y: Any, turns: Any, factor: Any, *, chains: int) -> None:
+    """Multiply numbers that no compiler knows, independent chains of them, and write the greatest.
+
+    A product is one instruction everywhere; fma is many on devices that do not say it is one.
+    """
+    place = absolute_position()
+    products = registers(chains, float32)
+    for i in range(chains):
+        products[i] = (place + i).to(float32)
+    for _ in loop_range(turns):
+        for i in range(chains):
+            products[i] = products[i] * factor
+    total = products[0]
+    for i in range(1, chains):
+        total = max(total, products[i])
+    y[place] = total
+
+
+def built(units: int) -> Kernel:
+    """Return the kernel for cubes of some units."""
+    signature = (Buffer(float32), Scalar(int64, nonnegative=True), Scalar(float32))
+    return multiply.build(signature, cube=(units, 1, 1), chains=_CHAINS)
+
+
+def with_cores(device: Device) -> DeviceInfo:
+    """Return the device's info with the cores that it is seen to have, measured once and kept.
+
+    The device's queue takes times by a clock of the device.
+    """
+    info = device.info
+    if os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0"):
+        return info
+    lines = tuning_lines(device.toolchain.target)
+    found = lines.get("cores")
+    if found is None:
+        try:
+            found = _measured(device)
+        except CalorError:
+            return info  # A device that cannot run this is assumed to be as it was.
+        if found is None:
+            return info
+        lines.put("cores", found)
+    return replace(info, cores=found)
+
+
+def cores_of(nothing: float, one: float, many: float, cubes: int) -> int | None:
+    """Return a number of STEPS from seconds; None where they tell none.
+
+    ``nothing``: of a cube without work, ``many``: of all ``cubes``, ``one``: of a cube whose work
+    is 8 times theirs. The last round is half full on average.
+
+    >>> cores_of(5e-6, 325e-6, 5e-6 + 31.5 * 40e-6, 4096)
+    128
+    """
+    if one < 1.5 * nothing or one <= nothing:
+        return None
+    rounds = _LONGER * (many - nothing) / (one - nothing) - 0.5
+    if not _ROUNDS / 8 <= rounds <= 1.1 * cubes:
+        return None
+    most = max(cubes / rounds * _NEAR, 1)
+    return max(step for step in STEPS if step <= most)
+
+
+def counted(seconds: Callable[[int, int], float]) -> int | None:
+    """Return cores from what tells the seconds of some cubes with some turns."""
+    seconds(_FEW, _TURNS)  # A GPU that rested begins slowly.
+    one, few = seconds(1, _LONGER * _TURNS) / _LONGER, seconds(_FEW, _TURNS)
+    cubes = min(max(int(_ROUNDS * _FEW * one / max(few, one, 1e-9)), _ROUNDS), _MOST)
+    shapes = ((cubes, _TURNS), (1, _LONGER * _TURNS), (1, 0))
+    samples = [[seconds(*shape) for shape in shapes] for _ in range(_SAMPLES)]
+    many, one, nothing = map(min, zip(*samples, strict=True))
+    return cores_of(nothing, one, many, cubes)
+
+
+def _measured(device: Device) -> int | None:
+    units = min(device.info.max_units, _UNITS)
+    made = built(units)
+    queue, toolchain = device.queue, device.toolchain
+    function = queue.load(toolchain.compile(toolchain.source(made), made.name), made)
+    handle = device.memory.alloc(4 * units * _MOST)
+
+    def seconds(cubes: int, turns: int) -> float:
+        step = Step(function, (cubes, 1, 1), (Slot(0), turns, _FACTOR))
+        return queue.seconds(queue.record([step], 1), [handle])[0]
+
+    try:
+        return counted(seconds)
+    finally:
+        device.memory.free(handle)
