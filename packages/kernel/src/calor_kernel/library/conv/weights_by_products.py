@@ -29,8 +29,8 @@ _NEEDED = ("async_matrix", "tensor_copy", "mbarrier")
 # Rows and columns of fewer leave most of a tile empty.
 _LEAST = 64
 # Elements of a copy up to which it is the first choice, by the bytes of one, and at most: half
-# types have a way without copies that is as quick beyond. Places from which on it is the first, since
-# copies of fewer leave most of a device idle.
+# types have a way without copies that is as quick beyond. Places from which on it is the first,
+# since copies of fewer leave most of a device idle.
 _FEW, _MOST, _MANY = {2: 1 << 23, 4: 1 << 24}, 1 << 26, 1 << 10
 # Rows and columns of a tile, and stages; rows of tiles that are computed together.
 _TILES = ((64, 64, 8), (64, 128, 8), (128, 128, 6), (64, 256, 5), (192, 128, 4), (128, 256, 4))
