@@ -12,7 +12,9 @@ from calor_kernel.library.conv import (
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
-from calor_kernel.library.conv.fragment_weights import UNITS
+from calor_kernel.library.conv.fragment_tiles import MORE, WEIGHTS, fits
+from calor_kernel.library.conv.fragment_weights import units_of_place
+from calor_kernel.library.panels import Fragments
 from calor_kernel.library.work import Request, View
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
@@ -125,8 +127,8 @@ def test_tiles_of_instructions_by_name_fit(op, name):
         weights = op == "conv_weight_gradient"
         lines, parts = plan.depth // plan.access, (plan.rows, plan.columns)
         if weights:
-            lines, parts = UNITS, (plan.depth,)
-            assert plan.rows % (UNITS * plan.access) == plan.columns % (UNITS * plan.access) == 0
+            lines, parts = units_of_place(plan), (plan.depth,)
+            assert plan.rows % (lines * plan.access) == plan.columns % (lines * plan.access) == 0
         assert all(part % (plan.units // lines) == 0 for part in parts)
 
 
@@ -349,3 +351,32 @@ def test_float32_where_it_may_be_rounded(op, row, more, monkeypatch):
     assert not names(works) & {"tiled_correlation", "matmul_patches"}
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, "float32", precision="high")
+
+
+@pytest.mark.parametrize("dtype", [bfloat16, float32], ids=str)
+@pytest.mark.parametrize("made", [*WEIGHTS, *MORE], ids=str)
+def test_gradients_of_weights_by_any_tile(dtype, made, monkeypatch):
+    """Those that are only timed too, with several tiles that edges cut, and parts of the sums."""
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    op, info = "conv_weight_gradient", replace(INFO, cores=16)
+    row = ((3, 68, 14, 15), (72, 68, 2, 2), ONE, (NONE, NONE), ONE, 1)
+    tiles = [(False, (made,), ())]
+    monkeypatch.setattr("calor_kernel.library.conv.by_fragments.tiles_of", lambda *_: tiles)
+    request = request_of(op, row, dtype, info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = LOWERINGS[op](replace(request, attributes=said))
+    depth = made[2] * 2 // dtype.itemsize
+    assert work.variant == f"fragments {made[0]}x{made[1]}x{depth} by {32 * made[3] * made[4]}"
+    assert "add_turned" in names([work])
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, dtype.name, precision="high")
+
+
+# Lines longer than the tile has rows, and places that units do not copy in whole turns.
+UNEVEN = [(32, 64, 16, 2, 4, 3, False), (64, 64, 24, 2, 2, 3, False), (32, 64, 16, 2, 4, 3, True)]
+
+
+@pytest.mark.parametrize("made", UNEVEN, ids=str)
+def test_tiles_that_units_would_not_copy_whole_do_not_fit(made):
+    *sizes, along = made
+    assert not fits(Fragments(float32, *sizes, along, along), INFO)

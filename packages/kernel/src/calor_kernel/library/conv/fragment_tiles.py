@@ -6,7 +6,7 @@ are there to be timed.
 
 from __future__ import annotations
 
-from calor_kernel.library.conv.fragment_weights import UNITS
+from calor_kernel.library.conv.fragment_weights import units_of_place
 from calor_kernel.library.panels import Fragments
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -66,11 +66,19 @@ def tiles_of(by_weight: bool, named: str, beside: bool) -> Sides:
 
 
 def fits(plan: Fragments, info: DeviceInfo) -> bool:
-    """Return whether a device has room for cubes of a plan."""
-    # Of the weights' gradient, units that copy a place take whole lines.
-    line = 1 if plan.a_along else UNITS * plan.access
-    whole = plan.rows % line == plan.columns % line == 0
-    return whole and plan.shared_bytes <= info.shared_bytes and plan.units <= info.max_units
+    """Return whether a device has room for cubes of a plan, whose units copy whole tiles."""
+    room = plan.shared_bytes <= info.shared_bytes and plan.units <= info.max_units
+    return room and _shared_out(plan)
+
+
+def _shared_out(plan: Fragments) -> bool:
+    """Return whether units copy both tiles of a step in whole turns, so that nothing is left."""
+    if plan.a_along:
+        apart = plan.units * plan.access // plan.depth
+        return plan.rows % apart == plan.columns % apart == 0
+    beside = units_of_place(plan)
+    line = beside * plan.access
+    return plan.rows % line == plan.columns % line == plan.depth % (plan.units // beside) == 0
 
 
 def together(plan: Fragments, info: DeviceInfo) -> int:

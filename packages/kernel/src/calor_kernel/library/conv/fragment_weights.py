@@ -22,8 +22,13 @@ from calor_kernel.language import (
 from calor_kernel.library.conv.fragments import columns_of, rows_of, run_of, windows_of
 from calor_kernel.library.panels import Fragments, fill_ahead, work_through
 
-# Units that copy what lies together of a place: with accesses of 16 bytes, a line of 128.
-UNITS = 8
+# Units that copy what lies together of a place, at least: with accesses of 16 bytes, a line of 128.
+_UNITS = 8
+
+
+def units_of_place(plan: Fragments) -> int:
+    """Return how many units copy a place; more where a cube has more than a step's places take."""
+    return max(_UNITS, plan.units // plan.depth)
 
 
 @kernel
@@ -52,9 +57,10 @@ def conv_weight_fragments(
     begin, end = split * share, min((split + 1) * share, terms)
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     sums, row, column = plan.sums()
-    # A unit always copies the same columns, of places that differ: eight units a line of one place.
-    wide = UNITS * plan.access
-    mine = unit_index() % UNITS * plan.access
+    # A unit always copies the same columns, of places that differ: some units a line of one place.
+    beside = units_of_place(plan)
+    wide = beside * plan.access
+    mine = unit_index() % beside * plan.access
     fars = [windows.tap(first_column + mine + c) for c in range(0, plan.columns, wide)]
     source = (g, x, windows, fars, rows_total, columns_total, g_place)
 
@@ -96,9 +102,10 @@ def take_places(
     """Start copying both tiles of some places; padding, and what is beyond, becomes 0."""
     g, x, windows, fars, rows_total, columns_total, g_place = source
     left_at, right_at = plan.layout(True), plan.layout(False)
-    wide, apart = UNITS * plan.access, plan.units // UNITS
+    beside = units_of_place(plan)
+    wide, apart = beside * plan.access, plan.units // beside
     for turn in range(plan.depth // apart):
-        deep = unit_index() // UNITS + turn * apart
+        deep = unit_index() // beside + turn * apart
         there = begin + deep < end
         for first in range(0, plan.rows, wide):
             row = mine + first
