@@ -30,7 +30,7 @@ def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
 @pytest.mark.parametrize(
     ("sizes", "label"),
     [
-        ((8192, 8192, 8192), "boxes 192x128"),
+        ((8192, 8192, 8192), "boxes 128x256"),
         ((4096, 4096, 4096), "boxes 128x256"),
         ((3072, 3072, 3072), "boxes 192x128"),
         ((1024, 4096, 4096), "boxes 128x256"),
