@@ -16,8 +16,9 @@ from calor_kernel.library.work import Argument, Build, Launch, Output, row_major
 from calor_kernel.runtime.device import DeviceInfo
 
 _ACROSS, _DOWN, _DEPTH = 16, 8, 16
-# Terms that a part of a long sum has at least.
-_SHARE = 512
+# Terms that a part of a long sum has at least: a cube that is alone on its core waits for memory in
+# each step of some, so that what adds up the parts costs less than a few steps more.
+_SHARE = 128
 
 
 def tile_steps(
