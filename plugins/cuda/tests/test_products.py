@@ -198,13 +198,13 @@ def test_attention_and_convolutions_wait_where_they_say(compiler: Any, name: str
 
 # Gradients of images of which two phases are a tile.
 STRIDED = {**WINDOWS, "stride": (2, 2)}
-LARGE = (8, 128, 56, 56)
+RESULT = (8, 128, 56, 56)
 
 
 @pytest.mark.parametrize("dtype", [bfloat16, float32], ids=str)
 def test_phases_by_boxes_wait_where_they_say(compiler: Any, dtype: DType) -> None:
     said = {**STRIDED, "precision": "high"}
-    asked = request("conv", [(IMAGES, dtype), (FILTERS, dtype)], [LARGE], said, ENGINE)
+    asked = request("conv", [(IMAGES, dtype), (FILTERS, dtype)], [RESULT], said, ENGINE)
     (work,) = lower_conv_input_gradient(asked)
     assert work.variant.startswith("phases")
     for launch in work.launches[-2:]:

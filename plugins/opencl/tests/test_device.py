@@ -207,9 +207,11 @@ def test_warps_that_the_compiler_refuses_are_not_used(
     from calor_opencl import device as module
 
     tried = []
+    # A device that lists planes has those.
+    planes = device.info.planes if device.info.has("planes") else (32,)
 
     def answered(made: Any) -> bool:
-        assert made.info.planes == (32,)
+        assert made.info.planes == planes
         tried.append(planes_hold(made))
         return tried[-1]
 

@@ -63,6 +63,11 @@ _CANDIDATES: Final = 48
 _WORTH: Final = (0.0, 1.2, 1.5)
 
 
+def deterministic() -> bool:
+    """Return whether CALOR_DETERMINISTIC asks for the same bits in every run."""
+    return os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0")
+
+
 def tuning_mode() -> str:
     """Return what CALOR_TUNE says."""
     mode = os.environ.get("CALOR_TUNE", "stored").strip().lower()

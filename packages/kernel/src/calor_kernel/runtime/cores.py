@@ -1,15 +1,16 @@
 """How many cores a device has whose interface does not say, by times on its own clock.
 
 Requirements: one cube of most units that do arithmetic alone fills its core, so that many cubes
-take as long as one does, times their number for each core; the number is the same from run to run,
-for choices of kernels depend on it and results are stored by it: it is one of few, at most the true
-one, and kept on disk; what cannot be so leaves what was assumed. A deterministic program takes that
-in any case, for another number gives other bits.
+take as long as one does, times their number for each core; the number should be the same from run
+to run, for choices of kernels depend on it and results are stored by it: it is one of few, seldom
+above the true one, and kept on disk, where ``CALOR_CACHE`` does not forbid that. Who counts while
+another program computes finds too few; without the file of tuning in the cache it is counted anew.
+What tells nothing leaves what was assumed. A deterministic program takes that in any case, for
+another number gives other bits.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -19,23 +20,25 @@ from calor.errors import CalorError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import absolute_position, kernel, loop_range, registers
-from calor_kernel.runtime.autotune import tuning_lines
+from calor_kernel.runtime.autotune import deterministic, tuning_lines
 from calor_kernel.runtime.device import Device, DeviceInfo, Slot, Step
 
-# The numbers of cores that are told.
+# These numbers of cores are told.
 STEPS: Final = (
     *(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128),
     *(160, 192, 224, 256, 320, 384, 448, 512),
 )
-_UNITS: Final = 1024  # of a cube at most
-_CHAINS: Final = 16  # of a unit: 256 units with so many fill a core too
+# A cube has so many units at most, and each of these so many chains: 256 units fill a core too.
+_UNITS: Final = 1024
+_CHAINS: Final = 16
 # Turns of many cubes, some 40 microseconds at 128 products a cycle, and how much longer one cube
 # alone is timed.
 _TURNS: Final = 512
 _LONGER: Final = 8
 _FACTOR: Final = 1.0001
-_FEW, _MOST = 256, 4096  # cubes
-_ROUNDS: Final = 32  # cubes of each core
+# So many cubes are timed first, and at most, so that each core has some 32 of them.
+_FEW, _MOST = 256, 4096
+_ROUNDS: Final = 32
 _SAMPLES: Final = 3
 # The last of 32 rounds, of which nobody knows how full it is, leaves an error of 2 %.
 _NEAR: Final = 1.025
@@ -72,7 +75,7 @@ def with_cores(device: Device) -> DeviceInfo:
     The device's queue takes times by a clock of the device.
     """
     info = device.info
-    if os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0"):
+    if deterministic():
         return info
     lines = tuning_lines(device.toolchain.target)
     found = lines.get("cores")

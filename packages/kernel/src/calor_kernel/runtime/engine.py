@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -20,7 +19,7 @@ from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
 from calor_kernel.planning.recording import Launched
 from calor_kernel.planning.replanning import Replanning
-from calor_kernel.runtime.autotune import Tuner
+from calor_kernel.runtime.autotune import Tuner, deterministic
 from calor_kernel.runtime.ceilings import measured
 from calor_kernel.runtime.claims import describe
 from calor_kernel.runtime.device import Device
@@ -45,7 +44,7 @@ class Engine:
         self.own_fusers = fusers
         self.pool = Pool(device.memory)
         self.kernels = Kernels(device)
-        self.deterministic = os.environ.get("CALOR_DETERMINISTIC", "0") not in ("", "0")
+        self.deterministic = deterministic()
         self.tuner = Tuner(self)
         self.lowerings = Lowerings(device.info, self.tuner.wants)
         # Executables of sub-graphs, by graph and by how many equal ones came before in one program.

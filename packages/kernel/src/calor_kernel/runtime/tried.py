@@ -85,18 +85,19 @@ def planes_hold(device: Device) -> bool:
     signature = [Buffer(uint32, writable=False), Buffer(uint32)]
     x = (np.arange(_PLANES * plane, dtype=np.uint32) * 7919) % 1000
     got = np.zeros(ROWS * x.size, np.uint32)
-    memory, queue = device.memory, device.queue
+    memory, queue, handles = device.memory, device.queue, []
     try:
         made = try_planes.build(signature, cube=(x.size, 1, 1), plane=plane)
         image = device.toolchain.compile(device.toolchain.source(made), made.name)
         function = queue.load(image, made)
-        handles = [memory.alloc(a.nbytes) for a in (x, got)]
-        for handle, array in zip(handles, (x, got), strict=True):
-            memory.copy_in(handle, 0, array)
+        for array in (x, got):
+            handles.append(memory.alloc(array.nbytes))
+            memory.copy_in(handles[-1], 0, array)
         queue.run(queue.record([Step(function, (1, 1, 1), (Slot(0), Slot(1)))], 2), handles)
         memory.copy_out(handles[1], 0, got)
-        for handle in handles:
-            memory.free(handle)
     except CalorError:
         return False
+    finally:
+        for handle in handles:
+            memory.free(handle)
     return np.array_equal(got, expected(x, plane))

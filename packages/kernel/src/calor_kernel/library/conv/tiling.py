@@ -16,8 +16,8 @@ from calor_kernel.library.work import Argument, Build, Launch, Output, row_major
 from calor_kernel.runtime.device import DeviceInfo
 
 _ACROSS, _DOWN, _DEPTH = 16, 8, 16
-# Terms that a part of a long sum has at least: a cube that is alone on its core waits for memory in
-# each step of some, so that what adds up the parts costs less than a few steps more.
+# Terms that a part of a long sum has at least. A cube that is alone on its core waits for memory in
+# each step, so that adding up the parts costs less than further steps do.
 _SHARE = 128
 
 

@@ -122,8 +122,10 @@ def parts_of_tile(tiles: int, steps: int, cores: int) -> int:
 
     >>> parts_of_tile(64, 64, 132), parts_of_tile(24, 64, 132), parts_of_tile(100, 64, 132)
     (2, 4, 1)
+    >>> parts_of_tile(0, 64, 132)
+    8
     """
-    most = min(cores // tiles, steps // (2 * _LEAST))
+    most = min(cores // max(tiles, 1), steps // (2 * _LEAST))
     return next((parts for parts in range(most, 1, -1) if steps % parts == 0), 1)
 
 

@@ -101,7 +101,7 @@ _LOADED: Final[tuple[Mapping[tuple[Any, ...], float], ...]] = (
         (16, 8, 1, 2, 16): 0.69,
     },
 )
-# Sums of a unit at most, of planes that are wide, and the units of such.
+# A unit has so many sums at most where planes are as wide as this, and half of them elsewhere.
 _SUMS, _WIDE = 128, 32
 # Which order is best for a patch was found by counting what a Hopper GPU reads of registers in what
 # its compiler made of each, since compilers keep some orders better than others.
@@ -167,7 +167,9 @@ def _by_patches(
     along = along_of(product)
     wide = info.planes[0] >= _WIDE
     most = (info.accumulators or (_SUMS if wide else _SUMS // 2)) // (FOUR * FOUR)
-    table = _AHEAD if info.has("async_copy") else _LOADED[most * FOUR * FOUR == _SUMS]
+    few, many = _LOADED
+    loaded = many if most * FOUR * FOUR >= _SUMS else few
+    table = _AHEAD if info.has("async_copy") else loaded
     rates = {_patches(made, along): rate for made, rate in table.items()}
     rates = {plan: rate for plan, rate in rates.items() if plan.high * plan.wide <= most}
     more = [_patches(made, along) for made in _MORE_PATCHES]
