@@ -126,6 +126,20 @@ def test_two_share_what_more_leave_to_nccl(fake: Any, nccl: Nccl) -> None:
         assert ("launch on 1" in fake.log) == shared
 
 
+def test_what_is_too_short_for_two_shares_is_added_by_one(nccl: Nccl) -> None:
+    from calor_cuda.bindings import count
+    from calor_cuda.device import CudaDevice
+
+    backend = KernelBackend("cuda", CudaDevice, count)
+    pair = group(*(device_of(backend, n) for n in range(2)))
+    large, one = np.arange(2 << 16).reshape(2, -1) % 7, np.array([[2.0], [3.0]])
+    x, y = (pair.join(a.astype(np.float32)) for a in (large, one))
+    made, single = calor.jit(lambda x, y: (all_reduce(x), all_reduce(y)))(x, y)
+    assert made.tolist() == large.sum(0).tolist()
+    assert single.tolist() == [5.0]
+    assert nccl.groups == []
+
+
 def test_what_is_large_or_no_sum_is_for_nccl(
     nccl: Nccl, members: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
