@@ -146,13 +146,13 @@ class Tuner:
                     try:
                         found = trial.time(work, seconds)
                     except (CompileError, OutOfMemoryError) as error:
-                        dropped.append(Dropped(_title(work), str(error)))
+                        dropped.append(Dropped(title_of(work), str(error)))
                         continue
                     self.timed += 1
                     if self.check:
                         results = trial.results()
                         expected = results if expected is None else expected
-                        _compare(task, work, results, expected)
+                        compare(task, work, results, expected)
                     if found < seconds:
                         best, seconds = number, found
                     if seconds <= _NEAR * floor:
@@ -182,7 +182,7 @@ def _listing(task: Task, key: str) -> list[str]:
     lines = [f"would time {count} candidates of {task.op}: {key}"]
     for group, members in groups:
         when = f", beyond {worth(group):g} times the roofline" if group else ""
-        titles = "; ".join(_title(task.works[number]) for number in members)
+        titles = "; ".join(title_of(task.works[number]) for number in members)
         lines.append(f"  group {group}{when}: {titles}")
     lines += [f"  drops out: {one.variant}: {one.reason}" for one in _dropped(task)]
     return lines
@@ -192,7 +192,8 @@ def _dropped(task: Task) -> tuple[Dropped, ...]:
     return task.works.dropped if isinstance(task.works, Candidates) else ()
 
 
-def _title(work: Work) -> str:
+def title_of(work: Work) -> str:
+    """Return what a candidate is called for people."""
     return work.variant or ", ".join(dict.fromkeys(la.label for la in work.launches))
 
 
@@ -299,12 +300,13 @@ def _sample(view: View, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     return rng.standard_normal(count, np.float32).astype(view.dtype.numpy)
 
 
-def _compare(
+def compare(
     task: Task,
     work: Work,
     found: Sequence[np.ndarray[Any, Any]],
     expected: Sequence[np.ndarray[Any, Any]],
 ) -> None:
+    """Raise KernelCheckError where a candidate's results are not those of another one, nearly."""
     for known, a, b in zip(task.results, found, expected, strict=True):
         wide = np.complex128 if known.dtype.is_complex else np.float64
         x, y = a.astype(wide), b.astype(wide)
