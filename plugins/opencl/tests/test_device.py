@@ -201,6 +201,21 @@ def test_assembly_is_tried_on_nvidias_warps(listed: str, size: int, taken: bool)
     assert takes_ptx(device) == taken
 
 
+def test_extensions_may_be_left_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyopencl")
+    from calor_opencl._bindings import has, takes_ptx
+
+    device = SimpleNamespace(
+        extensions="cl_khr_fp16 cl_khr_fp64 cl_nv_device_attribute_query", warp_size_nv=32
+    )
+    assert has(device, "cl_khr_fp16", "cl_khr_fp64")
+    without = "cl_khr_fp16, cl_nv_device_attribute_query"
+    monkeypatch.setenv("CALOR_OPENCL_WITHOUT", without)
+    assert not has(device, "cl_khr_fp16", "cl_khr_fp64")
+    assert has(device, "cl_khr_fp64")
+    assert not takes_ptx(device)
+
+
 def test_warps_that_the_compiler_refuses_are_not_used(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

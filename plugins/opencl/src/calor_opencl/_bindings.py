@@ -206,8 +206,12 @@ def devices() -> list[Any]:
 
 
 def has(device: Any, *extensions: str) -> bool:
-    """Return whether a device lists extensions."""
-    return set(extensions) <= set(device.extensions.split())
+    """Return whether a device lists extensions.
+
+    ``CALOR_OPENCL_WITHOUT`` names some that are not used, with commas between.
+    """
+    without = {w.strip() for w in os.environ.get("CALOR_OPENCL_WITHOUT", "").split(",")}
+    return set(extensions) <= set(device.extensions.split()) - without
 
 
 def takes_ptx(device: Any) -> bool:
