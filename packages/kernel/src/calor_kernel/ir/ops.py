@@ -35,9 +35,7 @@ class Row:
     meaning: str = ""
 
 
-# Any of "contract", "reassoc", "nsz": what a float operation may be turned to; of a comparison
-# "nnan", where it does not matter what it says of NaN.
-_FLAGS = ("flags",)
+_FLAGS = ("flags",)  # any of "contract", "reassoc", "nsz": what a float operation may be turned to
 
 _ROWS = (
     Row("constant", 0, "given", attributes=("value",), meaning="a number, or a tuple of lanes"),
@@ -75,7 +73,7 @@ _ROWS = (
     Row("ne", 2, "bool", "biuf"),
     Row("lt", 2, "bool"),
     Row("le", 2, "bool"),
-    Row("gt", 2, "bool", attributes=_FLAGS),
+    Row("gt", 2, "bool"),
     Row("ge", 2, "bool"),
     Row("select", 3, "given", "b", alike=False, meaning="operand 1 where operand 0, else 2"),
     # Conversion.

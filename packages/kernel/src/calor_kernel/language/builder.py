@@ -276,8 +276,8 @@ class Builder:
         a, b = self.pair(a, b)
         row = OPS[name]
         type = Type(bool_, a.width) if row.result == "bool" else a.type
-        joins = a.dtype.kind == "float" and "flags" in row.attributes and row.result != "bool"
-        attributes = {"flags": self.flags} if joins and self.flags else None
+        floating = a.dtype.kind == "float" and "flags" in row.attributes
+        attributes = {"flags": self.flags} if floating and self.flags else None
         return self.emit(name, (a, b), (type,), attributes)[0]
 
     def unary(self, name: str, a: Any) -> Number:

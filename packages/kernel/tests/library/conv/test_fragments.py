@@ -63,6 +63,12 @@ def request_of(op, row, dtype, info=INFO, candidates=False):
     return Request(op, said, views, (spec(c, dtype),), info, candidates=candidates)
 
 
+def square(images, channels, places, filters, taps, stride):
+    """A convolution of ResNet-50's form: square images and windows, padded to keep their size."""
+    x, w, side = (images, channels, places, places), (filters, channels, taps, taps), taps // 2
+    return x, w, (stride,) * 2, ((side, side),) * 2, ONE, 1
+
+
 def names(works):
     return {launch.build.function.name for work in works for launch in work.launches}
 

@@ -11,7 +11,7 @@ from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import LanesDevice
 
 from .test_conv import DIGITS, check
-from .test_fragments import H200, ONE, PADDED, planned, request_of
+from .test_fragments import H200, ONE, PADDED, planned, request_of, square
 
 # Strides of two across whose phases all see taps: accesses of several places, rows beyond the last
 # channel, other strides down, several steps of channels, gaps down, padding of one side.
@@ -59,11 +59,8 @@ FIRST = {
 
 @pytest.mark.parametrize("sizes", FIRST, ids=str)
 def test_first_choices_of_many_cores(sizes):
-    images, channels, places, filters, taps, stride = sizes
-    x, w, side = (images, channels, places, places), (filters, channels, taps, taps), taps // 2
-    row = (x, w, (stride,) * 2, ((side, side),) * 2, ONE, 1)
     info = replace(H200, cores=132, max_units=1024)
-    request = request_of("conv_input_gradient", row, float32, info)
+    request = request_of("conv_input_gradient", square(*sizes), float32, info)
     request = replace(request, attributes={**request.attributes, "precision": "high"})
     (work,) = lower_conv_input_gradient(request)
     assert work.variant == FIRST[sizes]

@@ -11,7 +11,7 @@ from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import LanesDevice
 
 from .test_conv import DIGITS, NONE, check
-from .test_fragments import H200, ONE, PADDED, planned, request_of
+from .test_fragments import H200, ONE, PADDED, planned, request_of, square
 
 # Windows with padding, strides, gaps, of one axis; of one tap, whose images do not lie in whole
 # accesses and which see a part of them; of places that fill no access, and one part of them each.
@@ -60,13 +60,10 @@ FIRST = {
 
 @pytest.mark.parametrize("sizes", FIRST, ids=str)
 def test_first_choices_of_many_cores(sizes):
-    images, channels, places, filters, taps, stride = sizes
-    x, w, side = (images, channels, places, places), (filters, channels, taps, taps), taps // 2
-    row = (x, w, (stride,) * 2, ((side, side),) * 2, ONE, 1)
     info = replace(H200, cores=132, max_units=1024)
-    (work,) = lower_conv_weight_gradient(asked(row, "float32", info))
+    (work,) = lower_conv_weight_gradient(asked(square(*sizes), "float32", info))
     assert work.variant == FIRST[sizes]
-    works = lower_conv_weight_gradient(asked(row, "float32", info, candidates=True))
+    works = lower_conv_weight_gradient(asked(square(*sizes), "float32", info, candidates=True))
     variants = [work.variant for work in works]
     assert variants[0] == FIRST[sizes]
     assert len(set(variants)) == len(variants)

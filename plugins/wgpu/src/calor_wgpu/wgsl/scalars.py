@@ -60,8 +60,7 @@ class WGSLScalars(Scalars):
         step = fused and "contract" in flags and any(o.product is not None for o in operands)
         joins = not whole and not (step and name in ("add", "sub")) and self.joins(name, flags)
         reassociates = not whole and self.dialect.changes == "reassociates"
-        changes = name in _COMPARED or (name in INFIX and not fused)
-        if reassociates and changes and "nnan" not in flags:
+        if reassociates and (name in _COMPARED or (name in INFIX and not fused)):
             # Neither x - x nor 0 * x is zero for an infinite x, x == x is not all that there is,
             # and of x < y ? x : y, which is y for NaN, no minimum may be made.
             operands = [operands[0], self.hidden(dtype, operands[1])]

@@ -17,7 +17,7 @@ from calor_kernel.runtime.device import DeviceInfo
 
 _ACROSS, _DOWN, _DEPTH = 16, 8, 16
 # Terms that a part of a long sum has at least. A cube that is alone on its core waits for memory in
-# each step, so that adding up the parts costs less than further steps do.
+# each step, so that adding up the parts is expected to cost less than further steps do.
 _SHARE = 128
 
 

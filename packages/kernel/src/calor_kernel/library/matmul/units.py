@@ -165,15 +165,14 @@ def _by_patches(
     if not info.has("barrier") or not in_accesses(product, FOUR):
         return
     along = along_of(product)
-    wide = info.planes[0] >= _WIDE
-    most = (info.accumulators or (_SUMS if wide else _SUMS // 2)) // (FOUR * FOUR)
+    sums = info.accumulators or (_SUMS if info.planes[0] >= _WIDE else _SUMS // 2)
     few, many = _LOADED
-    loaded = many if most * FOUR * FOUR >= _SUMS else few
+    loaded = many if sums >= _SUMS else few
     table = _AHEAD if info.has("async_copy") else loaded
     rates = {_patches(made, along): rate for made, rate in table.items()}
-    rates = {plan: rate for plan, rate in rates.items() if plan.high * plan.wide <= most}
+    rates = {plan: rate for plan, rate in rates.items() if len(plan.numbers) <= sums}
     more = [_patches(made, along) for made in _MORE_PATCHES]
-    more = [plan for plan in more if plan.high * plan.wide <= most]
+    more = [plan for plan in more if len(plan.numbers) <= sums]
     yield from chosen(
         by_waves(rates, product, info), rates, more, wanted, info,
         lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 
 from calor.dtypes import DType, bool_, float32, int32, int64, uint32
-from calor_kernel.ir.types import Type
 from calor_kernel.language import constant, select
 from calor_kernel.language.builder import current
 from calor_kernel.library.elementwise.values import Complex, Value
@@ -90,16 +89,10 @@ def joined(kind: str, a: Any, b: Any) -> Any:
     if kind == "prod":
         return a * b
     if kind == "peak":
-        return select(_above(b, a), b, a)
+        return select(b > a, b, a)
     if a.dtype.kind == "bool":
         return a | b if kind in ("any", "max") else a & b
     return current().binary("max" if kind == "max" else "min", a, b)
-
-
-def _above(a: Any, b: Any) -> Any:
-    """Return whether a is above b, and anything where one of the two is NaN."""
-    known = Type(bool_, a.width)
-    return current().emit("gt", (a, b), (known,), {"flags": ("nnan",)})[0]
 
 
 def smaller(a: Any, b: Any) -> Any:
