@@ -15,6 +15,7 @@ from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemory
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
 from calor_kernel.runtime import cores
 from calor_kernel.runtime.device import Slot, Step
+from calor_wgpu._bindings import APART, Pipelines
 from device_contract import built
 from device_runs import run
 
@@ -58,6 +59,47 @@ def test_a_copy_within_a_buffer_goes_through_little_memory(
     apart = abs(at - start) >= 40
     assert (memory.stream._room.size if memory.stream._room else 0) == (16 if apart else 0)
     memory.free(piece)
+
+
+def test_buffers_are_bound_for_reading_where_nothing_writes_them(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @kernel
+    def doubled(x: Any, y: Any, n: Any) -> None:
+        i = absolute_position()
+        if i < n:
+            y[i] = x[i] * 2.0
+
+    read, written = Buffer(float32, writable=False), Buffer(float32)
+    made = doubled.build([read, written, Scalar(int64)], cube=(64, 1, 1))
+    function = device.queue.load(device.toolchain.compile(
+        device.toolchain.source(made), made.name), made)  # fmt: skip
+    kinds = []
+    of = Pipelines.of
+
+    def seen(self: Pipelines, shown: Any) -> Any:
+        found = of(self, shown)
+        kinds.append(next(k for k, p in self._made.items() if p is found))
+        return found
+
+    monkeypatch.setattr(Pipelines, "of", seen)
+    memory, n = device.memory, APART // 4 + 64
+    data = np.arange(n, dtype=np.float32)
+    whole = memory.alloc(8 * n)
+    halves = [memory.part(whole, 0, 4 * n), memory.part(whole, 4 * n, 4 * n)]
+    for source, target, count in (
+        (memory.alloc(4 * n), memory.alloc(4 * n), n),
+        (*halves, n),
+        (memory.alloc(256), memory.alloc(256), 64),
+    ):
+        memory.copy_in(source, 0, data[:count])
+        step = Step(function, (-(-count // 64), 1, 1), (Slot(0), Slot(1), count))
+        device.queue.run(device.queue.record([step], 2), [source, target])
+        got = np.empty(count, np.float32)
+        memory.copy_out(target, 0, got)
+        assert np.array_equal(got, 2 * data[:count])
+    # Large and in other buffers; in one buffer; small.
+    assert kinds == [{0}, set(), set()]
 
 
 def test_more_cubes_than_a_dispatch_has_along_an_axis(device: Any) -> None:

@@ -269,6 +269,16 @@ def test_a_barrier_is_of_global_memory_where_units_hand_it_over() -> None:
     assert "workgroupBarrier();" in print_wgsl(built[1], WGSL())
 
 
+def test_what_is_only_read_is_said_to_be() -> None:
+    @kernel
+    def doubled(x: Any, y: Any) -> None:
+        y[0] = x[0] * 2.0
+
+    text = print_wgsl(doubled.build([Buffer(float32, writable=False), Buffer(float32)]), WGSL())
+    assert "@binding(1) var<storage, read> x: array<f32>;" in text
+    assert "@binding(2) var<storage, read_write> y: array<f32>;" in text
+
+
 def test_loops_are_looked_at_where_a_driver_ends_them() -> None:
     @kernel
     def summed(x: Any, n: Any) -> None:

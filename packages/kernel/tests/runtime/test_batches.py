@@ -34,5 +34,16 @@ def test_more_work_is_waited_for_while_a_device_is_busy() -> None:
         batch.rested()
 
 
+def test_more_launches_are_waited_for_while_a_device_is_busy() -> None:
+    begun: list[int] = []
+    batch = Batch(lambda: begun.append(1), 2, most=4)
+    for _ in range(2):
+        begun.clear()
+        for times in (0, 1, 1, 1, 1, 2, 2, 2, 2, 3):
+            batch.add(1, 0)
+            assert len(begun) == times
+        batch.rested()
+
+
 def test_the_work_of_a_step() -> None:
     assert Step(None, (1, 1, 1), (), flops=800, nbytes=50).work == 150

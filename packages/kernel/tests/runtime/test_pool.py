@@ -49,6 +49,41 @@ class Addresses(Memory):
         raise NotImplementedError
 
 
+class Apart(Addresses):
+    """The same, of which large pieces are asked for by themselves."""
+
+    apart = MIB
+
+
+def test_large_pieces_are_apart_where_a_device_wants_them_so():
+    memory = Apart()
+    pool = Pool(memory)
+    small = [pool.take(MIB // 4) for _ in range(3)]
+    large = [pool.take(2 * MIB) for _ in range(3)]
+    # What was given out is a piece of the device's by itself, and is used again as a whole.
+    assert all(memory.pieces.get(piece.handle) == 2 * MIB for piece in large)
+    assert not any(piece.handle in memory.pieces for piece in small[1:])
+    was, count = large[0].handle, memory.allocations
+    del large[0]
+    again = pool.take(2 * MIB)
+    assert (again.handle, memory.allocations) == (was, count)
+    held = pool.held
+    del small, large, again
+    pool.trim()
+    assert not memory.pieces
+    assert pool.held == 0
+    assert held > 6 * MIB
+
+
+def test_the_limit_holds_for_pieces_that_are_apart():
+    pool = Pool(Apart())
+    pool.set_limit(8 * MIB)
+    for size in (3, 4, 5, 6, 7, 3):
+        piece = pool.take(size * MIB)
+        assert pool.held <= 8 * MIB
+        del piece
+
+
 @pytest.fixture(params=[True, False], ids=["parts", "whole"])
 def memory(request):
     return Addresses(request.param)

@@ -12,11 +12,13 @@ import numpy as np
 from calor.errors import OutOfMemoryError
 from calor_kernel.runtime.words import Piece, WordMemory
 
-from ._bindings import STORAGE, Stream, typed
+from ._bindings import APART, STORAGE, Stream, typed
 
 
 class WgpuMemory(WordMemory):
     """Buffers of a device. A handle is a Piece."""
+
+    apart = APART
 
     def __init__(self, stream: Stream, parts: bool) -> None:
         self.stream = stream

@@ -2,9 +2,7 @@
 
 Requirements: numbers are written to memory once, when launches are recorded, so that running them
 only binds buffers (immediates, 128 bytes on some adapters, hold those of few kernels); bind groups
-are kept for handles that come again; in a pass wgpu orders dispatches by the buffers that they use,
-which are all bound for reading and writing, for pieces of one buffer are read and written by one
-kernel.
+are kept for handles that come again; in a pass wgpu orders dispatches by the buffers that they use.
 """
 
 from __future__ import annotations
@@ -18,13 +16,12 @@ from typing import Any, Final
 import numpy as np
 
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.ir.types import Buffer
 from calor_kernel.runtime.device import Queue, Step
 from calor_kernel.runtime.kept import Kept
 from calor_kernel.runtime.structs import folded, pack, struct_of, windows
 from calor_kernel.runtime.words import Piece
 
-from ._bindings import Commands, Pipeline, Stream, bind, pipeline, timed, typed, uniform
+from ._bindings import Commands, Pipelines, Stream, bind, timed, typed, uniform
 from .toolchain import WgpuToolchain
 from .wgsl import MOST_CUBES
 
@@ -37,7 +34,7 @@ _ALIGN: Final = 256  # of bindings, enough for every adapter
 class Function:
     """A loaded kernel: its pipeline, its arguments as a struct."""
 
-    pipeline: Pipeline
+    pipelines: Pipelines
     fields: np.dtype[Any]
     kernel: Kernel
 
@@ -75,13 +72,13 @@ class Recorded:
             if len(known) >= max(_SETS, _GROUPS // (len(self.steps) or 1)):
                 known.clear()
             found = known[handles] = [
-                (step.function.pipeline, self._group(step, place, handles), grid)
+                (*self._group(step, place, handles), grid)
                 for step, place, grid in zip(self.steps, self.places, self.grids, strict=False)
             ]
         return found
 
     @typed("binding buffers")
-    def _group(self, step: Step, place: int, handles: Sequence[Piece]) -> Any:
+    def _group(self, step: Step, place: int, handles: Sequence[Piece]) -> tuple[Any, Any]:
         function, stream, buffer = step.function, self.queue.stream, self.buffer
         found = windows(step, handles, self.queue.most, _ALIGN)
         begins = [begin for _, begin, _ in found]
@@ -89,8 +86,8 @@ class Recorded:
             # Windows begin elsewhere for these handles, and so do offsets.
             buffer, place = uniform(stream.device, function.packed(step, begins)), 0
         shown = [(piece.buffer, piece.start + begin, nbytes) for piece, begin, nbytes in found]
-        numbers = (buffer, place, function.fields.itemsize)
-        return bind(stream, function.pipeline, [numbers, *shown])
+        to = function.pipelines.of(shown)
+        return to, bind(stream, to, (buffer, place, function.fields.itemsize), shown)
 
 
 class WgpuQueue(Queue):
@@ -104,10 +101,8 @@ class WgpuQueue(Queue):
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return the pipeline of an image."""
-        buffers = sum(isinstance(p.declared, Buffer) for p in kernel.parameters)
         with typed(f"loading kernel {kernel.name}"):
-            number, limited = self.toolchain.number, self.stream.trouble is not None
-            made = pipeline(number, image.decode(), kernel.name, buffers + limited)
+            made = Pipelines(self.stream, self.toolchain.place(), image.decode(), kernel)
         fields = struct_of(kernel.parameters, self.toolchain.dialect.host)
         return Function(made, fields, kernel)
 

@@ -8,7 +8,7 @@ struct Arguments {
   zero: u32,
 }
 @group(0) @binding(0) var<uniform> args: Arguments;
-@group(0) @binding(1) var<storage, read_write> x: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 var<workgroup> shared0: array<f32, 8>;
 

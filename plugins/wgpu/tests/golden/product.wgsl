@@ -10,8 +10,8 @@ struct Arguments {
   zero: u32,
 }
 @group(0) @binding(0) var<uniform> args: Arguments;
-@group(0) @binding(1) var<storage, read_write> a: array<f32>;
-@group(0) @binding(2) var<storage, read_write> b: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> a: array<f32>;
+@group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> c: array<vec4<f32>>;
 
 @compute @workgroup_size(1, 1, 1)

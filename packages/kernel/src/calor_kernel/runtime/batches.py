@@ -14,31 +14,33 @@ ENOUGH: Final = 1 << 26
 
 
 class Batch:
-    """Launches that wait: up to ``most`` of them, or up to an amount of work.
+    """Launches that wait: up to ``first`` of them, or up to an amount of work.
 
-    ``begin`` tells the device. The amount doubles from batch to batch, up to ``growing``, until
-    somebody has waited for the device, which :meth:`rested` says. Who tells it in another way says
-    so by :meth:`begun`.
+    ``begin`` tells the device. Both double from batch to batch, up to ``most`` launches and up to
+    ``growing`` of work, until somebody has waited for the device, which :meth:`rested` says. Who
+    tells it in another way says so by :meth:`begun`.
     """
 
     def __init__(
         self,
         begin: Callable[[], object],
-        most: int,
+        first: int,
         growing: int = ENOUGH,
+        most: int = 0,
     ) -> None:
         self._begin = begin
-        self._most = most
+        self._first, self._most = first, max(first, most)
         self._growing = growing
         self._launches = self._work = 0
-        self._enough = ENOUGH
+        self._many, self._enough = first, ENOUGH
 
     def add(self, launches: int, work: int) -> None:
         """Count launches and their work, as :attr:`Step.work`, and begin if that is enough."""
         self._launches += launches
         self._work += work
-        if self._launches >= self._most or self._work >= self._enough:
+        if self._launches >= self._many or self._work >= self._enough:
             self._enough = min(2 * self._enough, self._growing)
+            self._many = min(2 * self._many, self._most)
             self.begun()
             self._begin()
 
@@ -48,4 +50,4 @@ class Batch:
 
     def rested(self) -> None:
         """Take little for enough again."""
-        self._enough = ENOUGH
+        self._many, self._enough = self._first, ENOUGH

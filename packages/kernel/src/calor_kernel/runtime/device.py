@@ -96,7 +96,13 @@ class DeviceInfo:
 
 
 class Memory(ABC):
-    """A device's memory. A handle is whatever the device knows a piece by; offsets are in bytes."""
+    """A device's memory. A handle is whatever the device knows a piece by; offsets are in bytes.
+
+    ``apart``: bytes above which a pool asks for each piece by itself, None where parts of large
+    pieces serve as well.
+    """
+
+    apart: int | None = None
 
     @abstractmethod
     def alloc(self, nbytes: int) -> Any:

@@ -4,8 +4,8 @@ Requirements: fresh memory costs more than most kernels (page faults on a CPU, s
 GPU), so a repeated call asks the device for nothing; taking and giving back a piece of a size that
 was used before is one list operation, without a lock; a program of ten thousand different sizes
 holds about as much as one of the largest. Pieces come in size classes of at most an eighth more
-than was asked for. They are cut from segments where the device has handles of parts, and what is
-idle is joined again before a pool grows.
+than was asked for. They are cut from segments where the device has handles of parts, unless it
+wants large ones apart, and what is idle is joined again, or freed, before a pool grows.
 
 Sources: the classes are those of Berger et al., Hoard (2000), the segments those of PyTorch's
 allocator.
@@ -203,7 +203,8 @@ class Pool:
     # Finding memory where no piece of the class is idle.
     def find(self, room: int) -> tuple[Any, int]:
         with self._lock:
-            if self._splits is False:
+            apart = self.memory.apart
+            if self._splits is False or (apart is not None and room > apart):
                 return self._find_whole(room)
             handle = self._cut(room)
             if handle is None and any(self._bins.values()):
@@ -220,7 +221,9 @@ class Pool:
         """Return a piece of at most twice the size, or a new one; pieces cannot be cut."""
         for other in sorted(r for r, idle in self._bins.items() if room < r <= 2 * room and idle):
             return self._bins[other].pop(), other
-        if sum(r * len(idle) for r, idle in self._bins.items()) > self.held // 2:
+        held = sum(r * len(idle) for r, idle in self._bins.items())
+        above = self.limit is not None and self.held + room > self.limit
+        if held > self.held // 2 or above:
             self.trim()
         return self._allocate(room), room
 
@@ -285,11 +288,11 @@ class Pool:
         for room, idle in list(self._bins.items()):
             while idle:
                 handle = idle.pop()
-                if not self._splits:
+                owner = self._owners.pop(handle, None)
+                if owner is None:
                     self._free(handle, room)
-                    continue
-                segment, start = self._owners.pop(handle)
-                self._join(segment, start, room)
+                else:
+                    self._join(*owner, room)
 
     def _join(self, segment: _Segment, start: int, nbytes: int) -> None:
         after = segment.idle.get(start + nbytes)

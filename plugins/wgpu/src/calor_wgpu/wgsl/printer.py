@@ -196,7 +196,8 @@ class WGSLPrinter(Printer):
                 places.append(number)
                 held = self.elements.type(parameter.memory)
                 place = f"@group(0) @binding({len(buffers) + 1})"
-                buffers.append(f"{place} var<storage, read_write> {name}: array<{held}>;")
+                access = "read_write" if parameter.memory.writable else "read"
+                buffers.append(f"{place} var<storage, {access}> {name}: array<{held}>;")
             else:
                 assert parameter.value is not None
                 self.texts[parameter.value] = Expression(name)
