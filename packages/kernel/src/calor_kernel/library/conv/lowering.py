@@ -20,6 +20,7 @@ from calor_kernel.library.conv.lines import Placement, Steps
 from calor_kernel.library.conv.narrowing import narrow_steps
 from calor_kernel.library.conv.phases_by_boxes import phases_by_boxes
 from calor_kernel.library.conv.places_by_boxes import by_boxes
+from calor_kernel.library.conv.places_by_patches import places_by_patches
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
@@ -138,6 +139,11 @@ def _by_units(problem: Correlation, request: Request) -> list[Work]:
         works += weights_by_products(seen, info, wanted, rounded)
     if suits_fragments(seen, info, rounded) and (wanted or not works):
         works += by_fragments(seen, info, wanted)
+    if wanted or not works:
+        # What rounds is likelier to be the fastest, where it may.
+        later = int(bool(works))
+        made = places_by_patches(seen, info, wanted)
+        works += [replace(work, group=work.group + later) for work in made]
     if works and not wanted:
         return works[:1]
     works.sort(key=lambda work: work.group)

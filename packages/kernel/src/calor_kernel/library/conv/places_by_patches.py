@@ -1,0 +1,252 @@
+"""Convolutions and gradients of images in float32 by patches as launches.
+
+Requirements: factors are not rounded, so no matrix instruction serves; the images are read where
+they lie, and the weights from a copy whose rows lie dense, which is kept where they are constants;
+the phases of a gradient whose stride leaves gaps share a launch; the tiles, and the parts of long
+sums, are those by which the last core is done first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from calor.dtypes import float32
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import index_dtype
+from calor_kernel.library.conv.channels_last import last_launch
+from calor_kernel.library.conv.fragment_operands import Last, Weights, two_axes
+from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
+from calor_kernel.library.conv.gathered import conv_patches
+from calor_kernel.library.conv.lines import Steps
+from calor_kernel.library.conv.places_by_fragments import (
+    numbers_of,
+    phases_of,
+    places_of,
+    terms_of,
+)
+from calor_kernel.library.conv.problem import Correlation
+from calor_kernel.library.matmul.choosing import lack, name_of
+from calor_kernel.library.matmul.patches import Patches
+from calor_kernel.library.matmul.steps import FOUR
+from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work, row_major
+from calor_kernel.planning.choices import choice
+from calor_kernel.runtime.device import DeviceInfo
+
+# Fewer rows, or products of an element, leave most of a tile empty.
+_LEAST = 24
+# Units down and across, patches of each down and across, what is taken of the summed axis, and
+# stages; of each the rate beside the best, as that of products is measured on an H200. With
+# asynchronous copies, and where steps go through registers.
+_AHEAD: Final[dict[tuple[int, ...], float]] = {
+    (16, 16, 2, 2, 16, 3): 1.0,
+    (16, 16, 1, 2, 16, 3): 0.92,
+    (8, 16, 2, 2, 16, 3): 0.95,
+    (16, 8, 1, 2, 16, 3): 0.85,
+}
+_LOADED: Final[dict[tuple[int, ...], float]] = {
+    (16, 16, 2, 2, 8, 2): 1.0,
+    (16, 16, 1, 2, 8, 2): 0.9,
+    (16, 8, 1, 2, 8, 2): 0.88,
+}
+_MORE: Final[tuple[tuple[int, ...], ...]] = (
+    *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
+    *((8, 16, 2, 2, 8, 3), (8, 16, 2, 2, 16, 3), (16, 16, 4, 2, 8, 3), (16, 16, 1, 2, 8, 4)),
+)
+# Terms that a part of a sum has at least, parts of a sum at most, and phases of a launch.
+_SHARE, _PARTS, _PHASES = 128, 16, 4
+# Clock cycles: of a tile beside its products, of a launch, and what a core moves in one.
+_TILE, _LAUNCH, _MOVED = 2500, 5000, 20
+# The products that a core does in a cycle, and the share of it that a cube does that is alone.
+_PRODUCTS, _ALONE = 128, 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Weights whose rows lie dense, of which there is ``room``; strides of channels and taps."""
+
+    place: Argument
+    room: int
+    channel: int
+    taps: tuple[int, int]
+
+
+def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:
+    """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
+    if problem.by_weight or not suits(problem, info):
+        return
+    usual = plans_of(_AHEAD if info.has("async_copy") else _LOADED, info)
+    if not usual:
+        return
+    sizes = sizes_of(problem)
+    number = first_plan(tuple(usual.items()), *sizes, info.cores)
+    first, splits = [*usual][number // _PARTS], number % _PARTS + 1
+    yield _work(problem, first, splits, info, 0)
+    if not wanted:
+        return
+    for plan in usual | plans_of(dict.fromkeys(_MORE, 1.0), info):
+        number = first_plan(((plan, 1.0),), *sizes, info.cores)
+        parts = number % _PARTS + 1
+        if (plan, parts) != (first, splits):
+            yield _work(problem, plan, parts, info, 1)
+
+
+def suits(problem: Correlation, info: DeviceInfo) -> bool:
+    """Return whether patches may convolve a problem on a device."""
+    p = problem
+    if p.a.dtype is not float32 or len(p.axes) > 2 or not info.has("barrier"):
+        return False
+    groups, rows, _ = (p.leads[i].size for i in p.roles)
+    # Rows of weights that are one in memory would not be counted by the copy.
+    spread = p.depth.b != 0 or p.depth.size == 1
+    return bool(groups == 1 and rows >= _LEAST and p.terms >= _LEAST and spread)
+
+
+def plans_of(table: dict[tuple[int, ...], float], info: DeviceInfo) -> dict[Patches, float]:
+    """Return the plans of a table that fit a device, with their rates."""
+    ahead = info.has("async_copy")
+    found = {}
+    for made, rate in table.items():
+        down, across, high, wide, depth, stages = made
+        plan = Patches(down, across, high, wide, depth, False, False, stages)
+        # What goes through registers is one step ahead.
+        fits = lack(plan if ahead else replace(plan, stages=0), info) is None
+        if fits and (ahead or plan.stages == 2):
+            found[plan] = rate
+    return found
+
+
+def sizes_of(problem: Correlation) -> tuple[int, int, int, int]:
+    """Return the rows, places, terms of a place at the mean, and phases of a problem."""
+    axes = two_axes(problem)
+    phases = 1
+    for axis in axes:
+        phases *= axis.divide
+    places = -(-places_of(problem) // phases)
+    return problem.leads[2].size, places, -(-problem.terms // phases), phases
+
+
+def _cycles(
+    number: int,
+    plans: tuple[tuple[Patches, float], ...],
+    rows: int,
+    places: int,
+    terms: int,
+    phases: int,
+    cores: int,
+) -> float:
+    """Return how long the core computes that has most, of a plan and a number of parts."""
+    (plan, rate), parts = plans[number // _PARTS], number % _PARTS + 1
+    cubes = -(-rows // plan.rows) * -(-places // plan.columns) * phases * parts
+    steps = -(-terms // (parts * plan.depth))
+    each = plan.rows * plan.columns * steps * plan.depth / (_PRODUCTS * rate) + _TILE
+    mine = -(-cubes // cores)
+    cycles = mine * each / (_ALONE if mine == 1 else 1.0)
+    if parts > 1:
+        moved = (parts + 1) * rows * places * phases * float32.itemsize
+        cycles += _LAUNCH + moved / (cores * _MOVED)
+    return cycles
+
+
+@choice(cost=_cycles)
+def first_plan(
+    plans: tuple[tuple[Patches, float], ...],
+    rows: int,
+    places: int,
+    terms: int,
+    phases: int,
+    cores: int,
+) -> int:
+    """Return the number of the plan and the parts by which the last core is done first."""
+    most = max(1, min(_PARTS, terms // _SHARE))
+    numbers = [i * _PARTS + parts for i in range(len(plans)) for parts in range(most)]
+    return min(numbers, key=lambda n: _cycles(n, plans, rows, places, terms, phases, cores))
+
+
+def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Rows:
+    """Return weights as rows that lie dense, copied unless they lie so."""
+    p, axes = problem, two_axes(problem)
+    rows, taps = p.leads[2], (axes[0].terms, axes[1].terms)
+    aligned = all(n % FOUR == 0 for n in (rows.size, p.depth.b, p.b.offset))
+    if taps == (1, 1) and rows.b == 1 and aligned:
+        return Rows(Input(1, p.b.offset), rows.size, p.depth.b, (0, 0))
+    room = -(-rows.size // FOUR) * FOUR
+    count = taps[0] * taps[1]
+    target = steps.memory(p.depth.size * count * room * float32.itemsize)
+    steps.launches.append(
+        last_launch(
+            Input(1, p.b.offset), target, float32, (1, rows.size, taps),
+            (0, rows.b, (axes[0].b, axes[1].b)), room, 1, info, True, False,
+            (p.depth.size, p.depth.b),
+        )
+    )  # fmt: skip
+    return Rows(target, room, count * room, (taps[1] * room, room))
+
+
+def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, group: int) -> Work:
+    """Return the launches of a plan, with sums in so many parts."""
+    p, steps = problem, Steps()
+    axes = two_axes(p)
+    rows = rows_of_weights(p, steps, info)
+    even = p.depth.size % plan.depth == 0
+    block = plan.depth if even else p.depth.size
+    images = p.leads[0]
+    x = Last(Input(0, p.a.offset), (images.a, axes[0].a, axes[1].a), p.depth.size)
+    weights = Weights(rows.place, 1, block * rows.channel, rows.taps)
+    phases = phases_of(p, weights)
+    strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
+    steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
+    to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
+    result: Argument = Output(0)
+    part_step = -(-p.size // FOUR) * FOUR
+    if splits > 1:
+        result = steps.memory(splits * part_step * float32.itemsize)
+    reach = sum((n - 1) * abs(s) for n, s in zip(p.a.shape, p.a.strides, strict=True))
+    index = index_dtype(
+        reach, p.depth.size * rows.channel, splits * part_step, p.terms + 4 * plan.depth,
+    )  # fmt: skip
+    whole = len(phases) == 1 and axes[0].count * axes[1].count % FOUR == 0
+    for begin in range(0, len(phases), _PHASES):
+        some = phases[begin : begin + _PHASES]
+        made = [
+            numbers_of(phase, x, weights, block, splits, strides[3:], plan.depth, index)
+            for phase in some
+        ]
+        run = FOUR if whole else 1
+        cubes = (
+            -(-max(places_of(one.problem) for one in some) // plan.columns),
+            -(-p.leads[2].size // plan.rows),
+            splits * len(some),
+        )
+        size, stride = Scalar(index, nonnegative=True), Scalar(index)
+        four = Scalar(index, nonnegative=True, divisible=FOUR)
+        together = Scalar(index, nonnegative=True, divisible=run)
+        own: Sequence[tuple[Scalar, int]] = (
+            *((size, p.leads[2].size), (size, splits), (four, part_step)),
+            *((together, strides[2]), (together, strides[0]), (size, to[0]), (size, to[1])),
+            *((four, rows.channel), (stride, p.depth.a)),
+            *((stride, n) for n in x.strides),
+        )
+        signature = (*(kind for kind, _ in own), *(kind for kinds, _ in made for kind in kinds))
+        numbers = (*(n for _, n in own), *(n for _, values in made for n in values))
+        told: dict[str, Any] = {"plan": plan, "phases": len(some), "even": even, "run": run}
+        read = Buffer(float32, writable=False)
+        build = Build(
+            conv_patches,
+            (Buffer(float32, writable=False, align=ALIGN), read,
+             Buffer(float32, align=ALIGN), *signature),
+            tuple(sorted(told.items())), (plan.units, 1, 1), info.planes[0], index,
+        )  # fmt: skip
+        work = sum(places_of(one.problem) * terms_of(one.problem, x.room) for one in some)
+        nbytes = (p.a.size + p.b.size + p.size) * float32.itemsize
+        label = f"conv patches {plan.rows}x{plan.columns}"
+        arguments = (rows.place, x.place, result, *numbers)
+        flops = 2 * p.leads[2].size * work
+        steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
+    if splits > 1:
+        sizes = (1, 1, p.size, part_step)
+        steps.launches.append(sums_launch(result, float32, sizes, splits, part_step, info))
+    name = name_of(plan)
+    variant = f"{name} in {splits}" if splits > 1 else name
+    return replace(steps.work(), variant=variant, group=group)
