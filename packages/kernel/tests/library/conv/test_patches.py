@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import float32
-from calor_kernel.library.conv import places_by_patches
+from calor_kernel.library.conv import places_by_patches, weights_by_patches
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
-from .test_conv import NONE, check
+from .test_conv import NONE, OPS, check
 from .test_fragments import H200, LOWERINGS, ONE, PADDED, names, request_of, square
 
 WAITING = replace(MANY_UNITS, features=MANY_UNITS.features | {"async_copy"}, planes=(32,))
+KERNELS = {"conv_patches", "conv_weight_patches"}
 # shapes of x and w, stride, padding, dilation, groups.
 ROWS = [
     ((2, 16, 6, 7), (28, 16, 3, 3), ONE, PADDED, ONE, 1),
@@ -21,12 +22,11 @@ ROWS = [
     ((3, 24, 7, 7), (40, 24, 1, 1), (2, 2), (NONE, NONE), ONE, 1),
     ((2, 32, 7, 7), (64, 32, 1, 1), ONE, (NONE, NONE), ONE, 1),
     ((1, 40, 10, 10), (70, 40, 3, 2), (1, 2), ((2, 1), (0, 1)), (2, 1), 1),
-    ((1, 24, 40), (24, 24, 3), (2,), ((1, 1),), (1,), 1),
+    ((1, 24, 60), (24, 24, 3), (2,), ((1, 1),), (1,), 1),
     ((1, 48, 5, 5), (66, 48, 3, 3), ONE, PADDED, ONE, 1),
     ((2, 25, 8, 10), (40, 25, 3, 3), (3, 3), PADDED, ONE, 1),
     ((1, 24, 9, 16), (32, 24, 2, 1), (1, 3), (NONE, (-1, 1)), ONE, 1),
 ]
-OPS = ["conv", "conv_input_gradient"]
 
 
 @pytest.fixture(params=["loaded", "ahead"])
@@ -34,8 +34,9 @@ def small(request, monkeypatch):
     """A device, and tiles of which there are several, with several steps and parts."""
     ahead = request.param == "ahead"
     only = {(4, 8, 1, 1, 8, 3 if ahead else 2): 1.0}
-    monkeypatch.setattr(places_by_patches, "_AHEAD", only)
-    monkeypatch.setattr(places_by_patches, "_LOADED", only)
+    for module in (places_by_patches, weights_by_patches):
+        monkeypatch.setattr(module, "_AHEAD", only)
+        monkeypatch.setattr(module, "_LOADED", only)
     return WAITING if ahead else replace(MANY_UNITS, planes=(32,))
 
 
@@ -44,7 +45,7 @@ def small(request, monkeypatch):
 def test_shapes(small, op, row):
     few = op == "conv_input_gradient" and row[0][1] < 24
     found = names(LOWERINGS[op](request_of(op, row, float32, small)))
-    assert ("conv_patches" in found) != few
+    assert bool(found & KERNELS) != few
     check(KernelBackend("lanes", lambda index: LanesDevice(small)), op, row, "float32")
 
 
@@ -61,7 +62,7 @@ WINDOWS = [
 @pytest.mark.parametrize("info", [LARGE, PLAIN], ids=["ahead", "loaded"])
 def test_large_convolutions_begin_with_patches(op, sizes, info):
     (first,) = LOWERINGS[op](request_of(op, square(32, *sizes), float32, info))
-    assert "conv_patches" in names([first])
+    assert names([first]) & KERNELS
     several = LOWERINGS[op](request_of(op, square(32, *sizes), float32, info, candidates=True))
     assert several[0] == first
     assert len({work.variant for work in several}) == len(several)
@@ -93,4 +94,4 @@ def test_groups_and_few_filters_are_tiled(op):
     grouped = (*square(32, 64, 28, 128, 3, 1)[:5], 2)
     grouped = ((32, 128, 28, 28), (128, 64, 3, 3), *grouped[2:])
     for row in (few, grouped):
-        assert "conv_patches" not in names(LOWERINGS[op](request_of(op, row, float32, LARGE)))
+        assert not names(LOWERINGS[op](request_of(op, row, float32, LARGE))) & KERNELS

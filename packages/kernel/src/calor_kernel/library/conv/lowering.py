@@ -32,6 +32,7 @@ from calor_kernel.library.conv.problem import (
 )
 from calor_kernel.library.conv.shifting import part_steps, shift_steps
 from calor_kernel.library.conv.tiling import tile_steps
+from calor_kernel.library.conv.weights_by_patches import weights_by_patches
 from calor_kernel.library.conv.weights_by_products import weights_by_products
 from calor_kernel.library.work import (
     Argument,
@@ -142,7 +143,8 @@ def _by_units(problem: Correlation, request: Request) -> list[Work]:
     if wanted or not works:
         # What rounds is likelier to be the fastest, where it may.
         later = int(bool(works))
-        made = places_by_patches(seen, info, wanted)
+        by_patches = weights_by_patches if seen.by_weight else places_by_patches
+        made = by_patches(seen, info, wanted)
         works += [replace(work, group=work.group + later) for work in made]
     if works and not wanted:
         return works[:1]

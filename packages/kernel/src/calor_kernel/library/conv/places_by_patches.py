@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Final
 
 from calor.dtypes import float32
@@ -42,8 +43,8 @@ _LEAST = 24
 _AHEAD: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 16, 3): 1.0,
     (16, 16, 1, 2, 16, 3): 0.92,
-    (8, 16, 2, 2, 16, 3): 0.95,
-    (16, 8, 1, 2, 16, 3): 0.85,
+    (8, 16, 2, 2, 16, 3): 0.97,
+    (16, 8, 1, 2, 16, 3): 0.87,
 }
 _LOADED: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 8, 2): 1.0,
@@ -54,12 +55,13 @@ _MORE: Final[tuple[tuple[int, ...], ...]] = (
     *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
     *((8, 16, 2, 2, 8, 3), (8, 16, 2, 2, 16, 3), (16, 16, 4, 2, 8, 3), (16, 16, 1, 2, 8, 4)),
 )
-# Terms that a part of a sum has at least, parts of a sum at most, and phases of a launch.
-_SHARE, _PARTS, _PHASES = 128, 16, 4
+# Parts of a sum at most, terms that one has at least, and phases of a launch.
+PARTS, _SHARE, _PHASES = 256, 128, 4
 # Clock cycles: of a tile beside its products, of a launch, and what a core moves in one.
 _TILE, _LAUNCH, _MOVED = 2500, 5000, 20
-# The products that a core does in a cycle, and the share of it that a cube does that is alone.
-_PRODUCTS, _ALONE = 128, 0.85
+# The products that a core does in a cycle where it has so many units; the share of them that it
+# does less where it has half as many, and the cubes of a core up to which sums are cut into parts.
+_PRODUCTS, _UNITS, _WAITING, _CUBES = 128, 512, 0.15, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +83,13 @@ def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> I
         return
     sizes = sizes_of(problem)
     number = first_plan(tuple(usual.items()), *sizes, info.cores)
-    first, splits = [*usual][number // _PARTS], number % _PARTS + 1
+    first, splits = [*usual][number // PARTS], number % PARTS + 1
     yield _work(problem, first, splits, info, 0)
     if not wanted:
         return
     for plan in usual | plans_of(dict.fromkeys(_MORE, 1.0), info):
         number = first_plan(((plan, 1.0),), *sizes, info.cores)
-        parts = number % _PARTS + 1
+        parts = number % PARTS + 1
         if (plan, parts) != (first, splits):
             yield _work(problem, plan, parts, info, 1)
 
@@ -97,10 +99,11 @@ def suits(problem: Correlation, info: DeviceInfo) -> bool:
     p = problem
     if p.a.dtype is not float32 or len(p.axes) > 2 or not info.has("barrier"):
         return False
-    groups, rows, _ = (p.leads[i].size for i in p.roles)
+    groups, rows, columns = (p.leads[i].size for i in p.roles)
+    columns *= prod(axis.count for axis in p.axes)
     # Rows of weights that are one in memory would not be counted by the copy.
     spread = p.depth.b != 0 or p.depth.size == 1
-    return bool(groups == 1 and rows >= _LEAST and p.terms >= _LEAST and spread)
+    return bool(groups == 1 and min(rows, columns, p.terms) >= _LEAST and spread)
 
 
 def plans_of(table: dict[tuple[int, ...], float], info: DeviceInfo) -> dict[Patches, float]:
@@ -137,16 +140,21 @@ def _cycles(
     cores: int,
 ) -> float:
     """Return how long the core computes that has most, of a plan and a number of parts."""
-    (plan, rate), parts = plans[number // _PARTS], number % _PARTS + 1
-    cubes = -(-rows // plan.rows) * -(-places // plan.columns) * phases * parts
+    (plan, rate), parts = plans[number // PARTS], number % PARTS + 1
+    mine = -(-_tiles(plan, rows, places) * phases * parts // cores)
     steps = -(-terms // (parts * plan.depth))
+    units = min(mine, plan.together) * plan.units
+    rate *= 1 - _WAITING * max(_UNITS - units, 0) / (_UNITS // 2)
     each = plan.rows * plan.columns * steps * plan.depth / (_PRODUCTS * rate) + _TILE
-    mine = -(-cubes // cores)
-    cycles = mine * each / (_ALONE if mine == 1 else 1.0)
+    cycles = mine * each
     if parts > 1:
         moved = (parts + 1) * rows * places * phases * float32.itemsize
         cycles += _LAUNCH + moved / (cores * _MOVED)
     return cycles
+
+
+def _tiles(plan: Patches, rows: int, places: int) -> int:
+    return -(-rows // plan.rows) * -(-places // plan.columns)
 
 
 @choice(cost=_cycles)
@@ -159,8 +167,13 @@ def first_plan(
     cores: int,
 ) -> int:
     """Return the number of the plan and the parts by which the last core is done first."""
-    most = max(1, min(_PARTS, terms // _SHARE))
-    numbers = [i * _PARTS + parts for i in range(len(plans)) for parts in range(most)]
+    most = max(1, min(PARTS, terms // _SHARE))
+    numbers = []
+    for i, (plan, _) in enumerate(plans):
+        tiles = _tiles(plan, rows, places) * phases
+        # As many parts as leave no core one tile more than others.
+        full = {max(1, min(cubes * cores // tiles, most)) for cubes in range(1, _CUBES + 1)}
+        numbers += [i * PARTS + parts - 1 for parts in sorted(full)]
     return min(numbers, key=lambda n: _cycles(n, plans, rows, places, terms, phases, cores))
 
 
