@@ -36,7 +36,6 @@ def conv_patches(
     x: Any,
     c: Any,
     rows_total: Any,
-    splits: Any,
     part_step: Any,
     c_row: Any,
     c_lead: Any,
@@ -50,15 +49,17 @@ def conv_patches(
     even: bool,
     run: int,
 ) -> None:
-    """Compute a tile: channels of the result from y, its places from x; a phase and part from z.
+    """Compute a tile: channels of the result from y, its places and phase from x; a part from z.
 
     Numbers of phases are those of ``fragments.conv_fragments``. In ``w`` the channels of the result
     lie dense; ``w_channel``, ``x_channel``: from a summed channel to the next. ``even``: whether
     steps have channels of one tap. ``run``: the places of the result that are one access.
     """
     launch_attributes(cubes_per_core=plan.together)
-    phase, split = cube_position(2) // splits, cube_position(2) % splits
-    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    # Phases take turns, since they read and write what lies beside each other.
+    split, phase = cube_position(2), cube_position(0) % phases
+    first_row = cube_position(1) * plan.rows
+    first_column = cube_position(0) // phases * plan.columns
     of_phase = phase_of(numbers[3:], phase, phases, 0, 1)
     columns_total, terms, share, c_start, *rest = of_phase
     windows = windows_of([*numbers[:3], *rest[4:]])

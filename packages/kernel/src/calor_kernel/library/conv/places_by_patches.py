@@ -120,14 +120,13 @@ def plans_of(table: dict[tuple[int, ...], float], info: DeviceInfo) -> dict[Patc
     return found
 
 
-def sizes_of(problem: Correlation) -> tuple[int, int, int, int]:
-    """Return the rows, places, terms of a place at the mean, and phases of a problem."""
-    axes = two_axes(problem)
-    phases = 1
-    for axis in axes:
-        phases *= axis.divide
+def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
+    """Return the rows, places and mean terms of a phase that sees taps, their number, the size."""
+    phases, seen = 1, 1
+    for axis in problem.axes:
+        phases, seen = phases * axis.divide, seen * min(axis.divide, axis.terms)
     places = -(-places_of(problem) // phases)
-    return problem.leads[2].size, places, -(-problem.terms // phases), phases
+    return problem.leads[2].size, places, -(-problem.terms // seen), seen, problem.size
 
 
 def _cycles(
@@ -137,6 +136,7 @@ def _cycles(
     places: int,
     terms: int,
     phases: int,
+    size: int,
     cores: int,
 ) -> float:
     """Return how long the core computes that has most, of a plan and a number of parts."""
@@ -148,7 +148,7 @@ def _cycles(
     each = plan.rows * plan.columns * steps * plan.depth / (_PRODUCTS * rate) + _TILE
     cycles = mine * each
     if parts > 1:
-        moved = (parts + 1) * rows * places * phases * float32.itemsize
+        moved = (parts + 1) * size * float32.itemsize
         cycles += _LAUNCH + moved / (cores * _MOVED)
     return cycles
 
@@ -164,6 +164,7 @@ def first_plan(
     places: int,
     terms: int,
     phases: int,
+    size: int,
     cores: int,
 ) -> int:
     """Return the number of the plan and the parts by which the last core is done first."""
@@ -174,7 +175,7 @@ def first_plan(
         # As many parts as leave no core one tile more than others.
         full = {max(1, min(cubes * cores // tiles, most)) for cubes in range(1, _CUBES + 1)}
         numbers += [i * PARTS + parts - 1 for parts in sorted(full)]
-    return min(numbers, key=lambda n: _cycles(n, plans, rows, places, terms, phases, cores))
+    return min(numbers, key=lambda n: _cycles(n, plans, rows, places, terms, phases, size, cores))
 
 
 def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Rows:
@@ -228,15 +229,15 @@ def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, gr
         ]
         run = FOUR if whole else 1
         cubes = (
-            -(-max(places_of(one.problem) for one in some) // plan.columns),
+            -(-max(places_of(one.problem) for one in some) // plan.columns) * len(some),
             -(-p.leads[2].size // plan.rows),
-            splits * len(some),
+            splits,
         )
         size, stride = Scalar(index, nonnegative=True), Scalar(index)
         four = Scalar(index, nonnegative=True, divisible=FOUR)
         together = Scalar(index, nonnegative=True, divisible=run)
         own: Sequence[tuple[Scalar, int]] = (
-            *((size, p.leads[2].size), (size, splits), (four, part_step)),
+            *((size, p.leads[2].size), (four, part_step)),
             *((together, strides[2]), (together, strides[0]), (size, to[0]), (size, to[1])),
             *((four, rows.channel), (stride, p.depth.a)),
             *((stride, n) for n in x.strides),

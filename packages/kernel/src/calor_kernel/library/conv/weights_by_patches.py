@@ -55,7 +55,7 @@ def weights_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> 
         return
     axes = two_axes(problem)
     taps = axes[0].count * axes[1].count
-    sizes = (problem.leads[1].size, problem.leads[2].size * taps, problem.terms, 1)
+    sizes = (problem.leads[1].size, problem.leads[2].size * taps, problem.terms, 1, problem.size)
     number = first_plan(tuple(usual.items()), *sizes, info.cores)
     first, splits = [*usual][number // PARTS], number % PARTS + 1
     yield _work(problem, first, splits, info, 0)
