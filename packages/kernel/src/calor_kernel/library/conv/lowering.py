@@ -140,8 +140,8 @@ def _by_units(problem: Correlation, request: Request) -> list[Work]:
         works += weights_by_products(seen, info, wanted, rounded)
     if suits_fragments(seen, info, rounded) and (wanted or not works):
         works += by_fragments(seen, info, wanted)
-    if wanted or not works:
-        # What rounds is likelier to be the fastest, where it may.
+    if not works or (wanted and not rounded):
+        # Instructions for float32 as it is are likelier to be the fastest, where there are any.
         later = int(bool(works))
         by_patches = weights_by_patches if seen.by_weight else places_by_patches
         made = by_patches(seen, info, wanted)

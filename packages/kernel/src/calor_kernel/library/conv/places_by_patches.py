@@ -29,7 +29,7 @@ from calor_kernel.library.conv.places_by_fragments import (
 )
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.choosing import lack, name_of
-from calor_kernel.library.matmul.patches import Patches
+from calor_kernel.library.matmul.patches import Patches, sums_of
 from calor_kernel.library.matmul.steps import FOUR
 from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work, row_major
 from calor_kernel.planning.choices import choice
@@ -48,12 +48,13 @@ _AHEAD: Final[dict[tuple[int, ...], float]] = {
 }
 _LOADED: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 8, 2): 1.0,
-    (16, 16, 1, 2, 8, 2): 0.9,
-    (16, 8, 1, 2, 8, 2): 0.88,
+    (16, 16, 1, 2, 8, 2): 0.92,
+    (8, 16, 2, 2, 8, 2): 0.97,
+    (16, 8, 1, 2, 8, 2): 0.87,
 }
 _MORE: Final[tuple[tuple[int, ...], ...]] = (
     *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
-    *((8, 16, 2, 2, 8, 3), (8, 16, 2, 2, 16, 3), (16, 16, 4, 2, 8, 3), (16, 16, 1, 2, 8, 4)),
+    *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (16, 16, 4, 2, 8, 3), (16, 16, 4, 2, 16, 3)),
 )
 # Parts of a sum at most, terms that one has at least, and phases of a launch.
 PARTS, _SHARE, _PHASES = 256, 128, 4
@@ -115,7 +116,7 @@ def plans_of(table: dict[tuple[int, ...], float], info: DeviceInfo) -> dict[Patc
         plan = Patches(down, across, high, wide, depth, False, False, stages)
         # What goes through registers is one step ahead.
         fits = lack(plan if ahead else replace(plan, stages=0), info) is None
-        if fits and (ahead or plan.stages == 2):
+        if fits and (ahead or stages == 2) and len(plan.numbers) <= sums_of(info):
             found[plan] = rate
     return found
 
