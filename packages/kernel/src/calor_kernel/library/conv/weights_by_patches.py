@@ -63,10 +63,9 @@ def weights_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> 
     if not wanted:
         return
     for plan in usual | plans_of(dict.fromkeys(_MORE, 1.0), info):
-        number = first_plan(((plan, 1.0),), *sizes, info.cores)
-        parts = number % PARTS + 1
-        if (plan, parts) != (first, splits):
-            yield _work(problem, plan, parts, info, 1)
+        if plan != first:
+            number = first_plan(((plan, 1.0),), *sizes, info.cores)
+            yield _work(problem, plan, number % PARTS + 1, info, 1)
 
 
 def _inside(axis: Axis) -> bool:
@@ -145,6 +144,5 @@ def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, gr
         if alike and taps > 1:
             sizes = (outputs.size, taps, channels.size, room)
         steps.launches.append(sums_launch(result, float32, sizes, splits, part_step, info))
-    name = name_of(plan)
-    variant = f"{name} in {splits}" if splits > 1 else name
-    return replace(steps.work(), variant=variant, group=group)
+    # How many parts there are depends on sizes, and is no other candidate.
+    return replace(steps.work(), variant=name_of(plan), group=group)
