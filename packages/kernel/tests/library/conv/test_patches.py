@@ -1,10 +1,10 @@
-"""Are convolutions in float32 by patches right at edges, and the first choice of GPUs?"""
+"""Are convolutions by patches right at edges, and the first choice of GPUs?"""
 
 from dataclasses import replace
 
 import pytest
 
-from calor.dtypes import float32
+from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.library.conv import places_by_patches, weights_by_patches
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
@@ -12,7 +12,8 @@ from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 from .test_conv import NONE, OPS, check
 from .test_fragments import H200, LOWERINGS, ONE, PADDED, names, request_of, square
 
-WAITING = replace(MANY_UNITS, features=MANY_UNITS.features | {"async_copy"}, planes=(32,))
+AHEAD = replace(MANY_UNITS, planes=(32,))
+LOADED = replace(AHEAD, features=AHEAD.features - {"async_copy", "matrix"})
 KERNELS = {"conv_patches", "conv_weight_patches"}
 # shapes of x and w, stride, padding, dilation, groups.
 ROWS = [
@@ -37,7 +38,7 @@ def small(request, monkeypatch):
     for module in (places_by_patches, weights_by_patches):
         monkeypatch.setattr(module, "_AHEAD", only)
         monkeypatch.setattr(module, "_LOADED", only)
-    return WAITING if ahead else replace(MANY_UNITS, planes=(32,))
+    return AHEAD if ahead else LOADED
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -47,6 +48,18 @@ def test_shapes(small, op, row):
     found = names(LOWERINGS[op](request_of(op, row, float32, small)))
     assert bool(found & KERNELS) != few
     check(KernelBackend("lanes", lambda index: LanesDevice(small)), op, row, "float32")
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", [ROWS[3], ROWS[5]], ids=str)
+@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
+def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
+    only = {(4, 8, 1, 1, 8, 2): 1.0}
+    for module in (places_by_patches, weights_by_patches):
+        monkeypatch.setattr(module, "_LOADED", only)
+    assert names(LOWERINGS[op](request_of(op, row, dtype, LOADED))) & KERNELS
+    check(KernelBackend("lanes", lambda index: LanesDevice(LOADED)), op, row, dtype.name)
+    assert not names(LOWERINGS[op](request_of(op, row, dtype, AHEAD))) & KERNELS
 
 
 LARGE = replace(H200, cores=132, max_units=1024, max_cube=(1024, 1024, 64))

@@ -1,4 +1,4 @@
-"""Convolutions in float32 by cubes of many units: patches of sums, of places found on the fly.
+"""Convolutions by cubes of many units that sum patches in float32, of places found on the fly.
 
 Requirements: a unit gathers the same place in all steps, and its neighbours gather those beside it,
 so that a place's coordinates are found once and reads lie together; what a window sees of padding
@@ -92,7 +92,7 @@ def conv_patches(
                 row = first_row + y_in + i // FOUR * (FOUR * plan.down) + i % FOUR
                 if row < rows_total:
                     found = pack([sums[plan.numbers[i, j + q]] for q in range(run)])
-                    c.store(assume_multiple(at + row * c_row, run), found)
+                    c.store(assume_multiple(at + row * c_row, run), found.to(c.dtype))
 
 
 @helper

@@ -1,4 +1,4 @@
-"""Gradients of a convolution's weights in float32 by patches, of places found on the fly.
+"""Gradients of a convolution's weights by patches of sums in float32, of places found on the fly.
 
 Requirements: places are summed, of which both operands are read as they lie, neighbours by units
 side by side; a unit has the same lines of both in all steps, so that what tells one tap from the
@@ -120,7 +120,7 @@ def conv_weight_patches(
             column = first_column + x_in + j // FOUR * (FOUR * plan.across) + j % FOUR
             if (row < rows_total) & (column < columns_total):
                 found = pack([sums[plan.numbers[i, j + q]] for q in range(run)])
-                c.store(assume_multiple(to + row * c_row + column, run), found)
+                c.store(assume_multiple(to + row * c_row + column, run), found.to(c.dtype))
 
 
 @helper

@@ -1,9 +1,9 @@
-"""Convolutions and gradients of images in float32 by patches as launches.
+"""Convolutions and gradients of images by patches as launches.
 
-Requirements: factors are not rounded, so no matrix instruction serves; the images are read where
-they lie, and the weights from a copy whose rows lie dense, which is kept where they are constants;
-the phases of a gradient whose stride leaves gaps share a launch; the tiles, and the parts of long
-sums, are those by which the last core is done first.
+Requirements: factors are of float32 and not rounded, or no matrix instruction serves; the images
+are read where they lie, and the weights from a copy whose rows lie dense, which is kept where they
+are constants; the phases of a gradient whose stride leaves gaps share a launch; the tiles, and the
+parts of long sums, are those by which the last core is done first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
-from calor.dtypes import float32
+from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.channels_last import last_launch
@@ -97,7 +97,9 @@ def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> I
 def suits(problem: Correlation, info: DeviceInfo) -> bool:
     """Return whether patches may convolve a problem on a device."""
     p = problem
-    if p.a.dtype is not float32 or len(p.axes) > 2 or not info.has("barrier"):
+    # Asynchronous copies convert nothing.
+    types = (float32,) if info.has("async_copy") else (float32, float16, bfloat16)
+    if p.a.dtype not in types or len(p.axes) > 2 or not info.has("barrier"):
         return False
     groups, rows, columns = (p.leads[i].size for i in p.roles)
     columns *= prod(axis.count for axis in p.axes)
@@ -182,15 +184,16 @@ def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Row
     """Return weights as rows that lie dense, copied unless they lie so."""
     p, axes = problem, two_axes(problem)
     rows, taps = p.leads[2], (axes[0].terms, axes[1].terms)
-    aligned = all(n % FOUR == 0 for n in (rows.size, p.depth.b, p.b.offset))
+    access = ALIGN // p.b.dtype.itemsize
+    aligned = all(n % access == 0 for n in (rows.size, p.depth.b, p.b.offset))
     if taps == (1, 1) and rows.b == 1 and aligned:
         return Rows(Input(1, p.b.offset), rows.size, p.depth.b, (0, 0))
-    room = -(-rows.size // FOUR) * FOUR
+    room = -(-rows.size // access) * access
     count = taps[0] * taps[1]
-    target = steps.memory(p.depth.size * count * room * float32.itemsize)
+    target = steps.memory(p.depth.size * count * room * p.b.dtype.itemsize)
     steps.launches.append(
         last_launch(
-            Input(1, p.b.offset), target, float32, (1, rows.size, taps),
+            Input(1, p.b.offset), target, p.b.dtype, (1, rows.size, taps),
             (0, rows.b, (axes[0].b, axes[1].b)), room, 1, info, True, False,
             (p.depth.size, p.depth.b),
         )
@@ -242,24 +245,25 @@ def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, gr
             *((four, rows.channel), (stride, p.depth.a)),
             *((stride, n) for n in x.strides),
         )
-        signature = (*(kind for kind, _ in own), *(kind for kinds, _ in made for kind in kinds))
+        signature = (*(one for one, _ in own), *(one for kinds, _ in made for one in kinds))
         numbers = (*(n for _, n in own), *(n for _, values in made for n in values))
         told: dict[str, Any] = {"plan": plan, "phases": len(some), "even": even, "run": run}
-        read = Buffer(float32, writable=False)
+        dtype = p.a.dtype
+        kind = float32 if splits > 1 else dtype
         build = Build(
             conv_patches,
-            (Buffer(float32, writable=False, align=ALIGN), read,
-             Buffer(float32, align=ALIGN), *signature),
+            (Buffer(dtype, writable=False, align=ALIGN), Buffer(dtype, writable=False),
+             Buffer(kind, align=ALIGN), *signature),
             tuple(sorted(told.items())), (plan.units, 1, 1), info.planes[0], index,
         )  # fmt: skip
         work = sum(places_of(one.problem) * terms_of(one.problem, x.room) for one in some)
-        nbytes = (p.a.size + p.b.size + p.size) * float32.itemsize
+        nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
         label = f"conv patches {plan.rows}x{plan.columns}"
         arguments = (rows.place, x.place, result, *numbers)
         flops = 2 * p.leads[2].size * work
         steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
     if splits > 1:
         sizes = (1, 1, p.size, part_step)
-        steps.launches.append(sums_launch(result, float32, sizes, splits, part_step, info))
+        steps.launches.append(sums_launch(result, p.a.dtype, sizes, splits, part_step, info))
     # How many parts there are depends on sizes, and is no other candidate.
     return replace(steps.work(), variant=name_of(plan), group=group)

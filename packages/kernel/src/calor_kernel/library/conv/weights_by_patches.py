@@ -1,4 +1,4 @@
-"""Gradients of weights in float32 by patches as launches.
+"""Gradients of weights by patches as launches.
 
 Requirements: nothing is copied before; where the channels of a tap fill lines of a tile, a tap is
 told from the next once for many of them; sums over the places of all images are cut into parts,
@@ -127,15 +127,16 @@ def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, gr
         "ragged": (outputs.size % plan.rows != 0, bool(alike) and channels.size % alike != 0),
         "run": run,
     }
-    read = Buffer(float32, writable=False)
+    dtype = p.a.dtype
+    read, target = Buffer(dtype, writable=False), Buffer(float32 if parted else dtype, align=ALIGN)
     build = Build(
-        conv_weight_patches, (read, read, Buffer(float32, align=ALIGN), *signature),
+        conv_weight_patches, (read, read, target, *signature),
         tuple(sorted(told.items())), (plan.units, 1, 1), info.planes[0], index,
     )  # fmt: skip
     splits = -(-p.terms // share)
     cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits)
     flops = 2 * p.size * p.terms
-    nbytes = (p.a.size + p.b.size + p.size) * float32.itemsize
+    nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     label = f"conv patches {plan.rows}x{plan.columns}"
     arguments = (Input(1, p.b.offset), Input(0, p.a.offset), result, *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
@@ -143,6 +144,6 @@ def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, gr
         sizes = (outputs.size, 1, columns, wide)
         if alike and taps > 1:
             sizes = (outputs.size, taps, channels.size, room)
-        steps.launches.append(sums_launch(result, float32, sizes, splits, part_step, info))
+        steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
     # How many parts there are depends on sizes, and is no other candidate.
     return replace(steps.work(), variant=name_of(plan), group=group)
