@@ -89,6 +89,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (numbers(2, 16, 7, 6), numbers(16, 16, 3, 3)),
     ),
+    "convolution by patches": (
+        lambda x, w: calor.grad(
+            lambda x, w: (nn.functional.conv2d(x, w, padding=1, stride=2) ** 2).sum(),
+            argnums=(0, 1),
+        )(x, w),
+        (numbers(2, 24, 7, 6), numbers(32, 24, 3, 3)),
+    ),
     "attention by fragments": (
         lambda q: calor.grad(lambda q: _attended(q).sum())(q),
         (numbers(1, 2, 40, 64),),

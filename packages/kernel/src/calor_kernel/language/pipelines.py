@@ -157,7 +157,8 @@ class Pipeline:
         """Copy ``width`` elements from an index of the source to one of the tile.
 
         Without the mask they are zeros. ``near``: whether to keep them in the nearest cache, since
-        the cube copies them again. Each producer copies its own; not by a copy engine.
+        the cube copies them again. Each producer copies its own; not by a copy engine. What is not
+        copied asynchronously becomes the tile's type.
         """
         if self.how == "engine":
             raise KernelTypeError("a copy engine copies boxes; write copy_box, or choose how=")
@@ -178,7 +179,7 @@ class Pipeline:
         if self.how == "stores" and current().block is self.block:
             self.loaded.append((target, to, value))
         else:
-            target.store(to, value)
+            target.store(to, value.to(target.dtype))
 
     def copy_box(self, tile: int, source: TensorMap, position: Sequence[Any]) -> None:
         """Copy the box at a position, with zeros outside of the tensor; all producers call this."""
@@ -285,7 +286,8 @@ class Pipeline:
     def _store_loaded(self) -> None:
         """Store what was loaded, by the way of that name."""
         for target, to, value in self.loaded:
-            target.store(to, value)
+            # Not where it was loaded: whoever converts waits for memory.
+            target.store(to, value.to(target.dtype))
         self.loaded = []
 
     def _unit(self) -> Any:

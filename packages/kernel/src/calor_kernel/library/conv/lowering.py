@@ -20,6 +20,7 @@ from calor_kernel.library.conv.lines import Placement, Steps
 from calor_kernel.library.conv.narrowing import narrow_steps
 from calor_kernel.library.conv.phases_by_boxes import phases_by_boxes
 from calor_kernel.library.conv.places_by_boxes import by_boxes
+from calor_kernel.library.conv.places_by_patches import places_by_patches
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
@@ -31,6 +32,7 @@ from calor_kernel.library.conv.problem import (
 )
 from calor_kernel.library.conv.shifting import part_steps, shift_steps
 from calor_kernel.library.conv.tiling import tile_steps
+from calor_kernel.library.conv.weights_by_patches import weights_by_patches
 from calor_kernel.library.conv.weights_by_products import weights_by_products
 from calor_kernel.library.work import (
     Argument,
@@ -138,6 +140,12 @@ def _by_units(problem: Correlation, request: Request) -> list[Work]:
         works += weights_by_products(seen, info, wanted, rounded)
     if suits_fragments(seen, info, rounded) and (wanted or not works):
         works += by_fragments(seen, info, wanted)
+    if not works or (wanted and not rounded):
+        # Instructions for float32 as it is are likelier to be the fastest, where there are any.
+        later = int(bool(works))
+        by_patches = weights_by_patches if seen.by_weight else places_by_patches
+        made = by_patches(seen, info, wanted)
+        works += [replace(work, group=work.group + later) for work in made]
     if works and not wanted:
         return works[:1]
     works.sort(key=lambda work: work.group)

@@ -29,7 +29,7 @@ from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.fragments import conv_fragments, run_of
 from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
-from calor_kernel.library.panels import Fragments
+from calor_kernel.library.panels import ACCESS, Fragments
 from calor_kernel.library.work import Argument, Input, Output, View, row_major
 from calor_kernel.runtime.device import DeviceInfo
 
@@ -62,9 +62,9 @@ def of_places(
     phases = phases_of(p, weights)
     halves = 2 if in_turn(p) and (joined or joins(p)) else 1
     tiles = -(-outputs.size // plan.rows) * sum(
-        -(-_places(phase.problem) // plan.columns) for phase in phases
+        -(-places_of(phase.problem) // plan.columns) for phase in phases
     )
-    least = min(_terms(phase.problem, x.room) for phase in phases)
+    least = min(terms_of(phase.problem, x.room) for phase in phases)
     splits = max(1, min(info.cores // max(tiles, 1), least // _SHARE))
     result: Argument = Output(0)
     part_step = -(-p.size // _WHOLE) * _WHOLE
@@ -74,16 +74,17 @@ def of_places(
     steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
     to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
     spans = (images.size * x.strides[0], outputs.size * weights.row, splits * part_step)
-    index = index_dtype(*spans, *(_places(phase.problem) for phase in phases))
+    index = index_dtype(*spans, *(places_of(phase.problem) for phase in phases))
     size = Scalar(index, nonnegative=True)
     for first in range(0, len(phases), _PHASES):
         some = phases[first : first + _PHASES]
         made = [
-            _phase(phase, x, weights, block, splits, strides[3:], plan, index) for phase in some
+            numbers_of(phase, x, weights, block, splits, strides[3:], plan.depth, index)
+            for phase in some
         ]
         of_phases = [s for signature, _ in made for s in signature]
         numbers = [n for _, values in made for n in values]
-        columns = max(_places(phase.problem) for phase in some)
+        columns = max(places_of(phase.problem) for phase in some)
         pairs = run_of(plan.shape) == 2 and halves == 2 and to[1] == 2 and axes[1].count % 4 == 0
         if len(phases) == 1:
             dense = to == (axes[1].count, 1) and run_of(plan.shape) == 2
@@ -102,7 +103,7 @@ def of_places(
             ("ragged", ragged),
         )
         cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits * count)
-        work = sum(_places(one.problem) * _terms(one.problem, x.room) for one in some)
+        work = sum(places_of(one.problem) * terms_of(one.problem, x.room) for one in some)
         steps.launches.append(
             launch(
                 conv_fragments, told, plan, (weights.place, x.place, result), target,
@@ -125,11 +126,11 @@ def phases_of(problem: Correlation, weights: Weights) -> list[Part]:
     p = replace(problem, axes=axes, b=View(problem.b.shape, problem.b.strides, problem.b.dtype))
     if all(axis.divide == 1 and axis.summed > 0 for axis in axes):
         return [Part(p, (0,) * len(axes), (1,) * len(axes))]
-    found = [part for part in undivided(p) if _places(part.problem)]
+    found = [part for part in undivided(p) if places_of(part.problem)]
     terms: dict[tuple[int, ...], int] = {}
     for part in found:
         row = part.offsets[:-1]
-        terms[row] = terms.get(row, 0) + _terms(part.problem, 1)
+        terms[row] = terms.get(row, 0) + terms_of(part.problem, 1)
     # Those of a row of places stay together.
     return sorted(found, key=lambda part: (-terms[part.offsets[:-1]], part.offsets))
 
@@ -146,35 +147,39 @@ def joins(problem: Correlation) -> bool:
     return bool(problem.a.dtype.itemsize == float32.itemsize)
 
 
-def _places(problem: Correlation) -> int:
+def places_of(problem: Correlation) -> int:
     axes = two_axes(problem)
     return problem.leads[0].size * axes[0].count * axes[1].count
 
 
-def _terms(problem: Correlation, room: int) -> int:
+def terms_of(problem: Correlation, room: int) -> int:
     axes = two_axes(problem)
     return room * axes[0].terms * axes[1].terms if problem.depth.size else 0
 
 
-def _phase(
+def numbers_of(
     phase: Part,
     x: Last,
     weights: Weights,
     block: int,
     splits: int,
     strides: Sequence[int],
-    plan: Fragments,
+    depth: int,
     index: DType,
 ) -> tuple[tuple[Scalar, ...], Numbers]:
-    """Return the parameters and the numbers of a phase, as the kernel has them."""
+    """Return the parameters and the numbers of a phase, as the kernel has them.
+
+    ``depth``: the terms of a step, of which each of the ``splits`` parts has whole ones.
+    """
     p = phase.problem
     axes: tuple[Axis, Axis] = two_axes(p)
-    terms = _terms(p, x.room)
-    share = max(-(-terms // (splits * plan.depth)) * plan.depth, plan.depth)
+    terms = terms_of(p, x.room)
+    share = max(-(-terms // (splits * depth)) * depth, depth)
     offsets = (0,) * (2 - len(p.axes)) + phase.offsets
     start = sum(s * by for s, by in zip(strides, offsets, strict=True))
     of_weights = (p.b.offset, weights.block, axes[0].b, axes[1].b)
     whole, numbers = windows(x, axes, [(a.result, a.summed) for a in axes], block, index)
-    size, access = Scalar(index, nonnegative=True), Scalar(index, divisible=plan.access)
-    own = (_places(p), terms, share, start, *of_weights)
+    size = Scalar(index, nonnegative=True)
+    access = Scalar(index, divisible=ACCESS // p.b.dtype.itemsize)
+    own = (places_of(p), terms, share, start, *of_weights)
     return (*(size,) * 4, *(access,) * 4, *whole), (*own, *numbers)

@@ -27,9 +27,12 @@ from calor_kernel.language import (
 from calor_kernel.library.matmul.orders import Place, numbers
 from calor_kernel.library.matmul.steps import ACCESS, FOUR, add_early, add_loaded, add_step
 from calor_kernel.library.panels import fill_ahead, work_through
+from calor_kernel.runtime.device import DeviceInfo
 
 # Registers of a core, those of a unit beside sums, and the cubes that are enough for a core.
 _REGISTERS, _OTHERS, _TOGETHER = 64 << 10, 64, 4
+# A unit has so many sums at most where planes are as wide as this, and half of them elsewhere.
+SUMS, _WIDE = 128, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,11 @@ class Patches:
             for size in (self.rows, self.columns)
         )
         return a, b
+
+
+def sums_of(info: DeviceInfo) -> int:
+    """Return how many sums a unit of a device has at most."""
+    return info.accumulators or (SUMS if info.planes[0] >= _WIDE else SUMS // 2)
 
 
 @kernel

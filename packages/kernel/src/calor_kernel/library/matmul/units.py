@@ -32,7 +32,7 @@ from calor_kernel.library.matmul.choosing import (
 )
 from calor_kernel.library.matmul.divided import divided, parts_of
 from calor_kernel.library.matmul.fragments import matmul_fragments
-from calor_kernel.library.matmul.patches import Patches, matmul_patches
+from calor_kernel.library.matmul.patches import SUMS, Patches, matmul_patches, sums_of
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.sharing import few_parts, shared_ways, split_first
 from calor_kernel.library.matmul.squares import squares
@@ -101,8 +101,6 @@ _LOADED: Final[tuple[Mapping[tuple[Any, ...], float], ...]] = (
         (16, 8, 1, 2, 16): 0.69,
     },
 )
-# A unit has so many sums at most where planes are as wide as this, and half of them elsewhere.
-_SUMS, _WIDE = 128, 32
 # Which order is best for a patch was found by counting what a Hopper GPU reads of registers in what
 # its compiler made of each, since compilers keep some orders better than others.
 _MORE_PATCHES: Final[tuple[tuple[Any, ...], ...]] = (
@@ -165,9 +163,9 @@ def _by_patches(
     if not info.has("barrier") or not in_accesses(product, FOUR):
         return
     along = along_of(product)
-    sums = info.accumulators or (_SUMS if info.planes[0] >= _WIDE else _SUMS // 2)
+    sums = sums_of(info)
     few, many = _LOADED
-    loaded = many if sums >= _SUMS else few
+    loaded = many if sums >= SUMS else few
     table = _AHEAD if info.has("async_copy") else loaded
     rates = {_patches(made, along): rate for made, rate in table.items()}
     rates = {plan: rate for plan, rate in rates.items() if len(plan.numbers) <= sums}

@@ -1,0 +1,269 @@
+"""Convolutions and gradients of images by patches as launches.
+
+Requirements: factors are of float32 and not rounded, or no matrix instruction serves; the images
+are read where they lie, and the weights from a copy whose rows lie dense, which is kept where they
+are constants; the phases of a gradient whose stride leaves gaps share a launch; the tiles, and the
+parts of long sums, are those by which the last core is done first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Final
+
+from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import index_dtype
+from calor_kernel.library.conv.channels_last import last_launch
+from calor_kernel.library.conv.fragment_operands import Last, Weights, two_axes
+from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
+from calor_kernel.library.conv.gathered import conv_patches
+from calor_kernel.library.conv.lines import Steps
+from calor_kernel.library.conv.places_by_fragments import (
+    numbers_of,
+    phases_of,
+    places_of,
+    terms_of,
+)
+from calor_kernel.library.conv.problem import Correlation
+from calor_kernel.library.matmul.choosing import lack, name_of
+from calor_kernel.library.matmul.patches import Patches, sums_of
+from calor_kernel.library.matmul.steps import FOUR
+from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work, row_major
+from calor_kernel.planning.choices import choice
+from calor_kernel.runtime.device import DeviceInfo
+
+# Fewer rows, or products of an element, leave most of a tile empty.
+_LEAST = 24
+# Units down and across, patches of each down and across, what is taken of the summed axis, and
+# stages; of each the rate beside the best, as that of products is measured on an H200. With
+# asynchronous copies, and where steps go through registers.
+_AHEAD: Final[dict[tuple[int, ...], float]] = {
+    (16, 16, 2, 2, 16, 3): 1.0,
+    (16, 16, 1, 2, 16, 3): 0.92,
+    (8, 16, 2, 2, 16, 3): 0.97,
+    (16, 8, 1, 2, 16, 3): 0.87,
+}
+_LOADED: Final[dict[tuple[int, ...], float]] = {
+    (16, 16, 2, 2, 8, 2): 1.0,
+    (16, 16, 1, 2, 8, 2): 0.92,
+    (8, 16, 2, 2, 8, 2): 0.97,
+    (16, 8, 1, 2, 8, 2): 0.87,
+}
+_MORE: Final[tuple[tuple[int, ...], ...]] = (
+    *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
+    *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (16, 16, 4, 2, 8, 3), (16, 16, 4, 2, 16, 3)),
+)
+# Parts of a sum at most, terms that one has at least, and phases of a launch.
+PARTS, _SHARE, _PHASES = 256, 128, 4
+# Clock cycles: of a tile beside its products, of a launch, and what a core moves in one.
+_TILE, _LAUNCH, _MOVED = 2500, 5000, 20
+# The products that a core does in a cycle where it has so many units; the share of them that it
+# does less where it has half as many, and the cubes of a core up to which sums are cut into parts.
+_PRODUCTS, _UNITS, _WAITING, _CUBES = 128, 512, 0.15, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Weights whose rows lie dense, of which there is ``room``; strides of channels and taps."""
+
+    place: Argument
+    room: int
+    channel: int
+    taps: tuple[int, int]
+
+
+def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:
+    """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
+    if problem.by_weight or not suits(problem, info):
+        return
+    usual = plans_of(_AHEAD if info.has("async_copy") else _LOADED, info)
+    if not usual:
+        return
+    sizes = sizes_of(problem)
+    number = first_plan(tuple(usual.items()), *sizes, info.cores)
+    first, splits = [*usual][number // PARTS], number % PARTS + 1
+    yield _work(problem, first, splits, info, 0)
+    if not wanted:
+        return
+    for plan in usual | plans_of(dict.fromkeys(_MORE, 1.0), info):
+        if plan != first:
+            number = first_plan(((plan, 1.0),), *sizes, info.cores)
+            yield _work(problem, plan, number % PARTS + 1, info, 1)
+
+
+def suits(problem: Correlation, info: DeviceInfo) -> bool:
+    """Return whether patches may convolve a problem on a device."""
+    p = problem
+    # Asynchronous copies convert nothing.
+    types = (float32,) if info.has("async_copy") else (float32, float16, bfloat16)
+    if p.a.dtype not in types or len(p.axes) > 2 or not info.has("barrier"):
+        return False
+    groups, rows, columns = (p.leads[i].size for i in p.roles)
+    columns *= prod(axis.count for axis in p.axes)
+    # Rows of weights that are one in memory would not be counted by the copy.
+    spread = p.depth.b != 0 or p.depth.size == 1
+    return bool(groups == 1 and min(rows, columns, p.terms) >= _LEAST and spread)
+
+
+def plans_of(table: dict[tuple[int, ...], float], info: DeviceInfo) -> dict[Patches, float]:
+    """Return the plans of a table that fit a device, with their rates."""
+    ahead = info.has("async_copy")
+    found = {}
+    for made, rate in table.items():
+        down, across, high, wide, depth, stages = made
+        plan = Patches(down, across, high, wide, depth, False, False, stages)
+        # What goes through registers is one step ahead.
+        fits = lack(plan if ahead else replace(plan, stages=0), info) is None
+        if fits and (ahead or stages == 2) and len(plan.numbers) <= sums_of(info):
+            found[plan] = rate
+    return found
+
+
+def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
+    """Return the rows, places and mean terms of a phase that sees taps, their number, the size."""
+    phases, seen = 1, 1
+    for axis in problem.axes:
+        phases, seen = phases * axis.divide, seen * min(axis.divide, axis.terms)
+    places = -(-places_of(problem) // phases)
+    return problem.leads[2].size, places, -(-problem.terms // seen), seen, problem.size
+
+
+def _cycles(
+    number: int,
+    plans: tuple[tuple[Patches, float], ...],
+    rows: int,
+    places: int,
+    terms: int,
+    phases: int,
+    size: int,
+    cores: int,
+) -> float:
+    """Return how long the core computes that has most, of a plan and a number of parts."""
+    (plan, rate), parts = plans[number // PARTS], number % PARTS + 1
+    mine = -(-_tiles(plan, rows, places) * phases * parts // cores)
+    steps = -(-terms // (parts * plan.depth))
+    units = min(mine, plan.together) * plan.units
+    rate *= 1 - _WAITING * max(_UNITS - units, 0) / (_UNITS // 2)
+    each = plan.rows * plan.columns * steps * plan.depth / (_PRODUCTS * rate) + _TILE
+    cycles = mine * each
+    if parts > 1:
+        moved = (parts + 1) * size * float32.itemsize
+        cycles += _LAUNCH + moved / (cores * _MOVED)
+    return cycles
+
+
+def _tiles(plan: Patches, rows: int, places: int) -> int:
+    return -(-rows // plan.rows) * -(-places // plan.columns)
+
+
+@choice(cost=_cycles)
+def first_plan(
+    plans: tuple[tuple[Patches, float], ...],
+    rows: int,
+    places: int,
+    terms: int,
+    phases: int,
+    size: int,
+    cores: int,
+) -> int:
+    """Return the number of the plan and the parts by which the last core is done first."""
+    most = max(1, min(PARTS, terms // _SHARE))
+    numbers = []
+    for i, (plan, _) in enumerate(plans):
+        tiles = _tiles(plan, rows, places) * phases
+        # As many parts as leave no core one tile more than others.
+        full = {max(1, min(cubes * cores // tiles, most)) for cubes in range(1, _CUBES + 1)}
+        numbers += [i * PARTS + parts - 1 for parts in sorted(full)]
+    return min(numbers, key=lambda n: _cycles(n, plans, rows, places, terms, phases, size, cores))
+
+
+def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Rows:
+    """Return weights as rows that lie dense, copied unless they lie so."""
+    p, axes = problem, two_axes(problem)
+    rows, taps = p.leads[2], (axes[0].terms, axes[1].terms)
+    access = ALIGN // p.b.dtype.itemsize
+    aligned = all(n % access == 0 for n in (rows.size, p.depth.b, p.b.offset))
+    if taps == (1, 1) and rows.b == 1 and aligned:
+        return Rows(Input(1, p.b.offset), rows.size, p.depth.b, (0, 0))
+    room = -(-rows.size // access) * access
+    count = taps[0] * taps[1]
+    target = steps.memory(p.depth.size * count * room * p.b.dtype.itemsize)
+    steps.launches.append(
+        last_launch(
+            Input(1, p.b.offset), target, p.b.dtype, (1, rows.size, taps),
+            (0, rows.b, (axes[0].b, axes[1].b)), room, 1, info, True, False,
+            (p.depth.size, p.depth.b),
+        )
+    )  # fmt: skip
+    return Rows(target, room, count * room, (taps[1] * room, room))
+
+
+def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, group: int) -> Work:
+    """Return the launches of a plan, with sums in so many parts."""
+    p, steps = problem, Steps()
+    axes = two_axes(p)
+    rows = rows_of_weights(p, steps, info)
+    even = p.depth.size % plan.depth == 0
+    block = plan.depth if even else p.depth.size
+    images = p.leads[0]
+    x = Last(Input(0, p.a.offset), (images.a, axes[0].a, axes[1].a), p.depth.size)
+    weights = Weights(rows.place, 1, block * rows.channel, rows.taps)
+    phases = phases_of(p, weights)
+    strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
+    steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
+    to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
+    result: Argument = Output(0)
+    part_step = -(-p.size // FOUR) * FOUR
+    if splits > 1:
+        result = steps.memory(splits * part_step * float32.itemsize)
+    reach = sum((n - 1) * abs(s) for n, s in zip(p.a.shape, p.a.strides, strict=True))
+    index = index_dtype(
+        reach, p.depth.size * rows.channel, splits * part_step, p.terms + 4 * plan.depth,
+    )  # fmt: skip
+    whole = len(phases) == 1 and axes[0].count * axes[1].count % FOUR == 0
+    for begin in range(0, len(phases), _PHASES):
+        some = phases[begin : begin + _PHASES]
+        made = [
+            numbers_of(phase, x, weights, block, splits, strides[3:], plan.depth, index)
+            for phase in some
+        ]
+        run = FOUR if whole else 1
+        cubes = (
+            -(-max(places_of(one.problem) for one in some) // plan.columns) * len(some),
+            -(-p.leads[2].size // plan.rows),
+            splits,
+        )
+        size, stride = Scalar(index, nonnegative=True), Scalar(index)
+        four = Scalar(index, nonnegative=True, divisible=FOUR)
+        together = Scalar(index, nonnegative=True, divisible=run)
+        own: Sequence[tuple[Scalar, int]] = (
+            *((size, p.leads[2].size), (four, part_step)),
+            *((together, strides[2]), (together, strides[0]), (size, to[0]), (size, to[1])),
+            *((four, rows.channel), (stride, p.depth.a)),
+            *((stride, n) for n in x.strides),
+        )
+        signature = (*(one for one, _ in own), *(one for kinds, _ in made for one in kinds))
+        numbers = (*(n for _, n in own), *(n for _, values in made for n in values))
+        told: dict[str, Any] = {"plan": plan, "phases": len(some), "even": even, "run": run}
+        dtype = p.a.dtype
+        kind = float32 if splits > 1 else dtype
+        build = Build(
+            conv_patches,
+            (Buffer(dtype, writable=False, align=ALIGN), Buffer(dtype, writable=False),
+             Buffer(kind, align=ALIGN), *signature),
+            tuple(sorted(told.items())), (plan.units, 1, 1), info.planes[0], index,
+        )  # fmt: skip
+        work = sum(places_of(one.problem) * terms_of(one.problem, x.room) for one in some)
+        nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
+        label = f"conv patches {plan.rows}x{plan.columns}"
+        arguments = (rows.place, x.place, result, *numbers)
+        flops = 2 * p.leads[2].size * work
+        steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
+    if splits > 1:
+        sizes = (1, 1, p.size, part_step)
+        steps.launches.append(sums_launch(result, p.a.dtype, sizes, splits, part_step, info))
+    # How many parts there are depends on sizes, and is no other candidate.
+    return replace(steps.work(), variant=name_of(plan), group=group)

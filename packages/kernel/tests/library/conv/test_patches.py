@@ -1,0 +1,110 @@
+"""Are convolutions by patches right at edges, and the first choice of GPUs?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.library.conv import places_by_patches, weights_by_patches
+from calor_kernel.runtime.backend import KernelBackend
+from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
+
+from .test_conv import NONE, OPS, check
+from .test_fragments import H200, LOWERINGS, ONE, PADDED, names, request_of, square
+
+AHEAD = replace(MANY_UNITS, planes=(32,))
+LOADED = replace(AHEAD, features=AHEAD.features - {"async_copy", "matrix"})
+KERNELS = {"conv_patches", "conv_weight_patches"}
+# shapes of x and w, stride, padding, dilation, groups.
+ROWS = [
+    ((2, 16, 6, 7), (28, 16, 3, 3), ONE, PADDED, ONE, 1),
+    ((1, 3, 21, 20), (32, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), ONE, 1),
+    ((2, 26, 9, 8), (24, 26, 3, 3), (2, 2), PADDED, ONE, 1),
+    ((3, 24, 7, 7), (40, 24, 1, 1), (2, 2), (NONE, NONE), ONE, 1),
+    ((2, 32, 7, 7), (64, 32, 1, 1), ONE, (NONE, NONE), ONE, 1),
+    ((1, 40, 10, 10), (70, 40, 3, 2), (1, 2), ((2, 1), (0, 1)), (2, 1), 1),
+    ((1, 24, 60), (24, 24, 3), (2,), ((1, 1),), (1,), 1),
+    ((1, 48, 5, 5), (66, 48, 3, 3), ONE, PADDED, ONE, 1),
+    ((2, 25, 8, 10), (40, 25, 3, 3), (3, 3), PADDED, ONE, 1),
+    ((1, 24, 9, 16), (32, 24, 2, 1), (1, 3), (NONE, (-1, 1)), ONE, 1),
+]
+
+
+@pytest.fixture(params=["loaded", "ahead"])
+def small(request, monkeypatch):
+    """A device, and tiles of which there are several, with several steps and parts."""
+    ahead = request.param == "ahead"
+    only = {(4, 8, 1, 1, 8, 3 if ahead else 2): 1.0}
+    for module in (places_by_patches, weights_by_patches):
+        monkeypatch.setattr(module, "_AHEAD", only)
+        monkeypatch.setattr(module, "_LOADED", only)
+    return AHEAD if ahead else LOADED
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_shapes(small, op, row):
+    few = op == "conv_input_gradient" and row[0][1] < 24
+    found = names(LOWERINGS[op](request_of(op, row, float32, small)))
+    assert bool(found & KERNELS) != few
+    check(KernelBackend("lanes", lambda index: LanesDevice(small)), op, row, "float32")
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", [ROWS[3], ROWS[5]], ids=str)
+@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
+def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
+    only = {(4, 8, 1, 1, 8, 2): 1.0}
+    for module in (places_by_patches, weights_by_patches):
+        monkeypatch.setattr(module, "_LOADED", only)
+    assert names(LOWERINGS[op](request_of(op, row, dtype, LOADED))) & KERNELS
+    check(KernelBackend("lanes", lambda index: LanesDevice(LOADED)), op, row, dtype.name)
+    assert not names(LOWERINGS[op](request_of(op, row, dtype, AHEAD))) & KERNELS
+
+
+LARGE = replace(H200, cores=132, max_units=1024, max_cube=(1024, 1024, 64))
+PLAIN = replace(LARGE, features=frozenset({"barrier"}), shared_bytes=48 << 10)
+WINDOWS = [
+    (64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 256, 3, 1), (512, 7, 512, 3, 1),
+    (128, 56, 128, 3, 2), (256, 56, 512, 1, 2), (512, 7, 2048, 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("sizes", WINDOWS, ids=str)
+@pytest.mark.parametrize("info", [LARGE, PLAIN], ids=["ahead", "loaded"])
+def test_large_convolutions_begin_with_patches(op, sizes, info):
+    (first,) = LOWERINGS[op](request_of(op, square(32, *sizes), float32, info))
+    assert names([first]) & KERNELS
+    several = LOWERINGS[op](request_of(op, square(32, *sizes), float32, info, candidates=True))
+    assert several[0] == first
+    assert len({work.variant for work in several}) == len(several)
+    assert several[-1].variant == "tiled"
+
+
+def test_windows_of_many_taps_begin_with_patches():
+    ((packed, found),) = [
+        work.launches
+        for work in LOWERINGS["conv"](
+            request_of("conv", square(32, 3, 224, 64, 7, 2), float32, LARGE)
+        )
+    ]
+    assert packed.prepares
+    assert found.build.function.name == "conv_patches"
+
+
+def test_sums_of_few_tiles_are_in_parts():
+    (first,) = LOWERINGS["conv"](request_of("conv", square(32, 512, 7, 512, 3, 1), float32, LARGE))
+    assert [launch.build.function.name for launch in first.launches][1:] == [
+        "conv_patches",
+        "add_turned",
+    ]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_groups_and_few_filters_are_tiled(op):
+    few = square(32, 16, 28, 16, 3, 1)
+    grouped = (*square(32, 64, 28, 128, 3, 1)[:5], 2)
+    grouped = ((32, 128, 28, 28), (128, 64, 3, 3), *grouped[2:])
+    for row in (few, grouped):
+        assert not names(LOWERINGS[op](request_of(op, row, float32, LARGE))) & KERNELS
