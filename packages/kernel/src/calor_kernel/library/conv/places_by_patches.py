@@ -8,7 +8,7 @@ parts of long sums, are those by which the last core is done first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
@@ -64,6 +64,9 @@ _TILE, _LAUNCH, _MOVED = 2500, 5000, 20
 # does less where it has half as many, and the cubes of a core up to which sums are cut into parts.
 _PRODUCTS, _UNITS, _WAITING, _CUBES = 128, 512, 0.15, 12
 
+Tile = tuple[int, int, int, int, int, float]
+"""Rows, columns and depth of a tile, a cube's units, the cubes of a core, and the rate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -83,14 +86,14 @@ def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> I
     if not usual:
         return
     sizes = sizes_of(problem)
-    number = first_plan(tuple(usual.items()), *sizes, info.cores)
+    number = first_plan(tiles_of(usual), *sizes, info.cores)
     first, splits = [*usual][number // PARTS], number % PARTS + 1
     yield _work(problem, first, splits, info, 0)
     if not wanted:
         return
     for plan in usual | plans_of(dict.fromkeys(_MORE, 1.0), info):
         if plan != first:
-            number = first_plan(((plan, 1.0),), *sizes, info.cores)
+            number = first_plan(tiles_of({plan: 1.0}), *sizes, info.cores)
             yield _work(problem, plan, number % PARTS + 1, info, 1)
 
 
@@ -131,9 +134,17 @@ def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
     return problem.leads[2].size, places, -(-problem.terms // seen), seen, problem.size
 
 
+def tiles_of(plans: Mapping[Patches, float]) -> tuple[Tile, ...]:
+    """Return plans with their rates as numbers, as which a choice among sizes knows them."""
+    return tuple(
+        (plan.rows, plan.columns, plan.depth, plan.units, plan.together, rate)
+        for plan, rate in plans.items()
+    )
+
+
 def _cycles(
     number: int,
-    plans: tuple[tuple[Patches, float], ...],
+    tiles: tuple[Tile, ...],
     rows: int,
     places: int,
     terms: int,
@@ -142,12 +153,12 @@ def _cycles(
     cores: int,
 ) -> float:
     """Return how long the core computes that has most, of a plan and a number of parts."""
-    (plan, rate), parts = plans[number // PARTS], number % PARTS + 1
-    mine = -(-_tiles(plan, rows, places) * phases * parts // cores)
-    steps = -(-terms // (parts * plan.depth))
-    units = min(mine, plan.together) * plan.units
-    rate *= 1 - _WAITING * max(_UNITS - units, 0) / (_UNITS // 2)
-    each = plan.rows * plan.columns * steps * plan.depth / (_PRODUCTS * rate) + _TILE
+    (high, wide, depth, units, together, rate), parts = tiles[number // PARTS], number % PARTS + 1
+    mine = -(-_count(high, wide, rows, places) * phases * parts // cores)
+    steps = -(-terms // (parts * depth))
+    busy = min(mine, together) * units
+    rate *= 1 - _WAITING * max(_UNITS - busy, 0) / (_UNITS // 2)
+    each = high * wide * steps * depth / (_PRODUCTS * rate) + _TILE
     cycles = mine * each
     if parts > 1:
         moved = (parts + 1) * size * float32.itemsize
@@ -155,13 +166,13 @@ def _cycles(
     return cycles
 
 
-def _tiles(plan: Patches, rows: int, places: int) -> int:
-    return -(-rows // plan.rows) * -(-places // plan.columns)
+def _count(high: int, wide: int, rows: int, places: int) -> int:
+    return -(-rows // high) * -(-places // wide)
 
 
 @choice(cost=_cycles)
 def first_plan(
-    plans: tuple[tuple[Patches, float], ...],
+    tiles: tuple[Tile, ...],
     rows: int,
     places: int,
     terms: int,
@@ -172,12 +183,12 @@ def first_plan(
     """Return the number of the plan and the parts by which the last core is done first."""
     most = max(1, min(PARTS, terms // _SHARE))
     numbers = []
-    for i, (plan, _) in enumerate(plans):
-        tiles = _tiles(plan, rows, places) * phases
+    for i, (high, wide, *_) in enumerate(tiles):
+        count = _count(high, wide, rows, places) * phases
         # As many parts as leave no core one tile more than others.
-        full = {max(1, min(cubes * cores // tiles, most)) for cubes in range(1, _CUBES + 1)}
+        full = {max(1, min(cubes * cores // count, most)) for cubes in range(1, _CUBES + 1)}
         numbers += [i * PARTS + parts - 1 for parts in sorted(full)]
-    return min(numbers, key=lambda n: _cycles(n, plans, rows, places, terms, phases, size, cores))
+    return min(numbers, key=lambda n: _cycles(n, tiles, rows, places, terms, phases, size, cores))
 
 
 def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Rows:
