@@ -62,6 +62,13 @@ def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
     assert not names(LOWERINGS[op](request_of(op, row, dtype, AHEAD))) & KERNELS
 
 
+@pytest.mark.parametrize("row", [ROWS[1], ROWS[2]], ids=str)
+@pytest.mark.parametrize("made", [(2, 4, 1, 4, 8, 3), (4, 8, 2, 2, 16, 3)], ids=str)
+def test_units_with_several_places(monkeypatch, row, made):
+    monkeypatch.setattr(places_by_patches, "_AHEAD", {made: 1.0})
+    check(KernelBackend("lanes", lambda index: LanesDevice(AHEAD)), "conv", row, "float32")
+
+
 LARGE = replace(H200, cores=132, max_units=1024, max_cube=(1024, 1024, 64))
 PLAIN = replace(LARGE, features=frozenset({"barrier"}), shared_bytes=48 << 10)
 WINDOWS = [
