@@ -42,6 +42,9 @@ _LEAST = 24
 # asynchronous copies, and where steps go through registers.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 16, 3): 1.0,
+    (16, 16, 4, 2, 16, 3): 0.99,
+    (16, 16, 2, 4, 16, 3): 0.99,
+    (8, 16, 2, 4, 16, 3): 0.99,
     (16, 16, 1, 2, 16, 3): 0.92,
     (8, 16, 2, 2, 16, 3): 0.97,
     (16, 8, 1, 2, 16, 3): 0.87,
@@ -54,15 +57,15 @@ _LOADED: Final[dict[tuple[int, ...], float]] = {
 }
 _MORE: Final[tuple[tuple[int, ...], ...]] = (
     *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
-    *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (16, 16, 4, 2, 8, 3), (16, 16, 4, 2, 16, 3)),
+    *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (8, 16, 2, 4, 8, 3)),
 )
 # Parts of a sum at most, terms that one has at least, and phases of a launch.
 PARTS, _SHARE, _PHASES = 256, 128, 4
 # Clock cycles: of a tile beside its products, of a launch, and what a core moves in one.
 _TILE, _LAUNCH, _MOVED = 2500, 5000, 20
-# The products that a core does in a cycle where it has so many units; the share of them that it
-# does less where it has half as many, and the cubes of a core up to which sums are cut into parts.
-_PRODUCTS, _UNITS, _WAITING, _CUBES = 128, 512, 0.15, 12
+# The products that a core does in a cycle; the share of them that it does less where cubes that it
+# has room for are missing, and the cubes of a core up to which sums are cut into parts.
+_PRODUCTS, _WAITING, _CUBES = 128, 0.3, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +146,13 @@ def _cycles(
 ) -> float:
     """Return how long the core computes that has most, of a plan and a number of parts."""
     (plan, rate), parts = plans[number // PARTS], number % PARTS + 1
-    mine = -(-_tiles(plan, rows, places) * phases * parts // cores)
     steps = -(-terms // (parts * plan.depth))
-    units = min(mine, plan.together) * plan.units
-    rate *= 1 - _WAITING * max(_UNITS - units, 0) / (_UNITS // 2)
     each = plan.rows * plan.columns * steps * plan.depth / (_PRODUCTS * rate) + _TILE
-    cycles = mine * each
+    mine = -(-_tiles(plan, rows, places) * phases * parts // cores)
+    rest = mine % plan.together
+    cycles = each * (mine - rest)
+    if rest:
+        cycles += each * rest / (1 - _WAITING * (1 - rest / plan.together))
     if parts > 1:
         moved = (parts + 1) * size * float32.itemsize
         cycles += _LAUNCH + moved / (cores * _MOVED)
