@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
-from calor.dtypes import bfloat16, float16, float32
+from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.channels_last import last_launch
@@ -27,7 +27,7 @@ from calor_kernel.library.conv.places_by_fragments import (
     places_of,
     terms_of,
 )
-from calor_kernel.library.conv.problem import Correlation
+from calor_kernel.library.conv.problem import Correlation, Part
 from calor_kernel.library.matmul.choosing import lack, name_of
 from calor_kernel.library.matmul.patches import Patches, sums_of
 from calor_kernel.library.matmul.steps import FOUR
@@ -59,6 +59,8 @@ _MORE: Final[tuple[tuple[int, ...], ...]] = (
     *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
     *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (8, 16, 2, 4, 8, 3)),
 )
+# Terms of a short step.
+_SHORT = 8
 # Parts of a sum at most, terms that one has at least, and phases of a launch.
 PARTS, _SHARE, _PHASES = 256, 128, 4
 # Clock cycles: of a tile beside its products, of a launch, and what a core moves in one.
@@ -82,7 +84,8 @@ def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> I
     """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
     if problem.by_weight or not suits(problem, info):
         return
-    usual = plans_of(_AHEAD if info.has("async_copy") else _LOADED, info)
+    table = _AHEAD if info.has("async_copy") else _LOADED
+    usual = {_evened(plan, problem): rate for plan, rate in plans_of(table, info).items()}
     if not usual:
         return
     sizes = sizes_of(problem)
@@ -95,6 +98,14 @@ def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> I
         if plan != first:
             number = first_plan(((plan, 1.0),), *sizes, info.cores)
             yield _work(problem, plan, number % PARTS + 1, info, 1)
+
+
+def _evened(plan: Patches, problem: Correlation) -> Patches:
+    """Return a plan whose steps are shorter, where they have channels of one tap then alone."""
+    channels = problem.depth.size
+    if channels % plan.depth == 0 or channels % _SHORT:
+        return plan
+    return replace(plan, depth=_SHORT, stages=min(plan.stages + 1, 4) if plan.stages > 2 else 2)
 
 
 def suits(problem: Correlation, info: DeviceInfo) -> bool:
@@ -205,69 +216,107 @@ def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Row
     return Rows(target, room, count * room, (taps[1] * room, room))
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What the launches of a problem's phases share: plan, operands, and how the sums lie.
+
+    ``splits`` parts of ``part_step`` elements are in ``result``, whose axes have ``strides``.
+    """
+
+    plan: Patches
+    rows: Rows
+    x: Last
+    splits: int
+    part_step: int
+    result: Argument
+    strides: Sequence[int]
+    index: DType
+
+
 def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, group: int) -> Work:
     """Return the launches of a plan, with sums in so many parts."""
-    p, steps = problem, Steps()
-    axes = two_axes(p)
+    p, steps, axes = problem, Steps(), two_axes(problem)
     rows = rows_of_weights(p, steps, info)
-    even = p.depth.size % plan.depth == 0
-    block = plan.depth if even else p.depth.size
-    images = p.leads[0]
-    x = Last(Input(0, p.a.offset), (images.a, axes[0].a, axes[1].a), p.depth.size)
-    weights = Weights(rows.place, 1, block * rows.channel, rows.taps)
-    phases = phases_of(p, weights)
+    x = Last(Input(0, p.a.offset), (p.leads[0].a, axes[0].a, axes[1].a), p.depth.size)
     strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
-    steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
-    to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
     result: Argument = Output(0)
     part_step = -(-p.size // FOUR) * FOUR
     if splits > 1:
         result = steps.memory(splits * part_step * float32.itemsize)
     reach = sum((n - 1) * abs(s) for n, s in zip(p.a.shape, p.a.strides, strict=True))
-    index = index_dtype(
-        reach, p.depth.size * rows.channel, splits * part_step, p.terms + 4 * plan.depth,
-    )  # fmt: skip
-    whole = len(phases) == 1 and axes[0].count * axes[1].count % FOUR == 0
+    spans = (reach, p.depth.size * rows.channel, splits * part_step, p.terms + 4 * plan.depth)
+    made = _Made(plan, rows, x, splits, part_step, result, strides, index_dtype(*spans))
+    weights = Weights(rows.place, 1, _block(p, plan) * rows.channel, rows.taps)
+    phases = phases_of(p, weights)
     for begin in range(0, len(phases), _PHASES):
         some = phases[begin : begin + _PHASES]
-        made = [
-            numbers_of(phase, x, weights, block, splits, strides[3:], plan.depth, index)
-            for phase in some
-        ]
-        run = FOUR if whole else 1
-        cubes = (
-            -(-max(places_of(one.problem) for one in some) // plan.columns) * len(some),
-            -(-p.leads[2].size // plan.rows),
-            splits,
-        )
-        size, stride = Scalar(index, nonnegative=True), Scalar(index)
-        four = Scalar(index, nonnegative=True, divisible=FOUR)
-        together = Scalar(index, nonnegative=True, divisible=run)
-        own: Sequence[tuple[Scalar, int]] = (
-            *((size, p.leads[2].size), (four, part_step)),
-            *((together, strides[2]), (together, strides[0]), (size, to[0]), (size, to[1])),
-            *((four, rows.channel), (stride, p.depth.a)),
-            *((stride, n) for n in x.strides),
-        )
-        signature = (*(one for one, _ in own), *(one for kinds, _ in made for one in kinds))
-        numbers = (*(n for _, n in own), *(n for _, values in made for n in values))
-        told: dict[str, Any] = {"plan": plan, "phases": len(some), "even": even, "run": run}
-        dtype = p.a.dtype
-        kind = float32 if splits > 1 else dtype
-        build = Build(
-            conv_patches,
-            (Buffer(dtype, writable=False, align=ALIGN), Buffer(dtype, writable=False),
-             Buffer(kind, align=ALIGN), *signature),
-            tuple(sorted(told.items())), (plan.units, 1, 1), info.planes[0], index,
-        )  # fmt: skip
-        work = sum(places_of(one.problem) * terms_of(one.problem, x.room) for one in some)
-        nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
-        label = f"conv patches {plan.rows}x{plan.columns}"
-        arguments = (rows.place, x.place, result, *numbers)
-        flops = 2 * p.leads[2].size * work
-        steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
+        alone = len(phases) == 1
+        steps.launches.append(_launch(p, made, weights, some, alone, info))
     if splits > 1:
         sizes = (1, 1, p.size, part_step)
         steps.launches.append(sums_launch(result, p.a.dtype, sizes, splits, part_step, info))
     # How many parts there are depends on sizes, and is no other candidate.
     return replace(steps.work(), variant=name_of(plan), group=group)
+
+
+def _block(problem: Correlation, plan: Patches) -> int:
+    """Return how many channels of a tap come before the next one: a step's, or all."""
+    channels = problem.depth.size
+    return plan.depth if channels % plan.depth == 0 else channels
+
+
+def _launch(
+    problem: Correlation,
+    made: _Made,
+    weights: Weights,
+    phases: Sequence[Part],
+    alone: bool,
+    info: DeviceInfo,
+) -> Launch:
+    """Return the launch of some phases; ``alone``: whether there are no others."""
+    p, plan, index, dtype = problem, made.plan, made.index, problem.a.dtype
+    axes, block = two_axes(p), _block(p, plan)
+    size, stride = Scalar(index, nonnegative=True), Scalar(index)
+    four = Scalar(index, nonnegative=True, divisible=FOUR)
+    run = FOUR if alone and axes[0].count * axes[1].count % FOUR == 0 else 1
+    together = Scalar(index, nonnegative=True, divisible=run)
+    by = (1,) * (2 - len(p.axes)) + phases[0].steps
+    own: list[tuple[Scalar, int]] = [
+        *((size, p.leads[2].size), (four, made.part_step)),
+        *((together, made.strides[2]), (together, made.strides[0])),
+        *((size, step * n) for step, n in zip(made.strides[3:], by, strict=True)),
+        *((four, made.rows.channel), (stride, p.depth.a)),
+        *((stride, n) for n in made.x.strides),
+    ]
+    for phase in phases:
+        kinds, numbers = numbers_of(
+            phase, made.x, weights, block, made.splits, made.strides[3:], plan.depth, index
+        )
+        own += zip(kinds, numbers, strict=True)
+    kind = float32 if made.splits > 1 else dtype
+    told: dict[str, Any] = {
+        "even": block == plan.depth, "phases": len(phases), "plan": plan, "run": run,
+    }  # fmt: skip
+    signature: list[Buffer | Scalar] = [
+        *(Buffer(dtype, writable=False, align=ALIGN), Buffer(dtype, writable=False)),
+        Buffer(kind, align=ALIGN),
+    ]
+    signature += [one for one, _ in own]
+    build = Build(
+        conv_patches,
+        tuple(signature),
+        tuple(sorted(told.items())),
+        (plan.units, 1, 1),
+        info.planes[0],
+        index,
+    )
+    cubes = (
+        -(-max(places_of(one.problem) for one in phases) // plan.columns) * len(phases),
+        -(-p.leads[2].size // plan.rows),
+        made.splits,
+    )
+    work = sum(places_of(one.problem) * terms_of(one.problem, made.x.room) for one in phases)
+    nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
+    label = f"conv patches {plan.rows}x{plan.columns}"
+    arguments = (made.rows.place, made.x.place, made.result, *(n for _, n in own))
+    return Launch(build, cubes, arguments, 2 * p.leads[2].size * work, nbytes, label)
