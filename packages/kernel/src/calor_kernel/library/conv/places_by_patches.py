@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, Final
 
-from calor.dtypes import DType, bfloat16, float16, float32
+from calor.dtypes import DType, float32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.channels_last import last_launch
@@ -21,6 +20,7 @@ from calor_kernel.library.conv.fragment_operands import Last, Weights, two_axes
 from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.gathered import conv_patches
 from calor_kernel.library.conv.lines import Steps
+from calor_kernel.library.conv.patch_plans import in_order, plans_of, suits
 from calor_kernel.library.conv.places_by_fragments import (
     numbers_of,
     phases_of,
@@ -28,17 +28,14 @@ from calor_kernel.library.conv.places_by_fragments import (
     terms_of,
 )
 from calor_kernel.library.conv.problem import Correlation, Part
-from calor_kernel.library.matmul.choosing import lack, name_of
-from calor_kernel.library.matmul.patches import Patches, sums_of
+from calor_kernel.library.matmul.choosing import name_of
+from calor_kernel.library.matmul.patches import Patches
 from calor_kernel.library.matmul.steps import FOUR
 from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work, row_major
-from calor_kernel.planning.choices import choice
 from calor_kernel.runtime.device import DeviceInfo
 
-# Fewer rows, or products of an element, leave most of a tile empty.
-_LEAST = 24
 # Units down and across, patches of each down and across, what is taken of the summed axis, and
-# stages; of each the rate beside the best, as that of products is measured on an H200. With
+# stages; of each the rate that is expected beside the best, from those of products on an H200. With
 # asynchronous copies, and where steps go through registers.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 16, 3): 1.0,
@@ -59,15 +56,8 @@ _MORE: Final[tuple[tuple[int, ...], ...]] = (
     *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
     *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (8, 16, 2, 4, 8, 3)),
 )
-# Terms of a short step.
-_SHORT = 8
-# Parts of a sum at most, terms that one has at least, and phases of a launch.
-PARTS, _SHARE, _PHASES = 256, 128, 4
-# Clock cycles: of a tile beside its products, of a launch, and what a core moves in one.
-_TILE, _LAUNCH, _MOVED = 2500, 5000, 20
-# The products that a core does in a cycle; the share of them that it does less where cubes that it
-# has room for are missing, and the cubes of a core up to which sums are cut into parts.
-_PRODUCTS, _WAITING, _CUBES = 128, 0.3, 12
+# Terms of a short step, and phases of a launch at most.
+_SHORT, _PHASES = 8, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +78,9 @@ def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> I
     usual = {_evened(plan, problem): rate for plan, rate in plans_of(table, info).items()}
     if not usual:
         return
-    sizes = sizes_of(problem)
-    number = first_plan(tuple(usual.items()), *sizes, info.cores)
-    first, splits = [*usual][number // PARTS], number % PARTS + 1
-    yield _work(problem, first, splits, info, 0)
-    if not wanted:
-        return
-    for plan in usual | plans_of(dict.fromkeys(_MORE, 1.0), info):
-        if plan != first:
-            number = first_plan(((plan, 1.0),), *sizes, info.cores)
-            yield _work(problem, plan, number % PARTS + 1, info, 1)
+    more = plans_of(dict.fromkeys(_MORE, 1.0), info)
+    for plan, parts, group in in_order(usual, more, sizes_of(problem), info.cores, wanted):
+        yield _work(problem, plan, parts, info, group)
 
 
 def _evened(plan: Patches, problem: Correlation) -> Patches:
@@ -108,34 +91,6 @@ def _evened(plan: Patches, problem: Correlation) -> Patches:
     return replace(plan, depth=_SHORT, stages=min(plan.stages + 1, 4) if plan.stages > 2 else 2)
 
 
-def suits(problem: Correlation, info: DeviceInfo) -> bool:
-    """Return whether patches may convolve a problem on a device."""
-    p = problem
-    # Asynchronous copies convert nothing.
-    types = (float32,) if info.has("async_copy") else (float32, float16, bfloat16)
-    if p.a.dtype not in types or len(p.axes) > 2 or not info.has("barrier"):
-        return False
-    groups, rows, columns = (p.leads[i].size for i in p.roles)
-    columns *= prod(axis.count for axis in p.axes)
-    # Rows of weights that are one in memory would not be counted by the copy.
-    spread = p.depth.b != 0 or p.depth.size == 1
-    return bool(groups == 1 and min(rows, columns, p.terms) >= _LEAST and spread)
-
-
-def plans_of(table: dict[tuple[int, ...], float], info: DeviceInfo) -> dict[Patches, float]:
-    """Return the plans of a table that fit a device, with their rates."""
-    ahead = info.has("async_copy")
-    found = {}
-    for made, rate in table.items():
-        down, across, high, wide, depth, stages = made
-        plan = Patches(down, across, high, wide, depth, False, False, stages)
-        # What goes through registers is one step ahead.
-        fits = lack(plan if ahead else replace(plan, stages=0), info) is None
-        if fits and (ahead or stages == 2) and len(plan.numbers) <= sums_of(info):
-            found[plan] = rate
-    return found
-
-
 def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
     """Return the rows, places and mean terms of a phase that sees taps, their number, the size."""
     phases, seen = 1, 1
@@ -143,56 +98,6 @@ def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
         phases, seen = phases * axis.divide, seen * min(axis.divide, axis.terms)
     places = -(-places_of(problem) // phases)
     return problem.leads[2].size, places, -(-problem.terms // seen), seen, problem.size
-
-
-def _cycles(
-    number: int,
-    plans: tuple[tuple[Patches, float], ...],
-    rows: int,
-    places: int,
-    terms: int,
-    phases: int,
-    size: int,
-    cores: int,
-) -> float:
-    """Return how long the core computes that has most, of a plan and a number of parts."""
-    (plan, rate), parts = plans[number // PARTS], number % PARTS + 1
-    steps = -(-terms // (parts * plan.depth))
-    each = plan.rows * plan.columns * steps * plan.depth / (_PRODUCTS * rate) + _TILE
-    mine = -(-_tiles(plan, rows, places) * phases * parts // cores)
-    rest = mine % plan.together
-    cycles = each * (mine - rest)
-    if rest:
-        cycles += each * rest / (1 - _WAITING * (1 - rest / plan.together))
-    if parts > 1:
-        moved = (parts + 1) * size * float32.itemsize
-        cycles += _LAUNCH + moved / (cores * _MOVED)
-    return cycles
-
-
-def _tiles(plan: Patches, rows: int, places: int) -> int:
-    return -(-rows // plan.rows) * -(-places // plan.columns)
-
-
-@choice(cost=_cycles)
-def first_plan(
-    plans: tuple[tuple[Patches, float], ...],
-    rows: int,
-    places: int,
-    terms: int,
-    phases: int,
-    size: int,
-    cores: int,
-) -> int:
-    """Return the number of the plan and the parts by which the last core is done first."""
-    most = max(1, min(PARTS, terms // _SHARE))
-    numbers = []
-    for i, (plan, _) in enumerate(plans):
-        tiles = _tiles(plan, rows, places) * phases
-        # As many parts as leave no core one tile more than others.
-        full = {max(1, min(cubes * cores // tiles, most)) for cubes in range(1, _CUBES + 1)}
-        numbers += [i * PARTS + parts - 1 for parts in sorted(full)]
-    return min(numbers, key=lambda n: _cycles(n, plans, rows, places, terms, phases, size, cores))
 
 
 def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Rows:
