@@ -62,6 +62,22 @@ def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
     assert not names(LOWERINGS[op](request_of(op, row, dtype, AHEAD))) & KERNELS
 
 
+def test_steps_have_channels_of_one_tap_where_they_can():
+    for channels, depth, even in ((32, 16, True), (40, 8, True), (36, 16, False)):
+        row = square(8, channels, 14, 64, 3, 1)
+        (first,) = LOWERINGS["conv"](request_of("conv", row, float32, LARGE))
+        told = [dict(launch.build.keywords) for launch in first.launches]
+        ((plan, found),) = [(said["plan"], said["even"]) for said in told if "plan" in said]
+        assert (plan.depth, found) == (depth, even)
+
+
+@pytest.mark.parametrize("row", [ROWS[1], ROWS[2]], ids=str)
+@pytest.mark.parametrize("made", [(2, 4, 1, 4, 8, 3), (4, 8, 2, 2, 16, 3)], ids=str)
+def test_units_with_several_places(monkeypatch, row, made):
+    monkeypatch.setattr(places_by_patches, "_AHEAD", {made: 1.0})
+    check(KernelBackend("lanes", lambda index: LanesDevice(AHEAD)), "conv", row, "float32")
+
+
 LARGE = replace(H200, cores=132, max_units=1024, max_cube=(1024, 1024, 64))
 PLAIN = replace(LARGE, features=frozenset({"barrier"}), shared_bytes=48 << 10)
 WINDOWS = [

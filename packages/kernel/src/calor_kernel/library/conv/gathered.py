@@ -64,7 +64,11 @@ def conv_patches(
     columns_total, terms, share, c_start, *rest = of_phase
     windows = windows_of([*numbers[:3], *rest[4:]])
     begin, end = split * share, min((split + 1) * share, terms)
-    mine = windows.start(first_column + unit_index() % plan.columns, columns_total)
+    near = min(plan.units, plan.columns)
+    mine = [
+        windows.start(first_column + far + unit_index() % near, columns_total)
+        for far in range(0, plan.columns, near)
+    ]
     operands = (w, first_row, rows_total, rest[:4], w_channel), (x, mine, x_channel)
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     y_in, x_in = woven(plan)
@@ -142,30 +146,33 @@ def take_rows(
 def take_places(
     pipe: Any, operand: Any, windows: Any, begin: Any, end: Any, plan: Any, even: bool
 ) -> None:
-    """Start copying what windows see of a step's terms: a unit those of one place."""
-    x, (at, *_), channel_step = operand
-    column, first = unit_index() % plan.columns, unit_index() // plan.columns
-    apart = plan.units // plan.columns
-    index, inside = at, begin < end
+    """Start copying what windows see of a step's terms: a unit those of the same places."""
+    x, mine, channel_step = operand
+    near = min(plan.units, plan.columns)
+    column, first = unit_index() % near, unit_index() // near
+    apart = plan.units // near
     if even:
         channel, down, across = term_of(windows, begin, plan.depth, even)
-        index, inside = seen(windows, operand, channel + first, down, across)
-        inside = inside & (begin < end)
-    for turn in range(plan.depth // apart):
-        deep = first + turn * apart
-        if even:
-            source = index + (turn * apart) * channel_step
-        else:
-            channel, down, across = term_of(windows, begin + deep, plan.depth, even)
-            source, inside = seen(windows, operand, channel, down, across)
-            inside = inside & (begin + deep < end)
-        pipe.copy(1, column + deep * (plan.columns + FOUR), x, source, 1, inside, near=True)
+        found = [seen(windows, one, channel_step, channel + first, down, across) for one in mine]
+    for turn in range(0, plan.depth, apart):
+        deep = first + turn
+        last = begin
+        if not even:
+            last = begin + deep
+            channel, down, across = term_of(windows, last, plan.depth, even)
+            found = [seen(windows, one, channel_step, channel, down, across) for one in mine]
+        for number, (index, inside) in enumerate(found):
+            source = index + turn * channel_step if even else index
+            to = column + number * near + deep * (plan.columns + FOUR)
+            pipe.copy(1, to, x, source, 1, inside & (last < end), near=True)
 
 
 @helper
-def seen(windows: Any, operand: Any, channel: Any, down: Any, across: Any) -> Any:
-    """Return where a window's term lies, and whether it is no padding."""
-    _, (at, top, left), channel_step = operand
+def seen(
+    windows: Any, place: Any, channel_step: Any, channel: Any, down: Any, across: Any
+) -> tuple[Any, Any]:
+    """Return where a term of a place's window lies, and whether it is no padding."""
+    at, top, left = place
     y, x = down * windows.axes[0][1], across * windows.axes[1][1]
     far = y * windows.strides[1] + x * windows.strides[2] + channel * channel_step
     return at + far, windows.inside(top + y, left + x)

@@ -8,12 +8,11 @@ parts of long sums, are those by which the last core is done first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, Final
 
-from calor.dtypes import bfloat16, float16, float32
+from calor.dtypes import DType, float32
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.channels_last import last_launch
@@ -21,27 +20,28 @@ from calor_kernel.library.conv.fragment_operands import Last, Weights, two_axes
 from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.gathered import conv_patches
 from calor_kernel.library.conv.lines import Steps
+from calor_kernel.library.conv.patch_plans import in_order, plans_of, suits
 from calor_kernel.library.conv.places_by_fragments import (
     numbers_of,
     phases_of,
     places_of,
     terms_of,
 )
-from calor_kernel.library.conv.problem import Correlation
-from calor_kernel.library.matmul.choosing import lack, name_of
-from calor_kernel.library.matmul.patches import Patches, sums_of
+from calor_kernel.library.conv.problem import Correlation, Part
+from calor_kernel.library.matmul.choosing import name_of
+from calor_kernel.library.matmul.patches import Patches
 from calor_kernel.library.matmul.steps import FOUR
 from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work, row_major
-from calor_kernel.planning.choices import choice
 from calor_kernel.runtime.device import DeviceInfo
 
-# Fewer rows, or products of an element, leave most of a tile empty.
-_LEAST = 24
 # Units down and across, patches of each down and across, what is taken of the summed axis, and
-# stages; of each the rate beside the best, as that of products is measured on an H200. With
+# stages; of each the rate that is expected beside the best, from those of products on an H200. With
 # asynchronous copies, and where steps go through registers.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 16, 3): 1.0,
+    (16, 16, 4, 2, 16, 3): 0.99,
+    (16, 16, 2, 4, 16, 3): 0.99,
+    (8, 16, 2, 4, 16, 3): 0.99,
     (16, 16, 1, 2, 16, 3): 0.92,
     (8, 16, 2, 2, 16, 3): 0.97,
     (16, 8, 1, 2, 16, 3): 0.87,
@@ -54,18 +54,10 @@ _LOADED: Final[dict[tuple[int, ...], float]] = {
 }
 _MORE: Final[tuple[tuple[int, ...], ...]] = (
     *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
-    *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (16, 16, 4, 2, 8, 3), (16, 16, 4, 2, 16, 3)),
+    *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (8, 16, 2, 4, 8, 3)),
 )
-# Parts of a sum at most, terms that one has at least, and phases of a launch.
-PARTS, _SHARE, _PHASES = 256, 128, 4
-# Clock cycles: of a tile beside its products, of a launch, and what a core moves in one.
-_TILE, _LAUNCH, _MOVED = 2500, 5000, 20
-# The products that a core does in a cycle where it has so many units; the share of them that it
-# does less where it has half as many, and the cubes of a core up to which sums are cut into parts.
-_PRODUCTS, _UNITS, _WAITING, _CUBES = 128, 512, 0.15, 12
-
-Tile = tuple[int, int, int, int, int, float]
-"""Rows, columns and depth of a tile, a cube's units, the cubes of a core, and the rate."""
+# Terms of a short step, and phases of a launch at most.
+_SHORT, _PHASES = 8, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,47 +74,21 @@ def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> I
     """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
     if problem.by_weight or not suits(problem, info):
         return
-    usual = plans_of(_AHEAD if info.has("async_copy") else _LOADED, info)
+    table = _AHEAD if info.has("async_copy") else _LOADED
+    usual = {_evened(plan, problem): rate for plan, rate in plans_of(table, info).items()}
     if not usual:
         return
-    sizes = sizes_of(problem)
-    number = first_plan(tiles_of(usual), *sizes, info.cores)
-    first, splits = [*usual][number // PARTS], number % PARTS + 1
-    yield _work(problem, first, splits, info, 0)
-    if not wanted:
-        return
-    for plan in usual | plans_of(dict.fromkeys(_MORE, 1.0), info):
-        if plan != first:
-            number = first_plan(tiles_of({plan: 1.0}), *sizes, info.cores)
-            yield _work(problem, plan, number % PARTS + 1, info, 1)
+    more = plans_of(dict.fromkeys(_MORE, 1.0), info)
+    for plan, parts, group in in_order(usual, more, sizes_of(problem), info.cores, wanted):
+        yield _work(problem, plan, parts, info, group)
 
 
-def suits(problem: Correlation, info: DeviceInfo) -> bool:
-    """Return whether patches may convolve a problem on a device."""
-    p = problem
-    # Asynchronous copies convert nothing.
-    types = (float32,) if info.has("async_copy") else (float32, float16, bfloat16)
-    if p.a.dtype not in types or len(p.axes) > 2 or not info.has("barrier"):
-        return False
-    groups, rows, columns = (p.leads[i].size for i in p.roles)
-    columns *= prod(axis.count for axis in p.axes)
-    # Rows of weights that are one in memory would not be counted by the copy.
-    spread = p.depth.b != 0 or p.depth.size == 1
-    return bool(groups == 1 and min(rows, columns, p.terms) >= _LEAST and spread)
-
-
-def plans_of(table: dict[tuple[int, ...], float], info: DeviceInfo) -> dict[Patches, float]:
-    """Return the plans of a table that fit a device, with their rates."""
-    ahead = info.has("async_copy")
-    found = {}
-    for made, rate in table.items():
-        down, across, high, wide, depth, stages = made
-        plan = Patches(down, across, high, wide, depth, False, False, stages)
-        # What goes through registers is one step ahead.
-        fits = lack(plan if ahead else replace(plan, stages=0), info) is None
-        if fits and (ahead or stages == 2) and len(plan.numbers) <= sums_of(info):
-            found[plan] = rate
-    return found
+def _evened(plan: Patches, problem: Correlation) -> Patches:
+    """Return a plan whose steps are shorter, where they have channels of one tap then alone."""
+    channels = problem.depth.size
+    if channels % plan.depth == 0 or channels % _SHORT:
+        return plan
+    return replace(plan, depth=_SHORT, stages=min(plan.stages + 1, 4) if plan.stages > 2 else 2)
 
 
 def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
@@ -132,63 +98,6 @@ def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
         phases, seen = phases * axis.divide, seen * min(axis.divide, axis.terms)
     places = -(-places_of(problem) // phases)
     return problem.leads[2].size, places, -(-problem.terms // seen), seen, problem.size
-
-
-def tiles_of(plans: Mapping[Patches, float]) -> tuple[Tile, ...]:
-    """Return plans with their rates as numbers, as which a choice among sizes knows them."""
-    return tuple(
-        (plan.rows, plan.columns, plan.depth, plan.units, plan.together, rate)
-        for plan, rate in plans.items()
-    )
-
-
-def _cycles(
-    number: int,
-    tiles: tuple[Tile, ...],
-    rows: int,
-    places: int,
-    terms: int,
-    phases: int,
-    size: int,
-    cores: int,
-) -> float:
-    """Return how long the core computes that has most, of a plan and a number of parts."""
-    (high, wide, depth, units, together, rate), parts = tiles[number // PARTS], number % PARTS + 1
-    mine = -(-_count(high, wide, rows, places) * phases * parts // cores)
-    steps = -(-terms // (parts * depth))
-    busy = min(mine, together) * units
-    rate *= 1 - _WAITING * max(_UNITS - busy, 0) / (_UNITS // 2)
-    each = high * wide * steps * depth / (_PRODUCTS * rate) + _TILE
-    cycles = mine * each
-    if parts > 1:
-        moved = (parts + 1) * size * float32.itemsize
-        cycles += _LAUNCH + moved / (cores * _MOVED)
-    return cycles
-
-
-def _count(high: int, wide: int, rows: int, places: int) -> int:
-    return -(-rows // high) * -(-places // wide)
-
-
-@choice(cost=_cycles)
-def first_plan(
-    tiles: tuple[Tile, ...],
-    rows: int,
-    places: int,
-    terms: int,
-    phases: int,
-    size: int,
-    cores: int,
-) -> int:
-    """Return the number of the plan and the parts by which the last core is done first."""
-    most = max(1, min(PARTS, terms // _SHARE))
-    numbers = []
-    for i, (high, wide, *_) in enumerate(tiles):
-        count = _count(high, wide, rows, places) * phases
-        # As many parts as leave no core one tile more than others.
-        full = {max(1, min(cubes * cores // count, most)) for cubes in range(1, _CUBES + 1)}
-        numbers += [i * PARTS + parts - 1 for parts in sorted(full)]
-    return min(numbers, key=lambda n: _cycles(n, tiles, rows, places, terms, phases, size, cores))
 
 
 def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Rows:
@@ -212,69 +121,107 @@ def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Row
     return Rows(target, room, count * room, (taps[1] * room, room))
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What the launches of a problem's phases share: plan, operands, and how the sums lie.
+
+    ``splits`` parts of ``part_step`` elements are in ``result``, whose axes have ``strides``.
+    """
+
+    plan: Patches
+    rows: Rows
+    x: Last
+    splits: int
+    part_step: int
+    result: Argument
+    strides: Sequence[int]
+    index: DType
+
+
 def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, group: int) -> Work:
     """Return the launches of a plan, with sums in so many parts."""
-    p, steps = problem, Steps()
-    axes = two_axes(p)
+    p, steps, axes = problem, Steps(), two_axes(problem)
     rows = rows_of_weights(p, steps, info)
-    even = p.depth.size % plan.depth == 0
-    block = plan.depth if even else p.depth.size
-    images = p.leads[0]
-    x = Last(Input(0, p.a.offset), (images.a, axes[0].a, axes[1].a), p.depth.size)
-    weights = Weights(rows.place, 1, block * rows.channel, rows.taps)
-    phases = phases_of(p, weights)
+    x = Last(Input(0, p.a.offset), (p.leads[0].a, axes[0].a, axes[1].a), p.depth.size)
     strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
-    steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
-    to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
     result: Argument = Output(0)
     part_step = -(-p.size // FOUR) * FOUR
     if splits > 1:
         result = steps.memory(splits * part_step * float32.itemsize)
     reach = sum((n - 1) * abs(s) for n, s in zip(p.a.shape, p.a.strides, strict=True))
-    index = index_dtype(
-        reach, p.depth.size * rows.channel, splits * part_step, p.terms + 4 * plan.depth,
-    )  # fmt: skip
-    whole = len(phases) == 1 and axes[0].count * axes[1].count % FOUR == 0
+    spans = (reach, p.depth.size * rows.channel, splits * part_step, p.terms + 4 * plan.depth)
+    made = _Made(plan, rows, x, splits, part_step, result, strides, index_dtype(*spans))
+    weights = Weights(rows.place, 1, _block(p, plan) * rows.channel, rows.taps)
+    phases = phases_of(p, weights)
     for begin in range(0, len(phases), _PHASES):
         some = phases[begin : begin + _PHASES]
-        made = [
-            numbers_of(phase, x, weights, block, splits, strides[3:], plan.depth, index)
-            for phase in some
-        ]
-        run = FOUR if whole else 1
-        cubes = (
-            -(-max(places_of(one.problem) for one in some) // plan.columns) * len(some),
-            -(-p.leads[2].size // plan.rows),
-            splits,
-        )
-        size, stride = Scalar(index, nonnegative=True), Scalar(index)
-        four = Scalar(index, nonnegative=True, divisible=FOUR)
-        together = Scalar(index, nonnegative=True, divisible=run)
-        own: Sequence[tuple[Scalar, int]] = (
-            *((size, p.leads[2].size), (four, part_step)),
-            *((together, strides[2]), (together, strides[0]), (size, to[0]), (size, to[1])),
-            *((four, rows.channel), (stride, p.depth.a)),
-            *((stride, n) for n in x.strides),
-        )
-        signature = (*(one for one, _ in own), *(one for kinds, _ in made for one in kinds))
-        numbers = (*(n for _, n in own), *(n for _, values in made for n in values))
-        told: dict[str, Any] = {"plan": plan, "phases": len(some), "even": even, "run": run}
-        dtype = p.a.dtype
-        kind = float32 if splits > 1 else dtype
-        build = Build(
-            conv_patches,
-            (Buffer(dtype, writable=False, align=ALIGN), Buffer(dtype, writable=False),
-             Buffer(kind, align=ALIGN), *signature),
-            tuple(sorted(told.items())), (plan.units, 1, 1), info.planes[0], index,
-        )  # fmt: skip
-        work = sum(places_of(one.problem) * terms_of(one.problem, x.room) for one in some)
-        nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
-        label = f"conv patches {plan.rows}x{plan.columns}"
-        arguments = (rows.place, x.place, result, *numbers)
-        flops = 2 * p.leads[2].size * work
-        steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
+        alone = len(phases) == 1
+        steps.launches.append(_launch(p, made, weights, some, alone, info))
     if splits > 1:
         sizes = (1, 1, p.size, part_step)
         steps.launches.append(sums_launch(result, p.a.dtype, sizes, splits, part_step, info))
     # How many parts there are depends on sizes, and is no other candidate.
     return replace(steps.work(), variant=name_of(plan), group=group)
+
+
+def _block(problem: Correlation, plan: Patches) -> int:
+    """Return how many channels of a tap come before the next one: a step's, or all."""
+    channels = problem.depth.size
+    return plan.depth if channels % plan.depth == 0 else channels
+
+
+def _launch(
+    problem: Correlation,
+    made: _Made,
+    weights: Weights,
+    phases: Sequence[Part],
+    alone: bool,
+    info: DeviceInfo,
+) -> Launch:
+    """Return the launch of some phases; ``alone``: whether there are no others."""
+    p, plan, index, dtype = problem, made.plan, made.index, problem.a.dtype
+    axes, block = two_axes(p), _block(p, plan)
+    size, stride = Scalar(index, nonnegative=True), Scalar(index)
+    four = Scalar(index, nonnegative=True, divisible=FOUR)
+    run = FOUR if alone and axes[0].count * axes[1].count % FOUR == 0 else 1
+    together = Scalar(index, nonnegative=True, divisible=run)
+    by = (1,) * (2 - len(p.axes)) + phases[0].steps
+    own: list[tuple[Scalar, int]] = [
+        *((size, p.leads[2].size), (four, made.part_step)),
+        *((together, made.strides[2]), (together, made.strides[0])),
+        *((size, step * n) for step, n in zip(made.strides[3:], by, strict=True)),
+        *((four, made.rows.channel), (stride, p.depth.a)),
+        *((stride, n) for n in made.x.strides),
+    ]
+    for phase in phases:
+        kinds, numbers = numbers_of(
+            phase, made.x, weights, block, made.splits, made.strides[3:], plan.depth, index
+        )
+        own += zip(kinds, numbers, strict=True)
+    kind = float32 if made.splits > 1 else dtype
+    told: dict[str, Any] = {
+        "even": block == plan.depth, "phases": len(phases), "plan": plan, "run": run,
+    }  # fmt: skip
+    signature: list[Buffer | Scalar] = [
+        *(Buffer(dtype, writable=False, align=ALIGN), Buffer(dtype, writable=False)),
+        Buffer(kind, align=ALIGN),
+    ]
+    signature += [one for one, _ in own]
+    build = Build(
+        conv_patches,
+        tuple(signature),
+        tuple(sorted(told.items())),
+        (plan.units, 1, 1),
+        info.planes[0],
+        index,
+    )
+    cubes = (
+        -(-max(places_of(one.problem) for one in phases) // plan.columns) * len(phases),
+        -(-p.leads[2].size // plan.rows),
+        made.splits,
+    )
+    work = sum(places_of(one.problem) * terms_of(one.problem, made.x.room) for one in phases)
+    nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
+    label = f"conv patches {plan.rows}x{plan.columns}"
+    arguments = (made.rows.place, made.x.place, made.result, *(n for _, n in own))
+    return Launch(build, cubes, arguments, 2 * p.leads[2].size * work, nbytes, label)

@@ -19,7 +19,7 @@ from calor_kernel.library.conv.fragment_operands import two_axes
 from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.gathered_weights import conv_weight_patches
 from calor_kernel.library.conv.lines import Steps
-from calor_kernel.library.conv.places_by_patches import PARTS, first_plan, plans_of, suits, tiles_of
+from calor_kernel.library.conv.patch_plans import in_order, plans_of, suits
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.matmul.choosing import name_of
 from calor_kernel.library.matmul.patches import Patches
@@ -30,6 +30,9 @@ from calor_kernel.runtime.device import DeviceInfo
 # As of ``places_by_patches``.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 16, 3): 1.0,
+    (16, 16, 4, 2, 16, 3): 0.99,
+    (16, 16, 2, 4, 16, 3): 0.99,
+    (8, 16, 2, 4, 16, 3): 0.99,
     (8, 16, 2, 2, 16, 3): 0.97,
     (16, 8, 2, 2, 16, 3): 0.97,
     (8, 16, 2, 3, 16, 3): 0.97,
@@ -42,7 +45,7 @@ _LOADED: Final[dict[tuple[int, ...], float]] = {
     (16, 8, 1, 2, 8, 2): 0.87,
 }
 _MORE: Final[tuple[tuple[int, ...], ...]] = (
-    *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 4), (16, 16, 1, 2, 16, 3), (16, 16, 4, 2, 8, 3)),
+    *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 4), (16, 16, 1, 2, 16, 3)),
     *((8, 16, 2, 2, 8, 4), (16, 8, 2, 2, 8, 4)),
 )
 
@@ -57,15 +60,9 @@ def weights_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> 
     axes = two_axes(problem)
     taps = axes[0].count * axes[1].count
     sizes = (problem.leads[1].size, problem.leads[2].size * taps, problem.terms, 1, problem.size)
-    number = first_plan(tiles_of(usual), *sizes, info.cores)
-    first, splits = [*usual][number // PARTS], number % PARTS + 1
-    yield _work(problem, first, splits, info, 0)
-    if not wanted:
-        return
-    for plan in usual | plans_of(dict.fromkeys(_MORE, 1.0), info):
-        if plan != first:
-            number = first_plan(tiles_of({plan: 1.0}), *sizes, info.cores)
-            yield _work(problem, plan, number % PARTS + 1, info, 1)
+    more = plans_of(dict.fromkeys(_MORE, 1.0), info)
+    for plan, parts, group in in_order(usual, more, sizes, info.cores, wanted):
+        yield _work(problem, plan, parts, info, group)
 
 
 def _inside(axis: Axis) -> bool:
