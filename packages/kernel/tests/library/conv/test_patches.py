@@ -51,6 +51,15 @@ def test_shapes(small, op, row):
 
 
 @pytest.mark.parametrize("op", OPS)
+def test_one_plan_for_several_sizes(small, op):
+    """What is chosen for sizes that are not known yet is chosen among numbers."""
+    backend = KernelBackend("lanes", lambda index: LanesDevice(small))
+    for images, channels, size, filters in ((2, 24, 7, 32), (1, 40, 9, 24), (3, 32, 6, 40)):
+        row = ((images, channels, size, size), (filters, channels, 3, 3), ONE, PADDED, ONE, 1)
+        check(backend, op, row, "float32")
+
+
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("row", [ROWS[3], ROWS[5]], ids=str)
 @pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
 def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
