@@ -71,6 +71,15 @@ def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
     assert not names(LOWERINGS[op](request_of(op, row, dtype, AHEAD))) & KERNELS
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("accumulators", "most"), [(0, 128), (64, 64)])
+def test_units_have_no_more_sums_than_they_keep(op, accumulators, most):
+    info = replace(PLAIN, accumulators=accumulators)
+    works = LOWERINGS[op](request_of(op, square(32, *WINDOWS[1]), float32, info, candidates=True))
+    told = [dict(launch.build.keywords) for work in works for launch in work.launches]
+    assert max(len(said["plan"].numbers) for said in told if "plan" in said) == most
+
+
 def test_steps_have_channels_of_one_tap_where_they_can():
     for channels, depth, even in ((32, 16, True), (40, 8, True), (36, 16, False)):
         row = square(8, channels, 14, 64, 3, 1)
