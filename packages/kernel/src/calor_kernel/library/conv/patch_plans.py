@@ -106,7 +106,7 @@ def _cycles(
     if rest:
         cycles += each * rest / (1 - _WAITING * (1 - rest / together))
     if parts > 1:
-        moved = (parts + 1) * size * float32.itemsize
+        moved = (2 * parts + 1) * size * float32.itemsize
         cycles += _LAUNCH + moved / (cores * _MOVED)
     return cycles
 

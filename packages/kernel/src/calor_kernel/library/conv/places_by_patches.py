@@ -35,16 +35,14 @@ from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Wo
 from calor_kernel.runtime.device import DeviceInfo
 
 # Units down and across, patches of each down and across, what is taken of the summed axis, and
-# stages; of each the rate that is expected beside the best, from those of products on an H200. With
-# asynchronous copies, and where steps go through registers.
+# stages; of each the rate beside the best. With asynchronous copies, as ResNet-50's convolutions
+# show it on an H200, where larger tiles were slower; and as the share of instructions that multiply
+# lets expect it where steps go through registers.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 16, 3): 1.0,
-    (16, 16, 4, 2, 16, 3): 0.99,
-    (16, 16, 2, 4, 16, 3): 0.99,
-    (8, 16, 2, 4, 16, 3): 0.99,
-    (16, 16, 1, 2, 16, 3): 0.92,
-    (8, 16, 2, 2, 16, 3): 0.97,
-    (16, 8, 1, 2, 16, 3): 0.87,
+    (16, 16, 1, 2, 16, 3): 0.95,
+    (8, 16, 2, 2, 16, 3): 0.94,
+    (16, 8, 1, 2, 16, 3): 0.9,
 }
 _LOADED: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 4, 2, 8, 2): 1.0,
@@ -55,8 +53,8 @@ _LOADED: Final[dict[tuple[int, ...], float]] = {
     (16, 8, 1, 2, 8, 2): 0.8,
 }
 _MORE: Final[tuple[tuple[int, ...], ...]] = (
-    *((16, 16, 2, 2, 8, 2), (16, 16, 2, 2, 8, 3), (16, 16, 2, 2, 8, 4), (16, 16, 2, 2, 16, 2)),
-    *((8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (8, 16, 2, 4, 8, 3)),
+    *((16, 16, 4, 2, 16, 3), (16, 16, 2, 4, 16, 3), (8, 16, 2, 4, 16, 3), (16, 16, 2, 2, 8, 4)),
+    *((16, 16, 2, 2, 8, 2), (8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (8, 16, 2, 4, 8, 3)),
 )
 # Terms of a short step, and phases of a launch at most.
 _SHORT, _PHASES = 8, 4
