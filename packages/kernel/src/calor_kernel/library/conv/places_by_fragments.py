@@ -148,11 +148,13 @@ def joins(problem: Correlation) -> bool:
 
 
 def places_of(problem: Correlation) -> int:
+    """Return the places of the result, of all images."""
     axes = two_axes(problem)
     return problem.leads[0].size * axes[0].count * axes[1].count
 
 
 def terms_of(problem: Correlation, room: int) -> int:
+    """Return the terms of a place where there is ``room`` for the channels of a tap."""
     axes = two_axes(problem)
     return room * axes[0].terms * axes[1].terms if problem.depth.size else 0
 
