@@ -1,5 +1,6 @@
 """The caching allocator, over memories that have handles of parts and that have not."""
 
+import gc
 import random
 import threading
 from itertools import pairwise
@@ -73,6 +74,37 @@ def test_large_pieces_are_apart_where_a_device_wants_them_so():
     assert not memory.pieces
     assert pool.held == 0
     assert held > 6 * MIB
+
+
+class Handle:
+    """A piece that is of no use once it was finalized, as objects of drivers are."""
+
+    def __init__(self):
+        self.alive = True
+
+    def __del__(self):
+        self.alive = False
+
+
+@pytest.mark.parametrize("apart", [MIB, None])
+def test_a_piece_outlives_the_cycle_of_its_buffer(apart):
+    class Handles(Addresses):
+        def alloc(self, nbytes):
+            return Handle()
+
+        def free(self, handle):
+            assert handle.alive
+
+    memory = Handles(parts=False)
+    memory.apart = apart
+    pool = Pool(memory)
+    cycle = [pool.take(2 * MIB)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert pool.take(2 * MIB).handle.alive
+    pool.trim()
+    assert pool.held == 0
 
 
 def test_the_limit_holds_for_pieces_that_are_apart():

@@ -85,6 +85,9 @@ class Pool:
         self._bins: dict[int, list[Any]] = {}
         self._segments: list[_Segment] = []
         self._owners: dict[Any, tuple[_Segment, int]] = {}
+        # Pieces of no segment, by identity. A buffer in a cycle gives its piece back while what it
+        # refers to alone is finalized beside it, so that somebody else has to refer to a piece.
+        self._whole: dict[int, Any] = {}
         # Idle spans by size: (bytes, number of the segment, start).
         self._spans: list[tuple[int, int, int, _Segment]] = []
         self._splits: bool | None = None
@@ -213,7 +216,9 @@ class Pool:
             if handle is None:
                 self._grow(room)
                 if not self._splits:
-                    return self._segments.pop().handle, room
+                    handle = self._segments.pop().handle
+                    self._whole[id(handle)] = handle
+                    return handle, room
                 handle = self._cut(room)
             return handle, room
 
@@ -225,7 +230,9 @@ class Pool:
         above = self.limit is not None and self.held + room > self.limit
         if held > self.held // 2 or above:
             self.trim()
-        return self._allocate(room), room
+        handle = self._allocate(room)
+        self._whole[id(handle)] = handle
+        return handle, room
 
     def _grow(self, room: int) -> None:
         if room <= _SMALL:
@@ -267,6 +274,7 @@ class Pool:
         return handle
 
     def _free(self, handle: Any, nbytes: int) -> None:
+        self._whole.pop(id(handle), None)
         self.memory.free(handle)
         self.held -= nbytes
 
