@@ -32,7 +32,7 @@ _ALIGN: Final = 256  # of bindings, enough for every adapter
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A loaded kernel: its pipeline, its arguments as a struct."""
+    """A loaded kernel: its pipelines, its arguments as a struct."""
 
     pipelines: Pipelines
     fields: np.dtype[Any]
@@ -100,7 +100,7 @@ class WgpuQueue(Queue):
         self.most = stream.device.limits["max-storage-buffer-binding-size"] // _ALIGN * _ALIGN
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
-        """Return the pipeline of an image."""
+        """Return the pipelines of an image."""
         with typed(f"loading kernel {kernel.name}"):
             made = Pipelines(self.stream, self.toolchain.place(), image.decode(), kernel)
         fields = struct_of(kernel.parameters, self.toolchain.dialect.host)

@@ -226,9 +226,9 @@ class Pool:
         """Return a piece of at most twice the size, or a new one; pieces cannot be cut."""
         for other in sorted(r for r, idle in self._bins.items() if room < r <= 2 * room and idle):
             return self._bins[other].pop(), other
-        held = sum(r * len(idle) for r, idle in self._bins.items())
+        unused = sum(r * len(idle) for r, idle in self._bins.items())
         above = self.limit is not None and self.held + room > self.limit
-        if held > self.held // 2 or above:
+        if unused > self.held // 2 or above:
             self.trim()
         handle = self._allocate(room)
         self._whole[id(handle)] = handle
