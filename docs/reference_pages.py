@@ -17,7 +17,12 @@ from typing import Any
 # Pages of `calor`: a title, and what the names of the defining modules begin with.
 TOPICS = {
     "The tensor": ("calor.tensor.",),
-    "Making tensors": ("calor.functions.creation", "calor.functions.ranges", "calor.backends."),
+    "Making tensors": (
+        "calor.functions.creation",
+        "calor.functions.conversion",
+        "calor.functions.ranges",
+        "calor.backends.",
+    ),
     "Element by element": (
         "calor.functions.elementwise",
         "calor.functions.transcendental",

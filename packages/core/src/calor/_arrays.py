@@ -11,17 +11,19 @@ from calor.functions.activation import (
     softmax,
     softplus,
 )
+from calor.functions.conversion import (
+    astype,
+    from_dlpack,
+    to_device,
+)
 from calor.functions.creation import (
     asarray,
-    astype,
     empty,
     empty_like,
-    from_dlpack,
     full,
     full_like,
     ones,
     ones_like,
-    to_device,
     zeros,
     zeros_like,
 )

@@ -8,7 +8,8 @@ from typing import Any
 from calor.backends.device import Device
 from calor.backends.selection import as_device, on_device
 from calor.errors import ArgumentError, DeviceError, ShapeError
-from calor.functions.creation import asarray, to_device
+from calor.functions.conversion import to_device
+from calor.functions.creation import asarray
 from calor.functions.joining import concat
 from calor.graph.trace import computed, local, materialize
 from calor.tensor.tensor import Tensor

@@ -20,7 +20,25 @@ if TYPE_CHECKING:
 
 
 def floating(x: Any, what: str) -> Tensor:
-    """Return a real floating tensor, integers in the default floating type; DTypeError else."""
+    """Return a real floating tensor; integers are converted to the default floating dtype.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape.
+    what : str
+        The function's name, for the error.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``, and its dtype if that is floating.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is complex or float8.
+    """
     x = as_tensor(x)
     if x.dtype.kind == "float":
         return x  # type: ignore[no-any-return]
@@ -31,8 +49,25 @@ def floating(x: Any, what: str) -> Tensor:
 
 
 def relu(x: Operand, /) -> Tensor:
-    """Return x where it is positive, 0 elsewhere; NaN stays NaN.
+    """Return x where it is positive and 0 elsewhere.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; a real dtype other than bool. Half types are not widened.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``. NaN stays NaN; the gradient at 0 is 0.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is bool, complex or float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.relu(calor.asarray([-1.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -41,8 +76,32 @@ def relu(x: Operand, /) -> Tensor:
 
 
 def leaky_relu(x: Operand, /, negative_slope: float = 0.01) -> Tensor:
-    """Return x where it is positive, ``negative_slope`` · x elsewhere.
+    """Return x where it is positive, ``negative_slope`` times x elsewhere.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape, any real dtype.
+    negative_slope : float, optional
+        The slope for negative elements. By default 0.01.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating, else float32.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is complex or float8.
+
+    References
+    ----------
+    Maas, Hannun and Ng, "Rectifier nonlinearities improve neural network acoustic models", ICML
+    2013.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.leaky_relu(calor.asarray([-2.0, 2.0]), 0.5).tolist()
     [-1.0, 2.0]
@@ -52,8 +111,32 @@ def leaky_relu(x: Operand, /, negative_slope: float = 0.01) -> Tensor:
 
 
 def elu(x: Operand, /, alpha: float = 1.0) -> Tensor:
-    """Return x where it is positive, ``alpha`` · (exp(x) − 1) elsewhere (Clevert et al., 2015).
+    """Return x where it is positive, ``alpha`` · (exp(x) − 1) elsewhere.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape, any real dtype.
+    alpha : float, optional
+        The negative of the limit for x → −∞. By default 1.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating, else float32.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is complex or float8.
+
+    References
+    ----------
+    Clevert, Unterthiner and Hochreiter, "Fast and accurate deep network learning by exponential
+    linear units", 2015.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.elu(calor.asarray([0.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -62,7 +145,24 @@ def elu(x: Operand, /, alpha: float = 1.0) -> Tensor:
 
 
 def exponential_unit(x: Tensor, positive: float, negative: float, rate: float) -> Tensor:
-    """Return positive · x where x > 0, negative · (exp(rate · x) − 1) elsewhere."""
+    """Return positive · x where x > 0, negative · (exp(rate · x) − 1) elsewhere.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape; a real floating dtype.
+    positive : float
+        The slope for positive elements.
+    negative : float
+        The factor of the exponential.
+    rate : float
+        The factor of x inside the exponential.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+    """
     above = pair(e.greater, x, 0)
     below = single(e.expm1, pair(e.mul, select(above, 0, x), rate))
     line = x if positive == 1.0 else pair(e.mul, x, positive)
@@ -70,11 +170,34 @@ def exponential_unit(x: Tensor, positive: float, negative: float, rate: float) -
 
 
 def gelu(x: Operand, /, approximate: Literal["none", "tanh"] = "none") -> Tensor:
-    """Return x times the normal distribution's probability below x (Hendrycks and Gimpel, 2016).
+    """Return x · Φ(x), where Φ is the standard normal distribution function.
 
-    ``approximate="tanh"`` takes the paper's approximation by tanh. Raises ArgumentError for
-    another name.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape, any real dtype.
+    approximate : {"none", "tanh"}, optional
+        "none" (the default) computes Φ with the error function, "tanh" the paper's approximation by
+        tanh.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating, else float32.
+
+    Raises
+    ------
+    ArgumentError
+        If ``approximate`` is another name.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    References
+    ----------
+    Hendrycks and Gimpel, "Gaussian error linear units (GELUs)", 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> round(calor.gelu(calor.asarray(1.0)).item(), 4)
     0.8413
@@ -85,8 +208,30 @@ def gelu(x: Operand, /, approximate: Literal["none", "tanh"] = "none") -> Tensor
 
 
 def silu(x: Operand, /) -> Tensor:
-    """Return x · sigmoid(x), also called swish (Elfwing et al., 2017).
+    """Return x · sigmoid(x), also called swish.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape, any real dtype.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating, else float32.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is complex or float8.
+
+    References
+    ----------
+    Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function
+    approximation in reinforcement learning", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> round(calor.silu(calor.asarray(1.0)).item(), 4)
     0.7311
@@ -95,8 +240,25 @@ def silu(x: Operand, /) -> Tensor:
 
 
 def sigmoid(x: Operand, /) -> Tensor:
-    """Return 1 / (1 + exp(−x)), precise in both tails.
+    """Return 1 / (1 + exp(−x)), accurate in both tails.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape, any real dtype.
+
+    Returns
+    -------
+    Tensor
+        Values in [0, 1]; the shape of ``x``; its dtype if that is floating, else float32.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is complex or float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.sigmoid(calor.asarray(0.0)).item()
     0.5
@@ -105,8 +267,27 @@ def sigmoid(x: Operand, /) -> Tensor:
 
 
 def softplus(x: Operand, /, beta: float = 1.0) -> Tensor:
-    """Return log(1 + exp(beta · x)) / beta without overflow, a smooth relu.
+    """Return log(1 + exp(beta · x)) / beta, a smooth relu, without overflow.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape, any real dtype.
+    beta : float, optional
+        The sharpness; the larger, the closer to relu. By default 1.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating, else float32.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is complex or float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.softplus(calor.asarray(1000.0)).item()
     1000.0
@@ -120,8 +301,28 @@ def softplus(x: Operand, /, beta: float = 1.0) -> Tensor:
 def softmax(x: Operand, /, *, axis: int = -1) -> Tensor:
     """Return exp(x) divided by its sum along an axis, without overflow.
 
-    NaN where all of a slice is −inf, which has no distribution (attention gives 0 there).
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis, any real dtype.
+    axis : int, optional
+        The axis along which the results add up to 1. By default the last.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating, else float32. NaN where a whole slice is
+        −inf, which has no distribution (attention gives 0 there).
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.softmax(calor.asarray([1000.0, 1000.0])).tolist()
     [0.5, 0.5]
@@ -133,8 +334,29 @@ def softmax(x: Operand, /, *, axis: int = -1) -> Tensor:
 
 
 def log_softmax(x: Operand, /, *, axis: int = -1) -> Tensor:
-    """Return log(softmax(x)) along an axis, precise where the softmax is close to 0 or 1.
+    """Return log(softmax(x)) along an axis, accurate where the softmax is near 0 or 1.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis, any real dtype.
+    axis : int, optional
+        The axis of the softmax. By default the last.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating, else float32.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.log_softmax(calor.asarray([0.0, 1000.0])).tolist()
     [-1000.0, 0.0]

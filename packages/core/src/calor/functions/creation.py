@@ -1,4 +1,4 @@
-"""Making tensors, and changing where and in which type their elements are held."""
+"""Making tensors: of given elements, or filled with one number."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from calor.backends.device import Device
 from calor.backends.selection import as_device, current_device, on_device
 from calor.dtypes import DType, as_dtype
 from calor.errors import DTypeError, ShapeError
+from calor.functions.conversion import astype, from_dlpack, to_device
 from calor.functions.operands import python_number, sizes_of
 from calor.graph.record import number_on
-from calor.graph.trace import Handle, computed, materialize
-from calor.ops import elementwise as e
+from calor.graph.trace import Handle, computed
 from calor.ops.base import Scalar
 from calor.ops.movement import expand
 from calor.ops.sources import full as full_row
@@ -32,7 +32,29 @@ def _device(device: Any) -> Device:
 
 
 def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
-    """Return a host array of a dtype that calor knows; Python numbers take calor's defaults."""
+    """Return a host array of a dtype that calor has; Python numbers take calor's default dtypes.
+
+    Parameters
+    ----------
+    obj : Any
+        A number, a nested sequence, or an object with ``__array__``.
+    dtype : DType or None
+        The dtype to convert to; None keeps the array's own.
+
+    Returns
+    -------
+    numpy.ndarray
+        The elements of ``obj``.
+
+    Raises
+    ------
+    ShapeError
+        If the parts of a nested sequence differ in shape.
+    DTypeError
+        If ``obj`` does not hold numbers.
+    OverflowError
+        If a Python integer does not fit ``dtype``.
+    """
     if isinstance(obj, np.ndarray | np.generic) or hasattr(type(obj), "__array__"):
         array = np.asarray(obj)
         known = as_dtype(array.dtype)
@@ -77,10 +99,44 @@ def asarray(
 ) -> Tensor:
     """Return a tensor with the elements of a number, a nested sequence, an array or a tensor.
 
-    Python floats become float32 and complex numbers complex64 unless ``dtype`` says otherwise.
-    The elements are copied; ``copy=False`` shares a host array's memory where the device can,
-    and raises ValueError where it cannot. ``requires_grad`` makes it a leaf for gradients.
+    Parameters
+    ----------
+    obj : Any
+        A number, a nested list or tuple of numbers and tensors, a NumPy array, an array with
+        ``__dlpack__``, or a tensor.
+    dtype : DType or str, optional
+        The dtype of the result. By default that of an array or tensor; bool, int64, float32 or
+        complex64 for Python numbers.
+    device : Device or str, optional
+        Where the result is. By default the device of a tensor, else the current device.
+    copy : bool, optional
+        True always copies a tensor; False shares the memory of a host array, and raises if that is
+        not possible. By default host arrays are copied and tensors are not.
+    requires_grad : bool, optional
+        Whether the result is a leaf that collects a gradient in ``.grad``.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``obj``. A tensor that already fits is returned as it is.
+
+    Raises
+    ------
+    ShapeError
+        If the parts of a nested sequence differ in shape.
+    DTypeError
+        If ``obj`` does not hold numbers, or ``dtype`` is unknown.
+    OverflowError
+        If a Python integer does not fit ``dtype``.
+    ValueError
+        If ``copy`` is False and another dtype, device or layout needs a copy.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``asarray``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.asarray([[1, 2], [3, 4]]).shape
     (2, 2)
@@ -143,12 +199,43 @@ def full(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a tensor of a shape with every element equal to a number (or 0-d tensor).
+    """Return a tensor of which every element is the same number.
 
-    The dtype is the default one of the number's kind unless ``dtype`` says otherwise. The number is
-    an input of the plan, so another one makes no other plan; 0 and 1 are constants. Raises
-    OverflowError when an integer dtype cannot hold it.
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The sizes of the axes, each at least 0.
+    fill_value : Tensor, ndarray or number
+        The number, or a 0-d tensor. A number other than 0 and 1 is an input of the plan, so another
+        number needs no other plan.
+    dtype : DType or str, optional
+        The dtype of the result. By default bool, int64, float32 or complex64, by the kind of the
+        number.
+    device : Device or str, optional
+        Where the result is. By default the current device, which ``with calor.device(...)`` sets.
+    requires_grad : bool, optional
+        Whether the result is a leaf that collects a gradient in ``.grad``.
 
+    Returns
+    -------
+    Tensor
+        The given shape.
+
+    Raises
+    ------
+    ShapeError
+        If a size is negative.
+    DTypeError
+        If the number is complex and ``dtype`` is not.
+    OverflowError
+        If an integer dtype cannot hold the number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``full``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.full((2,), 7).tolist()
     [7, 7]
@@ -198,8 +285,39 @@ def full_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a tensor with the shape, dtype and device of x, every element equal to a number.
+    """Return a tensor with the shape of x of which every element is the same number.
 
+    Parameters
+    ----------
+    x : Tensor
+        The tensor whose shape is taken.
+    fill_value : Tensor, ndarray or number
+        The number, or a 0-d tensor.
+    dtype : DType or str, optional
+        The dtype of the result. By default that of ``x``.
+    device : Device or str, optional
+        Where the result is. By default the device of ``x``.
+    requires_grad : bool, optional
+        Whether the result is a leaf that collects a gradient in ``.grad``.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If the number is complex and the dtype is not.
+    OverflowError
+        If an integer dtype cannot hold the number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``full_like``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.full_like(calor.zeros(2), 0.5).tolist()
     [0.5, 0.5]
@@ -216,8 +334,35 @@ def zeros(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a tensor of zeros, float32 unless ``dtype`` says otherwise.
+    """Return a tensor of zeros.
 
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The sizes of the axes, each at least 0.
+    dtype : DType or str, optional
+        The dtype of the result. By default float32.
+    device : Device or str, optional
+        Where the result is. By default the current device, which ``with calor.device(...)`` sets.
+    requires_grad : bool, optional
+        Whether the result is a leaf that collects a gradient in ``.grad``.
+
+    Returns
+    -------
+    Tensor
+        The given shape.
+
+    Raises
+    ------
+    ShapeError
+        If a size is negative.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``zeros``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
@@ -229,8 +374,30 @@ def zeros(
 def zeros_like(
     x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Return a tensor of zeros with the shape, dtype and device of x.
+    """Return a tensor of zeros with the shape of x.
 
+    Parameters
+    ----------
+    x : Tensor
+        The tensor whose shape is taken.
+    dtype : DType or str, optional
+        The dtype of the result. By default that of ``x``.
+    device : Device or str, optional
+        Where the result is. By default the device of ``x``.
+    requires_grad : bool, optional
+        Whether the result is a leaf that collects a gradient in ``.grad``.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``zeros_like``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.zeros_like(calor.asarray([3, 4])).tolist()
     [0, 0]
@@ -245,8 +412,35 @@ def ones(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a tensor of ones, float32 unless ``dtype`` says otherwise.
+    """Return a tensor of ones.
 
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The sizes of the axes, each at least 0.
+    dtype : DType or str, optional
+        The dtype of the result. By default float32.
+    device : Device or str, optional
+        Where the result is. By default the current device, which ``with calor.device(...)`` sets.
+    requires_grad : bool, optional
+        Whether the result is a leaf that collects a gradient in ``.grad``.
+
+    Returns
+    -------
+    Tensor
+        The given shape.
+
+    Raises
+    ------
+    ShapeError
+        If a size is negative.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``ones``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.ones(3).tolist()
     [1.0, 1.0, 1.0]
@@ -258,8 +452,30 @@ def ones(
 def ones_like(
     x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Return a tensor of ones with the shape, dtype and device of x.
+    """Return a tensor of ones with the shape of x.
 
+    Parameters
+    ----------
+    x : Tensor
+        The tensor whose shape is taken.
+    dtype : DType or str, optional
+        The dtype of the result. By default that of ``x``.
+    device : Device or str, optional
+        Where the result is. By default the device of ``x``.
+    requires_grad : bool, optional
+        Whether the result is a leaf that collects a gradient in ``.grad``.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``ones_like``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.ones_like(calor.asarray([3, 4])).tolist()
     [1, 1]
@@ -268,8 +484,33 @@ def ones_like(
 
 
 def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Return a tensor whose elements are not to be relied on (they are 0), float32 by default.
+    """Return a tensor whose elements a program must not rely on.
 
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The sizes of the axes, each at least 0.
+    dtype : DType or str, optional
+        The dtype of the result. By default float32.
+    device : Device or str, optional
+        Where the result is. By default the current device, which ``with calor.device(...)`` sets.
+
+    Returns
+    -------
+    Tensor
+        The given shape. The elements are 0.
+
+    Raises
+    ------
+    ShapeError
+        If a size is negative.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``empty``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.empty((2, 3)).shape
     (2, 3)
@@ -278,69 +519,30 @@ def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None
 
 
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Return a tensor of the shape, dtype and device of x with elements not to be relied on.
+    """Return a tensor with the shape of x whose elements a program must not rely on.
 
+    Parameters
+    ----------
+    x : Tensor
+        The tensor whose shape is taken.
+    dtype : DType or str, optional
+        The dtype of the result. By default that of ``x``.
+    device : Device or str, optional
+        Where the result is. By default the device of ``x``.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``. The elements are 0.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``empty_like``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.empty_like(calor.ones((2, 3))).shape
     (2, 3)
     """
     return zeros_like(x, dtype=dtype, device=device)
-
-
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return a tensor with the elements of an array of another library that speaks DLPack.
-
-    The elements are copied, where the array API standard would share them: the other side may
-    write to its memory at any time, and a tensor's value, which may be read later than it was asked
-    for, must not change. ``copy=False`` shares the memory where the device can, and then it must
-    not be written while the tensor lives. Raises ExchangeError, a BufferError and ValueError, where
-    it cannot be shared.
-
-    >>> import calor, numpy
-    >>> calor.from_dlpack(numpy.asarray([1.0, 2.0])).tolist()
-    [1.0, 2.0]
-    """
-    from calor.tensor.dlpack import from_dlpack as import_array
-
-    return import_array(x, device=device, copy=copy)
-
-
-def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """Return the tensor with its elements converted: floats to integers truncate and saturate.
-
-    >>> import calor
-    >>> calor.astype(calor.asarray([1.7, -3.2]), calor.int8).tolist()
-    [1, -3]
-    """
-    wanted = as_dtype(dtype)
-    if wanted is x.dtype and not x._value.spec.weak:
-        made = x.copy() if copy else x
-    else:
-        made = e.cast(x, dtype=wanted)
-    return made if device is None else to_device(made, device)
-
-
-def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """Return the tensor on another device; through the host between unlike backends.
-
-    >>> import calor
-    >>> calor.to_device(calor.ones(2), "numpy").device
-    device('numpy:0')
-    """
-    target = as_device(device)
-    source = x.device
-    if target is source:
-        return x
-    buffer = materialize(x._value)
-    known = x._value.spec
-    if target.backend is source.backend:
-        moved = source.backend.copy(source.index, buffer, known, target.index)
-    else:
-        host = source.backend.download(source.index, buffer, known)
-        moved = target.backend.upload(target.index, host)
-    made: Tensor = computed(known, target, moved)
-    if x._record is not None:
-        from calor.transforms.records import linked_move
-
-        made._record = linked_move(x, source)
-    return made

@@ -27,11 +27,34 @@ KINDS: dict[str, frozenset[str]] = {
 
 
 def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
-    """Return whether a dtype is of a kind, is another dtype, or any of a tuple of both.
+    """Tell whether a dtype is of a kind.
 
-    Kinds are "bool", "signed integer", "unsigned integer", "integral", "real floating",
-    "complex floating" and "numeric". Raises ArgumentError for another name.
+    Parameters
+    ----------
+    dtype : DType or str
+        The dtype to judge.
+    kind : DType, str or tuple of these
+        A dtype, or "bool", "signed integer", "unsigned integer", "integral", "real floating",
+        "complex floating" or "numeric". A tuple holds if one of its members does.
 
+    Returns
+    -------
+    bool
+        Whether ``dtype`` is of the kind. float8 types are "real floating".
+
+    Raises
+    ------
+    ArgumentError
+        If the name is none of these kinds.
+    DTypeError
+        If ``dtype`` is unknown.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``isdtype``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.isdtype(calor.int8, "integral"), calor.isdtype(calor.int8, ("bool", calor.float32))
     (True, False)
@@ -47,8 +70,31 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
 
 
 def can_cast(from_: Any, to: DType, /) -> bool:
-    """Return whether promotion takes a dtype (or a tensor's dtype) to another.
+    """Tell whether type promotion converts a dtype to another.
 
+    Parameters
+    ----------
+    from_ : Tensor, ndarray, DType or str
+        A dtype, or a tensor whose dtype is taken.
+    to : DType or str
+        The dtype to convert to.
+
+    Returns
+    -------
+    bool
+        True if the common dtype of both is ``to``. False from an integer to a floating dtype.
+
+    Raises
+    ------
+    DTypeError
+        If a dtype is unknown.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``can_cast``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.can_cast(calor.int8, calor.int32), calor.can_cast(calor.int32, calor.int8)
     (True, False)
@@ -69,10 +115,30 @@ def _dtype_of(x: Any) -> DType:
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """Return the dtype that tensors, dtypes and numbers meet in; numbers are weak.
+    """Return the common dtype of tensors, dtypes and numbers.
 
-    Raises DTypeError when there is none, or when no tensor and no dtype is among them.
+    Parameters
+    ----------
+    *arrays_and_dtypes : Tensor, ndarray, DType or number
+        At least one of them a tensor, array or dtype. Python numbers are weak: they change the kind
+        of the result, never its width.
 
+    Returns
+    -------
+    DType
+        The dtype that an operation on all of them has.
+
+    Raises
+    ------
+    DTypeError
+        If there is no common dtype, or only numbers are given.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``result_type``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.result_type(calor.int8, calor.int16), calor.result_type(calor.float16, 2.5)
     (calor.int16, calor.float16)
@@ -113,10 +179,30 @@ class IntegerLimits:
 
 
 def finfo(type: Any, /) -> FloatLimits:
-    """Return the limits of a floating or complex dtype, or of a tensor's dtype.
+    """Return the limits of a floating or complex dtype.
 
-    Raises DTypeError for other dtypes.
+    Parameters
+    ----------
+    type : Tensor, DType or str
+        The dtype, or a tensor whose dtype is taken.
 
+    Returns
+    -------
+    FloatLimits
+        ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal`` and ``dtype``; of a complex dtype,
+        those of its parts.
+
+    Raises
+    ------
+    DTypeError
+        If the dtype is an integer dtype or bool.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``finfo``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.finfo(calor.bfloat16).eps
     0.0078125
@@ -136,8 +222,29 @@ def finfo(type: Any, /) -> FloatLimits:
 
 
 def iinfo(type: Any, /) -> IntegerLimits:
-    """Return the limits of an integer dtype, or of a tensor's dtype; DTypeError for others.
+    """Return the limits of an integer dtype.
 
+    Parameters
+    ----------
+    type : Tensor, DType or str
+        The dtype, or a tensor whose dtype is taken.
+
+    Returns
+    -------
+    IntegerLimits
+        ``bits``, ``max``, ``min`` and ``dtype``.
+
+    Raises
+    ------
+    DTypeError
+        If the dtype is not an integer dtype.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``iinfo``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.iinfo(calor.int8).max
     127

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from calor import dtypes
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, DTypeError
-from calor.functions.creation import astype
+from calor.functions.conversion import astype
 from calor.ops import elementwise as e
 from calor.ops import reductions
 from calor.random.generator import Generator, Shape, bits

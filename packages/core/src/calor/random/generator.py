@@ -11,7 +11,8 @@ import numpy as np
 from calor import dtypes
 from calor.backends.selection import as_device, current_device
 from calor.errors import ArgumentError, ShapeError
-from calor.functions.creation import asarray, to_device
+from calor.functions.conversion import to_device
+from calor.functions.creation import asarray
 from calor.graph.record import host
 from calor.graph.trace import local
 from calor.ops import elementwise as e

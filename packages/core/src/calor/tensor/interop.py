@@ -108,6 +108,6 @@ class Interop(Handle):
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
         """Return the tensor on another device, itself if it is there; see :func:`calor.asarray`."""
-        from calor.functions.creation import to_device
+        from calor.functions.conversion import to_device
 
         return to_device(self, device, stream=stream)  # type: ignore[arg-type]

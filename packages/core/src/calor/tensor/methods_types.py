@@ -6,7 +6,7 @@ import builtins
 from typing import TYPE_CHECKING, Any
 
 from calor import dtypes
-from calor.functions.creation import astype
+from calor.functions.conversion import astype
 from calor.graph.trace import Handle
 
 if TYPE_CHECKING:

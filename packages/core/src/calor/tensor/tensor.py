@@ -191,7 +191,7 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         >>> calor.ones(2).to(calor.float16).dtype
         calor.float16
         """
-        from calor.functions.creation import astype, to_device
+        from calor.functions.conversion import astype, to_device
 
         if target is not None:
             if isinstance(target, DType | np.dtype | type):

@@ -358,7 +358,7 @@ def _accumulate(gradients: dict[int, Any], record: Any, g: Any) -> None:
 
 def linked_move(x: Any, source: Any) -> Projection:
     """Return the record of a copy to another device: its gradient moves back."""
-    from calor.functions.creation import to_device
+    from calor.functions.conversion import to_device
 
     def pull(gs: list[Any]) -> list[Any]:
         return [to_device(gs[0], source)]

@@ -110,7 +110,7 @@ def one_hot(
     >>> functional.one_hot(calor.asarray([0, 2]), 3).tolist()
     [[1, 0, 0], [0, 0, 1]]
     """
-    from calor.functions.creation import astype
+    from calor.functions.conversion import astype
     from calor.functions.ranges import arange
 
     indices = as_tensor(indices)
