@@ -1,7 +1,7 @@
-"""Linear algebra: the ``linalg`` extension of the array API standard, and what goes with it.
+"""Linear algebra: the ``linalg`` extension of the array API standard, with LU, lstsq and expm.
 
 Functions work on the last two axes; axes before them are a batch. Factorizations compute in
-float32, float64, complex64 and complex128, and everything has gradients of any order.
+float32, float64, complex64 and complex128. Every function has gradients of any order.
 """
 
 from calor.errors import LinearAlgebraError as LinAlgError
@@ -12,6 +12,7 @@ from calor.functions.linear_algebra import (
     tensordot,
     vecdot,
 )
+from calor_linalg.determinants import det, slogdet
 from calor_linalg.factors import (
     cholesky,
     eigh,
@@ -28,15 +29,12 @@ from calor_linalg.norms import (
     trace,
     vector_norm,
 )
+from calor_linalg.powers import expm, matrix_power
 from calor_linalg.solving import (
-    det,
-    expm,
     inv,
     lstsq,
-    matrix_power,
     matrix_rank,
     pinv,
-    slogdet,
     solve,
     solve_triangular,
 )

@@ -1,9 +1,9 @@
-"""What the factorizations are made of: Cholesky, LU, QR and triangular systems, column by column.
+"""Decompositions of Cholesky, LU, QR and triangular systems into ops, column by column.
 
-Requirements: any device can run the definition of a kept composite, on any batch, with a graph
-whose size does not depend on the matrices'. Signs and phases are LAPACK's, so that a device which
-decomposes agrees with one that does not. Nothing is raised for data: a matrix without a result
-gives NaN or infinities. The rows own their gradients, so none flows through these loops.
+Requirements: any device can run the decomposition of a kept composite, on any batch. The size of
+the graph does not depend on the size of the matrices. Signs and phases are LAPACK's, so a device
+that decomposes agrees with one that does not. Data raise no error: a matrix without a result gives
+NaN or infinities. The rows own their gradients, so no gradient flows through these loops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def repeat(count: int, step: Any, state: Any) -> Any:
 
 
 def cholesky(x: Any) -> Any:
-    """Return L column by column, each from the columns before it; only x's lower half is read."""
+    """Return L, column by column; only the lower triangle of x is read."""
     row, column = mx.row_and_column(x)
 
     def step(j: Any, low: Any) -> Any:
@@ -40,7 +40,7 @@ def cholesky(x: Any) -> Any:
 
 
 def triangular_solve(a: Any, b: Any, *, lower: bool, transpose: bool, unit_diagonal: bool) -> Any:
-    """Return the solution row by row, each from the rows before it."""
+    """Return the solution of a triangular system, row by row."""
     if transpose:
         a, lower = mx.transposed(a), not lower
     ends = (a.ndim - 2, a.ndim - 1)
@@ -60,7 +60,7 @@ def triangular_solve(a: Any, b: Any, *, lower: bool, transpose: bool, unit_diago
 
 
 def lu(x: Any) -> tuple[Any, Any]:
-    """Return L and U packed, and the order of the rows: elimination with partial pivoting."""
+    """Return L and U packed in one matrix, and the row order, by partial pivoting."""
     m, n = x.shape[-2:]
     row, column = mx.row_and_column(x)
     places = mx.places(r.sum(x, axes=(x.ndim - 1,), dtype=x.dtype))
@@ -131,12 +131,12 @@ def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
 
 
 def _reflector(x: Any, j: Any, places: Any) -> tuple[Any, Any, Any]:
-    """Return v, τ, β with (I − τ v vᴴ)ᴴ x = β in place j and 0 below, as LAPACK's larfg.
+    """Return v, τ, β with (I − τ v vᴴ)ᴴ x = β at index j and 0 below, as LAPACK's larfg.
 
-    x above place j is left out; v is 1 in place j and 0 above.
+    Elements of x above index j are ignored; v is 1 at index j and 0 above.
     """
     x = mx.masked(places >= j, x)
-    # Squares of small or large elements would leave the range of the dtype.
+    # Scaled first: squares of small or large elements leave the range of the dtype.
     scale = mx.magnitude(x, 1)
     x = x / mx.as_type(mx.broad_element(scale, x), x)
     alpha = mx.element_at(x, j)

@@ -16,14 +16,32 @@ if TYPE_CHECKING:
 
 
 class QRResult(NamedTuple):
-    """Q with orthonormal columns and upper triangular R."""
+    """QR factors of a batch of matrices.
+
+    Attributes
+    ----------
+    Q : Tensor
+        Shape (..., M, K). The columns are orthonormal.
+    R : Tensor
+        Shape (..., K, N). The matrices are upper triangular.
+    """
 
     Q: Tensor
     R: Tensor
 
 
 class LUResult(NamedTuple):
-    """The permutation matrix P, L with ones on its diagonal, and upper triangular U."""
+    """LU factors of a batch of matrices.
+
+    Attributes
+    ----------
+    P : Tensor
+        Shape (..., M, M). Permutation matrices, in the dtype of the input.
+    L : Tensor
+        Shape (..., M, K). The matrices are lower triangular, with ones on the diagonal.
+    U : Tensor
+        Shape (..., K, N). The matrices are upper triangular.
+    """
 
     P: Tensor
     L: Tensor
@@ -31,7 +49,17 @@ class LUResult(NamedTuple):
 
 
 class SVDResult(NamedTuple):
-    """Left singular vectors (columns), singular values, and right singular vectors (rows)."""
+    """Singular value decomposition of a batch of matrices.
+
+    Attributes
+    ----------
+    U : Tensor
+        Shape (..., M, M) or (..., M, K). The columns are the left singular vectors.
+    S : Tensor
+        Shape (..., K). The singular values, real and in descending order.
+    Vh : Tensor
+        Shape (..., N, N) or (..., K, N). The rows are the conjugated right singular vectors.
+    """
 
     U: Tensor
     S: Tensor
@@ -39,19 +67,55 @@ class SVDResult(NamedTuple):
 
 
 class EighResult(NamedTuple):
-    """Eigenvalues, ascending, and eigenvectors (columns)."""
+    """Eigenvalues and eigenvectors of a batch of Hermitian matrices.
+
+    Attributes
+    ----------
+    eigenvalues : Tensor
+        Shape (..., M). Real and in ascending order.
+    eigenvectors : Tensor
+        Shape (..., M, M). Column i belongs to eigenvalue i; the columns are orthonormal.
+    """
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 def cholesky(x: Operand, /, *, upper: bool = False) -> Tensor:
-    """Return lower triangular L with x = L Lᴴ, or upper triangular U with x = Uᴴ U.
+    """Return the Cholesky factor of Hermitian positive definite matrices.
 
-    x (..., M, M) is Hermitian and positive definite; only that triangle of it is read. Raises
-    ShapeError for matrices that are not square, and LinAlgError, when somebody looks, for one that
-    is not positive definite (a device that has no such error gives NaN).
+    The factor is the lower triangular L with x = L Lᴴ, or the upper triangular U with x = Uᴴ U.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, M) in float32, float64, complex64 or complex128. Only the lower
+        triangle is read, or only the upper one with `upper`.
+    upper : bool, default False
+        Return U instead of L.
+
+    Returns
+    -------
+    Tensor
+        The factors, in the shape and dtype of `x`. The other triangle is zero.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, or its matrices are not square.
+    DTypeError
+        If `x` has another dtype.
+    LinAlgError
+        If a matrix is not positive definite. It is raised when the result is computed. Devices
+        without this check return NaN.
+
+    References
+    ----------
+    LAPACK, routine ``potrf``. The gradient follows I. Murray, "Differentiation of the Cholesky
+    decomposition", arXiv:1602.07527, 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.cholesky(calor.asarray([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
@@ -64,27 +128,78 @@ def cholesky(x: Operand, /, *, upper: bool = False) -> Tensor:
 
 
 def qr(x: Operand, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
-    """Return Q with orthonormal columns and upper triangular R, x = Q R, for x (..., M, N).
+    """Return the QR factorization of matrices, x = Q R.
 
-    Q is (..., M, K) and R (..., K, N), where K is min(M, N), or M in mode "complete". The diagonal
-    of R is real; its signs are LAPACK's.
+    The diagonal of R is real. Its signs are those of LAPACK, so they may be negative.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N) in float32, float64, complex64 or complex128.
+    mode : {"reduced", "complete"}, default "reduced"
+        Sets the number of columns of Q: K = min(M, N) for "reduced", K = M for "complete".
+
+    Returns
+    -------
+    QRResult
+        Q of shape (..., M, K) and R of shape (..., K, N), in the dtype of `x`.
+
+    Raises
+    ------
+    ArgumentError
+        If `mode` is neither "reduced" nor "complete".
+    ShapeError
+        If `x` has fewer than two axes.
+    DTypeError
+        If `x` has another dtype.
+
+    References
+    ----------
+    LAPACK, routines ``geqrf`` and ``orgqr``. The gradient follows S. F. Walter and L. Lehmann,
+    "Algorithmic differentiation of linear algebra functions with application in optimum
+    experimental design", arXiv:1001.1654, 2010.
+
+    Examples
+    --------
     >>> import calor
     >>> q, r = calor.linalg.qr(calor.asarray([[3.0, 1.0], [4.0, 2.0]]))
     >>> r.round().tolist()[1][0], (q @ r).round().tolist()
     (0.0, [[3.0, 1.0], [4.0, 2.0]])
     """
     if mode not in ("reduced", "complete"):
-        raise ArgumentError(f"qr: mode {mode!r} is neither 'reduced' nor 'complete'")
+        raise ArgumentError(f"qr: mode is {mode!r}; pass 'reduced' or 'complete'")
     return QRResult(*rows.qr(as_tensor(x), mode=mode))
 
 
 def lu(x: Operand, /) -> LUResult:
-    """Return P, L and U with x = P L U, for x (..., M, N): elimination with partial pivoting.
+    """Return the LU factorization of matrices with partial pivoting, x = P L U.
 
-    L is (..., M, K) and U (..., K, N) where K is min(M, N). A singular matrix has a zero on the
-    diagonal of U.
+    A singular matrix raises no error: U then has a zero on its diagonal.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N) in float32, float64, complex64 or complex128.
+
+    Returns
+    -------
+    LUResult
+        P of shape (..., M, M), L of shape (..., M, K) and U of shape (..., K, N), where
+        K = min(M, N), in the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes.
+    DTypeError
+        If `x` has another dtype.
+
+    References
+    ----------
+    LAPACK, routine ``getrf``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.lu(calor.asarray([[1.0, 2.0], [2.0, 2.0]])).U.tolist()
     [[2.0, 2.0], [0.0, 1.0]]
@@ -104,11 +219,43 @@ def lu(x: Operand, /) -> LUResult:
 
 
 def svd(x: Operand, /, *, full_matrices: bool = True) -> SVDResult:
-    """Return U, S and Vh with x = U diag(S) Vh, for x (..., M, N), S in descending order.
+    """Return the singular value decomposition of matrices, x = U diag(S) Vh.
 
-    U is (..., M, M) and Vh (..., N, N); without ``full_matrices`` U is (..., M, K) and Vh
-    (..., K, N), where K is min(M, N). Raises LinAlgError, when somebody looks, for NaN.
+    Gradients hold for functions that do not depend on the signs or phases of singular vectors.
+    Equal singular values have a gradient; that of their vectors is not finite.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N) in float32, float64, complex64 or complex128.
+    full_matrices : bool, default True
+        Return square U and Vh. With False they have K = min(M, N) columns and rows.
+
+    Returns
+    -------
+    SVDResult
+        U of shape (..., M, M) and Vh of shape (..., N, N) in the dtype of `x`, or (..., M, K) and
+        (..., K, N) without `full_matrices`; S of shape (..., K), real and in descending order.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes.
+    DTypeError
+        If `x` has another dtype.
+    LinAlgError
+        If the iteration does not converge, as with NaN or infinite elements. It is raised when the
+        result is computed. Devices without this check return NaN.
+
+    References
+    ----------
+    LAPACK, routine ``gesdd``, on the reference device; one-sided Jacobi rotations elsewhere: M. R.
+    Hestenes, "Inversion of matrices by biorthogonalization and related results", J. SIAM 6(1),
+    1958. The gradient follows J. Townsend, "Differentiating the singular value decomposition",
+    2016, and for complex matrices Z.-Q. Wan and S.-X. Zhang, arXiv:1909.02659, 2019.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.svd(calor.asarray([[3.0, 0.0], [0.0, 4.0]])).S.tolist()
     [4.0, 3.0]
@@ -119,8 +266,30 @@ def svd(x: Operand, /, *, full_matrices: bool = True) -> SVDResult:
 
 
 def svdvals(x: Operand, /) -> Tensor:
-    """Return the singular values of x (..., M, N), in descending order, as (..., min(M, N)).
+    """Return the singular values of matrices, in descending order.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N) in float32, float64, complex64 or complex128.
+
+    Returns
+    -------
+    Tensor
+        Singular values of shape (..., min(M, N)), in the real dtype of the same precision as `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes.
+    DTypeError
+        If `x` has another dtype.
+    LinAlgError
+        If the iteration does not converge, as with NaN or infinite elements. It is raised when the
+        result is computed. Devices without this check return NaN.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.svdvals(calor.asarray([[0.0, 2.0], [1.0, 0.0]])).tolist()
     [2.0, 1.0]
@@ -129,11 +298,43 @@ def svdvals(x: Operand, /) -> Tensor:
 
 
 def eigh(x: Operand, /) -> EighResult:
-    """Return the eigenvalues, ascending, and eigenvectors of Hermitian matrices x (..., M, M).
+    """Return the eigenvalues and eigenvectors of Hermitian matrices, x = V diag(w) Vᴴ.
 
-    x = V diag(values) Vᴴ; the eigenvectors are V's columns. Only the lower triangle of x is read.
-    Raises ShapeError for matrices that are not square.
+    Gradients hold for functions that do not depend on the signs or phases of eigenvectors. Equal
+    eigenvalues have a gradient; that of their vectors is not finite.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Hermitian matrices of shape (..., M, M) in float32, float64, complex64 or complex128. Only
+        the lower triangle is read.
+
+    Returns
+    -------
+    EighResult
+        Eigenvalues w of shape (..., M), real and in ascending order, and eigenvectors V of shape
+        (..., M, M) as columns, in the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, or its matrices are not square.
+    DTypeError
+        If `x` has another dtype.
+    LinAlgError
+        If the iteration does not converge, as with NaN or infinite elements. It is raised when the
+        result is computed. Devices without this check return NaN.
+
+    References
+    ----------
+    LAPACK, routine ``heevd``, on the reference device; parallel Jacobi rotations elsewhere: R. P.
+    Brent and F. T. Luk, "The solution of singular-value and symmetric eigenvalue problems on
+    multiprocessor arrays", SIAM J. Sci. Stat. Comput. 6(1), 1985. The gradient follows M. Giles,
+    "An extended collection of matrix derivative results for forward and reverse mode algorithmic
+    differentiation", 2008, section 3.1.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.eigh(calor.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
     [1.0, 2.0]
@@ -142,8 +343,31 @@ def eigh(x: Operand, /) -> EighResult:
 
 
 def eigvalsh(x: Operand, /) -> Tensor:
-    """Return the eigenvalues, ascending, of Hermitian matrices x (..., M, M), as (..., M).
+    """Return the eigenvalues of Hermitian matrices, in ascending order.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Hermitian matrices of shape (..., M, M) in float32, float64, complex64 or complex128. Only
+        the lower triangle is read.
+
+    Returns
+    -------
+    Tensor
+        Eigenvalues of shape (..., M), in the real dtype of the same precision as `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, or its matrices are not square.
+    DTypeError
+        If `x` has another dtype.
+    LinAlgError
+        If the iteration does not converge, as with NaN or infinite elements. It is raised when the
+        result is computed. Devices without this check return NaN.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.eigvalsh(calor.asarray([[0.0, 1.0], [1.0, 0.0]])).round().tolist()
     [-1.0, 1.0]

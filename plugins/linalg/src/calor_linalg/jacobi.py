@@ -1,8 +1,8 @@
-"""What the spectral factorizations are made of: eigenvalues and singular values by rotations.
+"""Decompositions of eigh and svd into ops, by Jacobi rotations.
 
 Requirements: those of the other factorizations (any device, any batch, a graph of fixed size). A
-sweep of Jacobi rotations lets every two columns meet once, half of all columns at a time, and
-sweeps are repeated until what they remove is below rounding.
+sweep of Jacobi rotations treats every pair of columns once, half of all columns at a time. Sweeps
+repeat until the elements they remove are below rounding.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SWEEPS = 30
 
 
 class _Pairs:
-    """A round-robin order of 2h columns in which every two meet once in 2h − 1 rounds.
+    """A round-robin order of 2h columns: every pair occurs once in 2h − 1 rounds.
 
-    In each round column k meets column k + h, for all k at once (Brent and Luk, "The solution of
+    Each round pairs column k with column k + h, for all k at once (Brent and Luk, "The solution of
     singular-value and symmetric eigenvalue problems on multiprocessor arrays", 1985).
     """
 
@@ -43,7 +43,7 @@ class _Pairs:
             self.order = constant(array=HostArray.of(np.array(order, np.int64)), weak=False)
 
     def padded(self, x: Any, rows: bool) -> Any:
-        """Return x with a column, and if ``rows`` a row, of zeros where the count was odd."""
+        """Pad an odd number of columns, and with ``rows`` of rows, by one of zeros."""
         zeros = (0,) * x.ndim
         more = self.count - x.shape[-1]
         if not more:
@@ -52,11 +52,11 @@ class _Pairs:
         return pad(x, number_like(x, 0), low=zeros, high=high, interior=zeros)
 
     def columns(self, x: Any) -> tuple[Any, Any]:
-        """Return the columns that meet, as two blocks."""
+        """Return the paired columns as two blocks."""
         return mx.column_block(x, 0, self.half), mx.column_block(x, self.half, self.count)
 
     def turn_columns(self, x: Any, c: Any, s: Any) -> Any:
-        """Return x · J, where J has the blocks c, s, −s̄ and c on diagonals; then the next order."""
+        """Return x · J in the order of the next round; J has diagonal blocks c, s, −s̄ and c."""
         first, second = self.columns(x)
         parts = (
             mx.scale_columns(first, c) - mx.scale_columns(second, e.conjugate(s)),
@@ -84,7 +84,7 @@ def _rotation(alpha: Any, beta: Any, g: Any) -> tuple[Any, Any, Any]:
 
 
 def _felt(g: Any) -> Any:
-    """Return |g|, and 0 where that is too small to change a matrix whose elements are about 1."""
+    """Return |g|, and 0 where it is too small to change a matrix with elements near 1."""
     size, limits = e.abs(g), np.finfo(g.dtype.numpy)
     return mx.masked(size > mx.filled(size, float(limits.tiny / limits.eps)), size)
 
@@ -201,7 +201,7 @@ def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
 
 
 def _lengths(x: Any) -> Any:
-    """Return the Euclidean norm of each column, scaled so that no square leaves the range."""
+    """Return the Euclidean norm of each column; scaling keeps squares in the dtype's range."""
     largest = mx.magnitude(mx.transposed(x), 1)
     scaled = x / mx.as_type(mx.broad_row(largest, x), x)
     return e.sqrt(mx.column_sums(mx.square_size(scaled))) * largest
@@ -212,7 +212,7 @@ def _some(condition: Any) -> Any:
 
 
 def _until(unfinished: Any, sweep: Any, state: Sequence[Any]) -> Any:
-    """Repeat sweeps while some matrix is unfinished, but not for ever."""
+    """Repeat sweeps while a matrix is unfinished, up to a limit."""
     from calor.transforms.control import while_loop
 
     return while_loop(

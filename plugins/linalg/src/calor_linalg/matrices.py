@@ -1,7 +1,7 @@
-"""Matrices on the last two axes, in rows of the op table: what decompositions and gradients share.
+"""Helpers on the last two axes, which decompositions and gradients share.
 
-Requirements: every function takes any batch of axes before the last two, real and complex, and
-records only ops, so that it can be differentiated again and runs on any device.
+Requirements: every function takes any batch axes, real and complex dtypes. It only records ops, so
+that it can be differentiated again and runs on any device.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def row_and_column(x: Any) -> tuple[Any, Any]:
 
 
 def places(v: Any) -> Any:
-    """Return the place along the last axis of every element, int64 of v's shape."""
+    """Return the index along the last axis of every element, int64 of v's shape."""
     from calor.backends.selection import on_device
 
     with on_device(v.device):
@@ -76,7 +76,7 @@ def places(v: Any) -> Any:
 
 
 def integer(number: int, x: Any) -> Any:
-    """Return a 0-d int64 on the device of x, to begin counting or to index with."""
+    """Return a 0-d int64 on the device of x, as a counter or an index."""
     from calor.backends.selection import on_device
 
     with on_device(x.device):
@@ -114,7 +114,7 @@ def ones(x: Any) -> Any:
 
 
 def masked(keep: Any, x: Any) -> Any:
-    """Return x where ``keep`` holds and 0 elsewhere; what is 0 may have been NaN."""
+    """Return x where ``keep`` holds and 0 elsewhere, even for NaN."""
     return e.where(keep, x, zeros(x))
 
 
@@ -137,7 +137,7 @@ def identity(like: Any) -> Any:
 
 
 def square_identity(x: Any, size: int) -> Any:
-    """Return identities of a size, with the batch axes, dtype and device of x."""
+    """Return identity matrices of a size, with the batch axes, dtype and device of x."""
     return identity(expand(number_like(x, 0), shape=(*x.shape[:-2], size, size)))
 
 
@@ -165,27 +165,27 @@ def diagonal_matrix(x: Any) -> Any:
 
 
 def scale_columns(x: Any, factors: Any) -> Any:
-    """Return the matrices with each column times its factor: x · diag(factors)."""
+    """Return x · diag(factors)."""
     return x * as_type(broad_row(factors, x), x)
 
 
 def broad_row(v: Any, x: Any) -> Any:
-    """Return vectors as rows, repeated down to the shape of x."""
+    """Broadcast vectors as rows to the shape of x."""
     return expand(reshape(v, shape=(*v.shape[:-1], 1, v.shape[-1])), shape=x.shape)
 
 
 def broad_column(v: Any, x: Any) -> Any:
-    """Return vectors as columns, repeated along to the shape of x."""
+    """Broadcast vectors as columns to the shape of x."""
     return expand(reshape(v, shape=(*v.shape, 1)), shape=x.shape)
 
 
 def broad_number(t: Any, x: Any) -> Any:
-    """Return one number for each matrix, repeated over the shape of x."""
+    """Broadcast one number for each matrix to the shape of x."""
     return expand(reshape(t, shape=(*t.shape, 1, 1)), shape=x.shape)
 
 
 def broad_element(t: Any, v: Any) -> Any:
-    """Return one number for each vector, repeated over the shape of v."""
+    """Broadcast one number for each vector to the shape of v."""
     return expand(reshape(t, shape=(*t.shape, 1)), shape=v.shape)
 
 
@@ -255,7 +255,7 @@ def magnitude(x: Any, axes: int = 2) -> Any:
 
 
 def quotient(x: Any, divisor: Any) -> Any:
-    """Return x / divisor, and 0 where the divisor is 0; also their gradients are 0 there."""
+    """Return x / divisor, and 0 where the divisor is 0; gradients are 0 there too."""
     zero = e.equal(divisor, zeros(divisor))
     safe = e.where(zero, ones(divisor), divisor)
     return masked(~zero, x / as_type(safe, x))

@@ -45,11 +45,45 @@ def _sum(x: Any, axes: tuple[int, ...]) -> Any:
 def vector_norm(
     x: Operand, /, *, axis: Axis = None, keepdims: bool = False, ord: int | float = 2
 ) -> Tensor:
-    """Return the norm (Σ |x|ᵒʳᵈ)^(1/ord) over axes, of all elements by default.
+    """Return the vector norm (Σ |x|ᵖ)^(1/p) along axes, where p is `ord`.
 
-    ``ord`` ±inf is the largest or smallest magnitude, 0 the number of elements that are not 0. The
-    gradient at 0 is 0. Raises ShapeError for an empty axis where ord is infinite.
+    The gradient at 0 is 0, which is one of the subgradients. float16 and bfloat16 are computed in
+    float32 and rounded at the end.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Vectors of any shape. Integers and bool are converted to the default floating type.
+    axis : int or tuple of int, default None
+        Axes to reduce. None reduces all axes.
+    keepdims : bool, default False
+        Keep the reduced axes with size 1.
+    ord : int or float, default 2
+        Order p of the norm. inf and -inf give the largest and the smallest magnitude, 0 the number
+        of elements that are not zero.
+
+    Returns
+    -------
+    Tensor
+        The norms, in a real floating dtype.
+
+    Raises
+    ------
+    ArgumentError
+        If `ord` is a string or complex.
+    AxisError
+        If `axis` is not an axis of `x`.
+    ShapeError
+        If `ord` is infinite and a reduced axis is empty.
+    DTypeError
+        If `x` has a float8 dtype, which has no arithmetic.
+
+    See Also
+    --------
+    matrix_norm : Norm of the matrices on the last two axes.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.vector_norm(calor.asarray([3.0, 4.0])).item()
     5.0
@@ -62,14 +96,17 @@ def vector_norm(
 
 def _vector_norm(x: Any, axes: tuple[int, ...], order: Any) -> Any:
     if isinstance(order, str | complex):
-        raise ArgumentError(f"vector_norm: ord {order!r} is not a real number")
+        raise ArgumentError(
+            f"vector_norm: ord is {order!r}; pass a real number, calor.inf or -calor.inf"
+        )
     if order == 2:
         return _root(_sum(mx.square_size(x), axes))
     sizes = e.abs(x)
     if order == math.inf or order == -math.inf:
         if any(not x.shape[a] for a in axes):
             raise ShapeError(
-                f"vector_norm: shape {x.shape} has no element to choose with ord {order}"
+                f"vector_norm: ord {order} needs at least one element along the reduced axes; "
+                f"x has shape {x.shape}"
             )
         return (r.max if order > 0 else r.min)(sizes, axes=axes)
     if order == 0:
@@ -81,7 +118,7 @@ def _vector_norm(x: Any, axes: tuple[int, ...], order: Any) -> Any:
 
 
 def _power(x: Any, exponent: float) -> Any:
-    """Return x to a power, for x ≥ 0; its gradient at 0 is 0."""
+    """Return x to a power, for x ≥ 0; the gradient at 0 is 0."""
     zero = e.equal(x, mx.zeros(x))
     power = e.where(zero, mx.ones(x), x) ** exponent
     return e.where(zero, mx.filled(x, 0.0 if exponent > 0 else math.inf), power)
@@ -90,11 +127,45 @@ def _power(x: Any, exponent: float) -> Any:
 def matrix_norm(
     x: Operand, /, *, keepdims: bool = False, ord: MatrixOrder | None = "fro"
 ) -> Tensor:
-    """Return the norm of matrices x (..., M, N).
+    """Return the norm of the matrices on the last two axes.
 
-    ``ord`` is "fro" (Frobenius, also None), "nuc" (sum of the singular values), ±2 (the largest or
-    smallest of them), ±1 (of the sums of magnitudes of columns) or ±inf (of rows).
+    float16 and bfloat16 are computed in float32 and rounded at the end.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N). Integers and bool are converted to the default floating type.
+    keepdims : bool, default False
+        Keep the last two axes with size 1.
+    ord : {"fro", "nuc", 1, -1, 2, -2, inf, -inf}, default "fro"
+        Kind of norm. "fro" or None: Frobenius. "nuc": sum of the singular values. 2 and -2: largest
+        and smallest singular value. 1 and -1: largest and smallest column sum of magnitudes. inf
+        and -inf: the same for rows.
+
+    Returns
+    -------
+    Tensor
+        The norms of shape (...), or (..., 1, 1) with `keepdims`, in a real floating dtype.
+
+    Raises
+    ------
+    ArgumentError
+        If `ord` is none of these.
+    ShapeError
+        If `x` has fewer than two axes, or if a matrix is empty and `ord` takes a largest or
+        smallest value.
+    DTypeError
+        If `x` has a float8 dtype, which has no arithmetic.
+    LinAlgError
+        If `ord` needs singular values and their iteration does not converge, as with NaN. It is
+        raised when the result is computed.
+
+    See Also
+    --------
+    vector_norm : Norm along any axes.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.matrix_norm(calor.asarray([[1.0, 2.0], [3.0, 4.0]]), ord=1).item()
     6.0
@@ -102,7 +173,7 @@ def matrix_norm(
     wide, dtype = _floating(x)
     if wide.ndim < 2:
         raise ShapeError(
-            f"matrix_norm: shape {wide.shape} has no rows and columns; it needs two axes"
+            f"matrix_norm: x has shape {wide.shape}; pass matrices, at least two axes (..., M, N)"
         )
     axes = (wide.ndim - 2, wide.ndim - 1)
     made = kept(_matrix_norm(wide, axes, ord), wide, axes, keepdims)
@@ -116,9 +187,13 @@ def _matrix_norm(x: Any, axes: tuple[int, int], order: Any) -> Any:
         s: Any = svdvals(x)
         return _sum(s, (s.ndim - 1,))
     if order not in (1, -1, 2, -2, math.inf, -math.inf):
-        raise ArgumentError(f"matrix_norm: ord {order!r} is none of 'fro', 'nuc', ±1, ±2 and ±inf")
+        raise ArgumentError(
+            f"matrix_norm: ord is {order!r}; pass 'fro', 'nuc', ±1, ±2 or ±calor.inf"
+        )
     if not x.shape[-1] or not x.shape[-2]:
-        raise ShapeError(f"matrix_norm: shape {x.shape} has no element to choose with ord {order}")
+        raise ShapeError(
+            f"matrix_norm: ord {order} needs at least one row and one column; x has shape {x.shape}"
+        )
     if abs(order) == 2:
         sizes: Any = svdvals(x)
     else:
@@ -127,23 +202,71 @@ def _matrix_norm(x: Any, axes: tuple[int, int], order: Any) -> Any:
 
 
 def diagonal(x: Operand, /, *, offset: int = 0) -> Tensor:
-    """Return the elements (i, i + offset) of matrices (..., M, N) as vectors.
+    """Return a diagonal of each matrix as a vector.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N) in any dtype.
+    offset : int, default 0
+        Number of the diagonal: positive above the main diagonal, negative below it.
+
+    Returns
+    -------
+    Tensor
+        Elements (i, i + offset), of shape (..., K) in the dtype of `x`. K is 0 for an `offset`
+        outside of the matrices.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes.
+    TypeError
+        If `offset` is not an integer.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.diagonal(calor.asarray([[1, 2], [3, 4]]), offset=1).tolist()
     [2]
     """
     x = as_tensor(x)
     if x.ndim < 2:
-        raise ShapeError(f"diagonal: shape {x.shape} has no rows and columns; it needs two axes")
+        raise ShapeError(
+            f"diagonal: x has shape {x.shape}; pass matrices, at least two axes (..., M, N)"
+        )
     return mx.diagonal(x, integer(offset, "diagonal: offset"))  # type: ignore[no-any-return]
 
 
 def trace(x: Operand, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """Return the sums of the elements (i, i + offset) of matrices (..., M, N).
+    """Return the sum of a diagonal of each matrix.
 
-    The dtype of the result is that of ``calor.sum``.
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N).
+    offset : int, default 0
+        Number of the diagonal: positive above the main diagonal, negative below it.
+    dtype : dtype, default None
+        Dtype of the sum. None chooses as `calor.sum` does: int64 for bool and signed integers, the
+        dtype of `x` for floating types.
 
+    Returns
+    -------
+    Tensor
+        The sums, of shape (...).
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes.
+    TypeError
+        If `offset` is not an integer.
+    DTypeError
+        If `x` cannot be summed in `dtype`.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.trace(calor.asarray([[1, 2], [3, 4]])).item()
     5
@@ -152,10 +275,33 @@ def trace(x: Operand, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
 
 
 def cross(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Tensor:
-    """Return the cross products of vectors of three elements along an axis; others broadcast.
+    """Return the cross products of vectors with three elements.
 
-    ``axis`` counts from the end where the ranks differ.
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or number
+        Vectors along `axis`, which has size 3 in both. The other axes broadcast. The dtypes are
+        promoted.
+    axis : int, default -1
+        Axis of the vectors. It must be negative if the operands differ in rank.
 
+    Returns
+    -------
+    Tensor
+        The products x1 × x2, in the broadcast shape and the promoted dtype.
+
+    Raises
+    ------
+    ShapeError
+        If `axis` is not an axis of both operands, if its size is not 3, or if the other axes do not
+        broadcast.
+    DTypeError
+        If the dtypes have no common type.
+    TypeError
+        If `axis` is not an integer.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.cross(calor.asarray([1, 0, 0]), calor.asarray([0, 1, 0])).tolist()
     [0, 0, 1]
@@ -166,12 +312,13 @@ def cross(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Tensor:
         place -= a.ndim
     if not -min(a.ndim, b.ndim) <= place < 0:
         raise ShapeError(
-            f"cross: axis {axis} does not fit shapes {a.shape} and {b.shape}; it is negative, and "
-            f"an axis of both"
+            f"cross: axis {axis} does not fit shapes {a.shape} and {b.shape}; pass a negative axis "
+            f"that both have"
         )
     if a.shape[place] != 3 or b.shape[place] != 3:
         raise ShapeError(
-            f"cross: shapes {a.shape} and {b.shape} do not both have 3 elements along axis {axis}"
+            f"cross: shapes {a.shape} and {b.shape} need size 3 along axis {axis}; choose the axis "
+            f"of the vectors"
         )
     shape = broadcast_shapes("cross", (a._value.spec, b._value.spec))
     place += len(shape)

@@ -1,4 +1,4 @@
-"""What the entry point names: the rows of linear algebra."""
+"""The plugin of calor-linalg: its hooks give core the rows of linear algebra."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def _rows() -> Any:
 
 @hookimpl
 def calor_ops() -> Mapping[str, Callable[[], Any]]:
-    """Factorizations, and what is solved by them."""
+    """Return the rows of factorizations and linear systems."""
     return {"linalg": _rows}

@@ -1,7 +1,7 @@
 """Linear algebra on the last two axes; axes before them are a batch.
 
-Requirements: float32, float64, complex64 and complex128 stay what they are. A matrix that has no
-result raises numpy.linalg.LinAlgError where a function says so, never a warning.
+Requirements: float32, float64, complex64 and complex128 keep their dtype. A matrix without a result
+raises numpy.linalg.LinAlgError where the docstring says so, and never a warning.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ _ROWS = 16
 def cholesky(x: Array, *, upper: bool) -> Array:
     """Return the lower L with x = L Lᴴ, or the upper U with x = Uᴴ U, from that triangle of x.
 
-    Raises LinAlgError when x is not positive definite.
+    Raises
+    ------
+    LinAlgError
+        If x is not positive definite.
     """
     return np.linalg.cholesky(x, upper=upper)
 
 
 def qr(x: Array, *, mode: Literal["reduced", "complete"]) -> tuple[Array, Array]:
-    """Return Q (m, k) with orthonormal columns and upper R (k, n), x = Q R, by Householder.
+    """Return Q (m, k) with orthonormal columns and upper R (k, n), x = Q R.
 
     k is min(m, n) in mode "reduced" and m in mode "complete".
     """
@@ -37,7 +40,10 @@ def qr(x: Array, *, mode: Literal["reduced", "complete"]) -> tuple[Array, Array]
 def svd(x: Array, *, full_matrices: bool) -> tuple[Array, Array, Array]:
     """Return U, the singular values in descending order, and Vᴴ, x = U diag(s) Vᴴ.
 
-    Raises LinAlgError when the iteration does not converge, as with NaN.
+    Raises
+    ------
+    LinAlgError
+        If the iteration does not converge, as with NaN.
     """
     u, s, vh = np.linalg.svd(x, full_matrices=full_matrices)
     return u, s, vh
@@ -46,19 +52,36 @@ def svd(x: Array, *, full_matrices: bool) -> tuple[Array, Array, Array]:
 def eigh(x: Array) -> tuple[Array, Array]:
     """Return the eigenvalues, ascending, and eigenvectors (columns) of a Hermitian matrix.
 
-    Only the lower triangle is read. Raises LinAlgError when the iteration does not converge.
+    Only the lower triangle is read.
+
+    Raises
+    ------
+    LinAlgError
+        If the iteration does not converge.
     """
     values, vectors = np.linalg.eigh(x)
     return values, vectors
 
 
 def inv(x: Array) -> Array:
-    """Return the inverse; LinAlgError when x is exactly singular."""
+    """Return the inverse.
+
+    Raises
+    ------
+    LinAlgError
+        If x is exactly singular.
+    """
     return np.linalg.inv(x)
 
 
 def solve(a: Array, b: Array) -> Array:
-    """Return X (n, k) with a X = b; LinAlgError when a is exactly singular."""
+    """Return X (n, k) with a X = b.
+
+    Raises
+    ------
+    LinAlgError
+        If a is exactly singular.
+    """
     return np.linalg.solve(a, b)
 
 
@@ -82,8 +105,8 @@ def slogdet(x: Array) -> tuple[Array, Array]:
 def lu(x: Array) -> tuple[Array, Array]:
     """Return L and U packed in one array (m, n) and an int64 permutation p (m), x[p] = L U.
 
-    L has ones on its diagonal, which are not stored. Each pivot is the first element of the largest
-    magnitude in its column. A zero pivot leaves its column as it is, so nothing is raised.
+    The ones on the diagonal of L are not stored. Each pivot is the first element of the largest
+    magnitude in its column. A zero pivot leaves its column as it is, so no error is raised.
     """
     m, n = x.shape[-2:]
     count = prod(x.shape[:-2])
@@ -107,8 +130,8 @@ def triangular_solve(
 ) -> Array:
     """Return X (n, k) with T X = b, or Tᵀ X = b, where T is a's lower or upper triangle.
 
-    With ``unit_diagonal`` ones stand for T's diagonal, which is not read. A zero on the diagonal
-    gives infinities or NaN, as the division does.
+    With ``unit_diagonal`` the diagonal of T counts as ones and is not read. A zero on the diagonal
+    gives infinities or NaN.
     """
     if transpose:
         a, lower = a.swapaxes(-1, -2), not lower
@@ -120,7 +143,10 @@ def triangular_solve(
 
 
 def _solve_lower(a: Array, x: Array, unit_diagonal: bool) -> None:
-    """Replace the right sides x by the solutions, by halves, so that products do the work."""
+    """Replace the right-hand sides x by the solutions, recursively by halves of the matrix.
+
+    Halving leaves most of the work to matrix products.
+    """
     n = a.shape[-1]
     if n <= _ROWS:
         for i in range(n):

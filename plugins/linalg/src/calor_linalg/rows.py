@@ -1,10 +1,10 @@
-"""Rows of linear algebra: kept composites on the last two axes, any axes before them a batch.
+"""Rows of linear algebra: kept composites on the last two axes; axes before them are a batch.
 
-Requirements: a device may take each whole, as the reference does; one that does not gets the
-decomposition. Every row owns its gradient, written in ops, so that gradients of any order exist;
-those of factors hold for functions that do not depend on the choice of signs and phases. Where
-eigenvalues or singular values coincide, their gradient exists and that of the vectors is NaN. On
-the reference, a matrix without a result raises LinearAlgebraError when somebody looks.
+Requirements: a device may run each row whole, as the reference does; any other device gets the
+decomposition. Every row owns its gradient, written in ops, so that gradients of any order exist.
+Gradients of factors hold for functions that do not depend on the choice of signs and phases. Equal
+eigenvalues or singular values have a gradient; that of their vectors is NaN. On the reference, a
+matrix without a result raises LinearAlgebraError when the result is computed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _DTYPES = (float32, float64, complex64, complex128)
 def matrices(what: str, x: Spec) -> None:
     """Raise unless x holds matrices of a dtype that linear algebra computes in."""
     if x.ndim < 2:
-        raise ShapeError(f"{what}: shape {x.shape} has no rows and columns; it needs two axes")
+        raise ShapeError(
+            f"{what}: x has shape {x.shape}; pass matrices, at least two axes (..., M, N)"
+        )
     if x.dtype not in _DTYPES:
         raise DTypeError(
             f"{what} computes in float32, float64, complex64 or complex128, not {x.dtype.name}; "
@@ -45,7 +47,9 @@ def square(what: str, x: Spec) -> None:
     """Raise unless x holds square matrices of a dtype that linear algebra computes in."""
     matrices(what, x)
     if x.shape[-1] != x.shape[-2]:
-        raise ShapeError(f"{what}: shape {x.shape} does not hold square matrices")
+        raise ShapeError(
+            f"{what}: matrices of shape {x.shape} are not square; pass shape (..., M, M)"
+        )
 
 
 def square_rule(what: str) -> Callable[..., Spec]:
@@ -59,7 +63,7 @@ def square_rule(what: str) -> Callable[..., Spec]:
 
 
 def typed_errors(what: str, function: Callable[..., Any], problem: str) -> Callable[..., Any]:
-    """Return a reference that raises calor's error, with advice, where NumPy has no result."""
+    """Return a reference that raises LinearAlgebraError, with advice, for NumPy's LinAlgError."""
 
     def run(*arrays: Any, **attributes: Any) -> Any:
         try:
@@ -72,7 +76,10 @@ def typed_errors(what: str, function: Callable[..., Any], problem: str) -> Calla
     return run
 
 
-_NO_CONVERGENCE = "has NaN or infinite elements, so that the iteration does not converge"
+_NO_CONVERGENCE = (
+    "has NaN or infinite elements, so the iteration does not converge; "
+    "find them with calor.isfinite(x)"
+)
 
 
 # Cholesky: Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10.
@@ -145,8 +152,8 @@ def _tall_qr(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
 def _without_completion(g: Any, basis: Any, k: int) -> Any:
     """Return the gradient of the first k columns of a unitary matrix from that of all columns.
 
-    The other columns span what the first leave over: they turn by −U₁ dU₁ᴴ U₂, and a turn among
-    themselves does not count.
+    The other columns span the orthogonal complement of the first: they change by −U₁ dU₁ᴴ U₂. A
+    rotation among themselves has no effect.
     """
     first, rest = mx.column_block(basis, 0, k), mx.column_block(basis, k, basis.shape[-1])
     g_rest = mx.column_block(g, k, basis.shape[-1])
@@ -205,8 +212,8 @@ def _svd_vjp(g: Any, y: Any, x: Any, *, full_matrices: bool) -> list[Any]:
 def _by_gaps(x: Any, gaps: Any, *read: Any) -> Any:
     """Return x / gaps off the diagonal, and 0 on it.
 
-    Where a gap is 0, the quotient is not finite, unless the gradients that x comes from (``read``,
-    before opposite elements cancel) do not depend on the two vectors at all: then it is 0.
+    A gap of 0 gives a quotient that is not finite. The exception is a pair of vectors of which no
+    gradient in ``read`` (the terms of x, before opposite elements cancel) depends: it gives 0.
     """
     row, column = mx.row_and_column(gaps)
     diagonal = row == column
@@ -225,7 +232,7 @@ def _by_size(x: Any, size: Any) -> Any:
 
 
 def _outside(g: Any, basis: Any) -> Any:
-    """Return g without its part in the span of the columns of a basis."""
+    """Return the projection of g on the orthogonal complement of a basis."""
     return g - mx.product(basis, mx.product(mx.adjoint(basis), g))
 
 
@@ -251,7 +258,7 @@ def _eigh_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     (g_values, g_vectors), (values, vectors) = g, y
     inner = mx.product(mx.adjoint(vectors), g_vectors)
     gaps = mx.broad_row(values, inner) - mx.broad_column(values, inner)
-    # Half of what differs from the adjoint: the gradient is Hermitian, as the matrix is.
+    # The skew-Hermitian part: the gradient is Hermitian, as the matrix is.
     turn = (inner - mx.adjoint(inner)) * 0.5
     core = _by_gaps(turn, gaps, inner) + mx.diagonal_matrix(mx.as_type(g_values, turn))
     return [mx.product(vectors, mx.product(core, mx.adjoint(vectors)))]
@@ -268,7 +275,8 @@ eigh = op(
 )
 
 
-# LU: x[p] = L U. Leading square part first; the rest of a tall L or of a wide U is solved from it.
+# LU: x[p] = L U. The leading square block comes first; the rest of a tall L or of a wide U follows
+# from it by triangular solves.
 def _lu_rule(x: Spec) -> tuple[Spec, Spec]:
     matrices("lu", x)
     return spec(x.shape, x.dtype), spec(x.shape[:-1], int64)
@@ -286,11 +294,11 @@ def _lu_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     up = mx.upper(head)
 
     def from_left(b: Any) -> Any:
-        """L⁻ᴴ b."""
+        """Return L⁻ᴴ b."""
         return triangular_solve(e.conjugate(low), b, lower=True, transpose=True, unit_diagonal=True)
 
     def from_right(b: Any) -> Any:
-        """b U⁻ᴴ."""
+        """Return b U⁻ᴴ."""
         return mx.adjoint(
             triangular_solve(up, mx.adjoint(b), lower=False, transpose=False, unit_diagonal=False)
         )

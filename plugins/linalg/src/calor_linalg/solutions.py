@@ -1,6 +1,7 @@
-"""Rows of linear systems and of what is made of factorizations: inverses, determinants, expm.
+"""Rows of linear systems, inverses, determinants and the matrix exponential.
 
-Requirements: those of the factorizations. Systems are solved, not inverted, in gradients too.
+Requirements: those of the factorizations in `rows`. Gradients solve systems too; they form no
+inverse.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from calor_linalg import matrices as mx
 from calor_linalg import reference
 from calor_linalg.rows import lu, matrices, square, square_rule, svd, typed_errors
 
-_SINGULAR = "is singular; calor.linalg.pinv or lstsq give a result all the same"
+_SINGULAR = "is singular; use calor.linalg.lstsq, or calor.linalg.pinv for an inverse"
 
 
 def _system_rule(what: str) -> Any:
     def rule(a: Spec, b: Spec, **attributes: bool) -> Spec:
         square(what, a)
         if b.dtype is not a.dtype:
-            raise DTypeError(f"{what}: the matrices {a} and the right sides {b} differ in dtype")
+            raise DTypeError(
+                f"{what}: matrices {a} and right-hand sides {b} differ in dtype; cast one of them"
+            )
         if b.ndim != a.ndim or b.shape[:-1] != a.shape[:-1]:
             raise ShapeError(
-                f"{what}: right sides of shape {b.shape} do not fit matrices of shape {a.shape}; "
-                f"they have as many rows"
+                f"{what}: right-hand sides of shape {b.shape} do not fit matrices of shape "
+                f"{a.shape}; batch axes and rows must be equal"
             )
         return spec(b.shape, b.dtype)
 
@@ -50,8 +53,8 @@ def _triangular_vjp(
     return [(mx.lower if lower else mx.upper)(g_a, strict=unit_diagonal), g_b]
 
 
-# X with T X = b, or Tᵀ X = b, where T is the lower or upper triangle of a; with unit_diagonal its
-# diagonal counts as ones.
+# X with T X = b, or Tᵀ X = b. T is the lower or upper triangle of a, with ones on its diagonal if
+# unit_diagonal.
 triangular_solve = op(
     "triangular_solve",
     _system_rule("solve_triangular"),
@@ -111,7 +114,7 @@ def _det_rule(x: Spec) -> Spec:
 
 def _swaps_sign(order: Any, dtype: DType) -> Any:
     """Return −1 for a permutation of an odd number of swaps, else 1."""
-    # Two places in the wrong order are an inversion; their number is odd when the swaps' is.
+    # The number of inversions has the parity of the number of swaps.
     before = expand(reshape(order, shape=(*order.shape, 1)), shape=(*order.shape, order.shape[-1]))
     row, column = mx.row_and_column(before)
     wrong = (before > mx.broad_row(order, before)) & (row < column)
@@ -126,7 +129,7 @@ def _det(x: Any) -> Any:
 
 
 def _det_vjp(g: Any, y: Any, x: Any) -> list[Any]:
-    # Jacobi's formula with the adjugate, so that a singular matrix has a gradient as well.
+    # Jacobi's formula with the adjugate, which singular matrices have too.
     return [mx.broad_number(g, x) * mx.adjoint(adjugate(x))]
 
 
@@ -138,7 +141,7 @@ def _adjugate(x: Any) -> Any:
     if not n:
         return x
     u, s, vh = svd(x, full_matrices=False)
-    # Each product leaves out one of the singular values.
+    # Product j is that of all singular values but the j-th.
     table = mx.broad_row(s, e.real(x) if x.dtype.is_complex else x)
     others = e.where(mx.identity(table) == 1, mx.ones(table), table)
     others = r.prod(others, axes=(x.ndim - 1,), dtype=s.dtype)
@@ -147,7 +150,7 @@ def _adjugate(x: Any) -> Any:
 
 
 def _adjugate_vjp(g: Any, y: Any, x: Any) -> list[Any]:
-    # adj(X) = det(X) X⁻¹, so only a regular matrix has this second derivative here.
+    # adj(X) = det(X) X⁻¹: this second derivative needs a regular matrix.
     back = mx.adjoint(inv(x))
     size = mx.broad_number(e.conjugate(det(x)), x)
     along = mx.matrix_sums(g * e.conjugate(inv(x)))
@@ -156,7 +159,7 @@ def _adjugate_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     ]
 
 
-# The transpose of the cofactors: det(X) X⁻¹ where X is regular, and its limit where it is not.
+# The transposed cofactors: det(X) X⁻¹ for a regular X, the limit of it for a singular one.
 adjugate = op(
     "adjugate", square_rule("adjugate"), None, _adjugate_vjp, saves="0y", decompose=_adjugate
 )
@@ -185,7 +188,7 @@ def _slogdet_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     return [mx.broad_number(factor, x) * mx.adjoint(inv(x))]
 
 
-# The sign (of complex matrices the phase) of the determinant and the logarithm of its magnitude.
+# The sign (for complex matrices the phase) of the determinant and the logarithm of its magnitude.
 slogdet = op(
     "slogdet", _slogdet_rule, reference.slogdet, _slogdet_vjp, saves="0y", decompose=_slogdet
 )
@@ -194,7 +197,9 @@ slogdet = op(
 def _pinv_rule(x: Spec, rtol: Spec) -> Spec:
     matrices("pinv", x)
     if rtol.shape != x.shape[:-2] or rtol.dtype is not real_of(x.dtype):
-        raise ShapeError(f"pinv: rtol {rtol} must be one {real_of(x.dtype).name} for each of {x}")
+        raise ShapeError(
+            f"pinv: rtol {rtol} does not fit {x}; pass one {real_of(x.dtype).name} for each matrix"
+        )
     return spec((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
 
 
@@ -220,7 +225,7 @@ def _pinv_vjp(g: Any, y: Any, x: Any, rtol: Any) -> Any:
     return total + left + right
 
 
-# The pseudo-inverse, without the singular values up to rtol times the largest.
+# The pseudo-inverse; singular values up to rtol times the largest count as 0.
 pinv = op("pinv", _pinv_rule, None, (_pinv_vjp, None), saves=("0y", ""), decompose=_pinv)
 
 

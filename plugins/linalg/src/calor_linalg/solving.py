@@ -1,4 +1,4 @@
-"""Linear systems, inverses, determinants and functions of matrices."""
+"""Linear systems, least squares, inverses and ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from calor import dtypes
 from calor.dtypes import real_of
 from calor.errors import DTypeError, ShapeError
 from calor.functions.linear_algebra import matmul
-from calor.functions.operands import as_tensor, integer, python_number, stretched, together
+from calor.functions.operands import as_tensor, python_number, stretched, together
 from calor.graph.recipes import broadcast_shapes
 from calor.graph.record import number_on
 from calor.ops import elementwise as e
@@ -26,15 +26,20 @@ if TYPE_CHECKING:
     from calor.tensor.tensor import Tensor
 
 
-class SlogdetResult(NamedTuple):
-    """The sign, or phase, of a determinant and the natural logarithm of its magnitude."""
-
-    sign: Tensor
-    logabsdet: Tensor
-
-
 class LstsqResult(NamedTuple):
-    """A least-squares solution, the squared residuals, and x1's rank and singular values."""
+    """Solution of a least-squares problem.
+
+    Attributes
+    ----------
+    solution : Tensor
+        Shape (..., N, K), or (..., N) for a vector on the right.
+    residuals : Tensor
+        Shape (..., K), or (...) for a vector. Sums of the squared residuals, real.
+    rank : Tensor
+        Shape (...). Effective rank of the matrices, int64.
+    singular_values : Tensor
+        Shape (..., min(M, N)). Singular values of the matrices, in descending order.
+    """
 
     solution: Tensor
     residuals: Tensor
@@ -43,12 +48,44 @@ class LstsqResult(NamedTuple):
 
 
 def solve(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return X with x1 X = x2, for square matrices x1 (..., M, M).
+    """Return the solution X of the linear system x1 X = x2.
 
-    x2 with one axis is a vector (M,); otherwise it holds columns (..., M, K). Axes before the last
-    two broadcast. Raises ShapeError where shapes do not fit, and LinAlgError, when somebody looks,
-    for a singular matrix (a device that has no such error gives infinities or NaN).
+    Parameters
+    ----------
+    x1 : Tensor, array or number
+        Square matrices of shape (..., M, M). The promoted dtype of both operands must be float32,
+        float64, complex64 or complex128.
+    x2 : Tensor, array or number
+        A vector of shape (M,), or columns of shape (..., M, K). Axes before the last two broadcast
+        with those of `x1`. One matrix with a batch of columns is factorized once.
 
+    Returns
+    -------
+    Tensor
+        The solution, of shape (..., M, K), or (..., M) for a vector.
+
+    Raises
+    ------
+    ShapeError
+        If the matrices are not square, if `x2` has another number of rows, or if the other axes do
+        not broadcast.
+    DTypeError
+        If the dtypes have no common type, or linear algebra does not compute in it.
+    LinAlgError
+        If a matrix is singular. It is raised when the result is computed. Devices without this
+        check return infinities or NaN.
+
+    See Also
+    --------
+    solve_triangular : Faster for triangular matrices.
+    lstsq : Least squares, for matrices that are singular or not square.
+
+    References
+    ----------
+    LAPACK, routine ``gesv``.
+
+    Examples
+    --------
     >>> import calor
     >>> a = calor.asarray([[2.0, 0.0], [0.0, 4.0]])
     >>> calor.linalg.solve(a, calor.asarray([2.0, 2.0])).tolist()
@@ -66,12 +103,45 @@ def solve_triangular(
     transpose: bool = False,
     unit_diagonal: bool = False,
 ) -> Tensor:
-    """Return X with T X = x2, where T is the upper triangle of x1 (..., M, M), or the lower one.
+    """Return the solution X of the triangular system T X = x2.
 
-    With ``transpose`` Tᵀ X = x2 is solved; with ``unit_diagonal`` T's diagonal counts as ones. The
-    other triangle is not read. x2 is that of ``solve``. A zero on the diagonal gives infinities or
-    NaN.
+    T is one triangle of `x1`; the other triangle is not read. A zero on the diagonal of T gives
+    infinities or NaN.
 
+    Parameters
+    ----------
+    x1 : Tensor, array or number
+        Square matrices of shape (..., M, M). The promoted dtype of both operands must be float32,
+        float64, complex64 or complex128.
+    x2 : Tensor, array or number
+        A vector of shape (M,), or columns of shape (..., M, K). Axes before the last two broadcast
+        with those of `x1`.
+    lower : bool, default False
+        Take the lower triangle of `x1` instead of the upper one.
+    transpose : bool, default False
+        Solve Tᵀ X = x2. Elements are not conjugated.
+    unit_diagonal : bool, default False
+        Use ones on the diagonal of T instead of the elements of `x1`.
+
+    Returns
+    -------
+    Tensor
+        The solution, of shape (..., M, K), or (..., M) for a vector.
+
+    Raises
+    ------
+    ShapeError
+        If the matrices are not square, if `x2` has another number of rows, or if the other axes do
+        not broadcast.
+    DTypeError
+        If the dtypes have no common type, or linear algebra does not compute in it.
+
+    References
+    ----------
+    BLAS, routine ``trsm``.
+
+    Examples
+    --------
     >>> import calor
     >>> a = calor.asarray([[2.0, 2.0], [0.0, 4.0]])
     >>> calor.linalg.solve_triangular(a, calor.asarray([4.0, 4.0])).tolist()
@@ -105,8 +175,8 @@ def _system(what: str, row: Any, x1: Any, x2: Any, **options: bool) -> Tensor:
 def _check_rows(what: str, a: Tensor, b: Tensor) -> None:
     if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-2]:
         raise ShapeError(
-            f"{what}: right sides of shape {b.shape} do not fit matrices of shape {a.shape}; they "
-            f"have as many rows"
+            f"{what}: x2 of shape {b.shape} does not fit matrices of shape {a.shape}; pass a "
+            f"vector ({a.shape[-2]},) or columns (..., {a.shape[-2]}, K)"
         )
 
 
@@ -122,39 +192,41 @@ def _columns_together(row: Any, a: Any, b: Any, options: dict[str, bool]) -> Any
 
 
 def inv(x: Operand, /) -> Tensor:
-    """Return the inverses of square matrices (..., M, M).
+    """Return the inverses of square matrices.
 
-    To solve a system, ``solve`` is faster and more exact. Raises LinAlgError, when somebody looks,
-    for a singular matrix (a device that has no such error gives infinities or NaN).
+    To solve a system, `solve` is faster and more accurate.
 
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, M) in float32, float64, complex64 or complex128.
+
+    Returns
+    -------
+    Tensor
+        The inverses, in the shape and dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, or its matrices are not square.
+    DTypeError
+        If `x` has another dtype.
+    LinAlgError
+        If a matrix is singular. It is raised when the result is computed. Devices without this
+        check return infinities or NaN.
+
+    See Also
+    --------
+    pinv : Pseudo-inverse, which singular matrices have too.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.inv(calor.asarray([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
     return rows.inv(as_tensor(x))  # type: ignore[no-any-return]
-
-
-def det(x: Operand, /) -> Tensor:
-    """Return the determinants of square matrices (..., M, M); 0 for a singular one.
-
-    >>> import calor
-    >>> calor.linalg.det(calor.asarray([[2.0, 1.0], [0.0, 3.0]])).item()
-    6.0
-    """
-    return rows.det(as_tensor(x))  # type: ignore[no-any-return]
-
-
-def slogdet(x: Operand, /) -> SlogdetResult:
-    """Return the sign of determinants and the logarithm of their magnitude, which may be huge.
-
-    x is (..., M, M). The sign of complex matrices is a phase. A singular matrix gives 0 and −inf.
-
-    >>> import calor
-    >>> sign, size = calor.linalg.slogdet(calor.asarray([[0.0, 1.0], [1.0, 0.0]]))
-    >>> sign.item(), size.item()
-    (-1.0, 0.0)
-    """
-    return SlogdetResult(*rows.slogdet(as_tensor(x)))
 
 
 def _tolerance(what: str, rtol: Any, x: Tensor) -> Any:
@@ -167,18 +239,46 @@ def _tolerance(what: str, rtol: Any, x: Tensor) -> Any:
     else:
         given = as_tensor(rtol, x)
         if given.dtype.kind == "complex":
-            raise DTypeError(f"{what}: rtol is complex; a tolerance is a real number")
+            raise DTypeError(f"{what}: rtol is complex; pass a real tolerance")
     if given.dtype is not dtype:
         given = e.cast(given, dtype=dtype)
     return stretched(given, batch)
 
 
 def pinv(x: Operand, /, *, rtol: float | Operand | None = None) -> Tensor:
-    """Return the pseudo-inverses (..., N, M) of matrices (..., M, N) by singular values.
+    """Return the Moore-Penrose pseudo-inverses of matrices.
 
-    Singular values up to ``rtol`` times the largest count as 0; it is a number or one for each
-    matrix, and max(M, N) times the dtype's epsilon by default.
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N) in float32, float64, complex64 or complex128.
+    rtol : float or Tensor, default None
+        Singular values up to `rtol` times the largest count as 0: one number, or a tensor that
+        broadcasts to the batch axes (...). None is max(M, N) times the epsilon of the dtype.
 
+    Returns
+    -------
+    Tensor
+        The pseudo-inverses, of shape (..., N, M) in the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, or `rtol` does not broadcast.
+    DTypeError
+        If `x` has another dtype, or `rtol` is complex.
+    LinAlgError
+        If the iteration does not converge, as with NaN or infinite elements. It is raised when the
+        result is computed. Devices without this check return NaN.
+
+    References
+    ----------
+    The gradient follows G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses and
+    nonlinear least squares problems whose variables separate", SIAM J. Numer. Anal. 10(2), 1973,
+    equation 4.12.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.pinv(calor.asarray([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
@@ -188,10 +288,33 @@ def pinv(x: Operand, /, *, rtol: float | Operand | None = None) -> Tensor:
 
 
 def matrix_rank(x: Operand, /, *, rtol: float | Operand | None = None) -> Tensor:
-    """Return how many singular values of x (..., M, N) exceed ``rtol`` times the largest; int64.
+    """Return the number of singular values that exceed `rtol` times the largest.
 
-    ``rtol`` is that of ``pinv``.
+    Parameters
+    ----------
+    x : Tensor, array or number
+        Matrices of shape (..., M, N) in float32, float64, complex64 or complex128.
+    rtol : float or Tensor, default None
+        Relative tolerance: one number, or a tensor that broadcasts to the batch axes (...). None is
+        max(M, N) times the epsilon of the dtype.
 
+    Returns
+    -------
+    Tensor
+        The ranks, of shape (...) in int64.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, or `rtol` does not broadcast.
+    DTypeError
+        If `x` has another dtype, or `rtol` is complex.
+    LinAlgError
+        If the iteration does not converge, as with NaN or infinite elements. It is raised when the
+        result is computed. Devices without this check return NaN.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.matrix_rank(calor.ones((3, 3))).item()
     1
@@ -210,11 +333,39 @@ def _rank(s: Any, tolerance: Any) -> Tensor:
 
 
 def lstsq(x1: Operand, x2: Operand, /, *, rtol: float | Operand | None = None) -> LstsqResult:
-    """Return the shortest X (..., N, K) that minimizes |x1 X − x2|², x1 (..., M, N).
+    """Return the X of smallest norm that minimizes |x1 X − x2|².
 
-    x2 is a vector (M,) or holds columns (..., M, K). ``rtol`` is that of ``pinv``. The residuals
-    are the sums of squares (..., K) that are left.
+    Parameters
+    ----------
+    x1 : Tensor, array or number
+        Matrices of shape (..., M, N). The promoted dtype of both operands must be float32, float64,
+        complex64 or complex128.
+    x2 : Tensor, array or number
+        A vector of shape (M,), or columns of shape (..., M, K). Axes before the last two broadcast
+        with those of `x1`.
+    rtol : float or Tensor, default None
+        Singular values of `x1` up to `rtol` times the largest count as 0: one number, or a tensor
+        that broadcasts to the batch axes (...). None is max(M, N) times the epsilon of the dtype.
 
+    Returns
+    -------
+    LstsqResult
+        The solution, the sums of squared residuals, and the rank and the singular values of `x1`.
+
+    Raises
+    ------
+    ShapeError
+        If `x1` has fewer than two axes, if `x2` has another number of rows, or if other axes or
+        `rtol` do not broadcast.
+    DTypeError
+        If the dtypes have no common type, linear algebra does not compute in it, or `rtol` is
+        complex.
+    LinAlgError
+        If the iteration does not converge, as with NaN or infinite elements. It is raised when the
+        result is computed. Devices without this check return NaN.
+
+    Examples
+    --------
     >>> import calor
     >>> a = calor.asarray([[1.0], [1.0]])
     >>> found = calor.linalg.lstsq(a, calor.asarray([1.0, 3.0]))
@@ -230,41 +381,3 @@ def lstsq(x1: Operand, x2: Operand, /, *, rtol: float | Operand | None = None) -
     axis = squares.ndim - (1 if b.ndim == 1 else 2)
     residuals = r.sum(squares, axes=(axis,), dtype=squares.dtype)
     return LstsqResult(solution, residuals, _rank(s, tolerance), s)
-
-
-def matrix_power(x: Operand, n: int, /) -> Tensor:
-    """Return the n-th power of square matrices (..., M, M); of their inverse for a negative n.
-
-    >>> import calor
-    >>> calor.linalg.matrix_power(calor.asarray([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
-    [[1.0, 5.0], [0.0, 1.0]]
-    """
-    base = as_tensor(x)
-    count = integer(n, "matrix_power: n")
-    if base.ndim < 2 or base.shape[-1] != base.shape[-2]:
-        raise ShapeError(f"matrix_power: shape {base.shape} does not hold square matrices")
-    if not count:
-        return mx.identity(base)  # type: ignore[no-any-return]
-    if count < 0:
-        base, count = inv(base), -count
-    power = None
-    while True:
-        if count % 2:
-            power = base if power is None else matmul(power, base)
-        count //= 2
-        if not count:
-            assert power is not None
-            return power
-        base = matmul(base, base)
-
-
-def expm(x: Operand, /) -> Tensor:
-    """Return the matrix exponential Σ xᵏ / k! of square matrices (..., M, M).
-
-    By scaling and squaring with a Padé approximant (Higham 2005).
-
-    >>> import calor
-    >>> calor.linalg.expm(calor.asarray([[0.0, 1.0], [0.0, 0.0]])).tolist()
-    [[1.0, 1.0], [0.0, 1.0]]
-    """
-    return rows.expm(as_tensor(x))  # type: ignore[no-any-return]
