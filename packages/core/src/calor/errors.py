@@ -116,7 +116,7 @@ class DeviceLostError(DeviceError):
 
 
 class MembersDifferError(DeviceError):
-    """The members of a group have different arrays for a value of which one was asked for."""
+    """The members of a group have different arrays for a value that was read as one array."""
 
 
 class UnsupportedError(DeviceError, NotImplementedError):

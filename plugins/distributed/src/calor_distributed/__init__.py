@@ -1,11 +1,10 @@
-"""Several devices of one host as one: groups, and what their members exchange.
+"""Several devices of one host as one device: groups and collectives.
 
-One process drives all devices of a group by one program. A group is a device: a tensor on it is an
-array on each member, an op runs on every member with that member's arrays, and a collective is an
-op among others. So jit, gradients, modules and optimizers work on a group as on one device, no
-member can wait for a collective that another one never reaches, and there are no ranks to start.
-Programs of one process per device, and of many machines, are left to engines made for it (Ray,
-MPI).
+One process drives all devices of a group. A group is a device: a tensor on it is an array on each
+member, an op runs on every member with that member's arrays, and a collective is an op like any
+other. jit, gradients, modules and optimizers therefore work on a group as on one device. All
+members run one program, so none waits for a collective that another never reaches, and no ranks
+have to be launched. One process per device, or several machines, need another engine (Ray, MPI).
 
 >>> import calor
 >>> from calor.distributed import all_reduce, group

@@ -1,10 +1,9 @@
 """A group of devices as one device: each value is an array on every member.
 
-Requirements: one process drives several devices by one program, so that everything that is true of
-a device (lazy recording, jit, gradients, state in place) is true of a group, and no member can wait
-for a collective that another one never reaches. Ops run on each member with its own arrays; a
-collective exchanges them. What the host uploads, all members have; what it downloads has to be the
-same on all of them.
+Requirements: one process drives several devices by one program. Lazy recording, jit, gradients and
+state in place work on a group as on a device, and no member waits for a collective that another
+never reaches. Ops run on each member with its own arrays; a collective exchanges them. An upload
+goes to all members; a download needs equal arrays on all of them.
 """
 
 from __future__ import annotations
@@ -46,24 +45,35 @@ Array = np.ndarray[Any, Any]
 
 
 def open_group(text: str) -> Device:
-    """Return the device of ``group:NAME,NAME``; DeviceError for none, or for groups of groups."""
+    """Return the device of ``group:NAME,NAME``.
+
+    Raises
+    ------
+    DeviceError
+        If a name is missing, or is that of a group.
+    """
     names = [name.strip() for name in text.removeprefix(SCHEME).split(",")]
     if not all(names):
-        raise DeviceError(f'"{text}" names no devices; write them as "group:cuda:0,cuda:1"')
+        raise DeviceError(f'"{text}" misses the name of a device; write "group:cuda:0,cuda:1"')
     return group_of([get_device(name) for name in names])
 
 
 def group_of(members: Sequence[Device]) -> Device:
     """Return the device that stands for these members, in their order.
 
-    A device may be a member several times: what several devices do is then tried on one.
+    A device may be a member several times, which lets one device test a program for several.
+
+    Raises
+    ------
+    DeviceError
+        If there are no members, or one is a group.
     """
     found = tuple(members)
     if not found:
-        raise DeviceError("a group has one member or more")
+        raise DeviceError('the group has no members; write calor.distributed.group("cpu", "cpu")')
     for member in found:
         if isinstance(member.backend, GroupBackend):
-            raise DeviceError(f"{member.name} is a group itself; name its members instead")
+            raise DeviceError(f"member {member.name} is a group; name its members instead")
     with _lock:
         backend = _opened.get(found)
         if backend is None:
@@ -72,7 +82,7 @@ def group_of(members: Sequence[Device]) -> Device:
 
 
 class GroupBackend(Backend):
-    """One device: the group of its members."""
+    """A backend with one device: the group of its members."""
 
     def __init__(self, members: Sequence[Device]) -> None:
         self.members = tuple(members)
@@ -91,7 +101,7 @@ class GroupBackend(Backend):
         return device_of(self, 0)
 
     def device_name(self, index: int) -> str:
-        """Return the name that leads back to the group."""
+        """Return the name of the group, which `calor.device` takes."""
         return self.name
 
     def _note(self, nbytes: int) -> None:
@@ -99,12 +109,12 @@ class GroupBackend(Backend):
         self.device.transferred_bytes += nbytes
 
     def communicator_for(self, call: Collective) -> Communicator:
-        """Return what carries out a collective: the devices' own means, else copies."""
+        """Return the devices' own communicator if it takes the collective, else copies."""
         own = self._communicator()
         return own if own is not None and own.takes(call) else self.copies
 
     def _communicator(self) -> Communicator | None:
-        """Return the devices' own means, made the first time; None where there are none."""
+        """Return the devices' own communicator, created at the first call, or None."""
         with self.lock:
             if not self._asked:
                 if self._reach():
@@ -114,30 +124,30 @@ class GroupBackend(Backend):
             return self._own
 
     def _reach(self) -> bool:
-        """Return whether the members are different devices of a backend that lets them meet."""
+        """Return whether the members are different devices of one backend with collectives."""
         same = all(m.backend is self.members[0].backend for m in self.members)
         apart = len(self.places) == self.world > 1
         return same and apart and bool(self.members[0].info.feature("collectives"))
 
-    # What it is.
+    # Description.
     def opened(self, index: int) -> bool:
-        """Return whether every member was: what a group is follows from all of them."""
+        """Return whether every member was opened; the group's description needs all of them."""
         return all(m.backend.opened(m.index) for m in self.members)
 
     def enumerate(self) -> int:
-        """Return 1: the group."""
+        """Return 1, the group itself."""
         return 1
 
     def info(self, index: int) -> Info:
-        """Return what every member can do."""
+        """Return the capabilities that every member has."""
         infos = [place.info for place in self.places]
-        unlike = "a value is an array on each member; calor.distributed has their arrays"
+        unlike = "a value is an array on each member; group.split(x) returns these arrays"
         features = {name: _least(i.feature(name) for i in infos) for name in FEATURES}
         for name in ("host_views", "dlpack", "serialize", "memory_limit"):
             features[name] = impossible(unlike)
         features["collectives"] = impossible("a group is one device")
         dtypes = dict.fromkeys(t for i in infos for t in i.dtypes)
-        absent = impossible("a member does not have it")
+        absent = impossible("a member does not support it")
         ops = dict.fromkeys(key for i in infos for key in i.ops)
         return Info(
             description=f"{self.world} members: {'; '.join(m.name for m in self.members)}",
@@ -158,7 +168,7 @@ class GroupBackend(Backend):
     def _state(self) -> State:
         if self.world == 1 or self._reach():
             return FULL
-        return partial("by copies between the members, counted as fallbacks and transfers")
+        return partial("copies between the members, counted as fallbacks and transfers")
 
     # Memory.
     def upload(self, index: int, array: Array) -> GroupBuffer:
@@ -166,7 +176,13 @@ class GroupBackend(Backend):
         return GroupBuffer([m.backend.upload(m.index, array) for m in self.members])
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
-        """Return the array that all members have; MembersDifferError where it is not one."""
+        """Return the array that all members hold.
+
+        Raises
+        ------
+        MembersDifferError
+            If the arrays of two members differ in a bit.
+        """
         arrays = [
             m.backend.download(m.index, part, spec)
             for m, part in zip(self.members, buffer.parts, strict=True)
@@ -177,8 +193,8 @@ class GroupBackend(Backend):
             if not np.array_equal(bits, np.ascontiguousarray(other).reshape(-1).view(np.uint8)):
                 raise MembersDifferError(
                     f"members 0 and {number} of {self.name} have different arrays for this value; "
-                    f"look at group.split(x), which has them all, or bring them together first "
-                    f"with calor.distributed.all_reduce or all_gather"
+                    f"read all of them with group.split(x), or combine them first with "
+                    f"calor.distributed.all_reduce or all_gather"
                 )
         return first
 
@@ -192,7 +208,7 @@ class GroupBackend(Backend):
         )
 
     def memory(self, index: int) -> MemoryFigures:
-        """Return the sums of the members' figures, of each device once."""
+        """Return the sums of the members' figures, counting each device once."""
         figures = [place.memory for place in self.places]
         limits = [f.limit for f in figures]
         return MemoryFigures(
@@ -203,18 +219,18 @@ class GroupBackend(Backend):
 
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:
-        """Take what all members take, and the collectives of so many members."""
+        """Claim the nodes that all members claim, and collectives of this number of members."""
         reasons = refusals(self.places, self.world, graph)
         reasons.update(self.device.info.objections(graph))
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
 
     def compile(self, index: int, graph: Graph) -> Executable:
-        """Compile what lies between collectives for each device among the members."""
+        """Compile the segments between collectives for each device among the members."""
         return GroupExecutable(self, graph)
 
     def synchronize(self, index: int) -> None:
-        """Wait for every member; raise what failed first."""
+        """Wait for every member; raise the first error."""
         failed: Exception | None = None
         for place in self.places:
             try:
@@ -225,9 +241,9 @@ class GroupBackend(Backend):
             raise failed
 
     def prepare(self, calls: Sequence[Collective]) -> Exchange:
-        """Return what carries out collectives: neighbours that one communicator takes together.
+        """Return a function that runs collectives; a communicator takes neighbours as one batch.
 
-        Threads take turns, so that every member is given the same order.
+        Threads take turns, so every member gets the same order.
         """
         with self.lock:
             runs = _runs(calls, self.communicator_for)
@@ -246,7 +262,7 @@ class GroupBackend(Backend):
         return run
 
     def close(self) -> None:
-        """Free what the members exchange by; they stay open."""
+        """Close the communicator; the members stay open."""
         if self._own is not None:
             self._own.close()
             self._own, self._asked = None, False
@@ -261,14 +277,14 @@ def _in_turn(step: Exchange, lock: AbstractContextManager[Any]) -> Exchange:
 
 
 def _least(states: Iterable[State]) -> State:
-    """Return the state of a capability that all have to have."""
+    """Return the lowest of the members' states of a capability."""
     return max(states, key=lambda state: _LEVELS.index(state.level))
 
 
 def _runs(
     calls: Sequence[Collective], choose: Callable[[Collective], Communicator]
 ) -> list[tuple[Communicator, slice]]:
-    """Return the communicators of neighbouring calls, and where these are."""
+    """Return the runs of neighbouring calls with one communicator, as slices of the calls."""
     found: list[tuple[Communicator, slice]] = []
     for place, call in enumerate(calls):
         chosen = choose(call)

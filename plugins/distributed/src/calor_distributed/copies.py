@@ -1,8 +1,8 @@
-"""Collectives by copies between the members, for devices that do not reach each other.
+"""Collectives by copies between members, for devices without a communicator of their own.
 
-Requirements: it is the same on every device and counted, and its result is defined bit for bit:
-arrays meet in the order of the members, sums and products of half types in float32 and rounded
-once.
+Requirements: the result is the same on every device, bit for bit. Arrays are combined in the order
+of the members; sums and products of half types are computed in float32 and rounded once. Copies are
+counted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,14 @@ _JOINS: Final = {"sum": e.add, "prod": e.mul, "max": e.maximum, "min": e.minimum
 
 
 class Copies(Communicator):
-    """Collectives by copies between the members and graphs on them.
+    """Collectives by copies between the members, and graphs that run on them.
 
-    ``note`` is told of each copy between two devices: its bytes.
+    Parameters
+    ----------
+    members : sequence of Device
+        The members in their order.
+    note : callable
+        Called with the number of bytes of each copy between two devices.
     """
 
     def __init__(self, members: Sequence[Device], note: Callable[[int], None]) -> None:
@@ -37,11 +42,11 @@ class Copies(Communicator):
         self.note = note
 
     def takes(self, call: Collective) -> bool:
-        """Return True: every collective is one of copies and ops."""
+        """Return True: copies and ops can do every collective."""
         return True
 
     def prepare(self, calls: Sequence[Collective]) -> Exchange:
-        """Return what carries out one after the other."""
+        """Return a function that runs the collectives one after another."""
         steps = [getattr(self, f"_{call.op}") for call in calls]
 
         def run(inputs: Sequence[Sequence[Any]]) -> list[list[Buffer]]:
@@ -71,13 +76,13 @@ class Copies(Communicator):
         return self._on(0, graph, call, given)
 
     def _on(self, member: int, graph: Graph, call: Collective, given: Sequence[Any]) -> list[Any]:
-        """Run a graph of all members' arrays on one of them."""
+        """Run a graph with the arrays of all members as inputs on one member."""
         here = [self._brought(b, source, member, call.given) for source, b in enumerate(given)]
         device = self.members[member]
         return device.plan(("collective", graph.key), lambda: graph, jit=True)(here)
 
     def _brought(self, buffer: Any, source: int, target: int, known: Spec) -> Any:
-        """Return a buffer on a member's device: itself where it is there."""
+        """Return a buffer on a member's device, without a copy if it is there."""
         if self.members[source] is self.members[target]:
             return buffer
         return self._copied(buffer, source, target, known)
@@ -92,7 +97,7 @@ class Copies(Communicator):
 
 @lru_cache(256)
 def _reduction(given: Spec, kind: str, world: int, parts: int) -> Graph:
-    """Return the graph that joins arrays in the order of the members, and cuts the result."""
+    """Return the graph that reduces arrays in the order of the members and splits the result."""
     builder = Builder()
     inputs = [builder.input(given) for _ in range(world)]
     wide = float32 if given.dtype in (float16, bfloat16) and kind in ("sum", "prod") else None

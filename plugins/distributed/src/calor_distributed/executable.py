@@ -1,8 +1,8 @@
-"""The executable of a group: what lies between collectives runs on each member, one after another.
+"""The executable of a group: the segments between collectives run on each member in turn.
 
-Requirements: a graph without collectives is as many calls as there are members and nothing else;
-state is written in place where its last stage makes it; nothing is written before every stage but
-that one has succeeded, and before there is room on every member whose limit is known.
+Requirements: a graph without collectives costs one call for each member and nothing else. The last
+stage writes state in place. Nothing is written before all other stages have succeeded and memory is
+reserved on every member with a known limit.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class GroupBuffer:
 
     @property
     def exported(self) -> bool:
-        """True while something outside sees the memory of a member."""
+        """True while an exported view (DLPack, NumPy) of a member's memory exists."""
         return any(part.exported for part in self.parts)
 
 
 def alone(node: Node) -> bool:
-    """Return whether a node is of each member by itself: no exchange, or one of one member."""
+    """Return whether each member runs a node by itself: no exchange, or one among one member."""
     several = node.op in COLLECTIVES or node.op is rank_row
     return not several or node.attributes["world"] == 1
 
@@ -62,10 +62,10 @@ def refusals(places: Sequence[Device], world: int, graph: Graph) -> dict[int, st
     for number, node in enumerate(graph.nodes):
         bodies = [v for v in node.attributes.values() if isinstance(v, Graph)]
         if any(map(_exchanges, bodies)):
-            reasons[number] = "a collective inside a loop or branch is not yet run by groups"
+            reasons[number] = "groups do not yet run a collective inside a loop or branch"
         elif not alone(node) and node.attributes["world"] != world:
             members = node.attributes["world"]
-            reasons[number] = f"it is of {members} members, and this group has {world}"
+            reasons[number] = f"it needs {members} members, and this group has {world}"
     colours = [
         "member" if alone(node) and number not in reasons else "group"
         for number, node in enumerate(graph.nodes)
@@ -91,7 +91,7 @@ class GroupExecutable:
             MemberStage(backend, s) if s.colour == "member" else ExchangeStage(backend, s)
             for s in cut(self.body, colours)
         ]
-        # A graph of one stage takes care of its outputs itself; without nodes it copies.
+        # A graph of one stage handles its outputs itself; a graph without nodes is a copy.
         self.whole: MemberStage | None = None
         if not any(isinstance(stage, ExchangeStage) for stage in self.stages):
             nodes = tuple(range(len(self.body.nodes)))
@@ -110,7 +110,7 @@ class GroupExecutable:
         self.required_bytes = self._bound()
 
     def __call__(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
-        """Run the stages in order; what is in place is written by the last, or after it."""
+        """Run the stages in order; the last stage, or a copy after it, writes state in place."""
         if self._short is not None:
             done = self._short(inputs, into)
             if done is not None:
@@ -137,7 +137,7 @@ class GroupExecutable:
         return self._own(held, into)
 
     def _targets(self, into: Into) -> dict[int, Any]:
-        """Return, by value, the buffers to write; of a value that is returned twice, the first."""
+        """Return the buffers to write by value; the first one for a value returned twice."""
         found: dict[int, Any] = {}
         for v, target in zip(self.body.outputs, into or (), strict=False):
             found.setdefault(v, target)
@@ -150,7 +150,7 @@ class GroupExecutable:
         for place, v in enumerate(self.body.outputs):
             made, target = held[v], None if into is None else into[place]
             if v in self._tokens:
-                # Nobody writes to a token or reads what it holds.
+                # The contents of a token are neither written nor read.
                 made = made if target is None else target
             elif made is not target and (target is not None or id(made) in taken):
                 made = self._copy(self.body.specs[v], made, target)
@@ -170,18 +170,25 @@ class GroupExecutable:
         return stage.run([source], [target])[0]
 
     def _reserve(self) -> None:
-        """Raise OutOfMemoryError before anything is written when a member's limit is too low."""
+        """Check the members' memory limits before the first write.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If a member's limit is too low for this graph.
+        """
         for place in self.backend.places:
             figures = place.memory
             needed = self.required_bytes * self.backend.members.count(place) // self.backend.world
             if figures.limit is not None and figures.in_use + needed > figures.limit:
                 raise OutOfMemoryError(
-                    f"{place.name}, a member of {self.backend.name}, needs up to {needed} bytes, "
-                    f"{figures.in_use} of its limit {figures.limit} are in use"
+                    f"{place.name}, a member of {self.backend.name}, needs up to {needed} bytes; "
+                    f"{figures.in_use} bytes of its limit of {figures.limit} are in use. Free "
+                    f"tensors, or raise the limit with calor.set_memory_limit"
                 )
 
     def _last_stages(self) -> list[tuple[int, ...]]:
-        """For each stage, the values that nothing reads after it."""
+        """Return for each stage the values that no later stage reads."""
         keep = {*self.body.outputs, *self.body.inputs}
         ends: list[tuple[int, ...]] = []
         for stage in reversed(self.stages):
@@ -192,13 +199,13 @@ class GroupExecutable:
         return ends[::-1]
 
     def _bound(self) -> int:
-        """Return what a call allocates at most, on all members together."""
+        """Return an upper bound of the bytes a call allocates, summed over the members."""
         copied = sum(s.nbytes for s in self.body.output_specs) * self.backend.world
         return copied + sum(stage.required_bytes for stage in self.stages)
 
 
 def _without_ranks(backend: GroupBackend, graph: Graph) -> tuple[Graph, list[GroupBuffer]]:
-    """Return the graph with each member's number as an input, and the buffers of these."""
+    """Return the graph with ranks as inputs instead of nodes, and the buffers of the ranks."""
     ranks = [n.op is rank_row and not alone(n) for n in graph.nodes]
     if not any(ranks):
         return graph, []
@@ -213,7 +220,7 @@ def _without_ranks(backend: GroupBackend, graph: Graph) -> tuple[Graph, list[Gro
 
 
 class MemberStage:
-    """A graph that each member runs by itself."""
+    """A graph that each member runs with its own arrays."""
 
     def __init__(self, backend: GroupBackend, segment: Segment) -> None:
         self.segment = segment
@@ -226,7 +233,7 @@ class MemberStage:
         self.required_bytes = sum(e.required_bytes for e in self.executables)
 
     def run(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
-        """Run it on every member; host numbers are the same for all."""
+        """Run the graph on every member; all members get the same host numbers."""
         shared = [None if isinstance(b, GroupBuffer) else b for b in inputs]
         results: list[list[Any]] = []
         for member, executable in enumerate(self.executables):
@@ -245,29 +252,29 @@ class MemberStage:
 
 
 class ExchangeStage:
-    """Collectives in the order of their token: those that do not need each other go together."""
+    """Collectives in the order of their token; independent neighbours form a batch."""
 
     def __init__(self, backend: GroupBackend, segment: Segment) -> None:
         self.segment = segment
         self.batches = _batches(segment.graph)
-        # Prepared when it first runs, for that may need what is not installed.
+        # Prepared at the first run: a communicator may need a library that is not installed.
         self._steps: list[tuple[list[Node], Exchange]] | None = None
         self._prepare = backend.prepare
         specs = segment.graph.specs
-        # Copies bring all arrays together on a device, once for each of them.
+        # Bound for collectives by copies: each device may hold the arrays of all members.
         moved = sum(specs[n.outputs[0]].nbytes for n in segment.graph.nodes)
         brought = sum(specs[n.inputs[0]].nbytes for n in segment.graph.nodes)
         world = backend.world
         self.required_bytes = world * (3 * moved + (world + 2) * brought)
 
     def steps(self) -> list[tuple[list[Node], Exchange]]:
-        """Return the collectives that go together, and what carries them out."""
+        """Return the batches of collectives, each with the function that runs it."""
         if self._steps is None:
             self._steps = [(nodes, self._prepare(calls)) for nodes, calls in self.batches]
         return self._steps
 
     def run(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
-        """Hand the collectives over; a token is passed on, for nobody looks at what it holds."""
+        """Run the collectives; tokens are passed on unchanged."""
         graph = self.segment.graph
         held: dict[int, Any] = dict(zip(graph.inputs, inputs, strict=True))
         for nodes, exchange in self.steps():
@@ -279,9 +286,10 @@ class ExchangeStage:
         return [held[v] for v in graph.outputs]
 
     def short(self, body: Graph) -> Short | None:
-        """Return what does all of a graph that is this stage, in few steps; None for others.
+        """Return a fast path for a graph that consists of this stage, else None.
 
-        That is a graph of inputs that go to collectives, of which each result is one output.
+        It needs a graph whose inputs go to collectives and whose outputs are their results, each
+        once.
         """
         graph = self.segment.graph
         if len(self.batches) != 1 or len(body.nodes) != len(graph.nodes):
@@ -316,7 +324,7 @@ class ExchangeStage:
 
 
 def _batches(graph: Graph) -> list[tuple[list[Node], list[Collective]]]:
-    """Return the nodes in groups of neighbours of which none reads what another makes."""
+    """Return the nodes in batches of neighbours that do not depend on each other."""
     batches: list[tuple[list[Node], list[Collective]]] = []
     made: set[int] = set()
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""Groups of devices, and how arrays come to their members and back."""
+"""Groups of devices, and the transfer of arrays to and from their members."""
 
 from __future__ import annotations
 
@@ -20,10 +20,25 @@ from calor_distributed.executable import GroupBuffer
 class Group:
     """Devices that compute together, and the one device that stands for all of them.
 
-    Attributes: ``devices``, the members in their order; ``device``, on which a tensor is an array
-    on each member; ``size``. As a context it is where new tensors are made, the same on each
-    member.
+    In a ``with`` block new tensors are made on the group, equal on each member.
 
+    Parameters
+    ----------
+    devices : sequence of Device or str
+        The members in their order. A device may occur more than once. Groups are no members.
+
+    Attributes
+    ----------
+    device : Device
+        The device of the group. A tensor on it is one array on each member.
+
+    Raises
+    ------
+    DeviceError
+        If there are no members, one is a group, or a named device is not installed.
+
+    Examples
+    --------
     >>> import calor
     >>> both = calor.distributed.group("numpy", "numpy")
     >>> with both:
@@ -38,12 +53,12 @@ class Group:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The members, in their order."""
+        """The members in their order, a tuple of Device."""
         return _backend(self.device).members
 
     @property
     def size(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return len(self.devices)
 
     def __enter__(self) -> Device:
@@ -57,10 +72,30 @@ class Group:
         return f"group({', '.join(repr(d.name) for d in self.devices)})"
 
     def scatter(self, x: Any, axis: int = 0) -> Tensor:
-        """Return equal parts of a tensor or array along an axis, one to each member, in order.
+        """Divide an array along an axis into equal parts, one for each member.
 
-        ShapeError where the axis does not divide into so many parts.
+        Gradients flow back to `x`.
 
+        Parameters
+        ----------
+        x : Tensor or array
+            The array to divide. Parts are moved to the devices of the members.
+        axis : int, default 0
+            Axis that is divided, in the order of the members.
+
+        Returns
+        -------
+        Tensor
+            A tensor on the group. Its size along `axis` is that of `x` divided by the number of
+            members.
+
+        Raises
+        ------
+        ShapeError
+            If `axis` is not an axis of `x`, or the number of members does not divide its size.
+
+        Examples
+        --------
         >>> import calor
         >>> both = calor.distributed.group("numpy", "numpy")
         >>> both.scatter(calor.ones((4, 3))).shape
@@ -70,7 +105,7 @@ class Group:
         if not x.ndim or count % self.size:
             raise ShapeError(
                 f"axis {axis} of shape {tuple(x.shape)} does not divide into {self.size} equal "
-                f"parts; leave a remainder out, or pad it"
+                f"parts; drop the remainder, or pad x"
             )
         step = count // self.size
         before = (slice(None),) * (axis % x.ndim)
@@ -78,10 +113,30 @@ class Group:
         return self.join(parts)
 
     def join(self, parts: Any) -> Tensor:
-        """Return the tensor on the group of which each member has one of these, in order.
+        """Return the tensor on the group that holds one of the given tensors on each member.
 
-        Parts that are on another device than their member are moved there. Gradients flow back.
+        Gradients flow back to the parts.
 
+        Parameters
+        ----------
+        parts : sequence of Tensor or array
+            One part for each member, in their order, of equal shape and dtype. A part on another
+            device is moved to that of its member.
+
+        Returns
+        -------
+        Tensor
+            A tensor on the group, in the shape and dtype of the parts.
+
+        Raises
+        ------
+        ArgumentError
+            If there are not as many parts as members.
+        ShapeError
+            If the parts differ in shape or dtype.
+
+        Examples
+        --------
         >>> import calor
         >>> both = calor.distributed.group("numpy", "numpy")
         >>> x = both.join([calor.ones(2), calor.zeros(2)])
@@ -89,7 +144,9 @@ class Group:
         [1.0, 1.0]
         """
         if len(parts) != self.size:
-            raise ArgumentError(f"{len(parts)} tensors for a group of {self.size} members")
+            raise ArgumentError(
+                f"join got {len(parts)} parts for a group of {self.size} members; pass one for each"
+            )
         placed = [
             to_device(p, d) if isinstance(p, Tensor) else asarray(p, device=d)
             for p, d in zip(parts, self.devices, strict=True)
@@ -98,31 +155,75 @@ class Group:
         for other in placed[1:]:
             if (other.shape, other.dtype) != (first.shape, first.dtype):
                 raise ShapeError(
-                    f"members of one value have arrays of one kind, not {first._value.spec} and "
-                    f"{other._value.spec}"
+                    f"parts {first._value.spec} and {other._value.spec} differ; the parts of one "
+                    f"tensor need one shape and dtype"
                 )
         made: Tensor = _joined(self, placed)
         return made
 
     def split(self, x: Tensor) -> list[Tensor]:
-        """Return each member's array of a tensor on the group, as a tensor on that member.
+        """Return the array of each member as a tensor on that member.
 
-        Gradients flow back.
+        Gradients flow back to `x`. The values are computed now, so `split` is not allowed inside
+        `jit`.
 
+        Parameters
+        ----------
+        x : Tensor
+            A tensor on this group.
+
+        Returns
+        -------
+        list of Tensor
+            One tensor for each member, in their order.
+
+        Raises
+        ------
+        DeviceError
+            If `x` is on another device.
+        TraceError
+            If a function is being traced, as inside `jit`.
+
+        Examples
+        --------
         >>> import calor
         >>> both = calor.distributed.group("numpy", "numpy")
         >>> [part.tolist() for part in both.split(both.scatter(calor.arange(4)))]
         [[0, 1], [2, 3]]
         """
         if x.device is not self.device:
-            raise DeviceError(f"the tensor is on {x.device.name}, not on {self.device.name}")
+            raise DeviceError(
+                f"x is on {x.device.name}, not on {self.device.name}; move it with "
+                f"x.to(group.device), or divide it with group.scatter(x)"
+            )
         return _split(self, x)
 
     def gather(self, x: Tensor, axis: int = 0) -> Tensor:
-        """Return all members' arrays, joined along an axis, as a tensor on the first member.
+        """Concatenate the arrays of all members on the first member; the inverse of `scatter`.
 
-        It is what undoes ``scatter``.
+        Parameters
+        ----------
+        x : Tensor
+            A tensor on this group.
+        axis : int, default 0
+            Axis along which the arrays are joined, in the order of the members.
 
+        Returns
+        -------
+        Tensor
+            The joined array, on the device of the first member.
+
+        Raises
+        ------
+        DeviceError
+            If `x` is on another device.
+        AxisError
+            If `axis` is not an axis of `x`.
+        TraceError
+            If a function is being traced, as inside `jit`.
+
+        Examples
+        --------
         >>> import calor
         >>> both = calor.distributed.group("numpy", "numpy")
         >>> both.gather(both.scatter(calor.arange(4))).tolist()
@@ -175,11 +276,26 @@ def _split(members: Group, x: Any) -> list[Any]:
 
 
 def group(*devices: Any) -> Group:
-    """Return the group of these devices, given as Devices, by name, or as one list of them.
+    """Return the group of some devices.
 
-    A device that is named several times is as many members, so that programs for several devices
-    run, and are tested, on one. Raises DeviceError for a device that is not there.
+    Parameters
+    ----------
+    *devices : Device or str
+        The members in their order, or one list of them. A device named n times stands for n
+        members, so that a program for several devices can run, and be tested, on one.
 
+    Returns
+    -------
+    Group
+        The group.
+
+    Raises
+    ------
+    DeviceError
+        If there are no members, one is a group, or a named device is not installed.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.distributed.group("numpy", "numpy").size
     2
@@ -192,5 +308,7 @@ def group(*devices: Any) -> Group:
 def _backend(device: Device) -> GroupBackend:
     backend = device.backend
     if not isinstance(backend, GroupBackend):
-        raise DeviceError(f"{device.name} is no group; calor.distributed.group(...) makes one")
+        raise DeviceError(
+            f"device {device.name} is not a group; make one with calor.distributed.group(...)"
+        )
     return backend

@@ -1,4 +1,4 @@
-"""What the entry points name: the scheme "group:" of devices made of others, and its rows."""
+"""The plugin of calor-distributed: the device scheme "group:" and the rows of collectives."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def _rows() -> Any:
 
 @hookimpl
 def calor_ops() -> Mapping[str, Callable[[], Any]]:
-    """Collectives."""
+    """Return the rows of collectives."""
     return {"distributed": _rows}
 
 
 @hookimpl
 def calor_device_schemes() -> Mapping[str, Callable[[str], Device]]:
-    """Several devices as one, ``group:cpu,cpu``."""
+    """Return the scheme of groups, such as ``group:cpu,cpu``."""
     return {"group:": _group}

@@ -1,12 +1,12 @@
-"""Rows of collectives: what the members of a group of devices compute together.
+"""Rows of collectives.
 
-Requirements: one graph runs on every member, each with an array of its own behind the same value;
-a collective is a node of that graph. It takes and returns the token of its group: a value without
-contents that puts all collectives of a group in one order. A token is state that is written, and so
-an output of every plan that has a collective: no pass removes one or changes its place.
+Requirements: one graph runs on every member; each member has its own array for a value. A
+collective is a node of that graph. It takes and returns the token of its group, a value without
+contents that orders all collectives of the group. The token is state that is written, hence an
+output of every plan with a collective, so no pass removes or reorders one.
 
-``world`` is the number of members. With one member each row returns what it is given, which is also
-how a device alone runs it. Gradients are those of the sum of what all members differentiate, as in
+``world`` is the number of members. With one member each row returns its operand, which is also how
+a device outside of a group runs it. Gradients are those of the sum of all members' losses, as in
 PyTorch's ``torch.distributed.nn``.
 """
 
@@ -24,21 +24,21 @@ from calor.ops.base import Op, Rule, Saves, Scalar, op
 from calor.ops.sources import full, iota, zeros_of
 from calor.specs import Spec, spec
 
-# How arrays meet: on each member's element, in the order of the members.
+# Reductions, element by element in the order of the members.
 KINDS: Final = ("sum", "prod", "max", "min")
 TOKEN: Final = spec((), int32)
 
 
 def _member_rule(x: Spec, token: Spec, world: int) -> None:
     if type(world) is not int or world < 1:
-        raise ArgumentError(f"a group has 1 member or more, not {world}")
+        raise ArgumentError(f"world is {world}; a group has at least one member")
     if token.shape != () or token.dtype is not int32:
-        raise ArgumentError(f"the token of a group is {TOKEN}, not {token}")
+        raise ArgumentError(f"token is {token}; the token of a group is {TOKEN}")
 
 
 def _meet_rule(x: Spec, kind: str) -> None:
     if kind not in KINDS:
-        raise ArgumentError(f"arrays are reduced by {', '.join(KINDS)}, not by {kind!r}")
+        raise ArgumentError(f"kind is {kind!r}; pass one of {', '.join(KINDS)}")
     rules.numbers(x) if kind in ("sum", "prod") else rules.ordered(x)
 
 
@@ -51,7 +51,7 @@ def _all_reduce_rule(x: Spec, token: Spec, *, kind: str, world: int) -> tuple[Sp
 def _all_gather_rule(x: Spec, token: Spec, *, world: int) -> tuple[Spec, Spec]:
     _member_rule(x, token, world)
     if not x.shape:
-        raise ShapeError(f"{x} has no axis along which arrays are joined; x.reshape(1)")
+        raise ShapeError(f"all_gather: {x} has no axis to join along; pass x.reshape(1)")
     return spec((world * x.shape[0], *x.shape[1:]), x.dtype), TOKEN
 
 
@@ -59,29 +59,34 @@ def _reduce_scatter_rule(x: Spec, token: Spec, *, kind: str, world: int) -> tupl
     _member_rule(x, token, world)
     _meet_rule(x, kind)
     if not x.shape or x.shape[0] % world:
-        raise ShapeError(f"the first axis of {x} does not divide into {world} equal parts")
+        raise ShapeError(
+            f"reduce_scatter: the axis to scatter, first in {x}, does not divide into {world} "
+            f"equal parts; pad x"
+        )
     return spec((x.shape[0] // world, *x.shape[1:]), x.dtype), TOKEN
 
 
 def _broadcast_rule(x: Spec, token: Spec, *, root: int, world: int) -> tuple[Spec, Spec]:
     _member_rule(x, token, world)
     if type(root) is not int or not 0 <= root < world:
-        raise ArgumentError(f"member {root} is none of a group of {world}, which counts from 0")
+        raise ArgumentError(
+            f"a group of {world} has no member {root}; members are numbered from 0 to {world - 1}"
+        )
     return spec(x.shape, x.dtype), TOKEN
 
 
 def _alone(x: Any, token: Any, *, world: int, **attributes: Any) -> tuple[Any, Any]:
-    """Return what a device that is its own group has after a collective: what it had."""
+    """Return the operands: a collective among one member changes nothing."""
     if world != 1:
         raise ArgumentError(
-            f"a collective of {world} members runs on a group of as many devices, and this is one "
-            f"device: calor.distributed.group(...)"
+            f"a collective of {world} members runs on a group of {world} devices, and this is one "
+            f"device; make a group with calor.distributed.group(...)"
         )
     return x, token
 
 
 def token_of(device: Any) -> Any:
-    """Return the token of a device, made outside of what is being traced."""
+    """Return the token of a device, made outside of any trace."""
     if device.token is None:
         from calor.functions.creation import asarray
         from calor.graph.tracing import outside
@@ -92,7 +97,7 @@ def token_of(device: Any) -> Any:
 
 
 def recorded(row: Op, x: Any, **attributes: Any) -> Any:
-    """Record a collective after all others of the group that a tensor is on; return its result."""
+    """Record a collective after all earlier ones of the tensor's group; return its result."""
     token = token_of(x.device)
     made, after = row(x, token, **attributes)
     token._rebind(after)
@@ -100,7 +105,7 @@ def recorded(row: Op, x: Any, **attributes: Any) -> Any:
 
 
 def rank_on(device: Any, world: int) -> Any:
-    """Return the number of each member of the group that a device is, from 0: 0-d int32."""
+    """Return the number of each member of a group, from 0, as a 0-d int32."""
     from calor.backends.selection import on_device
 
     with on_device(device):
@@ -108,7 +113,7 @@ def rank_on(device: Any, world: int) -> Any:
 
 
 def _all_reduce_saves(x: Spec, token: Spec, *, kind: str, world: int) -> str:
-    # Alone, each member's gradient is what reaches it.
+    # In a group of one the gradient passes through, so nothing is saved.
     return "" if world == 1 else {"sum": "", "prod": "0"}.get(kind, "0y")
 
 
@@ -120,14 +125,14 @@ def _all_reduce_gradient(g: Any, y: Any, x: Any, token: Any, *, kind: str, world
         return [total, None]
     if kind == "prod":
         return [total * e.conjugate(_others(x, world)), None]
-    # Members with equal extremes share the gradient evenly, as the places of one array do.
+    # Members with equal extremes share the gradient evenly, as equal elements of one array do.
     hit = e.cast(e.bit_or(e.equal(x, y[0]), e.isnan(x)), dtype=total.dtype)
     count = recorded(all_reduce, hit, kind="sum", world=world)
     return [hit * (total / count), None]
 
 
 def _others(x: Any, world: int) -> Any:
-    """Return the product of what the other members have, of no division, so that zeros are fine."""
+    """Return the product of the other members' arrays; no division, so zeros are allowed."""
     rows = movement.reshape(x, shape=(1, *x.shape))
     all_rows = recorded(all_gather, rows, world=world)
     ones = (1,) * x.ndim
