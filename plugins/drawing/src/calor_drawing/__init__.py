@@ -1,4 +1,4 @@
-"""Pictures of calor's graphs, as SVG: ``graph.svg()`` and ``graph.draw(path)`` are written here.
+"""Pictures of calor's graphs as SVG: the functions behind ``graph.svg()`` and ``graph.draw(path)``.
 
 >>> import calor
 >>> from calor.drawing import graph_svg

@@ -1,4 +1,4 @@
-"""What a drawing of a graph says about a node: its family, its lines of text, its sub-graphs."""
+"""The text and colour of a node in a drawing: its op family, its lines, its sub-graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from calor.graph.graph import Graph, Node
 from calor.ops.base import Op, Scalar
 
-# Family to (fill, stroke). The fills differ in lightness too, for readers who do not see hue.
+# Family to (fill, stroke). The fills also differ in lightness, for colour-blind readers.
 COLOURS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "elementwise": ("#dbeafe", "#3b6fb6"),
@@ -50,7 +50,7 @@ NOTE_LIMIT: Final = 600
 
 
 def family(op: Op) -> str:
-    """Return the family of an op, a key of COLOURS; "other" when it is in none."""
+    """Return the family of an op, a key of COLOURS; "other" for an unknown op."""
     found = _FAMILIES.get(op.name)
     if found is not None:
         return found
@@ -60,7 +60,7 @@ def family(op: Op) -> str:
 
 
 def lines(graph: Graph, node: Node) -> list[str]:
-    """Return the lines below the op's name: what it makes, then its attributes, shortened."""
+    """Return the lines below the op's name, shortened: the specs of results, then attributes."""
     made = [f"%{o} {graph.specs[o]}" for o in node.outputs]
     if len(made) > LINES_LIMIT:
         made[LINES_LIMIT - 1 :] = [f"… {len(made) - LINES_LIMIT + 1} more"]
@@ -71,7 +71,7 @@ def _attribute_lines(node: Node) -> list[str]:
     texts = [
         _short(f"{name}={_text(value)}", LINE_LIMIT)
         for name, value in node.attributes.items()
-        # The result's spec says shape and dtype already; what is off or empty says nothing.
+        # The result's spec has shape and dtype already; attributes that are off or empty are noise.
         if name not in ("shape", "dtype") and _tells(value)
     ]
     found: list[str] = []
@@ -103,7 +103,7 @@ def _text(value: Any) -> str:
 
 
 def note(graph: Graph, node: Node) -> str:
-    """Return the whole node as one line, as :meth:`Graph.text` has it, for a tooltip."""
+    """Return the node as one line in the form of :meth:`Graph.text`, for a tooltip."""
     operands = [f"%{i}" for i in node.inputs]
     attributes = [
         f"{name}={'graph' if isinstance(value, Graph) else value}"
@@ -114,7 +114,7 @@ def note(graph: Graph, node: Node) -> str:
 
 
 def bodies(node: Node) -> list[tuple[str, Graph]]:
-    """Return the sub-graphs of a node with the names of their attributes."""
+    """Return the sub-graphs of a node, each with the name of its attribute."""
     return [pair for name, value in node.attributes.items() for pair in _graphs(name, value)]
 
 

@@ -1,8 +1,8 @@
-"""Which layer each part of a graph is drawn in, and which lines join the layers.
+"""The layer of each part of a graph, and the lines between layers.
 
-Inputs are on top and outputs below. A value's lines run as one tree to all its uses. A use far
-below is joined by a tag with the value's number instead, since nobody follows a line over a whole
-page (and the bends of such lines would be as many as nodes times layers).
+Inputs are on top and outputs below. The lines of a value form one tree to all its uses. A use far
+below gets a tag with the value's number instead of a line, because long lines are hard to follow
+and their bends would number nodes times layers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Kind = Literal["input", "node", "output", "tag", "bend"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a box stands for: ``number`` is the node's, the output's, else the value's."""
+    """The meaning of a box: ``number`` is that of the node, of the output, or else of the value."""
 
     kind: Kind
     number: int
 
 
 class Layers:
-    """The parts of a graph with their layers: ``parts``, and the ``links`` between neighbours."""
+    """The parts of a graph with their layers, and the links between neighbouring layers."""
 
     def __init__(self, graph: Graph) -> None:
         self.parts: list[Part] = []
@@ -72,7 +72,7 @@ class Layers:
             layer = self.layers[target]
             far = layer - self.layers[part] > REACH
             if far and self.parts[target].kind == "output":
-                # It bears the value's number itself.
+                # An output shows the number of its value, so it needs no tag.
                 continue
             if far:
                 part, leaves = self._add("tag", value, layer - 1), 0.5
@@ -95,7 +95,7 @@ def _port(index: int, count: int) -> float:
 def node_layers(graph: Graph) -> list[int]:
     """Return the layer of each node, from 1: one below the lowest of its operands.
 
-    What depends on no input (constants and what is made of them) is put just above its first use.
+    Nodes that depend on no input, such as constants, are placed just above their first use.
     """
     layer_of = dict.fromkeys(graph.inputs, 0)
     constant: set[int] = set()

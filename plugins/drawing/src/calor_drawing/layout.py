@@ -1,9 +1,9 @@
-"""Placing boxes in layers: their order within a layer, then their coordinates.
+"""Layered layout: the order of boxes within a layer, then their coordinates.
 
-Follows Sugiyama, Tagawa and Toda (1981): links join neighbouring layers only, the order within a
-layer comes from barycentres, and coordinates are pulled towards those of the neighbours. That pull
-is an isotonic regression (pool adjacent violators), which is exact, linear and keeps the order, so
-that the same graph is drawn alike everywhere.
+Follows Sugiyama, Tagawa and Toda (1981). Links join neighbouring layers only, and barycentres order
+each layer. Coordinates approach those of the neighbours by isotonic regression (pool adjacent
+violators), which is exact, linear in time and keeps the order. The same graph is therefore drawn
+alike on every machine.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ PLACE_SWEEPS = 24
 STRAIGHT_SWEEPS = 16
 GAP = 18.0
 LAYER_GAP = 34.0
-# What passes a layer should be straight before what stands in it is centred.
+# Straight long lines matter more than centred boxes.
 _STRAIGHT = 8.0
 _CENTRING = 0.02
 
 
 @dataclass(slots=True)
 class Box:
-    """A rectangle in a layer; a box without width is a bend of a line that passes the layer.
+    """A rectangle in a layer; a box of width 0 is a bend of a line that crosses the layer.
 
-    ``x`` and ``y`` are its upper left corner, set by :func:`place`.
+    ``x`` and ``y`` are the upper left corner, which :func:`place` sets.
     """
 
     layer: int
@@ -41,9 +41,9 @@ class Box:
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """A line from the lower edge of one box to the upper edge of one in the next layer.
+    """A line from the lower edge of one box to the upper edge of a box in the next layer.
 
-    ``leaves`` and ``enters`` say where along these edges, as fractions of the width.
+    ``leaves`` and ``enters`` are the positions on these edges, as fractions of the width.
     """
 
     source: int
@@ -54,7 +54,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The outcome: the size of the whole, and the lower end of each layer."""
+    """The size of the picture and the lower end of each layer."""
 
     width: float
     height: float
@@ -62,7 +62,7 @@ class Frame:
 
 
 def place(boxes: Sequence[Box], links: Sequence[Link]) -> Frame:
-    """Set the coordinates of all boxes, from (0, 0) on."""
+    """Set the coordinates of all boxes; the upper left corner of the picture is (0, 0)."""
     for link in links:
         boxes[link.source].below.append(link)
         boxes[link.target].above.append(link)
@@ -84,7 +84,7 @@ def place(boxes: Sequence[Box], links: Sequence[Link]) -> Frame:
 
 
 def _ordered(boxes: Sequence[Box], rows: list[list[int]]) -> list[list[int]]:
-    """Return the rows in the order with the fewest crossings that the sweeps meet."""
+    """Return the rows in the order with the fewest crossings found by the sweeps."""
     best, fewest = rows, _crossings(boxes, rows)
     for sweep in range(ORDER_SWEEPS):
         if fewest == 0:
@@ -111,7 +111,7 @@ def _places(boxes: Sequence[Box], rows: Sequence[Sequence[int]]) -> dict[int, fl
 
 
 def _number(boxes: Sequence[Box], row: Sequence[int], places: dict[int, float]) -> None:
-    # Counted from the middle, so that rows of unlike lengths are compared fairly.
+    # Counted from the middle, so that rows of different lengths are comparable.
     for i, n in enumerate(row):
         places[n] = i - (len(row) - 1) / 2
 
@@ -153,7 +153,7 @@ def _set_columns(boxes: Sequence[Box], rows: Sequence[Sequence[int]]) -> None:
         if up:
             wishes += [_enters(boxes, k) - box.width * k.leaves for k in box.below]
         found = _mean(wishes, box.x)
-        # Lines enter beside the middle; without this pull, long chains wander off sidewards.
+        # Lines enter beside the middle; without this pull, long chains drift sideways.
         return found - _CENTRING * (found + box.width / 2)
 
     def weight(n: int) -> float:
@@ -168,7 +168,7 @@ def _set_columns(boxes: Sequence[Box], rows: Sequence[Sequence[int]]) -> None:
         down = sweep % 2 == 0
         for row in rows if down else reversed(rows):
             _settle(boxes, row, partial(wish, down=down, up=not down), weight)
-    # At last the bends of one line get one column wherever there is room for it.
+    # Finally, the bends of one line get one column where there is room for it.
     columns: dict[int, float] = {}
 
     def straight(n: int) -> float:
@@ -182,7 +182,7 @@ def _set_columns(boxes: Sequence[Box], rows: Sequence[Sequence[int]]) -> None:
 
 
 def _runs(boxes: Sequence[Box], rows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the bends that follow one another along a line, for each line."""
+    """Return for each line the list of its consecutive bends."""
     run_of: dict[int, list[int]] = {}
     for n in (n for row in rows for n in row if boxes[n].width == 0):
         run_of[n] = run_of.get(boxes[n].above[0].source, [])
@@ -206,7 +206,7 @@ def _settle(
     wish: Callable[[int], float],
     weight: Callable[[int], float],
 ) -> None:
-    """Put the boxes of a row as near to their wishes as their order and their sizes allow."""
+    """Place the boxes of a row as near to the wished positions as order and sizes allow."""
     # Blocks of boxes that touch: [sum of weights, mean wish of the block's start, count].
     blocks: list[list[float]] = []
     offset = 0.0

@@ -1,7 +1,7 @@
-"""Graphs as pictures: SVG, laid out here, so that drawing one needs nothing installed.
+"""Graphs as SVG pictures, laid out here, so that drawing needs no other package.
 
-Requirements: the same graph gives the same bytes; text from a graph cannot break the file; about 40
-nodes can be read on a screen, and 500 are still drawn at once and in order. Sub-graphs of control
+Requirements: the same graph gives the same bytes. Text from a graph cannot break the file. About 40
+nodes are readable on a screen, and 500 are still drawn quickly and in order. Sub-graphs of control
 flow are drawn within their node.
 """
 
@@ -25,12 +25,33 @@ _SWATCH: Final = 12.0
 
 
 def graph_svg(graph: Graph) -> str:
-    """Return a picture of the graph as the text of an SVG file.
+    """Return a picture of a graph as the text of an SVG file.
 
-    Inputs are on top, outputs below; a box is a node, with its op, what it makes and its
-    attributes, coloured by the family of the op. A tag such as ``%4`` stands for a value made far
-    above.
+    Inputs are on top, outputs below. A box is a node with the name of its op, the specs of its
+    results and its attributes; its colour is that of the op's family. A tag such as ``%4`` stands
+    for a value computed far above.
 
+    Parameters
+    ----------
+    graph : Graph
+        The graph, as `calor.trace` returns it. Its size is not limited.
+
+    Returns
+    -------
+    str
+        The SVG document. It depends on the graph only.
+
+    See Also
+    --------
+    draw : Writes the picture to a file.
+
+    References
+    ----------
+    K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding of hierarchical system
+    structures", IEEE Trans. Syst. Man Cybern. 11(2), 1981.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_drawing import graph_svg
     >>> graph_svg(calor.trace(calor.exp, calor.ones(2)))[:4]
@@ -59,22 +80,43 @@ def graph_svg(graph: Graph) -> str:
 
 
 def draw(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Write the picture of a graph to a file whose name ends in ``.svg``.
+    """Write the picture of a graph to an SVG file.
 
-    ArgumentError for another ending, with how to convert.
+    Parameters
+    ----------
+    graph : Graph
+        The graph, as `calor.trace` returns it.
+    path : str or path-like
+        The file to write, with the suffix ``.svg``. An existing file is replaced.
+
+    Raises
+    ------
+    ArgumentError
+        If `path` has another suffix. The message names a command that converts SVG.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import calor, tempfile
+    >>> from pathlib import Path
+    >>> from calor_drawing import draw
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     draw(calor.trace(calor.exp, calor.ones(2)), Path(folder, "graph.svg"))
     """
     target = Path(path)
     if target.suffix.lower() != ".svg":
+        wrong = f"the suffix {target.suffix}" if target.suffix else "no suffix"
         raise ArgumentError(
-            f"graphs are drawn as SVG, not as {target.suffix or 'a file without an ending'!s}; "
-            f'graph.draw("{target.stem}.svg"), which browsers show. To convert it: '
+            f"{target.name} has {wrong}, and graphs are drawn as SVG; write "
+            f'graph.draw("{target.stem}.svg"), and convert it if needed with '
             f"rsvg-convert -o {target.stem}.png {target.stem}.svg"
         )
     target.write_text(graph_svg(graph), encoding="utf-8")
 
 
 class _Picture:
-    """A graph laid out from (0, 0): its size and its marks, lines first."""
+    """A graph laid out from (0, 0), with its size and its marks; lines come first."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -186,7 +228,7 @@ def _families(graph: Graph) -> set[str]:
 
 
 def _legend(families: list[str]) -> tuple[list[str], float]:
-    """Return the marks that name the colours, and how wide they are."""
+    """Return the marks of the legend and its width."""
     marks: list[str] = []
     x = 0.0
     for family in families:

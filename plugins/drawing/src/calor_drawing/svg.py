@@ -8,11 +8,11 @@ from typing import Final
 
 LINE_HEIGHT: Final = 15.0
 PADDING: Final = 8.0
-# Width of a character; a little more than that of the usual sans-serif fonts at these sizes.
+# Width of a character; a little more than in the usual sans-serif fonts at these sizes.
 _NAME_WIDTH: Final = 7.9
 _TEXT_WIDTH: Final = 6.7
 
-# Scoped, so that a page which holds the picture keeps its own style.
+# Scoped by a class, so that a page with the picture keeps its own style.
 STYLE: Final = "".join(
     f".calor-graph {rule}"
     for rule in (
@@ -31,7 +31,7 @@ ARROW: Final = (
 
 
 def clean(text: str) -> str:
-    """Return text for SVG: escaped, and without the characters that XML 1.0 does not have."""
+    """Escape text for SVG and replace characters that XML 1.0 does not allow."""
     return escape("".join(c if _allowed(ord(c)) else "\ufffd" for c in text))
 
 
@@ -42,13 +42,13 @@ def _allowed(code: int) -> bool:
 
 
 def number(value: float) -> str:
-    """Return a coordinate in its shortest form of one decimal."""
+    """Format a coordinate with at most one decimal."""
     text = f"{value:.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
 
 
 def text_size(name: str, lines: Sequence[str]) -> tuple[float, float]:
-    """Return the size of a box that holds a name and lines below it."""
+    """Return the size of a box with a name and lines below it."""
     width = max(len(name) * _NAME_WIDTH, *(len(line) * _TEXT_WIDTH for line in ("", *lines)))
     return width + 2 * PADDING, (1 + len(lines)) * LINE_HEIGHT + PADDING
 
@@ -62,7 +62,7 @@ def box(
     kind: str = "",
     radius: float = 4,
 ) -> str:
-    """Return a rectangle; ``kind`` is a class of the style."""
+    """Return a rectangle; ``kind`` is a class of the style sheet."""
     fill, stroke = colours
     of_class = f' class="{kind}"' if kind else ""
     return (
@@ -72,7 +72,7 @@ def box(
 
 
 def words(x: float, y: float, name: str, lines: Sequence[str], width: float) -> list[str]:
-    """Return a name and the lines below it, centred in a width."""
+    """Return text elements for a name and the lines below it, centred in a width."""
     middle = number(x + width / 2)
     made = []
     for i, line in enumerate((name, *lines)):
@@ -85,12 +85,12 @@ def words(x: float, y: float, name: str, lines: Sequence[str], width: float) -> 
 
 
 def label(x: float, y: float, text: str, kind: str = "small") -> str:
-    """Return a line of text that begins at a place."""
+    """Return a text element that begins at (x, y)."""
     return f'<text class="{kind}" x="{number(x)}" y="{number(y)}">{clean(text)}</text>'
 
 
 def curve(points: Sequence[tuple[float, float]], arrow: str | None, note: str) -> str:
-    """Return a line down through points; between two columns it bends, upright at both ends."""
+    """Return a path down through points; it bends between two columns, vertical at both ends."""
     (x, y), *rest = points
     path = [f"M{number(x)} {number(y)}"]
     for next_x, next_y in rest:
