@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from calor.errors import CalorError, CompileError, OutOfMemoryError  # noqa: E402
-from calor_kernel.library.work import Work  # noqa: E402
+from calor_kernel.contract.work import Work  # noqa: E402
 from calor_kernel.planning.values import Task  # noqa: E402
 from calor_kernel.runtime.autotune import Trial, Tuner, compare, title_of  # noqa: E402
 from harness import report, runner  # noqa: E402

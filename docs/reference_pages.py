@@ -70,15 +70,15 @@ EXTENDING = (
 )
 KERNELS = (
     "calor_kernel.language",
-    "calor_kernel.library.work",
-    "calor_kernel.planning.fuser",
+    "calor_kernel.contract.work",
+    "calor_kernel.contract.fuser",
     "calor_kernel.printers",
     "calor_kernel.ir.nodes",
     "calor_kernel.ir.types",
-    "calor_kernel.runtime.device",
+    "calor_kernel.device.protocol",
     "calor_kernel.runtime.backend",
     "calor_kernel.runtime.entry",
-    "calor_kernel.runtime.diagnosis",
+    "calor_kernel.device.diagnosis",
     "calor_kernel.errors",
 )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from calor.errors import CompileError
 from calor_hip.toolchain import HipToolchain
-from calor_kernel.runtime.storage import Storage, cache_directory
+from calor_kernel.device.storage import Storage, cache_directory
 
 TOOLS = ("clang-22", "ld.lld-22", "llvm-objdump-22", "llvm-nm-22")
 PACKAGES = "apt-get install --no-install-recommends clang-22 lld-22 llvm-22"

@@ -19,9 +19,9 @@ import calor
 from calor.backends.device import device_of
 from calor.dtypes import bfloat16, bool_, float16, float32, int8, int32, int64, uint64
 from calor.errors import CompileError, OutOfMemoryError
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.device import Slot, Step
 from device_runs import run
 
 __all__ = [

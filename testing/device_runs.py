@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from calor_kernel.device.protocol import Device, Slot, Step
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.device import Device, Slot, Step
 
 
 def run(

@@ -20,7 +20,7 @@ from calor.transforms.bound import Bound, Compiled
 from calor.transforms.state import epoch
 from calor_cpu.calls import build
 from calor_cpu.calls.offsets import LayoutError, slot
-from calor_kernel.runtime.buffers import KernelBuffer, ShadowedBuffer
+from calor_kernel.device.buffers import KernelBuffer, ShadowedBuffer
 from calor_kernel.runtime.profile import profile
 
 OFTEN = 40

@@ -19,11 +19,11 @@ from calor_cpu.device import CpuDevice
 from calor_cpu.host import caches, memory_bytes
 from calor_cpu.memory import CpuMemory
 from calor_cpu.queue import shares_of
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import cube_position, kernel
-from calor_kernel.runtime.device import Slot, Step
 
 
 @kernel

@@ -10,10 +10,10 @@ import pytest
 
 from calor.dtypes import float32, int64
 from calor_cpu.device import CpuDevice
+from calor_kernel.device.protocol import Queue, Slot, Step, Varying, filled
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import cube_position, kernel
-from calor_kernel.runtime.device import Queue, Slot, Step, Varying, filled
 
 COUNT = 4096
 

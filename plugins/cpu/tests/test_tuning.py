@@ -7,7 +7,7 @@ import calor
 from calor import nn
 from calor.backends.device import device_of
 from calor_cpu.device import CpuDevice
-from calor_kernel.planning.cost import Ceilings
+from calor_kernel.contract.cost import Ceilings
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.engine import Engine

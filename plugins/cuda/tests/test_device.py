@@ -12,6 +12,7 @@ import calor
 from calor.backends.device import device_of
 from calor.dtypes import float32
 from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.language import (
     Buffer,
     barrier,
@@ -20,7 +21,6 @@ from calor_kernel.language import (
     unit_position,
 )
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.device import Slot, Step
 from device_contract import built, loaded
 from device_runs import run
 from imitated_cuda import CudaError

@@ -9,6 +9,7 @@ import pytest
 from calor.dtypes import float32, int64
 from calor.errors import CompileError, DeviceError
 from calor_cuda.maps import Tensor, tensors
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.language import (
     Buffer,
     Layout,
@@ -25,7 +26,6 @@ from calor_kernel.language import (
     unit_index,
     wait_puts,
 )
-from calor_kernel.runtime.device import Slot, Step
 
 AT = Swizzled(Swizzle(3, 2, 3), Layout.rows(8, 32))
 

@@ -10,8 +10,8 @@ import calor
 from calor.backends.device import device_of
 from calor.distributed import Group, all_gather, all_reduce, group
 from calor.errors import DeviceError, DeviceLostError
+from calor_kernel.device.buffers import ForeignBuffer
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.buffers import ForeignBuffer
 from imitated_cuda import CudaError
 from imitated_nccl import Nccl
 

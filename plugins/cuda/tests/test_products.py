@@ -19,6 +19,8 @@ from calor.dtypes import (
     uint32,
 )
 from calor.specs import spec
+from calor_kernel.contract.work import Request, View
+from calor_kernel.device.lanes_device import MANY_UNITS
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.attention import boxed
 from calor_kernel.library.attention.lowering import attention, gradient
@@ -29,10 +31,8 @@ from calor_kernel.library.conv import (
 )
 from calor_kernel.library.matmul import units
 from calor_kernel.library.matmul.boxes import Boxes, matmul_boxes
-from calor_kernel.library.work import Request, View
 from calor_kernel.printers import print_kernel
 from calor_kernel.printers.cuda_cpp import CudaCpp
-from calor_kernel.runtime.lanes_device import MANY_UNITS
 
 FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier", "clusters"))
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")

@@ -17,8 +17,8 @@ from calor_cuda.bindings import count, library
 from calor_cuda.device import CudaDevice
 from calor_cuda.diagnosis import diagnosis
 from calor_cuda.pycuda_driver import PyCudaError
+from calor_kernel.device.capsules import capsule_of, contents
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.capsules import capsule_of, contents
 from imitated_cuda import H200
 
 

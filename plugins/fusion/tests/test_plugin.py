@@ -7,8 +7,8 @@ import numpy as np
 
 import calor
 from calor.plugins.discovery import fusers
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
 
 
 def test_both_are_found():

@@ -17,8 +17,8 @@ from calor_hip.diagnosis import diagnosis
 from calor_hip.toolchain import HipToolchain
 from calor_host_shim.devices import HostHipDevice, hip_device
 from calor_host_shim.hip import DEVICES, HipError, ImitatedHip
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.device import Slot, Step
 from device_contract import built, loaded
 
 

@@ -11,7 +11,7 @@ from calor.dtypes import bfloat16, float64
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_host_shim.compiler import Refused
 from calor_host_shim.metal import Failure, ImitatedMetal
-from calor_kernel.runtime.device import Slot, Step
+from calor_kernel.device.protocol import Slot, Step
 from calor_metal import _bindings
 from calor_metal.device import MetalDevice
 from calor_metal.toolchain import MetalToolchain

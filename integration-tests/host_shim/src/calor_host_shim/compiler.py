@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from calor_kernel.runtime.storage import Storage, cache_directory
+from calor_kernel.device.storage import Storage, cache_directory
 
 TEXTS: Final = Path(__file__).parent / "text"
 # Neither sums of products nor signed overflow are the compiler's to decide.

@@ -8,8 +8,8 @@ import pytest
 import calor
 from calor.dtypes import float32, int64
 from calor.errors import CompileError
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
-from calor_kernel.runtime.device import Slot, Step
 from calor_thimble.device import Thimble
 
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from calor_kernel.device.storage import cache_directory
 from calor_kernel.runtime.bundle import cache_figures, make_bundle
-from calor_kernel.runtime.storage import cache_directory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,10 +11,10 @@ import pytest
 from calor.dtypes import float16, float32, float64, int32, int64
 from calor.errors import CompileError, OutOfMemoryError
 from calor_kernel import language as kl
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.language import Buffer, Scalar, kernel
-from calor_kernel.runtime.device import Slot, Step
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 FLOATS, COUNT = Buffer(float32), Scalar(int64, nonnegative=True)
 
@@ -107,7 +107,7 @@ def test_an_image_runs_in_another_process(tmp_path):
     (tmp_path / "image").write_bytes(image)
     program = """
 import sys, numpy as np
-from calor_kernel.runtime.lanes_device import LanesDevice
+from calor_kernel.device.lanes_device import LanesDevice
 from calor_kernel.language.lanes import run_on_lanes
 program = LanesDevice().queue.load(open(sys.argv[1], "rb").read(), None)
 x, y = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.device.lanes_device import MANY_UNITS
 from calor_kernel.language.matrices import SHAPES
-from calor_kernel.runtime.device import DeviceInfo
-from calor_kernel.runtime.lanes_device import MANY_UNITS
 
 
 def named_info(name: str, **more: int) -> DeviceInfo:

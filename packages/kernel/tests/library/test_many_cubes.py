@@ -9,6 +9,7 @@ import calor
 from calor.backends.device import device_of
 from calor.dtypes import bfloat16
 from calor.ops.base import table
+from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.ir.passes import fold_cubes
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
@@ -23,7 +24,6 @@ from calor_kernel.language import (
 from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.planning import recording
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
 # Several rows of cubes along y, of which the last is not full, and none along z.
 FEW = (3, 1 << 20, 1)

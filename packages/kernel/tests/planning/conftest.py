@@ -3,10 +3,10 @@
 import pytest
 
 from calor.backends.device import device_of
-from calor_kernel.library.work import DENSE, LOWERINGS
+from calor_kernel.contract.work import DENSE, LOWERINGS
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
 
 from .small_ops import SMALL
 

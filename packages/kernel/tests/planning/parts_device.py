@@ -3,8 +3,8 @@
 import numpy as np
 
 from calor.backends.device import device_of
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
 
 
 class Handle(np.ndarray):

@@ -2,17 +2,8 @@
 
 from calor.dtypes import int32, int64
 from calor.errors import ElementIndexError
+from calor_kernel.contract.work import Build, Input, Launch, Output, Request, Scratch, Status, Work
 from calor_kernel.language import Buffer, Scalar, cube_position, kernel, loop_range
-from calor_kernel.library.work import (
-    Build,
-    Input,
-    Launch,
-    Output,
-    Request,
-    Scratch,
-    Status,
-    Work,
-)
 
 CHUNK = 64
 SIZE = Scalar(int64, nonnegative=True)

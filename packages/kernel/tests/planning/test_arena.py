@@ -6,7 +6,7 @@ import pytest
 
 from calor.dtypes import uint8
 from calor.specs import spec
-from calor_kernel.library.work import View, Work
+from calor_kernel.contract.work import View, Work
 from calor_kernel.planning.arena import lay_out
 from calor_kernel.planning.values import Piece, Task, Value
 

@@ -6,8 +6,8 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.errors import OutOfMemoryError
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
 
 from .parts_device import device_with_parts
 

@@ -5,21 +5,12 @@ import pytest
 
 import calor
 from calor.backends.device import device_of
-from calor_kernel.library.work import (
-    DENSE,
-    LOWERINGS,
-    Build,
-    Input,
-    Launch,
-    Output,
-    Refusal,
-    Work,
-)
-from calor_kernel.planning.cost import Ceilings, ceilings_of, node_seconds
+from calor_kernel.contract.cost import Ceilings, ceilings_of, node_seconds
+from calor_kernel.contract.fuser import Fuser, Group, boundary, group_of
+from calor_kernel.contract.work import DENSE, LOWERINGS, Build, Input, Launch, Output, Refusal, Work
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.planning.cover import cover
-from calor_kernel.planning.fuser import Fuser, Group, boundary, group_of
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
 
 from .small_ops import CHUNK, FUNCTIONS, SIZE, Buffer, elementwise
 

@@ -6,10 +6,10 @@ import pytest
 import calor
 from calor.dtypes import float32
 from calor.specs import spec
-from calor_kernel.library.work import Build, Input, Launch, Output, Scratch, Work
+from calor_kernel.contract.work import Build, Input, Launch, Output, Scratch, Work
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.planning.keeping import preparations
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
 
 from .small_ops import FUNCTIONS, SIZE, Buffer, elementwise
 

@@ -8,10 +8,10 @@ import pytest
 import calor
 from calor import nn
 from calor.backends.device import device_of
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.planning.compiling import fusers_of, plan_anew
 from calor_kernel.planning.replanning import Replanning
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 F = nn.functional
 W = np.random.default_rng(1).standard_normal((24, 40), np.float32)

@@ -5,14 +5,14 @@ from math import ceil, prod
 
 import pytest
 
+from calor_kernel.contract.choices import choice, exceeds, greatest, hinted, least
+from calor_kernel.contract.sizes import Size
+from calor_kernel.contract.trace import Trace
+from calor_kernel.contract.work import Build
 from calor_kernel.language import FastDivmod
-from calor_kernel.library.work import Build
-from calor_kernel.planning.choices import choice, exceeds, greatest, hinted, least
 from calor_kernel.planning.matching import getter
 from calor_kernel.planning.numbers import Numbers, function_of
-from calor_kernel.planning.sizes import Size
 from calor_kernel.planning.template import Opened
-from calor_kernel.planning.trace import Trace
 
 
 @choice()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import calor
+from calor_kernel.device.buffers import OPEN
 from calor_kernel.planning import control, steps
 from calor_kernel.planning.keeping import stamped
 from calor_kernel.planning.parts import Part, Place, places_of
-from calor_kernel.runtime.buffers import OPEN
 
 from .parts_device import device_with_parts
 

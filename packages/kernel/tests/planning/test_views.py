@@ -7,8 +7,8 @@ import calor
 from calor.dtypes import as_dtype
 from calor.ops.base import find, signature
 from calor.specs import spec
-from calor_kernel.library.work import View
-from calor_kernel.planning.views import reshaped_strides, view_of
+from calor_kernel.contract.movement import reshaped_strides, view_of
+from calor_kernel.contract.work import View
 
 MOVES = {
     "permute": lambda rng, shape: {"axes": tuple(map(int, rng.permutation(len(shape))))},

@@ -12,10 +12,8 @@ from calor.backends.device import device_of
 from calor.dtypes import float32, int64
 from calor.errors import CompileError
 from calor.specs import spec
-from calor_kernel.errors import KernelCheckError
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import kernel, loop_range
-from calor_kernel.library.work import (
+from calor_kernel.contract.cost import Ceilings
+from calor_kernel.contract.work import (
     DENSE,
     LOWERINGS,
     Build,
@@ -27,14 +25,16 @@ from calor_kernel.library.work import (
     View,
     Work,
 )
-from calor_kernel.planning.cost import Ceilings
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
+from calor_kernel.device.lines import Lines
+from calor_kernel.errors import KernelCheckError
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import kernel, loop_range
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.planning.values import Piece, Task, Value
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.autotune import task_key
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
-from calor_kernel.runtime.lines import Lines
 
 
 @kernel
@@ -262,7 +262,7 @@ def test_lines_outlive_damage_and_other_writers(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from calor_kernel.runtime.lines import Lines
+from calor_kernel.device.lines import Lines
 lines = Lines(Path(sys.argv[1]))
 for n in range(200):
     lines.put(f"{sys.argv[2]} {n}", n)

@@ -1,7 +1,7 @@
 """A device begins when enough waits, or enough work."""
 
-from calor_kernel.runtime.batches import ENOUGH, Batch
-from calor_kernel.runtime.device import Step
+from calor_kernel.device.batches import ENOUGH, Batch
+from calor_kernel.device.protocol import Step
 
 
 def test_a_device_begins_when_there_is_enough() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from calor_kernel.planning.cost import Ceilings
+from calor_kernel.contract.cost import Ceilings
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.device.lines import Lines
 from calor_kernel.runtime import ceilings
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.runtime.lines import Lines
 
 
 @pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS])

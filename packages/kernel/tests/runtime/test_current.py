@@ -9,8 +9,8 @@ import calor
 import calor_kernel
 from calor.backends.device import device_of
 from calor.errors import UnsupportedError
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
 
 
 @pytest.fixture

@@ -9,17 +9,17 @@ from time import monotonic, sleep
 import pytest
 
 from calor.dtypes import float32, int64
+from calor_kernel.contract.work import Build
+from calor_kernel.device import workers
+from calor_kernel.device.description import build_text, describe
+from calor_kernel.device.images import Images, outline, outline_data
+from calor_kernel.device.kernels import Kernels
+from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
+from calor_kernel.device.workers import image_of
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import cube_position, kernel, shared
 from calor_kernel.library.copying import copy_dense, copy_rows
-from calor_kernel.library.work import Build
-from calor_kernel.runtime import workers
-from calor_kernel.runtime.description import build_text, describe
-from calor_kernel.runtime.images import Images, outline, outline_data
-from calor_kernel.runtime.kernels import Kernels
-from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
-from calor_kernel.runtime.workers import image_of
 
 SIZE = Scalar(int64, nonnegative=True)
 
@@ -101,9 +101,9 @@ def test_a_kernel_without_a_file_is_not_kept(own_cache, monkeypatch):
 
 def test_the_text_is_the_same_in_another_process():
     code = (
-        "from calor_kernel.runtime.description import build_text;"
+        "from calor_kernel.device.description import build_text;"
         "from calor_kernel.library.copying import copy_dense;"
-        "from calor_kernel.library.work import Build;"
+        "from calor_kernel.contract.work import Build;"
         "from calor_kernel.ir.types import Buffer, Scalar;"
         "from calor.dtypes import float32, int64;"
         "print(build_text(Build(copy_dense, (Buffer(float32), Buffer(float32),"

@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Sequence
 
-from calor_kernel.runtime.kept import Kept
-from calor_kernel.runtime.words import Piece
+from calor_kernel.device.kept import Kept
+from calor_kernel.device.words import Piece
 
 
 def test_equal_handles_that_are_others_are_told_apart() -> None:

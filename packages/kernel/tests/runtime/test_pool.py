@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from calor.errors import OutOfMemoryError
-from calor_kernel.runtime.device import Memory
-from calor_kernel.runtime.pool import Pool, room_for
+from calor_kernel.device.pool import Pool, room_for
+from calor_kernel.device.protocol import Memory
 
 MIB = 1 << 20
 

@@ -9,9 +9,9 @@ import pytest
 import calor
 import calor_kernel
 from calor.backends.device import device_of
-from calor_kernel.planning.cost import Ceilings
+from calor_kernel.contract.cost import Ceilings
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from calor_kernel.runtime.storage import Storage, bundle_directories, cache_directory
+from calor_kernel.device.storage import Storage, bundle_directories, cache_directory
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 
@@ -98,7 +98,7 @@ def test_a_directory_that_cannot_be_written(tmp_path):
 WRITER = """
 import sys, os
 from pathlib import Path
-from calor_kernel.runtime.storage import Storage
+from calor_kernel.device.storage import Storage
 storage = Storage(Path(sys.argv[1]))
 for turn in range(40):
     for n in range(5):

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calor_kernel.runtime import tried
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.device import tried
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 
 def test_planes_that_hold() -> None:

@@ -15,8 +15,8 @@ from calor_cpu.pool import Pool
 from calor_cpu.queue import CpuQueue
 from calor_cpu.target import Target
 from calor_cpu.toolchain import LlvmToolchain, compile_once
-from calor_kernel.runtime.calls import Giving, NativeCall
-from calor_kernel.runtime.device import Device
+from calor_kernel.device.calls import Giving, NativeCall
+from calor_kernel.device.protocol import Device
 
 
 class CpuDevice(Device):

@@ -1,6 +1,6 @@
 """What there is, and what is missing, on the processor: for ``python -m calor doctor``.
 
-Requirements: those of calor_kernel.runtime.diagnosis.
+Requirements: those of calor_kernel.device.diagnosis.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from calor_cpu.llvm import binding
 from calor_cpu.pool import default_threads
 from calor_cpu.target import VARIABLE, target_of
-from calor_kernel.runtime.diagnosis import Row, found, kernels_kept, package
+from calor_kernel.device.diagnosis import Row, found, kernels_kept, package
 
 INSTALL: Final = "pip install llvmlite brings it"
 _WIDE: Final = 32

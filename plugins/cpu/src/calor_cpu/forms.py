@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from calor_cpu.pool import KEEP_S, RESUME, Block, Explain, Layout, Plan, Pool, Runner
 from calor_cpu.pool.structures import FormState, KindState
-from calor_kernel.runtime.device import Slot, Step, Varying
+from calor_kernel.device.protocol import Slot, Step, Varying
 
 _MASK: Final = 2**64 - 1
 

@@ -15,7 +15,7 @@ from typing import Final
 from calor.dtypes import ALL, bfloat16, float16
 from calor_cpu.pool import default_threads
 from calor_cpu.target import STACK_BYTES, Target
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.contract.info import DeviceInfo
 
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _COMMON: Final = (32 << 10, 512 << 10)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.errors import OutOfMemoryError
-from calor_kernel.runtime.device import Memory
+from calor_kernel.device.protocol import Memory
 
 ALIGN: Final = 64
 _HUGE: Final = 2 << 20

@@ -18,9 +18,9 @@ from calor.interning import remember
 from calor_cpu.forms import Form
 from calor_cpu.loader import LoadedImage
 from calor_cpu.pool import Layout, Plan, Pool, Record, bits
+from calor_kernel.device.protocol import Queue, Slot, Step, Varying, filled
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.device import Queue, Slot, Step, Varying, filled
 
 # What a core does in a second at least, of arithmetic and of memory: work is not overestimated so.
 _FLOPS: Final = 20e9

@@ -15,9 +15,9 @@ from typing import Any, Final
 from calor.errors import CompileError
 from calor_cpu.llvm import OPTIONS, all_targets, binding, emitting
 from calor_cpu.target import Target, native, target_of
+from calor_kernel.device.images import image_storage
+from calor_kernel.device.protocol import Toolchain
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.device import Toolchain
-from calor_kernel.runtime.images import image_storage
 
 LEVEL: Final = 2  # of LLVM's code generator
 # Texts of more lines are tiles of many registers, whose addresses are little of the work; what LLVM

@@ -9,7 +9,7 @@ from calor.dtypes import bfloat16, bool_, float32, float64, int8, int64, uint64
 from calor.errors import ArgumentError
 from calor_cpu.pool import KernelFailure, Plan, Pool, Record, bits
 from calor_cpu.pool.system import system
-from calor_kernel.runtime.device import Slot
+from calor_kernel.device.protocol import Slot
 
 from .kernels import ADD, ARGUMENTS, CHUNKS, FAIL, SLOW, function, memory
 

@@ -12,7 +12,7 @@ import pytest
 
 from calor.errors import ArgumentError, DeviceError
 from calor_cpu.pool import Plan, Pool, Record, default_threads
-from calor_kernel.runtime.device import Slot
+from calor_kernel.device.protocol import Slot
 
 from .kernels import ADD, SLOW, function, memory
 
@@ -266,7 +266,7 @@ import sys, warnings
 warnings.simplefilter("error")
 sys.path.insert(0, {folder!r})
 from calor_cpu.pool import Plan, Pool, Record
-from calor_kernel.runtime.device import Slot
+from calor_kernel.device.protocol import Slot
 from kernels import ADD, SLOW, function, memory
 def adding(pool):
     return Plan(pool, [Record(function(ADD), (Slot(0),), (64, 1, 1), 1)], 1)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from calor.dtypes import ALL, bfloat16, float16
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.printers.dialect import words
-from calor_kernel.runtime.device import DeviceInfo
 
 # Float16 and bfloat16 are stored; kernels compute in float32.
 _DTYPES: Final = frozenset(

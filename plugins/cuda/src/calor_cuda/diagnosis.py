@@ -1,6 +1,6 @@
 """What there is, and what is missing, on the way to an NVIDIA GPU: for ``python -m calor doctor``.
 
-Requirements: those of calor_kernel.runtime.diagnosis.
+Requirements: those of calor_kernel.device.diagnosis.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from functools import partial
 from importlib.metadata import distributions
 from typing import Final
 
-from calor_kernel.runtime.cupy_driver.diagnosis import several
-from calor_kernel.runtime.diagnosis import Row, found, package
+from calor_kernel.device.cupy_driver.diagnosis import several
+from calor_kernel.device.diagnosis import Row, found, package
 
 from .bindings import CODES, INSTALL, count, library, modules, nccl_module, typed
 from .toolchain import OLDEST, architecture, compiler_version

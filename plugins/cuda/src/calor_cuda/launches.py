@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from calor_kernel.runtime.cupy_driver.launches import Recorded
-from calor_kernel.runtime.device import Step
+from calor_kernel.device.cupy_driver.launches import Recorded
+from calor_kernel.device.protocol import Step
 
 from .bindings import failure
 from .maps import NBYTES, Tensor, encoded, tensors

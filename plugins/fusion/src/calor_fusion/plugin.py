@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from calor.plugins import hookimpl
 
 if TYPE_CHECKING:
-    from calor_kernel.planning.fuser import Fuser
+    from calor_kernel.contract.fuser import Fuser
 
 
 def _elementwise() -> Fuser:

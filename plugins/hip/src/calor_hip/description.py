@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from calor.dtypes import ALL, bfloat16, float16
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.printers.dialect import words
-from calor_kernel.runtime.device import DeviceInfo
 
 from .dialect import SHARED_BYTES
 from .matrices import MATRICES

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from calor.errors import DeviceError
-from calor_kernel.runtime.cupy_driver.device import Stream, StreamQueue
-from calor_kernel.runtime.cupy_driver.exchange import CupyExchange
-from calor_kernel.runtime.cupy_driver.peers import PeerMemory
-from calor_kernel.runtime.device import Device
+from calor_kernel.device.cupy_driver.device import Stream, StreamQueue
+from calor_kernel.device.cupy_driver.exchange import CupyExchange
+from calor_kernel.device.cupy_driver.peers import PeerMemory
+from calor_kernel.device.protocol import Device
 
 from .bindings import CODES, arrays, compiler, modules, require, typed
 from .description import architecture, describe

@@ -1,6 +1,6 @@
 """What there is, and what is missing, on the way to an AMD GPU: for ``python -m calor doctor``.
 
-Requirements: those of calor_kernel.runtime.diagnosis.
+Requirements: those of calor_kernel.device.diagnosis.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from calor_kernel.runtime.diagnosis import Look, Row, found
+from calor_kernel.device.diagnosis import Look, Row, found
 
 from .bindings import compiler, count, modules, typed
 from .description import architecture

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from calor.errors import CompileError
-from calor_kernel.runtime.printing import PrintingToolchain
+from calor_kernel.device.printing import PrintingToolchain
 
 from .bindings import compiler
 from .dialect import HipCpp

@@ -21,10 +21,11 @@ import numpy as np
 
 from calor.dtypes import ALL, bfloat16, float64
 from calor.errors import DeviceError, OutOfMemoryError
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.device.protocol import Device, Queue, Slot, Step
+from calor_kernel.device.words import WORD, Bytes, Piece, WordMemory
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers import bits_of
-from calor_kernel.runtime.device import Device, DeviceInfo, Queue, Slot, Step
-from calor_kernel.runtime.words import WORD, Bytes, Piece, WordMemory
 
 from ._bindings import bindings, devices, failure_of
 from .dialect import PLANE

@@ -1,6 +1,6 @@
 """What there is, and what is missing, on the way to a Mac's GPU: for ``python -m calor doctor``.
 
-Requirements: those of calor_kernel.runtime.diagnosis; whoever imitates Metal hands over a module of
+Requirements: those of calor_kernel.device.diagnosis; whoever imitates Metal hands over a module of
 the same names.
 """
 
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from calor.errors import DeviceError
-from calor_kernel.runtime.diagnosis import Row, found, package
+from calor_kernel.device.diagnosis import Row, found, package
 
 from ._bindings import bindings
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from calor.errors import CompileError
-from calor_kernel.runtime.printing import PrintingToolchain
+from calor_kernel.device.printing import PrintingToolchain
 
 from ._bindings import bindings, devices, message
 from .dialect import Metal

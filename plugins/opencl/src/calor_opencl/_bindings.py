@@ -20,10 +20,10 @@ from typing import Any, Final
 import pyopencl as cl
 
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
+from calor_kernel.device.protocol import Slot, Step
+from calor_kernel.device.scalars import scalar_bits
+from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.device import Slot, Step
-from calor_kernel.runtime.scalars import scalar_bits
-from calor_kernel.runtime.words import Piece
 
 _NONE: Final = Piece(None, -1, 0)
 _NVIDIA: Final = "cl_nv_device_attribute_query"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pyopencl as cl
 
 from calor.dtypes import ALL, bfloat16, float16, float64
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.printers.opencl_c import OpenCLC
-from calor_kernel.runtime.device import DeviceInfo
 
 from ._bindings import has
 

@@ -15,12 +15,12 @@ import numpy as np
 import pyopencl as cl
 
 from calor.errors import DeviceError, OutOfMemoryError
+from calor_kernel.device.batches import Batch
+from calor_kernel.device.kept import Kept
+from calor_kernel.device.protocol import Device, Memory, Queue, Step
+from calor_kernel.device.tried import planes_hold
+from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.batches import Batch
-from calor_kernel.runtime.device import Device, Memory, Queue, Step
-from calor_kernel.runtime.kept import Kept
-from calor_kernel.runtime.tried import planes_hold
-from calor_kernel.runtime.words import Piece
 
 from ._bindings import (
     Function,

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from calor.errors import CompileError
+from calor_kernel.device.printing import PrintingToolchain
 from calor_kernel.printers.opencl_c import OpenCLC
-from calor_kernel.runtime.printing import PrintingToolchain
 
 # An image is the length of the text in as many bytes, the text, and the binary if there is one.
 _LENGTH: Final = 8

@@ -23,9 +23,9 @@ from wgpu.backends.wgpu_native import _api as native
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
+from calor_kernel.device.batches import Batch
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer
-from calor_kernel.runtime.batches import Batch
 
 _BACKENDS: Final = ("Vulkan", "Metal", "DX12")
 # What is asked for where the adapter has it.

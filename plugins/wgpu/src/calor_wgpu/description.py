@@ -15,9 +15,9 @@ import numpy as np
 import wgpu
 
 from calor.dtypes import int64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.device.seen import given, seen
 from calor_kernel.printers.dialect import words
-from calor_kernel.runtime.device import DeviceInfo
-from calor_kernel.runtime.seen import given, seen
 
 from ._bindings import compute
 from .wgsl import MOST_CUBES, WGSL, probe

@@ -5,8 +5,8 @@ from __future__ import annotations
 import wgpu
 
 from calor.errors import DeviceError
+from calor_kernel.device.protocol import Device
 from calor_kernel.runtime.cores import with_cores
-from calor_kernel.runtime.device import Device
 
 from ._bindings import Stream, adapters, device
 from .description import describe, language

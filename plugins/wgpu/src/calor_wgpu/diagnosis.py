@@ -1,6 +1,6 @@
 """What there is, and what is missing, on the way to adapters: for ``python -m calor doctor``.
 
-Requirements: those of calor_kernel.runtime.diagnosis; wgpu, which loads the drivers, is imported by
+Requirements: those of calor_kernel.device.diagnosis; wgpu, which loads the drivers, is imported by
 the looks, so that one says it when that fails.
 """
 
@@ -10,7 +10,7 @@ import os
 from functools import partial
 from typing import Any, Final
 
-from calor_kernel.runtime.diagnosis import Row, found, package
+from calor_kernel.device.diagnosis import Row, found, package
 
 INSTALL: Final = "pip install wgpu brings it"
 DRIVER: Final = (

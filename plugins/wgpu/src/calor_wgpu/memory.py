@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calor.errors import OutOfMemoryError
-from calor_kernel.runtime.words import Piece, WordMemory
+from calor_kernel.device.words import Piece, WordMemory
 
 from ._bindings import APART, STORAGE, Stream, typed
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from calor_kernel.device.kept import Kept
+from calor_kernel.device.protocol import Queue, Step
+from calor_kernel.device.structs import folded, pack, struct_of, windows
+from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.device import Queue, Step
-from calor_kernel.runtime.kept import Kept
-from calor_kernel.runtime.structs import folded, pack, struct_of, windows
-from calor_kernel.runtime.words import Piece
 
 from ._bindings import Commands, Pipelines, Stream, bind, timed, typed, uniform
 from .toolchain import WgpuToolchain

@@ -6,8 +6,8 @@ a toolchain is pickled to worker processes.
 
 from __future__ import annotations
 
+from calor_kernel.device.printing import PrintingToolchain
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.runtime.printing import PrintingToolchain
 
 from .wgsl import WGSL, print_wgsl
 

@@ -17,10 +17,11 @@ import numpy as np
 
 from calor.dtypes import ALL, bfloat16, float16
 from calor.errors import CompileError, OutOfMemoryError
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.device.protocol import Device, Memory, Queue, Slot, Step, Toolchain
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers import PlainC, bits_of, print_kernel
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.device import Device, DeviceInfo, Memory, Queue, Slot, Step, Toolchain
 
 Array = np.ndarray[Any, Any]
 ALIGN = 64

@@ -14,7 +14,7 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Block
 from calor_kernel.language.builder import Builder, current
 from calor_kernel.language.carry import Frame, Region, Undefined, leaves, same, shape
-from calor_kernel.runtime.device import FEATURES
+from calor_kernel.language.features import FEATURES
 
 # The planes that matrix instructions and register budgets take together.
 _WARPGROUP = 4
@@ -23,7 +23,7 @@ _WARPGROUP = 4
 def has(feature: str) -> bool:
     """Return whether the device that the kernel is built for has a feature; the build decides.
 
-    ``feature`` is one of ``calor_kernel.runtime.device.FEATURES``, or "debug" for builds that
+    ``feature`` is one of ``calor_kernel.language.features.FEATURES``, or "debug" for builds that
     check assertions; KeyError for another name.
     """
     if feature != "debug" and feature not in FEATURES:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from calor.specs import Spec
-from calor_kernel.library.copying import lower_copy
-from calor_kernel.library.work import (
+from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Argument,
     Input,
     Launch,
@@ -17,8 +18,7 @@ from calor_kernel.library.work import (
     Scratch,
     View,
 )
-from calor_kernel.planning.choices import spec_of
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.library.copying import lower_copy
 
 
 def redirected(launch: Launch, places: Mapping[Argument, Argument]) -> Launch:

@@ -12,6 +12,19 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
+    Argument,
+    Build,
+    Input,
+    Launch,
+    Output,
+    Request,
+    View,
+    Work,
+    lowering,
+    row_major,
+)
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     KernelFunction,
@@ -28,19 +41,6 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.work import (
-    Argument,
-    Build,
-    Input,
-    Launch,
-    Output,
-    Request,
-    View,
-    Work,
-    lowering,
-    row_major,
-)
-from calor_kernel.runtime.device import DeviceInfo
 
 _BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 _SIZE = Scalar(int64, nonnegative=True)

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from calor.dtypes import DType, bfloat16, float16, float32, int64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Build
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import absolute_position, kernel, loop_range
-from calor_kernel.library.work import Build
-from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE = Scalar(int64, nonnegative=True)
 

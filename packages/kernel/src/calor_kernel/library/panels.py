@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from calor.dtypes import DType, bfloat16, float16
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.language import (
     Fragment,
     Layout,
@@ -33,7 +34,6 @@ from calor_kernel.language import (
     wait_mma,
 )
 from calor_kernel.language.matrices import SHAPES, Side, mma_16x8, wgmma_64
-from calor_kernel.runtime.device import DeviceInfo
 
 # The bytes of an access, and of a line of shared memory as instructions of groups read it.
 ACCESS = 16

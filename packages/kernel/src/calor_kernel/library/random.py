@@ -13,6 +13,16 @@ from math import prod
 from typing import Any, Final
 
 from calor.dtypes import DType, int64, uint8, uint16, uint32, uint64
+from calor_kernel.contract.work import (
+    Build,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Work,
+    lowering,
+)
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     Number,
@@ -29,7 +39,6 @@ from calor_kernel.language import (
     splat,
     unit_position,
 )
-from calor_kernel.library.work import Build, Input, Launch, Output, Refusal, Request, Work, lowering
 
 _FIRST: Final = 0xD2511F53
 _SECOND: Final = 0xCD9E8D57

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from types import MappingProxyType
 
-from calor_kernel.library.work import Work
-from calor_kernel.planning.choices import greatest, hinted, is_size
+from calor_kernel.contract.choices import greatest, hinted, is_size
+from calor_kernel.contract.work import Work
 from calor_kernel.planning.values import Piece, Task
 
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from calor.backends.calls import BoundCall, Look, Made
+from calor_kernel.device.buffers import AdoptedBuffer, KernelBuffer
+from calor_kernel.device.calls import Giving, NativeCall, Room, Scratch
+from calor_kernel.device.pool import Pool
+from calor_kernel.device.protocol import Device
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.short import zeroed
-from calor_kernel.runtime.buffers import AdoptedBuffer, KernelBuffer
-from calor_kernel.runtime.calls import Giving, NativeCall, Room, Scratch
-from calor_kernel.runtime.device import Device
-from calor_kernel.runtime.pool import Pool
 
 _HANDLE: Final = Look((KernelBuffer, AdoptedBuffer), {}, "handle")
 _GIVING: Final = Giving(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor.backends.protocol import Executable
-from calor.graph.decompose import decompose
 from calor.graph.graph import Graph
+from calor_kernel.contract.fuser import Fuser
 from calor_kernel.library.sort import SortFuser
+from calor_kernel.planning.claims import fitting
 from calor_kernel.planning.control import ControlPlan, has_control
-from calor_kernel.planning.fuser import Fuser
+from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.keeping import Keeper
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
+from calor_kernel.planning.short import short_way
 from calor_kernel.planning.structure import structure_of
-
-if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
+from calor_kernel.planning.values import Draft
 
 # What the library itself covers together: results that nobody reads are not made.
 _FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
@@ -42,24 +43,17 @@ def fusers_of(engine: Engine) -> tuple[Fuser, ...]:
 def plan_anew(engine: Engine, graph: Graph) -> Plan:
     """Return the plan of a graph without control flow, for its sizes alone; CompileError."""
     planner = Planner(engine.lowerings, graph, fusers_of(engine), engine.deterministic)
-    return Plan(engine, planner.draft())
+    return plan_of(engine, planner.draft())
+
+
+def plan_of(engine: Engine, draft: Draft) -> Plan:
+    """Return the plan of a draft, with what makes repeated calls of it short."""
+    plan = Plan(engine, draft)
+    plan.keeper = Keeper.of(plan)
+    plan.short = short_way(plan)
+    return plan
 
 
 def compile_body(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a part of a graph, or of a sub-graph."""
     return compile_graph(engine, fitting(engine, graph)[0])
-
-
-def fitting(engine: Engine, graph: Graph) -> tuple[Graph, dict[int, str]]:
-    """Return a graph with composites taken apart that the device does not take, and what is left.
-
-    Core does so for whole graphs, and leaves sub-graphs of control flow to the device.
-    """
-    from calor_kernel.runtime.claims import refusals
-
-    while True:
-        reasons = refusals(engine, graph)
-        smaller = decompose(graph, frozenset(reasons)) if reasons else graph
-        if smaller is graph:
-            return graph, reasons
-        graph = smaller

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,16 +17,14 @@ from calor.backends.protocol import Executable
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
 from calor.graph.segments import Segment, cut
-from calor_kernel.planning.outcomes import inherit, verify
+from calor_kernel.device.buffers import OPEN, KernelBuffer
+from calor_kernel.device.outcomes import inherit, verify
+from calor_kernel.device.protocol import Memory
+from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.steps import CHUNK, Steps
 from calor_kernel.planning.whole import Stage, Whole, known_plan, whole_of
-from calor_kernel.runtime.buffers import OPEN, KernelBuffer
-from calor_kernel.runtime.device import Memory
-
-if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
 
 Compile = Callable[["Engine", Graph], Executable]
 Buffers = list[Any]

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from calor.graph.graph import Graph
-from calor_kernel.planning.cost import ceilings_of, node_seconds
-from calor_kernel.planning.fuser import Fuser, Group
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.contract.cost import ceilings_of, node_seconds
+from calor_kernel.contract.fuser import Fuser, Group
+from calor_kernel.contract.info import DeviceInfo
 
 Unit = int | Group
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calor.errors import UnsupportedError
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Launch
 from calor_kernel.ir.passes.cubes import COUNT, COUNTS
-from calor_kernel.library.work import Launch
-from calor_kernel.runtime.device import DeviceInfo
 
 
 def fitted(launch: Launch, info: DeviceInfo, op: str) -> Launch:
@@ -20,7 +20,7 @@ def fitted(launch: Launch, info: DeviceInfo, op: str) -> Launch:
 
     UnsupportedError where there are more cubes than the device launches along x and y.
 
-    >>> from calor_kernel.library.work import Build
+    >>> from calor_kernel.contract.work import Build
     >>> info = DeviceInfo("a device", frozenset(), max_cubes=(100, 4, 4))
     >>> few = Launch(Build(None, ()), (2, 3, 4), ())
     >>> fitted(few, info, "op") is few

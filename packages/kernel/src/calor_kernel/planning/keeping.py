@@ -16,17 +16,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from calor.interning import remember
+from calor_kernel.contract.work import Input, Refusal, Scratch, Work, flags_of
+from calor_kernel.device.buffers import OPEN
 from calor_kernel.ir.types import Buffer
-from calor_kernel.library.work import Input, Refusal, Scratch, Work, flags_of
+from calor_kernel.planning.plan import Plan, State, Variant
 from calor_kernel.planning.recording import Recorder, Recording
 from calor_kernel.planning.values import Piece, Task
-from calor_kernel.runtime.buffers import OPEN
-
-if TYPE_CHECKING:
-    from calor_kernel.planning.plan import Plan, Variant
 
 # After as many looks in vain a plan is left alone for as many calls.
 _LOOKS: Final = 32
@@ -46,16 +44,6 @@ class Kept:
     preparing: Recording
     rest: Recording
     nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """Inputs by number, the stamps that they had, and the variant that relies on them."""
-
-    inputs: tuple[int, ...]
-    stamps: list[int]
-    variant: Variant
-    since: float
 
 
 class Keeper:

@@ -17,8 +17,8 @@ from calor.interning import remember
 from calor.ops.attributes import exact_items
 from calor.specs import Spec
 from calor_kernel import library
-from calor_kernel.ir.types import Buffer
-from calor_kernel.library.work import (
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     DENSE,
     LOWERINGS,
     Candidates,
@@ -29,7 +29,7 @@ from calor_kernel.library.work import (
     View,
     Work,
 )
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.ir.types import Buffer
 
 
 def load_families() -> None:

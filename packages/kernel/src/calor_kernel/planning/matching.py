@@ -11,7 +11,7 @@ from itertools import combinations_with_replacement
 from operator import itemgetter
 from typing import Any
 
-from calor_kernel.planning.trace import Trace
+from calor_kernel.contract.trace import Trace
 
 Getter = Callable[[Sequence[Any]], tuple[Any, ...]]
 

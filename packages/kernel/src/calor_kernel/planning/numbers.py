@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from calor_kernel.planning.sizes import Size
-from calor_kernel.planning.trace import LEAST, MOST, Trace
-from calor_kernel.runtime.device import Slot, Step, Varying
+from calor_kernel.contract.sizes import Size
+from calor_kernel.contract.trace import LEAST, MOST, Trace
+from calor_kernel.device.protocol import Slot, Step, Varying
 
 _MASK: Final = (1 << 64) - 1
 Function = Callable[..., tuple[int, ...] | None]

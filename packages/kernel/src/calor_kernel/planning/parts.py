@@ -12,9 +12,9 @@ from math import prod
 from typing import Any
 
 from calor.graph.graph import Graph, Node
-from calor_kernel.runtime.buffers import OPEN
-from calor_kernel.runtime.device import Memory
-from calor_kernel.runtime.pool import SMALLEST
+from calor_kernel.device.buffers import OPEN
+from calor_kernel.device.pool import SMALLEST
+from calor_kernel.device.protocol import Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,30 +9,30 @@ recording of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from calor.dtypes import uint32
 from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
-from calor_kernel.library.work import Work, flags_of
-from calor_kernel.planning.choices import hinted
+from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.work import Work, flags_of
+from calor_kernel.device.buffers import KernelBuffer
+from calor_kernel.device.outcomes import Outcome, inherit, verify
+from calor_kernel.device.pool import room_for
+from calor_kernel.planning.dependences import dependences
+from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.hosts import HostBlock
-from calor_kernel.planning.keeping import Keeper
-from calor_kernel.planning.outcomes import Outcome, dependences, inherit, verify
 from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording, behind
-from calor_kernel.planning.short import Way, short_way
 from calor_kernel.planning.values import Draft, Task
-from calor_kernel.runtime.buffers import KernelBuffer
-from calor_kernel.runtime.pool import room_for
 
 if TYPE_CHECKING:
-    from calor_kernel.planning.board import Page
-    from calor_kernel.runtime.engine import Engine
+    from calor_kernel.device.board import Page
 
 # Recordings for patterns of targets that a plan keeps.
 _PATTERNS: Final = 8
@@ -79,8 +79,39 @@ class Variant:
         return [into[o] for o, _ in self.pairs] == [inputs[i] for _, i in self.pairs]
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """Inputs by number, the stamps that they had, and the variant that relies on them."""
+
+    inputs: tuple[int, ...]
+    stamps: list[int]
+    variant: Variant
+    since: float
+
+
+Short = Callable[[Sequence[Any]], list[Any] | None]
+"""Runs a plan without a look at anything unusual; None where it did nothing."""
+
+
+class Keeping(Protocol):
+    """What chooses the variant of a call by the operands that stay as they are.
+
+    ``state`` is what it relies on now, another object after each change.
+    """
+
+    @property
+    def state(self) -> State | None:
+        """What it relies on."""
+
+    def variant(self, inputs: Sequence[Any]) -> Variant:
+        """Return what to run for these inputs."""
+
+
 class Plan:
-    """The executable of a graph without control flow."""
+    """The executable of a graph without control flow.
+
+    ``keeper`` and ``short`` are what :func:`calor_kernel.planning.compiling.plan_of` gives it.
+    """
 
     def __init__(self, engine: Engine, draft: Draft) -> None:
         works = [engine.tuner.choose(task) for task in draft.tasks]
@@ -93,8 +124,8 @@ class Plan:
         self._variants: list[Variant] = []
         # How scans run several steps of this plan, by the form of the scan.
         self.together: dict[Any, Any] = {}
-        self.keeper: Keeper | None = Keeper.of(self)
-        self._short: Way | None = short_way(self)
+        self.keeper: Keeping | None = None
+        self.short: Short | None = None
 
     def begin(self, engine: Engine, draft: Draft, graph: Graph, works: Sequence[Work]) -> None:
         """Set what follows from a draft before its launches are recorded."""
@@ -132,7 +163,7 @@ class Plan:
     @property
     def is_short(self) -> bool:
         """Whether a call takes memory for one result, runs one list, and is done."""
-        return self._short is not None
+        return self.short is not None
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
         """Return memory with constants, and with flags behind them, which are zeros."""
@@ -151,9 +182,9 @@ class Plan:
             # What a kernel that breaks the device is looked for in, when that is seen.
             self.engine.last = self.draft
         if into is None:
-            if self._short is not None:
+            if self.short is not None:
                 try:
-                    made = self._short(inputs)
+                    made = self.short(inputs)
                 except DeviceError as error:
                     error.op = error.op or self.named
                     raise
@@ -199,7 +230,9 @@ class Plan:
                 for i in self.given:
                     verify(inputs[i])
             if late and self.status and not variant.targets:
-                page, start, words = self.engine.board.take(self)
+                page, start, words = self.engine.board.take(
+                    self.block_bytes, bool(self.draft.host_bytes)
+                )
             elif self.block_bytes:
                 try:
                     block = self._blocks.pop(), self._block_room

@@ -16,13 +16,13 @@ from calor.dtypes import DType
 from calor.errors import CompileError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec, spec
-from calor_kernel.library.work import Refusal, View, Work
-from calor_kernel.planning.choices import greatest, spec_of
+from calor_kernel.contract.choices import greatest, spec_of
+from calor_kernel.contract.fuser import Fuser, Group
+from calor_kernel.contract.movement import view_of
+from calor_kernel.contract.work import Refusal, View, Work
 from calor_kernel.planning.cover import Unit, cover
-from calor_kernel.planning.fuser import Fuser, Group
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.values import Draft, Piece, Task, Value
-from calor_kernel.planning.views import view_of
 
 # Ramps up to this many bytes are constants; longer ones are computed at each call.
 _SHORT: Final = 1 << 16

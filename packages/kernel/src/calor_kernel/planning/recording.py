@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from calor.dtypes import uint8
-from calor_kernel.library.work import (
+from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.sizes import Size
+from calor_kernel.contract.work import (
     Argument,
     Flags,
     Input,
@@ -24,29 +26,16 @@ from calor_kernel.library.work import (
     View,
     Work,
 )
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.planning.arena import Layout, lay_out, may_overwrite
-from calor_kernel.planning.choices import spec_of
+from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fitting import fitted
-from calor_kernel.planning.sizes import Size
-from calor_kernel.planning.values import Draft, Piece, Task
-from calor_kernel.runtime.device import Slot, Step
-
-if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
+from calor_kernel.planning.values import Draft, Launched, Piece, Task
 
 # What is known of the buffer that an output is to be written to, beside the input that it is.
 APART: Final = -1  # It is no input of the call.
 SHARED: Final = -2  # It is several inputs.
 Targets = Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Launched:
-    """A launch of a recording: the task that it belongs to, and what it is."""
-
-    task: int
-    op: str
-    launch: Launch
 
 
 class Recording(NamedTuple):

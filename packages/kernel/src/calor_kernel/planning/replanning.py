@@ -12,17 +12,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from calor.graph.graph import Graph
-from calor_kernel.planning.fuser import Fuser
+from calor_kernel.contract.fuser import Fuser
+from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.resized import Resized, resized_by
 from calor_kernel.planning.structure import Structure, structure_of
 from calor_kernel.planning.template import attempt, template_of
-
-if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
 
 _STRUCTURES: Final = 256
 _TEMPLATES: Final = 12  # of a structure
@@ -167,5 +165,5 @@ class Replanning:
         )
         if template is not None:
             self.made += 1
-            learnt = resized_by(template)
+            learnt = resized_by(template, self.anew)
             known.templates = [learnt, *known.templates[: _TEMPLATES - 1]]

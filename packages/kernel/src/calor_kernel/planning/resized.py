@@ -8,13 +8,14 @@ what such a plan learns is worth making it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 from calor.graph.graph import Graph
+from calor_kernel.planning.dependences import dependences
+from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.keeping import preparations
-from calor_kernel.planning.outcomes import dependences
 from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.template import Template, known
@@ -35,6 +36,7 @@ class Resized(Plan):
 
     template: Template
     patience: int
+    anew: Callable[[Engine, Graph], Plan]
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class Resized(Plan):
     @cached_property
     def full(self) -> Plan:
         """The plan of this graph made anew."""
-        return self.engine.replanning.anew(self.engine, self.graph)
+        return self.anew(self.engine, self.graph)
 
     def recording(self, targets: dict[int, int]) -> Recording:
         """Return the recording of the template, or of the plan made anew."""
@@ -85,17 +87,18 @@ class Resized(Plan):
         return super().__call__(inputs, into)
 
 
-def resized_by(template: Template) -> type[Resized]:
-    """Return the class of the plans of a template."""
+def resized_by(template: Template, anew: Callable[[Engine, Graph], Plan]) -> type[Resized]:
+    """Return the class of the plans of a template; ``anew`` plans a graph for its sizes alone."""
     made = template.made
     basis = object.__new__(Plan)
     basis.begin(template.engine, made.draft, template.graph, made.works)
     common = {
         **basis.__dict__,
         "template": template,
+        "anew": staticmethod(anew),
         "patience": _PREPARING if any(map(preparations, made.works)) else _CALLS,
         "keeper": None,
-        "_short": None,
+        "short": None,
         # By position: the outputs of each size are pieces of its own.
         "depends": dependences(made.draft.tasks, made.draft.outputs, made.status),
     }

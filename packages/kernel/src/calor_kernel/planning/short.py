@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from ctypes import c_int32
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from calor_kernel.planning.outcomes import pending
-from calor_kernel.runtime.buffers import KernelBuffer
-
-if TYPE_CHECKING:
-    from calor_kernel.planning.plan import Plan
+from calor_kernel.device.buffers import KernelBuffer
+from calor_kernel.device.outcomes import pending
+from calor_kernel.planning.plan import Plan, Short
 
 _new = object.__new__
-Way = Callable[[Sequence[Any]], list[Any] | None]
 
 
-def short_way(plan: Plan) -> Way | None:
+def short_way(plan: Plan) -> Short | None:
     """Return what runs a plan, or returns None where it did nothing; None for other plans."""
     base, engine, pool = plan.base, plan.engine, plan.pool
     if len(base.fresh) != 1 or len(base.recording.lists) != 1:
@@ -40,7 +37,7 @@ def short_way(plan: Plan) -> Way | None:
         return _shortest(plan, native)
     # Where failures are told late, a run's words are on a board, and else in a block that it has
     # alone.
-    board, noting = engine.board, late and failing
+    board, noting, block_bytes = engine.board, late and failing, plan.block_bytes
     failing = failing and not late
     told = plan.depends[0][1]
     # Blocks of words that are all zero; a call takes one alone.
@@ -80,7 +77,7 @@ def short_way(plan: Plan) -> Way | None:
         block = words.buffer.handle
         try:
             if noting:
-                page, start, block = board.take(plan)
+                page, start, block = board.take(block_bytes, False)
             native(*[inputs[i].handle for i in given], constants, block, arena, nothing, handle)
             if page is not None:
                 own, page = board.put(page, start, plan), None
@@ -123,7 +120,7 @@ def run(inputs):
 """
 
 
-def _shortest(plan: Plan, native: Callable[..., None]) -> Way:
+def _shortest(plan: Plan, native: Callable[..., None]) -> Short:
     """Return the way of a plan that needs neither an arena nor words: generated, without a loop."""
     ((_, idle, _, nbytes),) = plan.base.fresh
     scope: dict[str, Any] = {
@@ -145,7 +142,7 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Way:
     late = depend if plan.engine.tells_late else ""
     text = _SHORTEST.format(handles=handles, late=late)
     exec(compile(text, "<a plan>", "exec"), scope)
-    way: Way = scope["run"]
+    way: Short = scope["run"]
     return way
 
 

@@ -15,10 +15,10 @@ from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from calor_kernel.planning.outcomes import inherit
+from calor_kernel.device.buffers import OPEN, KernelBuffer
+from calor_kernel.device.outcomes import inherit
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.planning.plan import Plan, Variant
-from calor_kernel.runtime.buffers import OPEN, KernelBuffer
-from calor_kernel.runtime.device import Slot, Step
 
 if TYPE_CHECKING:
     from calor_kernel.planning.recording import Recording

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor.graph.graph import Graph
 from calor.ops.attributes import exact
 from calor.specs import Spec
-from calor_kernel.library.work import Build, Refusal, Request, View, Work
+from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.fuser import Fuser
+from calor_kernel.contract.sizes import Size
+from calor_kernel.contract.trace import Trace
+from calor_kernel.contract.work import Build, Refusal, Request, View, Work
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.planning.arena import Layout
-from calor_kernel.planning.choices import is_size
 from calor_kernel.planning.cover import Unit, cover
-from calor_kernel.planning.fuser import Fuser
+from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.planner import Planner
-from calor_kernel.planning.recording import Launched, Recorder, Recording
-from calor_kernel.planning.sizes import Size
-from calor_kernel.planning.trace import Trace
-from calor_kernel.planning.values import Draft, Piece, Task, Value
-from calor_kernel.runtime.device import Slot, Step
-
-if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
+from calor_kernel.planning.recording import Recorder, Recording
+from calor_kernel.planning.values import Draft, Launched, Piece, Task, Value
 
 
 class SizedLowerings(Lowerings):

@@ -15,20 +15,20 @@ from calor.errors import CalorError
 from calor.graph.graph import Graph
 from calor.interning import remember
 from calor.specs import spec
-from calor_kernel.library.work import Build
-from calor_kernel.planning.choices import is_size
-from calor_kernel.planning.fuser import Fuser
+from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.fuser import Fuser
+from calor_kernel.contract.trace import TooManyGuards, Trace
+from calor_kernel.contract.work import Build
+from calor_kernel.device.protocol import Form, Varying
+from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.matching import Getter, Match, getter
 from calor_kernel.planning.numbers import Function, Numbers, function_of, signed
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Structure, with_numbers
 from calor_kernel.planning.symbolic import Symbolic, plan_symbolic, replaced, sizes_in
-from calor_kernel.planning.trace import TooManyGuards, Trace
-from calor_kernel.runtime.device import Form, Varying
 
 if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
-    from calor_kernel.runtime.kernels import Kernels
+    from calor_kernel.device.kernels import Kernels
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from calor.graph.graph import Graph
 from calor.specs import Spec
-from calor_kernel.library.work import View, Work
+from calor_kernel.contract.work import Launch, View, Work
 
 Kind = Literal["input", "host", "constant", "made", "kept"]
 # Ops that an error names when it may be any of a graph's.
@@ -79,3 +79,12 @@ class Draft:
         if len(names) < 2:
             return "".join(names)
         return f"one of {', '.join(names[:_NAMED])}{' …' * (len(names) > _NAMED)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A launch of a recording: the task that it belongs to, and what it is."""
+
+    task: int
+    op: str
+    launch: Launch

@@ -14,16 +14,15 @@ from ctypes import c_int32
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from calor_kernel.device.buffers import KernelBuffer
+from calor_kernel.device.protocol import Step
 from calor_kernel.planning.arena import Range
-from calor_kernel.planning.plan import Plan, Variant
+from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.plan import Plan, State, Variant
 from calor_kernel.planning.steps import Place, Places, Steps, moved_step
-from calor_kernel.runtime.buffers import KernelBuffer
-from calor_kernel.runtime.device import Step
 
 if TYPE_CHECKING:
-    from calor_kernel.planning.keeping import State
     from calor_kernel.planning.parts import Place as PartPlace
-    from calor_kernel.runtime.engine import Engine
 
 # Beyond so many launches, or bytes between stages, the host's work between stages does not matter.
 _LAUNCHES: Final = 2048

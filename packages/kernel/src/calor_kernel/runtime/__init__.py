@@ -1,1 +1,1 @@
-"""What runs kernels: the device protocol, memory, compiled kernels, and the backend for core."""
+"""The backend's side of the runtime: the engine, the tuner, profiles and the backend for core."""

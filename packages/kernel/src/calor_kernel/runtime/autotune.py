@@ -19,7 +19,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from calor.dtypes import DType, int32
 from calor.errors import CompileError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.specs import Spec
-from calor_kernel.errors import KernelCheckError
-from calor_kernel.library.work import (
+from calor_kernel.contract.cost import work_seconds
+from calor_kernel.contract.work import (
     Candidates,
     Dropped,
     Flags,
@@ -39,16 +39,14 @@ from calor_kernel.library.work import (
     Work,
     flags_of,
 )
-from calor_kernel.planning.cost import work_seconds
+from calor_kernel.device.description import describe
+from calor_kernel.device.lines import Lines
+from calor_kernel.device.protocol import Slot, Step
+from calor_kernel.device.storage import bundle_directories, cache_directory, keeps
+from calor_kernel.errors import KernelCheckError
+from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.planning.values import Task
-from calor_kernel.runtime.description import describe
-from calor_kernel.runtime.device import Slot, Step
-from calor_kernel.runtime.lines import Lines
-from calor_kernel.runtime.storage import bundle_directories, cache_directory, keeps
-
-if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
 
 TUNING: Final = "tuning"
 _MODES: Final = ("stored", "on", "off", "dry")

@@ -23,20 +23,15 @@ from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigu
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
 from calor.specs import Spec
+from calor_kernel.contract.fuser import Fuser
+from calor_kernel.device.buffers import AdoptedBuffer, ForeignBuffer, KernelBuffer, ShadowedBuffer
+from calor_kernel.device.outcomes import inherit, verify
+from calor_kernel.device.protocol import Device
 from calor_kernel.planning.calling import caller
+from calor_kernel.planning.claims import refusals
 from calor_kernel.planning.compiling import compile_graph
-from calor_kernel.planning.fuser import Fuser
-from calor_kernel.planning.outcomes import inherit, verify
-from calor_kernel.runtime.buffers import (
-    AdoptedBuffer,
-    ForeignBuffer,
-    KernelBuffer,
-    ShadowedBuffer,
-)
-from calor_kernel.runtime.claims import refusals
-from calor_kernel.runtime.device import Device
+from calor_kernel.runtime.communicator import KernelCommunicator
 from calor_kernel.runtime.engine import Engine
-from calor_kernel.runtime.links import KernelCommunicator
 
 Array = np.ndarray[Any, Any]
 

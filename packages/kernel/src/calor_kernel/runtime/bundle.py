@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from calor_kernel.device.images import KERNELS
+from calor_kernel.device.lines import Lines
+from calor_kernel.device.storage import Storage
 from calor_kernel.runtime.autotune import TUNING
-from calor_kernel.runtime.images import KERNELS
-from calor_kernel.runtime.lines import Lines
-from calor_kernel.runtime.storage import Storage
 
 
 def make_bundle(source: Path, target: Path) -> None:

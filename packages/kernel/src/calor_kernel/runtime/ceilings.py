@@ -6,20 +6,18 @@ measured when it is first asked for, in a tenth of a second, and kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from calor.dtypes import float32, int64
 from calor.errors import CalorError
+from calor_kernel.contract.cost import Ceilings, ceilings_of
+from calor_kernel.contract.work import Build
+from calor_kernel.device.lines import Lines
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import absolute_position, fma, kernel, loop_range, registers, splat
 from calor_kernel.library.copying import copy_dense
-from calor_kernel.library.work import Build
-from calor_kernel.planning.cost import Ceilings, ceilings_of
-from calor_kernel.runtime.device import Slot, Step
-from calor_kernel.runtime.lines import Lines
-
-if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
+from calor_kernel.planning.engine import Engine
 
 _BYTES: Final = 64 << 20
 _SAMPLES: Final = 4

@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from calor.dtypes import float32, int64
 from calor.errors import CalorError
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.device.protocol import Device, Slot, Step
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import absolute_position, kernel, loop_range, registers
 from calor_kernel.runtime.autotune import deterministic, tuning_lines
-from calor_kernel.runtime.device import Device, DeviceInfo, Slot, Step
 
 # These numbers of cores are told.
 STEPS: Final = (

@@ -10,9 +10,9 @@ from typing import Any
 
 from calor.backends.selection import as_device, current_device
 from calor.errors import UnsupportedError
+from calor_kernel.device.pool import PoolFigures
 from calor_kernel.runtime.backend import KernelBackend
 from calor_kernel.runtime.engine import Engine
-from calor_kernel.runtime.pool import PoolFigures
 
 
 def engine_of(device: Any, what: str) -> Engine:

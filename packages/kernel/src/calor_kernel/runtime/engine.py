@@ -12,19 +12,19 @@ from calor.backends.protocol import Executable, Info
 from calor.errors import DeviceLostError
 from calor.graph.graph import Graph
 from calor.plugins.discovery import fusers as installed_fusers
-from calor_kernel.planning.board import Board
+from calor_kernel.contract.cost import Ceilings
+from calor_kernel.contract.fuser import Fuser
+from calor_kernel.device.board import Board
+from calor_kernel.device.kernels import Kernels
+from calor_kernel.device.pool import Pool
+from calor_kernel.device.protocol import Device
 from calor_kernel.planning.compiling import fusers_of, plan_anew
-from calor_kernel.planning.cost import Ceilings
-from calor_kernel.planning.fuser import Fuser
 from calor_kernel.planning.lowering import Lowerings, load_families
-from calor_kernel.planning.recording import Launched
 from calor_kernel.planning.replanning import Replanning
+from calor_kernel.planning.values import Launched
 from calor_kernel.runtime.autotune import Tuner, deterministic
+from calor_kernel.runtime.capabilities import describe
 from calor_kernel.runtime.ceilings import measured
-from calor_kernel.runtime.claims import describe
-from calor_kernel.runtime.device import Device
-from calor_kernel.runtime.kernels import Kernels
-from calor_kernel.runtime.pool import Pool
 
 if TYPE_CHECKING:
     from calor_kernel.planning.values import Draft

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from calor.backends.communication import Collective
+from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.library.members import build_for
-from calor_kernel.runtime.device import Slot, Step
+from calor_kernel.planning.engine import Engine
 
 if TYPE_CHECKING:
-    from calor_kernel.runtime.engine import Engine
-    from calor_kernel.runtime.links import Handles, Meeting
+    from calor_kernel.device.links import Handles, Meeting
 
 # Up to how many bytes one device adds all; and up to how many each of a few does a part: with that,
 # all wait for all twice, which of more devices takes too long.

@@ -13,8 +13,8 @@ from os import PathLike
 from time import perf_counter
 from typing import Any
 
-from calor_kernel.planning.cost import Ceilings
-from calor_kernel.planning.recording import Launched
+from calor_kernel.contract.cost import Ceilings
+from calor_kernel.planning.values import Launched
 from calor_kernel.runtime.current import engine_of
 from calor_kernel.runtime.engine import Engine
 

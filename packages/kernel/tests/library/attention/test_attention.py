@@ -9,8 +9,8 @@ from calor.dtypes import ALL
 from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 from . import reference
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, int32, int64
+from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.attention import boxed
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
 from .test_attention import Row, check_backward, check_forward
 from .test_fragments import request_of

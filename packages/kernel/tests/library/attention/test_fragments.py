@@ -7,11 +7,11 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32, int64
 from calor.specs import spec
+from calor_kernel.contract.work import Request, View
+from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.attention import by_fragments
 from calor_kernel.library.attention.lowering import attention, gradient
-from calor_kernel.library.work import Request, View
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
 from ..named import named_info
 from .test_attention import Row, check_backward, check_forward

@@ -7,6 +7,8 @@ import pytest
 from calor import dtypes
 from calor.dtypes import bfloat16, float16, float32
 from calor.specs import spec
+from calor_kernel.contract.work import Request, View
+from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.conv import (
     lower_conv,
     lower_conv_input_gradient,
@@ -15,10 +17,8 @@ from calor_kernel.library.conv import (
 from calor_kernel.library.conv.fragment_tiles import MORE, WEIGHTS, fits
 from calor_kernel.library.conv.fragment_weights import units_of_place
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Request, View
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
 from ..named import named_info
 from .test_conv import DIGITS, NONE, OPS, check, output_shape

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.conv import places_by_patches, weights_by_patches
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
 from .test_conv import NONE, OPS, check
 from .test_fragments import H200, LOWERINGS, ONE, PADDED, names, request_of, square

@@ -6,9 +6,9 @@ import pytest
 
 from calor import dtypes
 from calor.dtypes import float32
+from calor_kernel.device.lanes_device import LanesDevice
 from calor_kernel.library.conv import lower_conv_input_gradient
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import LanesDevice
 
 from .test_conv import DIGITS, check
 from .test_fragments import H200, ONE, PADDED, planned, request_of, square

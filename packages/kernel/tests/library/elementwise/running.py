@@ -11,12 +11,12 @@ import numpy as np
 from calor.dtypes import DType, as_dtype
 from calor.ops.base import table
 from calor.specs import Spec, spec
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Input, Output, View, Work
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT
 from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.library.elementwise import Expression, lower_expression
 from calor_kernel.library.elementwise.values import stored
-from calor_kernel.library.work import Input, Output, View, Work
-from calor_kernel.runtime.device import DeviceInfo
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Any, tuple[int, int, int], list[Any]], None]

@@ -6,8 +6,8 @@ import pytest
 from calor.dtypes import ALL
 from calor.ops.base import table
 from calor.specs import spec
+from calor_kernel.contract.work import Request
 from calor_kernel.library.elementwise.ramps import lower_iota
-from calor_kernel.library.work import Request
 
 from .running import MACHINES, execute
 

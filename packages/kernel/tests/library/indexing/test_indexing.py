@@ -9,11 +9,11 @@ import pytest
 from calor.dtypes import float32, int64
 from calor.errors import ElementIndexError
 from calor.specs import spec
+from calor_kernel.contract.work import Refusal, Request, View
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.indexing import lower_at_once
 from calor_kernel.library.indexing.scattering import lower_scatter_nd
-from calor_kernel.library.work import Refusal, Request, View
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 from ..ops import run_op
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from calor.plugins.discovery import registry
+from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import ONE_UNIT, LanesDevice
 
 from ..ops import run_op
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from calor.dtypes import as_dtype
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.matmul import lowering, units
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 from ..ops import run_op
 from .test_units import TOGETHER

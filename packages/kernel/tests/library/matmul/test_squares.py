@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.matmul import squares
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
 from .test_matmul import ONE, check
 

@@ -8,16 +8,16 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.dtypes import bfloat16, int32
+from calor_kernel.contract.work import Dropped, Input
+from calor_kernel.device.lanes_device import LanesDevice
 from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
 from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.library.matmul import lowering, sharing, units
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.sharing import shares_of
 from calor_kernel.library.matmul.stream_k import Shares
-from calor_kernel.library.work import Dropped, Input
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import LanesDevice
 
 from .test_matmul import ONE, check
 from .test_units import NONE, SEVERAL

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
+from calor_kernel.contract.work import Dropped, Input
+from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.matmul import boxed, divided, lowering, units
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.patches import Patches
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Dropped, Input
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, LanesDevice
 
 from .test_matmul import ONE, check
 

@@ -7,13 +7,13 @@ import pytest
 
 from calor.dtypes import ALL, float32
 from calor.specs import spec
+from calor_kernel.contract.cost import Ceilings
+from calor_kernel.contract.work import Request, View
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.matmul import units
 from calor_kernel.library.matmul.lowering import lower_dot_general
-from calor_kernel.library.work import Request, View
-from calor_kernel.planning.cost import Ceilings
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 from .test_matmul import ONE, check
 

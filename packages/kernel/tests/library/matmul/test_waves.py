@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
+from calor_kernel.contract.trace import Trace
+from calor_kernel.contract.work import Input
 from calor_kernel.library.matmul import units
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.waves import first_tile
-from calor_kernel.library.work import Input
-from calor_kernel.planning.trace import Trace
 
 from .test_units import INFO, SEVERAL
 

@@ -6,8 +6,8 @@ import pytest
 from calor.dtypes import as_dtype, uint32
 from calor.reference.random import random_bits
 from calor.specs import spec
+from calor_kernel.contract.work import Request, View
 from calor_kernel.library.random import lower_random_bits
-from calor_kernel.library.work import Request, View
 
 from ..elementwise.running import MACHINES, execute
 

@@ -7,8 +7,8 @@ from calor.dtypes import ALL, float32
 from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 NAMES = {t.name: t for t in ALL}
 # shape, axes of a row, the order in which the axes are seen.

@@ -8,10 +8,10 @@ import pytest
 
 from calor.dtypes import float32
 from calor.specs import spec
+from calor_kernel.contract.work import Request, View
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.scan import lower_rows, lowering
-from calor_kernel.library.work import Request, View
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 from ..ops import run_op
 

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.sort import lower_radix, lowering
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.runtime.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 from ..ops import run_op
 

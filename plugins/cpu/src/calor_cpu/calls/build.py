@@ -19,7 +19,7 @@ from calor_cpu.calls.writer import FUNCTIONS, Writer
 from calor_cpu.llvm import binding
 from calor_cpu.pool import Pool
 from calor_cpu.toolchain import compile_once
-from calor_kernel.runtime.calls import Giving, NativeCall
+from calor_kernel.device.calls import Giving, NativeCall
 
 _FASTCALL, _KEYWORDS, _NO_ARGUMENTS = 0x80, 0x02, 0x04
 _NUMBERS: Final = count()

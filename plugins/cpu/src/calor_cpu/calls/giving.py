@@ -10,7 +10,7 @@ from string import Template
 from typing import Final
 
 from calor_cpu.calls.offsets import TYPE, slot
-from calor_kernel.runtime.calls import Giving
+from calor_kernel.device.calls import Giving
 
 _TEXT: Final = Template("""
 declare i64 @PyLong_AsLongLong(ptr)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from calor.backends.calls import Made, Operand
 from calor_cpu.calls.offsets import TYPE, LayoutError, slot
 from calor_cpu.pool.structures import Status
-from calor_kernel.runtime.calls import NativeCall, Room, Scratch
+from calor_kernel.device.calls import NativeCall, Room, Scratch
 
 # Functions of the interpreter, with what they return and take.
 FUNCTIONS: Final = {

@@ -16,7 +16,7 @@ import numpy as np
 from calor.dtypes import DType
 from calor_cpu.pool.pool import Pool
 from calor_cpu.pool.structures import PlanState, RecordState, RelocationState
-from calor_kernel.runtime.device import Slot
+from calor_kernel.device.protocol import Slot
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Places = np.ndarray[Any, np.dtype[np.int64]]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from calor_kernel.device.structs import COUNTS
 from calor_kernel.ir.nodes import Block, Kernel, Operation
 from calor_kernel.ir.passes import (
     count_vectors,
@@ -25,7 +26,6 @@ from calor_kernel.ir.passes import (
 from calor_kernel.ir.types import Type
 from calor_kernel.printers.c import Printer
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.runtime.structs import COUNTS
 
 from . import memory
 from .dialect import WGSL
@@ -42,7 +42,7 @@ _TURNS: Final = 4
 def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     """Return a kernel as a module with the entry point ``main``; CompileError where it cannot be.
 
-    The arguments are binding 0, as :mod:`calor_kernel.runtime.structs` lays them out, and buffers
+    The arguments are binding 0, as :mod:`calor_kernel.device.structs` lays them out, and buffers
     follow it.
     """
     made = optimize(kernel)

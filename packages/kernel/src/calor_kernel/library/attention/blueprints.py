@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from calor_kernel.contract.choices import choice, greatest, least
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.attention.problem import Attention
-from calor_kernel.planning.choices import choice, greatest, least
-from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile by its vectors, with 32 and with 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}

@@ -12,6 +12,8 @@ from dataclasses import replace
 from itertools import product
 
 from calor.dtypes import float32
+from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.work import Argument, Launch, Output, Request, Work
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.box_forward import attend_boxes
@@ -22,8 +24,6 @@ from calor_kernel.library.attention.fragments import ACCESS
 from calor_kernel.library.attention.launches import index_of, launch_of, wide
 from calor_kernel.library.attention.operands import upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
-from calor_kernel.library.work import Argument, Launch, Output, Request, Work
-from calor_kernel.planning.choices import greatest, least
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 # By the room of a row: warp groups, keys of a step, stages, whether warp groups take turns, the

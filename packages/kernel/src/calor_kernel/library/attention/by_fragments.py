@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Launch, Output, Request, Work
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.boxed import forward_by_boxes, gradients_by_boxes
@@ -24,8 +26,6 @@ from calor_kernel.library.attention.launches import index_of, launch_of, wide
 from calor_kernel.library.attention.operands import upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
 from calor_kernel.library.panels import instruction_for, loads_together, shape_of
-from calor_kernel.library.work import Argument, Launch, Output, Request, Work
-from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("matrix", "barrier", "planes")
 # A row of more elements has no room in registers; of fewer rows most of a tile is empty.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output, Request, Scratch, Work
 from calor_kernel.ir.types import Buffer
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.bias import bias_gradient_team
@@ -22,8 +24,6 @@ from calor_kernel.library.attention.teams import (
     key_gradient_team,
     query_gradient_team,
 )
-from calor_kernel.library.work import Argument, Build, Launch, Output, Request, Scratch, Work
-from calor_kernel.runtime.device import DeviceInfo
 
 
 def forward_by_teams(problem: Attention, request: Request) -> Work:

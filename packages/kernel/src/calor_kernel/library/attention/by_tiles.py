@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calor_kernel.contract.work import Argument, Build, Launch, Output, Request, Work
 from calor_kernel.ir.types import Buffer
 from calor_kernel.library.attention.backward import add_parts, gradient_tiles
 from calor_kernel.library.attention.bias import bias_gradient_tiles
@@ -27,7 +28,6 @@ from calor_kernel.library.attention.problem import (
     arguments_of,
     signature_of,
 )
-from calor_kernel.library.work import Argument, Build, Launch, Output, Request, Work
 
 # Vectors of parts that a cube adds up.
 _SHARE = 64

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from calor.dtypes import DType, float32
+from calor_kernel.contract.work import Argument, Build, Launch, Request
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import index_dtype
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.fragments import ACCESS
 from calor_kernel.library.attention.operands import least_bytes
 from calor_kernel.library.attention.problem import Attention, arguments_of
-from calor_kernel.library.work import Argument, Build, Launch, Request
 
 
 def index_of(problem: Attention, request: Request) -> DType:

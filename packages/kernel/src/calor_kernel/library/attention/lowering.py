@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from calor_kernel.contract.work import Refusal, Request, Work
 from calor_kernel.library.attention.blueprints import Tiles, gradient_tiles
 from calor_kernel.library.attention.by_fragments import (
     forward_by_fragments,
@@ -25,7 +26,6 @@ from calor_kernel.library.attention.by_tiles import (
 )
 from calor_kernel.library.attention.parts import bias_parts_of
 from calor_kernel.library.attention.problem import Attention, attention_of
-from calor_kernel.library.work import Refusal, Request, Work
 
 
 def attention(request: Request) -> Sequence[Work] | Refusal:

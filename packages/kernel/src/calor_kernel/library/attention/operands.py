@@ -10,12 +10,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from calor.dtypes import DType
+from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.work import Argument, Input, Launch, Request, Scratch
 from calor_kernel.ir.types import Buffer
 from calor_kernel.library.attention.problem import Attention, Operand
 from calor_kernel.library.matmul.lowering import pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
-from calor_kernel.library.work import Argument, Input, Launch, Request, Scratch
-from calor_kernel.planning.choices import greatest
 
 Keywords = tuple[tuple[str, Any], ...]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from calor.dtypes import DType, bool_
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output, Request, Scratch
 from calor_kernel.ir.types import Buffer
 from calor_kernel.library.attention.bias import sum_parts
 from calor_kernel.library.attention.problem import SIZE, Attention
-from calor_kernel.library.work import Argument, Build, Launch, Output, Request, Scratch
-from calor_kernel.runtime.device import DeviceInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from calor.dtypes import DType, bool_, float32, int64
+from calor_kernel.contract.work import Argument, Input, Request, View
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import select
-from calor_kernel.library.work import Argument, Input, Request, View
 
 Kind = Literal["mask", "bias"]
 Strides = tuple[int, ...]

@@ -8,6 +8,8 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.across import across_channels
 from calor_kernel.library.conv.blueprints import across_tile
@@ -24,8 +26,6 @@ from calor_kernel.library.conv.lines import (
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.matmul.lowering import pack_operand
 from calor_kernel.library.matmul.problem import Operand
-from calor_kernel.library.work import Argument, Build, Launch
-from calor_kernel.runtime.device import DeviceInfo
 
 # Strides of the input that a kernel is built for, and taps that a unit keeps a list of.
 _STEPS, _TAPS = 4, 512

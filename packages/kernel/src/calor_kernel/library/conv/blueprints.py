@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import lcm
 
 from calor.dtypes import DType
-from calor_kernel.planning.choices import greatest, least
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.info import DeviceInfo
 
 Tile = tuple[int, int]
 

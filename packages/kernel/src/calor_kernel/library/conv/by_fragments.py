@@ -11,14 +11,14 @@ from dataclasses import replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Work
 from calor_kernel.library.conv.fragment_tiles import Sides, fits, tiles_of
 from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.places_by_fragments import in_turn, joins, of_places
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.conv.weights_by_fragments import of_weights
 from calor_kernel.library.panels import Fragments, instruction_for, loads_together
-from calor_kernel.library.work import Work
-from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("matrix", "barrier", "planes")
 # Fewer rows, columns or terms leave most of a tile empty.

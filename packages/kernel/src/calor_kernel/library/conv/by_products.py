@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Dropped, Input, Scratch, Work
 from calor_kernel.library.conv.fragment_sums import sums_launch
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.matmul.boxed import boxed
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.units import ways
-from calor_kernel.library.work import Dropped, Input, Scratch, Work
-from calor_kernel.runtime.device import DeviceInfo
 
 # Rows and columns of fewer leave most of a tile empty, and of so many are a tile here.
 _LEAST, _TILE = 64, 128

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from calor.dtypes import DType, float32, uint32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Input, Launch, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     assume_multiple,
@@ -24,8 +26,6 @@ from calor_kernel.language import (
     shared,
     unit_index,
 )
-from calor_kernel.library.work import Argument, Build, Input, Launch, Scratch
-from calor_kernel.runtime.device import DeviceInfo
 
 _UNITS = 256
 # Places of a tile; one more lies between channels, so that those of an access differ in banks.

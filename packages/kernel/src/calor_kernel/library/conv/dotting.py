@@ -8,6 +8,8 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType, bool_
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.blueprints import dot_tile
 from calor_kernel.library.conv.dots import dot_lines, list_seen
@@ -29,8 +31,6 @@ from calor_kernel.library.conv.lines import (
 from calor_kernel.library.conv.narrowing import narrow_weight_steps
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.rowing import weight_rows
-from calor_kernel.library.work import Argument, Build, Launch, Output
-from calor_kernel.runtime.device import DeviceInfo
 
 # Bytes of masks, of all taps and places.
 _MASKS = 1 << 26

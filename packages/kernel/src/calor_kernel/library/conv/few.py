@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Scratch, View
 from calor_kernel.library.composing import copy_to_scratch
 from calor_kernel.library.conv.acrossing import ordered, within
 from calor_kernel.library.conv.lines import Steps, three
@@ -18,8 +20,6 @@ from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.blueprints import dots
 from calor_kernel.library.matmul.lowering import dots_launch
 from calor_kernel.library.matmul.problem import Operand, Product, merged
-from calor_kernel.library.work import Argument, Scratch, View
-from calor_kernel.runtime.device import DeviceInfo
 
 # Places of an image at most, products of each at least, and channels of the result.
 _PLACES, _TERMS, _CHANNELS = 8, 64, 16

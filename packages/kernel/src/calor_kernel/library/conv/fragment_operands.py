@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calor.dtypes import DType
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Input, Launch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import FastDivmod
 from calor_kernel.language.kernel import KernelFunction
@@ -19,8 +21,6 @@ from calor_kernel.library.conv.channels_last import last_launch
 from calor_kernel.library.conv.lines import Steps, three
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Argument, Build, Input, Launch
-from calor_kernel.runtime.device import DeviceInfo
 
 Numbers = Sequence[int]
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from calor.dtypes import DType, float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     assume_multiple,
@@ -24,8 +26,6 @@ from calor_kernel.language import (
     splat,
     unit_index,
 )
-from calor_kernel.library.work import Argument, Build, Launch, Output
-from calor_kernel.runtime.device import DeviceInfo
 
 _UNITS = 256
 # Elements of an access, and how many parts are on their way to a unit at the same time.

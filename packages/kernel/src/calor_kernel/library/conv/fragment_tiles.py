@@ -6,9 +6,9 @@ are there to be timed.
 
 from __future__ import annotations
 
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.conv.fragment_weights import units_of_place
 from calor_kernel.library.panels import Fragments
-from calor_kernel.runtime.device import DeviceInfo
 
 # Rows and columns of a tile, what it takes of the terms, planes down and across, stages.
 Tiles = tuple[tuple[int, int, int, int, int, int], ...]

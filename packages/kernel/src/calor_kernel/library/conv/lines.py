@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 
 from calor.dtypes import DType, int64
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.conv.planes import pad_planes
-from calor_kernel.library.conv.problem import Axis, Correlation
-from calor_kernel.library.work import (
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -24,6 +21,9 @@ from calor_kernel.library.work import (
     Work,
     row_major,
 )
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.conv.planes import pad_planes
+from calor_kernel.library.conv.problem import Axis, Correlation
 
 SIZE = Scalar(int64, nonnegative=True)
 STRIDE = Scalar(int64)

@@ -8,6 +8,18 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import float32, int64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
+    Argument,
+    Build,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Work,
+    lowering,
+)
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.acrossing import across_steps
 from calor_kernel.library.conv.by_fragments import by_fragments
@@ -34,18 +46,6 @@ from calor_kernel.library.conv.shifting import part_steps, shift_steps
 from calor_kernel.library.conv.tiling import tile_steps
 from calor_kernel.library.conv.weights_by_patches import weights_by_patches
 from calor_kernel.library.conv.weights_by_products import weights_by_products
-from calor_kernel.library.work import (
-    Argument,
-    Build,
-    Input,
-    Launch,
-    Output,
-    Refusal,
-    Request,
-    Work,
-    lowering,
-)
-from calor_kernel.runtime.device import DeviceInfo
 
 Way = Callable[[Correlation, Sequence[Argument], Steps, DeviceInfo], bool]
 _SIZE = Scalar(int64, nonnegative=True)

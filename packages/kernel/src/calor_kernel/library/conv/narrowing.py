@@ -8,6 +8,9 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType
+from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output, Scratch, View
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.blueprints import narrow_tile, narrow_weights
 from calor_kernel.library.conv.lines import SIZE, STRIDE, Placement, Steps, moved, three
@@ -15,9 +18,6 @@ from calor_kernel.library.conv.narrow import Row, gather_channels
 from calor_kernel.library.conv.narrow_gradients import weigh_narrow
 from calor_kernel.library.conv.narrow_rows import convolve_narrow, pack_narrow
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
-from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch, View
-from calor_kernel.planning.choices import greatest, least
-from calor_kernel.runtime.device import DeviceInfo
 
 # Taps along a row that a kernel is built for.
 _TAPS = 5

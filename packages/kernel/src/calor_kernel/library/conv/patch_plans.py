@@ -12,11 +12,11 @@ from dataclasses import replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.contract.choices import choice
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.choosing import lack
 from calor_kernel.library.matmul.patches import Patches, sums_of
-from calor_kernel.planning.choices import choice
-from calor_kernel.runtime.device import DeviceInfo
 
 # Fewer rows, or products of an element, leave most of a tile empty.
 _LEAST = 24

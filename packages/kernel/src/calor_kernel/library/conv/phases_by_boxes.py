@@ -13,6 +13,8 @@ from dataclasses import replace
 from itertools import groupby
 from math import prod
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Output, Work
 from calor_kernel.library.conv.box_results import Writes
 from calor_kernel.library.conv.boxes import PlaceBoxes, Turns
 from calor_kernel.library.conv.lines import Steps
@@ -30,8 +32,6 @@ from calor_kernel.library.conv.places_by_boxes import (
 )
 from calor_kernel.library.conv.places_by_fragments import in_turn, phases_of
 from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
-from calor_kernel.library.work import Output, Work
-from calor_kernel.runtime.device import DeviceInfo
 
 # Phases of a row, and channels that fill the rows of a tile with them.
 _TWO, _LEAST = 2, 32

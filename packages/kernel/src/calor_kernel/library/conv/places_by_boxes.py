@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from calor.dtypes import bfloat16, float16, float32, int32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, Work
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.box_results import Cells, Writes
 from calor_kernel.library.conv.boxes import PlaceBoxes, conv_boxes
@@ -26,8 +28,6 @@ from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.places_by_fragments import phases_of
 from calor_kernel.library.conv.problem import Correlation, Part, in_cells
 from calor_kernel.library.matmul.boxes import LINE
-from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work
-from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _COLUMNS, _STAGES, _SPLITS = 256, 6, (1, 2, 3, 4, 6, 8, 9)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calor.dtypes import DType, float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Input, Output, View, row_major
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.fragment_operands import (
@@ -30,8 +32,6 @@ from calor_kernel.library.conv.fragments import conv_fragments, run_of
 from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
 from calor_kernel.library.panels import ACCESS, Fragments
-from calor_kernel.library.work import Argument, Input, Output, View, row_major
-from calor_kernel.runtime.device import DeviceInfo
 
 # Terms that a part of a sum has at least.
 _SHARE = 256

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from calor.dtypes import DType, float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, Work, row_major
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.channels_last import last_launch
@@ -31,8 +33,6 @@ from calor_kernel.library.conv.problem import Correlation, Part
 from calor_kernel.library.matmul.choosing import name_of
 from calor_kernel.library.matmul.patches import Patches
 from calor_kernel.library.matmul.steps import FOUR
-from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work, row_major
-from calor_kernel.runtime.device import DeviceInfo
 
 # Units down and across, patches of each down and across, what is taken of the summed axis, and
 # stages; of each the rate beside the best. With asynchronous copies, as ResNet-50's convolutions

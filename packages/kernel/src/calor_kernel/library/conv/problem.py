@@ -23,7 +23,7 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
-from calor_kernel.library.work import Request, View
+from calor_kernel.contract.work import Request, View
 
 PARTS = {complex64: float32, complex128: float64}
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.conv.along import Along, Back
@@ -13,8 +15,6 @@ from calor_kernel.library.conv.lines import SIZE, STRIDE, Placement, moved, thre
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.conv.rowwise import convolve_rows
 from calor_kernel.library.conv.rowwise_gradients import spread_rows, weigh_rows
-from calor_kernel.library.work import Argument, Build, Launch, Output
-from calor_kernel.runtime.device import DeviceInfo
 
 # Channels of the result for one of the input, and taps along a row, that a kernel is built for.
 _OUTPUTS, _TAPS = 4, 31

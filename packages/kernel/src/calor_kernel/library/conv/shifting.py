@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.blueprints import shift
 from calor_kernel.library.conv.lines import (
@@ -29,8 +31,6 @@ from calor_kernel.library.conv.planes import merge_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator, undivided
 from calor_kernel.library.conv.rowing import input_rows, row_launch
 from calor_kernel.library.conv.shifted import shifted
-from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch
-from calor_kernel.runtime.device import DeviceInfo
 
 # Rows of a plane that a vector of places may meet.
 _MOST_PIECES = 4

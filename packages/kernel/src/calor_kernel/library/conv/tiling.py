@@ -7,13 +7,13 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import int64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output, row_major
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import FastDivmod, index_dtype
 from calor_kernel.library.conv.lines import Steps, moved, three
 from calor_kernel.library.conv.problem import Correlation, accumulator
 from calor_kernel.library.conv.tiled import add_parts, tiled_correlation
-from calor_kernel.library.work import Argument, Build, Launch, Output, row_major
-from calor_kernel.runtime.device import DeviceInfo
 
 _ACROSS, _DOWN, _DEPTH = 16, 8, 16
 # Terms that a part of a long sum has at least. A cube that is alone on its core waits for memory in

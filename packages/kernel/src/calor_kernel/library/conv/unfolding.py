@@ -13,6 +13,8 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     FastDivmod,
@@ -25,8 +27,6 @@ from calor_kernel.language import (
     select,
     unit_index,
 )
-from calor_kernel.library.work import Argument, Build, Launch
-from calor_kernel.runtime.device import DeviceInfo
 
 _UNITS, _ACCESS = 128, 16
 # Channels of a unit, of windows of one tap and of more.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calor.dtypes import float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Input, Output
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.fragment_operands import last, launch, two_axes, wide, windows
@@ -18,8 +20,6 @@ from calor_kernel.library.conv.fragment_weights import conv_weight_fragments
 from calor_kernel.library.conv.lines import Steps
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Argument, Input, Output
-from calor_kernel.runtime.device import DeviceInfo
 
 # Places that a part of a sum has at least.
 _SHARE = 256

@@ -13,6 +13,8 @@ from math import gcd
 from typing import Any, Final
 
 from calor.dtypes import float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, Work
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import FastDivmod, index_dtype
 from calor_kernel.library.conv.fragment_operands import two_axes
@@ -24,8 +26,6 @@ from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.matmul.choosing import name_of
 from calor_kernel.library.matmul.patches import Patches
 from calor_kernel.library.matmul.steps import FOUR
-from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Work
-from calor_kernel.runtime.device import DeviceInfo
 
 # As of ``places_by_patches``.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Dropped, Input, Output, Scratch, Work
 from calor_kernel.library.conv.fragment_operands import two_axes
 from calor_kernel.library.conv.fragment_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.lines import Steps
@@ -22,8 +24,6 @@ from calor_kernel.library.conv.unfolding import Sight, unfold_launch
 from calor_kernel.library.matmul.boxed import boxed
 from calor_kernel.library.matmul.boxes import LINE, Boxes
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.work import Dropped, Input, Output, Scratch, Work
-from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier")
 # Rows and columns of fewer leave most of a tile empty.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calor_kernel.contract.work import Refusal, Request, Work, lowering
 from calor_kernel.library.elementwise import (
     activations,
     arithmetic,
@@ -18,7 +19,6 @@ from calor_kernel.library.elementwise.chains import ElementwiseFuser
 from calor_kernel.library.elementwise.expression import Expression, Step
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS
-from calor_kernel.library.work import Refusal, Request, Work, lowering
 
 __all__ = [
     "ROWS",

@@ -16,11 +16,11 @@ from typing import Any, Final
 from calor.dtypes import DType
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec
-from calor_kernel.library.composing import redirected
-from calor_kernel.library.elementwise.expression import Expression, Step
-from calor_kernel.library.elementwise.lower import lower_expression
-from calor_kernel.library.elementwise.operations import ROWS
-from calor_kernel.library.work import (
+from calor_kernel.contract.cost import ceilings_of, moved
+from calor_kernel.contract.fuser import Fuser, Group
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.movement import MOVEMENTS, view_of
+from calor_kernel.contract.work import (
     Argument,
     Input,
     Output,
@@ -31,10 +31,10 @@ from calor_kernel.library.work import (
     lowering,
     row_major,
 )
-from calor_kernel.planning.cost import ceilings_of, moved
-from calor_kernel.planning.fuser import Fuser, Group
-from calor_kernel.planning.views import MOVEMENTS, view_of
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.library.composing import redirected
+from calor_kernel.library.elementwise.expression import Expression, Step
+from calor_kernel.library.elementwise.lower import lower_expression
+from calor_kernel.library.elementwise.operations import ROWS
 
 CHAIN: Final = "elementwise_chain"
 # What a chain may have at most: registers and parameters are not endless.

@@ -15,6 +15,9 @@ from typing import Any, Final
 
 from calor.dtypes import DType, float32, int32, int64
 from calor.specs import Spec
+from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Build, Input, Launch, Output, View, Work, row_major
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import FastDivmod, index_dtype
 from calor_kernel.library.elementwise.blueprint import Blueprint
@@ -32,9 +35,6 @@ from calor_kernel.library.elementwise.tiles import (
     elementwise_tiles,
 )
 from calor_kernel.library.elementwise.values import HALVES, parts, stored
-from calor_kernel.library.work import Build, Input, Launch, Output, View, Work, row_major
-from calor_kernel.planning.choices import greatest
-from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 # Bytes that a cube of one unit reads and writes: some microseconds of work.

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from calor.dtypes import DType, int64
+from calor_kernel.contract.work import Build, Launch, Output, Request, Work, lowering
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import cube_position, cube_size, kernel, loop_range, unit_position
 from calor_kernel.library.elementwise.conversions import converted
 from calor_kernel.library.elementwise.values import lanes, store, stored
 from calor_kernel.library.math.base import exactly
-from calor_kernel.library.work import Build, Launch, Output, Request, Work, lowering
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _CHUNK: Final = 1 << 14  # numbers of a cube of one unit

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calor_kernel.library.work import Refusal, Request, Work, lowering
+from calor_kernel.contract.work import Refusal, Request, Work, lowering
 
 __all__ = ["lower_fft"]
 

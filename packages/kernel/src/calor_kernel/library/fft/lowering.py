@@ -12,13 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from calor.dtypes import float32, float64
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.fft.by_steps import transform_by_steps
-from calor_kernel.library.fft.by_tiles import transform_by_tiles
-from calor_kernel.library.fft.kernels import chirp_filter, chirp_in, chirp_out, chirp_product
-from calor_kernel.library.fft.places import Form
-from calor_kernel.library.fft.plan import SIZE, End, Plan, Rows, convolution_length, factors_of
-from calor_kernel.library.work import (
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -28,6 +22,12 @@ from calor_kernel.library.work import (
     Request,
     Work,
 )
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.fft.by_steps import transform_by_steps
+from calor_kernel.library.fft.by_tiles import transform_by_tiles
+from calor_kernel.library.fft.kernels import chirp_filter, chirp_in, chirp_out, chirp_product
+from calor_kernel.library.fft.places import Form
+from calor_kernel.library.fft.plan import SIZE, End, Plan, Rows, convolution_length, factors_of
 
 
 def transforms(request: Request) -> Sequence[Work] | Refusal:

@@ -8,13 +8,13 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType, int32, int64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.fft.kernels import turns
 from calor_kernel.library.fft.places import Form
 from calor_kernel.library.fft.tiles import reversed_digits
-from calor_kernel.library.work import Argument, Build, Launch, Scratch
-from calor_kernel.runtime.device import DeviceInfo
 
 SIZE = Scalar(int64, nonnegative=True)
 # Factors that a step may have, those that are tried first before others.

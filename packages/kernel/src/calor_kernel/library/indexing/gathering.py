@@ -13,10 +13,8 @@ from typing import Any
 
 from calor.dtypes import DType, int32, int64
 from calor.errors import ElementIndexError
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import absolute_position, constant, helper, kernel, loop_range, unravel
-from calor_kernel.library.copying import as_bits, narrow
-from calor_kernel.library.work import (
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Build,
     Failure,
     Input,
@@ -28,7 +26,9 @@ from calor_kernel.library.work import (
     Work,
     lowering,
 )
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import absolute_position, constant, helper, kernel, loop_range, unravel
+from calor_kernel.library.copying import as_bits, narrow
 
 SIZE = Scalar(int64, nonnegative=True)
 STRIDE = Scalar(int64)

@@ -13,18 +13,9 @@ from math import prod
 from typing import Any, Final
 
 from calor.dtypes import DType, float32, int32, int64, uint32, uint64
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.composing import redirected
-from calor_kernel.library.indexing.at_once import (
-    claim_rows,
-    gather_at_once,
-    number_rows,
-    numbers_of,
-    scatter_at_once,
-    update_segments,
-)
-from calor_kernel.library.scan.tickets import clear_words
-from calor_kernel.library.work import (
+from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -36,8 +27,17 @@ from calor_kernel.library.work import (
     Status,
     View,
 )
-from calor_kernel.planning.choices import spec_of
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.composing import redirected
+from calor_kernel.library.indexing.at_once import (
+    claim_rows,
+    gather_at_once,
+    number_rows,
+    numbers_of,
+    scatter_at_once,
+    update_segments,
+)
+from calor_kernel.library.scan.tickets import clear_words
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _STATUS: Final = Buffer(int32)

@@ -14,10 +14,8 @@ from typing import Any
 
 from calor.dtypes import int64
 from calor.specs import Spec
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import absolute_position, helper, kernel, loop_range, unravel
-from calor_kernel.library.copying import as_bits, lower_copy
-from calor_kernel.library.work import (
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -30,7 +28,9 @@ from calor_kernel.library.work import (
     lowering,
     row_major,
 )
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language import absolute_position, helper, kernel, loop_range, unravel
+from calor_kernel.library.copying import as_bits, lower_copy
 
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)

@@ -13,16 +13,8 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType, bool_, float32, float64, uint8
-from calor_kernel.ir.types import Buffer
-from calor_kernel.language import cube_position, helper, kernel, loop_range
-from calor_kernel.library.composing import redirected
-from calor_kernel.library.copying import as_bits
-from calor_kernel.library.indexing.gathering import SIZE, STATUS, checked, failures
-from calor_kernel.library.indexing.lower_at_once import Scatter, at_once, strides_of
-from calor_kernel.library.indexing.moving import dense_copy
-from calor_kernel.library.indexing.scatter_elements import scatter_elements
-from calor_kernel.library.indexing.updating import updated
-from calor_kernel.library.work import (
+from calor_kernel.contract.choices import least, spec_of
+from calor_kernel.contract.work import (
     LOWERINGS,
     Argument,
     Build,
@@ -37,7 +29,15 @@ from calor_kernel.library.work import (
     Work,
     lowering,
 )
-from calor_kernel.planning.choices import least, spec_of
+from calor_kernel.ir.types import Buffer
+from calor_kernel.language import cube_position, helper, kernel, loop_range
+from calor_kernel.library.composing import redirected
+from calor_kernel.library.copying import as_bits
+from calor_kernel.library.indexing.gathering import SIZE, STATUS, checked, failures
+from calor_kernel.library.indexing.lower_at_once import Scatter, at_once, strides_of
+from calor_kernel.library.indexing.moving import dense_copy
+from calor_kernel.library.indexing.scatter_elements import scatter_elements
+from calor_kernel.library.indexing.updating import updated
 
 _COMPLEX = {8: float32, 16: float64}
 

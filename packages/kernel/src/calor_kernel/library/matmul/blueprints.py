@@ -21,9 +21,9 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
+from calor_kernel.contract.choices import choice, exceeds, greatest, least
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.planning.choices import choice, exceeds, greatest, least
-from calor_kernel.runtime.device import DeviceInfo
 
 # The rows of a register tile, by its vectors: what fits 32 and 16 vector registers with the
 # operands beside the accumulators.

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from calor.dtypes import int32, int64, uint32
+from calor_kernel.contract.choices import least
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Dropped, Input, Launch, Output, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.matmul.boxes import FOUR, Boxes, matmul_boxes
 from calor_kernel.library.matmul.divided import sums_of
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.sharing import Sharing
-from calor_kernel.library.work import Argument, Build, Dropped, Input, Launch, Output, Scratch
-from calor_kernel.planning.choices import least
-from calor_kernel.runtime.device import DeviceInfo
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _NBYTES = 16

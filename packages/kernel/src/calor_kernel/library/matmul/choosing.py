@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Dropped, Launch
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.patches import Patches
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Dropped, Launch
-from calor_kernel.runtime.device import DeviceInfo
 
 Plan = Patches | Fragments | Boxes
 P = TypeVar("P", bound=Plan)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calor.dtypes import DType, bfloat16, float16, float32, int64
+from calor_kernel.contract.choices import exceeds
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Build, Launch, Output, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import absolute_position, kernel
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.work import Build, Launch, Output, Scratch
-from calor_kernel.planning.choices import exceeds
-from calor_kernel.runtime.device import DeviceInfo
 
 # The most parts first.
 _PARTS = (16, 8, 4, 2)

@@ -11,10 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from calor.dtypes import DType, bfloat16, float16, float32, uint8
-from calor_kernel.library.composing import redirected
-from calor_kernel.library.matmul.problem import product_of
-from calor_kernel.library.matmul.units import ways
-from calor_kernel.library.work import (
+from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.work import (
     LOWERINGS,
     Argument,
     Candidates,
@@ -28,7 +26,9 @@ from calor_kernel.library.work import (
     View,
     Work,
 )
-from calor_kernel.planning.choices import spec_of
+from calor_kernel.library.composing import redirected
+from calor_kernel.library.matmul.problem import product_of
+from calor_kernel.library.matmul.units import ways
 
 Lower = Callable[[Request], Sequence[Work] | Refusal]
 

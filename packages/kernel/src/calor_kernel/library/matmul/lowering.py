@@ -7,6 +7,23 @@ from dataclasses import fields, replace
 from typing import Any
 
 from calor.dtypes import DType, complex64, complex128, float32, float64, int64
+from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
+    Argument,
+    Build,
+    Candidates,
+    Dropped,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Scratch,
+    View,
+    Work,
+    lowering,
+)
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.composing import copy_to_scratch
@@ -26,23 +43,6 @@ from calor_kernel.library.matmul.packing import pack, pack_transposed
 from calor_kernel.library.matmul.problem import Operand, Product, copied, product_of
 from calor_kernel.library.matmul.units import ways
 from calor_kernel.library.matmul.variants import Variant, few_row_variants, tile_variants
-from calor_kernel.library.work import (
-    Argument,
-    Build,
-    Candidates,
-    Dropped,
-    Input,
-    Launch,
-    Output,
-    Refusal,
-    Request,
-    Scratch,
-    View,
-    Work,
-    lowering,
-)
-from calor_kernel.planning.choices import greatest
-from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calor.dtypes import float32
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.language import (
     Layout,
     Pipeline,
@@ -27,7 +28,6 @@ from calor_kernel.language import (
 from calor_kernel.library.matmul.orders import Place, numbers
 from calor_kernel.library.matmul.steps import ACCESS, FOUR, add_early, add_loaded, add_step
 from calor_kernel.library.panels import fill_ahead, work_through
-from calor_kernel.runtime.device import DeviceInfo
 
 # Registers of a core, those of a unit beside sums, and the cubes that are enough for a core.
 _REGISTERS, _OTHERS, _TOGETHER = 64 << 10, 64, 4

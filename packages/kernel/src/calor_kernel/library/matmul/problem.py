@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import DType, float32
-from calor_kernel.library.work import Request, View, row_major
+from calor_kernel.contract.work import Request, View, row_major
 
 Axes = tuple[int, ...]
 

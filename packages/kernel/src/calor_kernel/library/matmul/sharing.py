@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Dropped, Flags, Launch, Scratch
 from calor_kernel.library.matmul.boxes import Boxes
 from calor_kernel.library.matmul.choosing import Way, cubes_of, lack, name_of
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.work import Argument, Dropped, Flags, Launch, Scratch
-from calor_kernel.planning.choices import is_size
-from calor_kernel.runtime.device import DeviceInfo
 
 # A share is so many steps at least, and where each is handed over twice as many; a part of all
 # cubes may be idle without any.

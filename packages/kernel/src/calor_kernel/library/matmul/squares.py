@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from calor.dtypes import DType, bfloat16, float16, float32, int64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
     barrier,
@@ -31,8 +33,6 @@ from calor_kernel.language import (
 from calor_kernel.language.matrices import SHAPES, MatrixShape
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.panels import SQUARE, instruction_for
-from calor_kernel.library.work import Argument, Build, Launch, Output
-from calor_kernel.runtime.device import DeviceInfo
 
 _FLOATS: Final = (float16, bfloat16, float32)
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across.

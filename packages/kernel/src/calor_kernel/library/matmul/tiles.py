@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from calor.dtypes import DType, int64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.matmul.blueprints import accumulator
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.tiled import tiled_matmul
-from calor_kernel.library.work import Argument, Build, Launch, Output
-from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Launch, Scratch, View, row_major
 from calor_kernel.library.composing import copy_to_scratch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.work import Argument, Launch, Scratch, View, row_major
-from calor_kernel.runtime.device import DeviceInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from calor.dtypes import bfloat16, float16, float32, int8, int32, int64
+from calor_kernel.contract.choices import exceeds
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Dropped, Launch, Output
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.matmul.accesses import access_of, in_accesses, narrow
@@ -41,9 +44,6 @@ from calor_kernel.library.matmul.tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.turned import turned
 from calor_kernel.library.matmul.waves import by_waves
 from calor_kernel.library.panels import Fragments
-from calor_kernel.library.work import Argument, Build, Dropped, Launch, Output
-from calor_kernel.planning.choices import exceeds
-from calor_kernel.runtime.device import DeviceInfo
 
 # Smaller products leave most of a tile empty.
 _LEAST = 64

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Dropped
 from calor_kernel.library.matmul.blueprints import (
     HEIGHTS,
     TILES,
@@ -24,8 +26,6 @@ from calor_kernel.library.matmul.blueprints import (
     tile_rows,
 )
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.work import Dropped
-from calor_kernel.runtime.device import DeviceInfo
 
 Blueprint = Packed | Dots | Streams
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from calor_kernel.contract.choices import choice
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.choosing import Plan, lack
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.planning.choices import choice
-from calor_kernel.runtime.device import DeviceInfo
 
 P = TypeVar("P", bound=Plan)
 # Rows and columns of a tile, and the sums that a core does in a time, beside those of the best.

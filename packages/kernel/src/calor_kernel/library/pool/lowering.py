@@ -7,18 +7,8 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from calor.dtypes import DType, int32, int64, uint8
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.pool.general import (
-    choose_places,
-    gather_gradient,
-    pick_places,
-    reduce_windows,
-)
-from calor_kernel.library.pool.problem import Windows, identity, leading, windows_of, working
-from calor_kernel.library.pool.rowing import choice_of_rows, gradient_of_rows, reduction_of_rows
-from calor_kernel.library.pool.tiling import gradient_of_tiles, reduction_of_tiles
-from calor_kernel.library.work import (
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -32,7 +22,17 @@ from calor_kernel.library.work import (
     lowering,
     row_major,
 )
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.pool.general import (
+    choose_places,
+    gather_gradient,
+    pick_places,
+    reduce_windows,
+)
+from calor_kernel.library.pool.problem import Windows, identity, leading, windows_of, working
+from calor_kernel.library.pool.rowing import choice_of_rows, gradient_of_rows, reduction_of_rows
+from calor_kernel.library.pool.tiling import gradient_of_tiles, reduction_of_tiles
 
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)

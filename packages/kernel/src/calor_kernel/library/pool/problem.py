@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import DType, float32, int32, int64, uint32, uint64
-from calor_kernel.library.work import View
+from calor_kernel.contract.work import View
 
 
 @dataclass(frozen=True, slots=True)

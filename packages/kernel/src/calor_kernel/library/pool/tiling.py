@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, View, row_major
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.conv.lines import SIZE
 from calor_kernel.library.pool.problem import Windows, working
 from calor_kernel.library.pool.tiles import Tile, give_tiles, reduce_tiles
-from calor_kernel.library.work import Argument, Build, Input, Launch, Output, View, row_major
-from calor_kernel.runtime.device import DeviceInfo
 
 # Places of a window, all of which are shuffles; and bytes of input that a cube reads.
 _PLACES, _GRAIN = (2, 4, 8), 1 << 16

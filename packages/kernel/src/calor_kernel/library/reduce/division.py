@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from calor_kernel.planning.choices import greatest, least
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.info import DeviceInfo
 
 # Bytes that are read before it pays to divide, and of a part. On a GPU a launch costs the host as
 # much as a cube reads in that time.

@@ -12,12 +12,10 @@ from math import prod
 from typing import Final
 
 from calor.graph.graph import Graph
-from calor_kernel.library.reduce.growing import Rows, Search
-from calor_kernel.library.reduce.lower_program import Plan
-from calor_kernel.library.reduce.placing import Job, Placed
-from calor_kernel.library.reduce.program import Program, Schedule
-from calor_kernel.library.reduce.writing import Writer, with_kept
-from calor_kernel.library.work import (
+from calor_kernel.contract.cost import Ceilings, ceilings_of, moved
+from calor_kernel.contract.fuser import Fuser, Group
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Input,
     Output,
     Refusal,
@@ -27,9 +25,11 @@ from calor_kernel.library.work import (
     lowering,
     row_major,
 )
-from calor_kernel.planning.cost import Ceilings, ceilings_of, moved
-from calor_kernel.planning.fuser import Fuser, Group
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.library.reduce.growing import Rows, Search
+from calor_kernel.library.reduce.lower_program import Plan
+from calor_kernel.library.reduce.placing import Job, Placed
+from calor_kernel.library.reduce.program import Program, Schedule
+from calor_kernel.library.reduce.writing import Writer, with_kept
 
 PROGRAM: Final = "row_program"
 

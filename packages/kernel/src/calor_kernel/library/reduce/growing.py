@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from calor.graph.graph import Graph, Node
+from calor_kernel.contract.movement import MOVEMENTS, view_of
+from calor_kernel.contract.work import View, row_major
 from calor_kernel.library.elementwise.operations import ROWS
 from calor_kernel.library.reduce.composites import COMPOSITES
 from calor_kernel.library.reduce.kinds import EXTREMES, TOTALS, TRUTHS
-from calor_kernel.library.work import View, row_major
-from calor_kernel.planning.views import MOVEMENTS, view_of
 
 Role = Literal["along", "row"]
 FOLDS: Final = frozenset((*TOTALS, *EXTREMES, *TRUTHS))

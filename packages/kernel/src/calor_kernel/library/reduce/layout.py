@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from calor_kernel.library.work import View
+from calor_kernel.contract.work import View
 
 
 @dataclass(frozen=True, slots=True)

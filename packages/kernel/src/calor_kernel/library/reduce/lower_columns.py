@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch
 from calor_kernel.library.reduce.columns import ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_team import reduce_columns_team
 from calor_kernel.library.reduce.layout import Layout
@@ -16,9 +19,6 @@ from calor_kernel.library.reduce.lower_rows import CHUNK, SIZE, STRIDE, buffers,
 from calor_kernel.library.reduce.placing import Job
 from calor_kernel.library.reduce.program import Program
 from calor_kernel.library.reduce.totals import is_rounded
-from calor_kernel.library.work import Argument, Build, Launch
-from calor_kernel.planning.choices import greatest, least
-from calor_kernel.runtime.device import DeviceInfo
 
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 _STREAMS: Final = 8

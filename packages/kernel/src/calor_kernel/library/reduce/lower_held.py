@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.reduce.kinds import TOTALS
 from calor_kernel.library.reduce.layout import Layout
 from calor_kernel.library.reduce.placing import Job
 from calor_kernel.library.reduce.program import Fold, Program, Schedule
 from calor_kernel.library.reduce.row_state import RowPlan
-from calor_kernel.runtime.device import DeviceInfo
 
 # Bytes of all operands that a unit holds, in vectors of 16 bytes.
 _HELD: Final = 192

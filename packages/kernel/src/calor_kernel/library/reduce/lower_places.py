@@ -11,6 +11,16 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import DType, int64
+from calor_kernel.contract.work import (
+    Argument,
+    Build,
+    Input,
+    Launch,
+    Output,
+    Request,
+    Scratch,
+    Work,
+)
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.division import divided
@@ -23,7 +33,6 @@ from calor_kernel.library.reduce.places import (
 )
 from calor_kernel.library.reduce.places_team import places_of_teams
 from calor_kernel.library.reduce.problem import Reduction, reduction_of
-from calor_kernel.library.work import Argument, Build, Input, Launch, Output, Request, Scratch, Work
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _STRIDE: Final = Scalar(int64)

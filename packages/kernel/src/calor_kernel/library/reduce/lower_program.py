@@ -12,6 +12,8 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import DType
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Launch, Scratch, View, Work, row_major
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.division import divided
 from calor_kernel.library.reduce.layout import Layout
@@ -22,8 +24,6 @@ from calor_kernel.library.reduce.parts import joining, part_of
 from calor_kernel.library.reduce.placing import Job, Placed
 from calor_kernel.library.reduce.program import Program, Schedule
 from calor_kernel.library.reduce.stages import found_by, numbers_along, writing, written
-from calor_kernel.library.work import Launch, Scratch, View, Work, row_major
-from calor_kernel.runtime.device import DeviceInfo
 
 # Elements from which wide rows gain more than the launches that join their columns cost.
 _WORTH_MORE_LAUNCHES: Final = 4096

@@ -13,6 +13,9 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import int64
+from calor_kernel.contract.choices import choice, exceeds, greatest, least
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.held import hold_rows
@@ -23,9 +26,6 @@ from calor_kernel.library.reduce.program import Program, Schedule
 from calor_kernel.library.reduce.row_state import RowPlan
 from calor_kernel.library.reduce.rows import reduce_rows
 from calor_kernel.library.reduce.totals import is_rounded
-from calor_kernel.library.work import Argument, Build, Launch
-from calor_kernel.planning.choices import choice, exceeds, greatest, least
-from calor_kernel.runtime.device import DeviceInfo
 
 SIZE: Final = Scalar(int64, nonnegative=True)
 STRIDE: Final = Scalar(int64)

@@ -8,17 +8,8 @@ from math import prod
 from typing import Any, Final
 
 from calor.dtypes import DType, int64, real_of
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.elementwise.values import parts, stored
-from calor_kernel.library.reduce.composites import composite
-from calor_kernel.library.reduce.general import reduce_general
-from calor_kernel.library.reduce.kinds import PLACES, working
-from calor_kernel.library.reduce.lower_places import places_work
-from calor_kernel.library.reduce.lower_program import Plan
-from calor_kernel.library.reduce.placing import Job, Placed
-from calor_kernel.library.reduce.problem import Reduction, reduction_of
-from calor_kernel.library.reduce.program import Program, Recipe
-from calor_kernel.library.work import (
+from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -30,7 +21,16 @@ from calor_kernel.library.work import (
     Work,
     lowering,
 )
-from calor_kernel.planning.choices import spec_of
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.elementwise.values import parts, stored
+from calor_kernel.library.reduce.composites import composite
+from calor_kernel.library.reduce.general import reduce_general
+from calor_kernel.library.reduce.kinds import PLACES, working
+from calor_kernel.library.reduce.lower_places import places_work
+from calor_kernel.library.reduce.lower_program import Plan
+from calor_kernel.library.reduce.placing import Job, Placed
+from calor_kernel.library.reduce.problem import Reduction, reduction_of
+from calor_kernel.library.reduce.program import Program, Recipe
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _STRIDE: Final = Scalar(int64)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from calor_kernel.contract.work import Argument, Input, Output, Scratch, View
 from calor_kernel.library.elementwise.values import parts
-from calor_kernel.library.work import Argument, Input, Output, Scratch, View
 
 Memory = Input | Output | Scratch
 

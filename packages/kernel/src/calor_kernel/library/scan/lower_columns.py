@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from calor.dtypes import DType, int32, int64, uint64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.scan.columns import (
@@ -18,8 +20,6 @@ from calor_kernel.library.scan.columns import (
     scan_columns_looking_back,
 )
 from calor_kernel.library.scan.tickets import clear_words
-from calor_kernel.library.work import Argument, Build, Launch, Output, Scratch
-from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 # Units of a cube, rows of a unit, and bytes of columns that are read side by side.

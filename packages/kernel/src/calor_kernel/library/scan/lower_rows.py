@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from calor.dtypes import DType, int32, int64, uint64
+from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.scan.look_back import scan_looking_back
 from calor_kernel.library.scan.rows import scan_rows, total_parts
 from calor_kernel.library.scan.tickets import clear_words
 from calor_kernel.library.scan.tiles import TilePlan
-from calor_kernel.library.work import Argument, Build, Launch, Scratch
-from calor_kernel.planning.choices import greatest
-from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 # Units of a cube that shares a row at most, vectors of a unit, lanes of a vector at most.

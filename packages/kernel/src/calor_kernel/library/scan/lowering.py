@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from math import inf, prod
 
 from calor.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, uint8
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.scan.kernels import chunk_totals, scan_chunks
-from calor_kernel.library.scan.lower_columns import column_scan
-from calor_kernel.library.scan.lower_rows import RowScan
-from calor_kernel.library.work import (
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -21,7 +18,10 @@ from calor_kernel.library.work import (
     Work,
     lowering,
 )
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.scan.kernels import chunk_totals, scan_chunks
+from calor_kernel.library.scan.lower_columns import column_scan
+from calor_kernel.library.scan.lower_rows import RowScan
 
 _KINDS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 _PARTS = {complex64: float32, complex128: float64}

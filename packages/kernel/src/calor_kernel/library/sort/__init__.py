@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calor_kernel.library import work
+from calor_kernel.contract import work
 from calor_kernel.library.sort.fusing import PART, SortFuser
 
 __all__ = ["SortFuser", "lower_part", "lower_sort"]

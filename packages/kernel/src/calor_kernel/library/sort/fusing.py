@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from calor.graph.graph import Graph, Node
-from calor_kernel.planning.fuser import Fuser, Group
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.contract.fuser import Fuser, Group
+from calor_kernel.contract.info import DeviceInfo
 
 PART: Final = "sort_part"
 

@@ -12,6 +12,21 @@ from math import prod
 from typing import Any, Final
 
 from calor.dtypes import DType, int32, int64, uint32
+from calor_kernel.contract.choices import greatest, spec_of
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
+    Argument,
+    Build,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Scratch,
+    View,
+    Work,
+    row_major,
+)
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.composing import copy_to_scratch, redirected
@@ -26,21 +41,6 @@ from calor_kernel.library.sort.radix import (
     sort_in_cube,
 )
 from calor_kernel.library.sort.ranks import RadixPlan
-from calor_kernel.library.work import (
-    Argument,
-    Build,
-    Input,
-    Launch,
-    Output,
-    Refusal,
-    Request,
-    Scratch,
-    View,
-    Work,
-    row_major,
-)
-from calor_kernel.planning.choices import greatest, spec_of
-from calor_kernel.runtime.device import DeviceInfo
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 # Units of a cube at most, with planes and without; elements of a unit; shared memory of a cube.

@@ -12,10 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import int64, uint32
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.sort.keys import UNSIGNED
-from calor_kernel.library.sort.select import SelectPlan, select_front
-from calor_kernel.library.work import (
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -26,7 +24,9 @@ from calor_kernel.library.work import (
     Scratch,
     Work,
 )
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.sort.keys import UNSIGNED
+from calor_kernel.library.sort.select import SelectPlan, select_front
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 # Units of a cube, elements and accesses of a unit in a step, bytes of shared memory, at most.

@@ -8,6 +8,18 @@ from math import prod
 
 from calor.dtypes import DType, complex64, complex128, float32, float64, int32, int64, uint8
 from calor.specs import spec
+from calor_kernel.contract.work import (
+    Argument,
+    Build,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Scratch,
+    View,
+    Work,
+)
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.composing import redirected
 from calor_kernel.library.copying import as_bits
@@ -22,18 +34,6 @@ from calor_kernel.library.sort.kernels import (
 from calor_kernel.library.sort.keys import UNSIGNED, encode_keys
 from calor_kernel.library.sort.lower_radix import by_radix, radix_sorts
 from calor_kernel.library.sort.parts import in_pairs, sorted_pairs
-from calor_kernel.library.work import (
-    Argument,
-    Build,
-    Input,
-    Launch,
-    Output,
-    Refusal,
-    Request,
-    Scratch,
-    View,
-    Work,
-)
 
 _SIZE = Scalar(int64, nonnegative=True)
 _PARTS = {complex64: float32, complex128: float64}

@@ -11,14 +11,8 @@ from collections.abc import Sequence
 from math import prod
 
 from calor.dtypes import DType, int64, uint32, uint64
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.copying import as_bits
-from calor_kernel.library.sort.front import STEP, front_candidates, front_results
-from calor_kernel.library.sort.lower_select import lower_select, selects
-from calor_kernel.library.sort.pairs import sort_pairs
-from calor_kernel.library.sort.quick import ASIDE
-from calor_kernel.library.sort.values import sort_values
-from calor_kernel.library.work import (
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
     Argument,
     Build,
     Input,
@@ -29,7 +23,13 @@ from calor_kernel.library.work import (
     Scratch,
     Work,
 )
-from calor_kernel.runtime.device import DeviceInfo
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.copying import as_bits
+from calor_kernel.library.sort.front import STEP, front_candidates, front_results
+from calor_kernel.library.sort.lower_select import lower_select, selects
+from calor_kernel.library.sort.pairs import sort_pairs
+from calor_kernel.library.sort.quick import ASIDE
+from calor_kernel.library.sort.values import sort_values
 
 _SIZE = Scalar(int64, nonnegative=True)
 # Elements that a cube of one unit handles at least.

@@ -1,0 +1,169 @@
+"""Choices among sizes that are not known: what lowerings say where ``min`` and ``max`` would ask.
+
+Requirements: for plain integers they are what Python has; of a size they make an expression, so
+that one plan serves on both sides of where the choice changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from math import inf
+from typing import Any, Final, ParamSpec
+
+from calor.dtypes import DType
+from calor.specs import Spec, spec
+from calor_kernel.contract.sizes import Size, high_of, hint_of, low_of, text_of, trace_of
+
+P = ParamSpec("P")
+
+# How much more than the best a known answer may cost: less than what compiling costs many calls.
+# A plan that is called often is made anew, with the best answer.
+_NEARLY: Final = 1.4
+# By how much a size may lie beyond the bound of a choice.
+_FAR: Final = 4
+
+
+def greatest(first: int, *others: int) -> int:
+    """Return the largest; of sizes without asking which it is.
+
+    >>> greatest(3, 5, 4)
+    5
+    """
+    found: int = _extreme("max", (first, *others))
+    return found
+
+
+def least(first: int, *others: int) -> int:
+    """Return the smallest; of sizes without asking which it is."""
+    found: int = _extreme("min", (first, *others))
+    return found
+
+
+def _extreme(name: str, given: Sequence[Any]) -> Any:
+    choose: Callable[..., Any] = max if name == "max" else min
+    if not any(isinstance(n, Size) for n in given):
+        return choose(given)
+    trace = trace_of(*given)
+    kept: list[Any] = []
+    for n in given:
+        # What another one bounds is never chosen.
+        above, below = (high_of, low_of) if name == "min" else (low_of, high_of)
+        if any(_beyond(name, above(k), below(n)) or _same(k, n) for k in kept):
+            continue
+        kept = [k for k in kept if not _beyond(name, above(n), below(k))]
+        kept.append(n)
+    if len(kept) == 1:
+        return kept[0]
+    kept.sort(key=text_of)
+    return trace.atom(
+        f"{name}({','.join(map(text_of, kept))})",
+        choose(map(hint_of, kept)),
+        kept,
+        choose(map(low_of, kept)),
+        choose(map(high_of, kept)),
+    )
+
+
+def _beyond(name: str, bound: float, other: float) -> bool:
+    return bound <= other if name == "min" else bound >= other
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (not isinstance(a, Size) and not isinstance(b, Size) and bool(a == b))
+
+
+def choice(
+    *, cost: Callable[..., float] | None = None, low: int = 0, high: float = inf
+) -> Callable[[Callable[P, int]], Callable[P, int]]:
+    """Make a function of integers one that is computed for each size, and not looked into.
+
+    For choices whose way to the answer asks much. It lies from ``low`` to ``high``. ``cost`` says
+    what an answer costs, of it and the arguments, where another one gives the same results: sizes
+    of a template then stay with answers that they had, and so with known kernels, while those are
+    nearly as good.
+    """
+
+    def wrap(function: Callable[P, int]) -> Callable[P, int]:
+        @wraps(function)
+        def chosen(*args: P.args, **kwargs: P.kwargs) -> int:
+            given: tuple[Any, ...] = args
+            if not any(isinstance(n, Size) for n in given):
+                return function(*args, **kwargs)
+            trace = trace_of(*given)
+            plain: Callable[..., int] = function
+            text = ",".join(map(text_of, given))
+            if cost is None or trace.habits is None:
+                number = trace.function(function, lambda: plain)
+            else:
+                # Answers that this choice had before, for other sizes of the structure.
+                known = trace.habits.setdefault((function, text), [])
+                number = trace.function((function, text), lambda: _Habit(plain, cost, known))
+            hint = trace.functions[number](*map(hint_of, given))
+            found: Any = trace.atom(f"f{number}({text})", hint, given, low, high)
+            return found  # type: ignore[no-any-return]
+
+        return chosen
+
+    return wrap
+
+
+class _Habit:
+    """A choice that keeps to what it chose before, where that is nearly as good."""
+
+    __slots__ = ("cost", "function", "known")
+
+    def __init__(
+        self, function: Callable[..., int], cost: Callable[..., float], known: list[int]
+    ) -> None:
+        self.function = function
+        self.cost = cost
+        self.known = known
+
+    def __call__(self, *sizes: int) -> int:
+        best = self.function(*sizes)
+        if best not in self.known:
+            cost = self.cost
+            most = _NEARLY * cost(best, *sizes)
+            for usual in self.known:
+                if cost(usual, *sizes) <= most:
+                    return usual
+            self.known.append(best)
+        return best
+
+
+def exceeds(size: int, bound: int) -> bool:
+    """Return whether a size is greater, for a choice that changes how quickly a result is there.
+
+    Sizes of a template keep to the answer, and so to known kernels, until it is wrong by a factor.
+    None is negative.
+    """
+    if not (is_size(size) or is_size(bound)):
+        return size > bound
+    habits = trace_of(size, bound).habits
+    if habits is None:
+        return size > bound
+    n, most = hint_of(size), hint_of(bound)
+    key = exceeds, text_of(size), text_of(bound)
+    before = habits.get(key)
+    # What was answered before stays, until it is wrong by a factor.
+    found = habits[key] = (
+        n > most if before is None else n > (most // _FAR if before else most * _FAR)
+    )
+    # What is asked here is a guard, and answered as the hints have it.
+    return _FAR * size > bound if found else size > _FAR * bound
+
+
+def hinted(value: Any) -> Any:
+    """Return a number by its hint, without a guard: for what is right whatever it is."""
+    return value.hint if isinstance(value, Size) else value
+
+
+def is_size(value: Any) -> bool:
+    """Return whether a number is one that is not known."""
+    return isinstance(value, Size)
+
+
+def spec_of(shape: tuple[int, ...], dtype: DType) -> Spec:
+    """Return the spec of a shape; of one with sizes that are not known it is no interned one."""
+    return Spec(shape, dtype, False) if any(map(is_size, shape)) else spec(shape, dtype)

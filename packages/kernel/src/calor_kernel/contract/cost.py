@@ -1,0 +1,79 @@
+"""What launches cost by the roofline: the larger of moving bytes and computing, and the start.
+
+Requirements: the estimate decides between coverings of a graph and the order in which blueprints
+are tried, so it must be cheap and right in its order; measured ceilings take the place of guesses
+where they are known.
+
+Source: Williams, Waterman and Patterson, Roofline (2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from calor.graph.graph import Graph, Node
+from calor.ops.base import TABLE
+from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.movement import ALWAYS_OF_DENSE
+from calor_kernel.contract.work import Work
+
+_FREE = ALWAYS_OF_DENSE | {"full", "constant", "iota"}
+# Assumed of a core where a device does not say: bytes and operations in a second.
+_BANDWIDTH, _FLOPS, _LAUNCH = 2e10, 5e10, 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What a device does at most: bytes moved and operations in a second, and a launch's start.
+
+    A device that knows has its own as ``info.native["ceilings"]``.
+    """
+
+    bandwidth: float
+    flops: float
+    launch: float = _LAUNCH
+
+    def seconds(self, nbytes: int, flops: int, launches: int = 1) -> float:
+        """Return how long work takes at least; of sizes that are not known, at those at hand."""
+        moving: float = hinted(nbytes) / self.bandwidth
+        computing: float = hinted(flops) / self.flops
+        return max(moving, computing) + launches * self.launch
+
+
+def ceilings_of(info: DeviceInfo) -> Ceilings:
+    """Return a device's ceilings, or an assumption."""
+    found = info.native.get("ceilings")
+    if isinstance(found, Ceilings):
+        return found
+    return Ceilings(_BANDWIDTH * min(info.cores, 4), _FLOPS * info.cores)
+
+
+def work_seconds(work: Work, ceilings: Ceilings) -> float:
+    """Return the estimate for the launches of some work."""
+    return sum(ceilings.seconds(la.nbytes, la.flops) for la in work.launches)
+
+
+def moved(graph: Graph, inputs: Iterable[int], outputs: Iterable[int]) -> int:
+    """Return the bytes of values that are read and written once each."""
+    return sum(graph.specs[v].nbytes for v in (*inputs, *outputs))
+
+
+def node_seconds(graph: Graph, node: Node, ceilings: Ceilings) -> float:
+    """Return the estimate for a node alone: its operands are read and its results written."""
+    if node.op.name in _FREE:
+        return 0.0
+    nbytes = moved(graph, set(node.inputs), node.outputs)
+    return ceilings.seconds(nbytes, _flops(graph, node))
+
+
+def _flops(graph: Graph, node: Node) -> int:
+    if node.op is not TABLE.get("dot_general"):
+        largest: int = max(hinted(graph.specs[v].size) for v in (*node.inputs, *node.outputs))
+        return largest
+    a = graph.specs[node.inputs[0]]
+    depth = prod(a.shape[i] for i in node.attributes["contract"][0])
+    flops: int = 2 * graph.specs[node.outputs[0]].size * depth
+    return flops

@@ -1,0 +1,158 @@
+"""Ops that only say where elements are: what they make of a view, where strides can say it.
+
+Requirements: movement costs no launch where it need not; a function returns None where the result
+is no view of the operand, and the planner then copies the operand to a dense one, of which reshape
+and bitcast always are views. The rule for reshape is NumPy's: axes that lie one after another in
+memory are merged and split freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+from calor.dtypes import bool_
+from calor.specs import Spec
+from calor_kernel.contract.work import View, row_major
+
+Movement = Callable[[View, Mapping[str, Any], Spec], View | None]
+
+
+def view_of(op: str, view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
+    """Return the result of an op as a view of its operand, None where it is none."""
+    function = MOVEMENTS.get(op)
+    return None if function is None else function(view, attributes, result)
+
+
+def _reshape(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
+    strides = reshaped_strides(view.shape, view.strides, result.shape)
+    return None if strides is None else View(result.shape, strides, view.dtype, view.offset)
+
+
+def reshaped_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return the strides of an array in another shape, None where strides cannot say it.
+
+    >>> reshaped_strides((4, 6), (6, 1), (2, 2, 6)), reshaped_strides((4, 6), (1, 4), (24,))
+    ((12, 6, 1), None)
+    """
+    if 0 in wanted:
+        return row_major(wanted)
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    made: list[int] = []
+    place = 0
+    i, count = 0, len(wanted)
+    while place < len(old):
+        # The shortest runs of old and new axes that hold equally many elements.
+        first, size, start, total = place, old[place][0], i, 1
+        place += 1
+        while True:
+            while total < size and i < count:
+                total *= wanted[i]
+                i += 1
+            if total == size:
+                break
+            size *= old[place][0]
+            place += 1
+        run = old[first:place]
+        if any(a[1] != b[0] * b[1] for a, b in pairwise(run)):
+            return None
+        step = run[-1][1]
+        made += [step * inner for inner in row_major(wanted[start:i])]
+    return (*made, *(1 for _ in wanted[i:]))
+
+
+def _permute(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
+    axes = attributes["axes"]
+    return View(result.shape, tuple(view.strides[a] for a in axes), view.dtype, view.offset)
+
+
+def _expand(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
+    lead = len(result.shape) - len(view.shape)
+    kept = tuple(
+        s if n == m else 0
+        for n, m, s in zip(view.shape, result.shape[lead:], view.strides, strict=True)
+    )
+    return View(result.shape, (0,) * lead + kept, view.dtype, view.offset)
+
+
+def _slice(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
+    starts, steps = attributes["starts"], attributes["steps"]
+    offset = view.offset
+    if result.size:
+        offset += sum(a * s for a, s in zip(starts, view.strides, strict=True))
+    strides = tuple(s * step for s, step in zip(view.strides, steps, strict=True))
+    return View(result.shape, strides, view.dtype, offset)
+
+
+def _flip(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
+    offset, strides = view.offset, list(view.strides)
+    for axis in attributes["axes"]:
+        if result.size:
+            offset += (view.shape[axis] - 1) * strides[axis]
+        strides[axis] = -strides[axis]
+    return View(result.shape, tuple(strides), view.dtype, offset)
+
+
+def _real(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
+    return _part(view, result, 0)
+
+
+def _imag(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
+    return _part(view, result, 1)
+
+
+def _part(view: View, result: Spec, number: int) -> View:
+    strides = tuple(2 * s for s in view.strides)
+    return View(view.shape, strides, result.dtype, 2 * view.offset + number)
+
+
+def _conj(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
+    return None if view.dtype.is_complex else view
+
+
+def _cast(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
+    return view if view.dtype is result.dtype else None
+
+
+def _bitcast(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
+    size, wanted = view.dtype.itemsize, result.dtype.itemsize
+    if result.dtype is bool_ and view.dtype is not bool_:
+        return None  # Any byte that is not 0 is true, and true is 1 in memory.
+    if size == wanted:
+        return View(view.shape, view.strides, result.dtype, view.offset)
+    if size > wanted:
+        parts = size // wanted
+        strides = (*(s * parts for s in view.strides), 1)
+        return View(result.shape, strides, result.dtype, view.offset * parts)
+    parts = wanted // size
+    if view.strides[-1] != 1 or any(n % parts for n in (view.offset, *view.strides[:-1])):
+        return None
+    strides = tuple(s // parts for s in view.strides[:-1])
+    return View(result.shape, strides, result.dtype, view.offset // parts)
+
+
+def _same(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
+    return view
+
+
+MOVEMENTS: Final[Mapping[str, Movement]] = {
+    "reshape": _reshape,
+    "permute": _permute,
+    "expand": _expand,
+    "slice": _slice,
+    "flip": _flip,
+    "real": _real,
+    "imag": _imag,
+    "conj": _conj,
+    "cast": _cast,
+    "bitcast": _bitcast,
+    "stop_gradient": _same,
+    "barrier": _same,
+}
+# Of a dense operand these always are views, so that no device needs a kernel for them.
+ALWAYS_OF_DENSE: Final = frozenset(
+    ("reshape", "permute", "expand", "slice", "flip", "real", "imag", "stop_gradient", "barrier")
+)

@@ -1,0 +1,419 @@
+"""Sizes that are not known yet: polynomials of a graph's sizes, which lowerings take for numbers.
+
+Requirements: a lowering runs once for all sizes for which it would do the same, without knowing of
+it. A Size has the value that it had when it was met (``hint``); arithmetic gives Sizes; whatever
+asks for a truth value or for the number itself is answered by the hint and noted as a guard, so
+that what comes out holds wherever the guards do. It is no ``int``, so that nothing reads it
+unnoticed. What polynomials and bounds say by themselves needs no guard.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd, inf
+from operator import index
+from typing import Any, Final, Protocol
+
+Monomial = tuple[int, ...]
+Terms = Mapping[Monomial, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A variable of polynomials: one of the graph's sizes, or what is no polynomial of others."""
+
+    text: str
+    hint: int
+    low: float
+    high: float
+    needs: frozenset[int]
+
+
+class Trace(Protocol):
+    """What sizes ask of the trace that they belong to."""
+
+    atoms: list[Atom]
+    habits: dict[Any, Any] | None
+    functions: list[Callable[..., int]]
+    tabled: bool
+
+    def size(self, terms: Terms) -> Any:
+        """Return the one Size of a polynomial, a number where it is constant."""
+
+    def atom(
+        self,
+        text: str,
+        hint: int,
+        needs: Iterable[Size | int],
+        low: float = -inf,
+        high: float = inf,
+    ) -> Size | int:
+        """Return what a text of Python computes; a number where the bounds leave one."""
+
+    def function(self, key: Any, make: Callable[[], Callable[..., int]]) -> int:
+        """Return the number of a function that the texts call, made the first time."""
+
+    def guard(self, condition: str, size: Size) -> None:
+        """Note what must hold of a size."""
+
+
+class Size:
+    """A polynomial of a trace's atoms with integer coefficients."""
+
+    __slots__ = ("atoms", "high", "hint", "key", "low", "text", "trace")
+
+    def __init__(self, trace: Trace, key: tuple[tuple[Monomial, int], ...]) -> None:
+        self.trace = trace
+        self.key = key
+        self.atoms = frozenset(a for m, _ in key for a in m)
+        hint, low, high = 0, 0.0, 0.0
+        parts: list[str] = []
+        for monomial, coefficient in key:
+            value, bounds = coefficient, (float(coefficient), float(coefficient))
+            for a in monomial:
+                atom = trace.atoms[a]
+                value *= atom.hint
+                corners = [_times(x, y) for x in bounds for y in (atom.low, atom.high)]
+                bounds = min(corners), max(corners)
+            hint, low, high = hint + value, low + bounds[0], high + bounds[1]
+            names = [f"a{a}" for a in monomial]
+            if coefficient == -1 and names:
+                names[0] = f"-{names[0]}"
+            elif coefficient != 1 or not names:
+                names.insert(0, str(coefficient))
+            parts.append("*".join(names))
+        self.hint = hint
+        self.low, self.high = low, high
+        self.text = "+".join(parts).replace("+-", "-")
+
+    # Arithmetic.
+    def _terms(self, other: Any) -> Terms | None:
+        if isinstance(other, Size):
+            return dict(other.key)
+        if isinstance(other, float):
+            return None
+        try:
+            return {(): index(other)}
+        except TypeError:
+            return None
+
+    def __add__(self, other: Any) -> Any:
+        terms = self._terms(other)
+        if terms is None:
+            return float(self) + other if isinstance(other, float) else NotImplemented
+        made = dict(self.key)
+        for m, c in terms.items():
+            made[m] = made.get(m, 0) + c
+        return self.trace.size(made)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Any:
+        return self.trace.size({m: -c for m, c in self.key})
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, float):
+            return float(self) - other
+        return self + (-other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Any:
+        terms = self._terms(other)
+        if terms is None:
+            return float(self) * other if isinstance(other, float) else NotImplemented
+        made: dict[Monomial, int] = {}
+        for m, c in self.key:
+            for n, d in terms.items():
+                both = tuple(sorted(m + n))
+                made[both] = made.get(both, 0) + c * d
+        return self.trace.size(made)
+
+    __rmul__ = __mul__
+
+    def __pow__(self, other: Any) -> Any:
+        made: Any = 1
+        for _ in range(index(other)):
+            made = made * self
+        return made
+
+    def __truediv__(self, other: Any) -> Any:
+        return float(self) / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / float(self)
+
+    def _divided(self, divisor: Any) -> tuple[Any, Any] | None:
+        """Return (q, r) with self = q · divisor + r; None for a divisor that may be 0 or less."""
+        if isinstance(divisor, Size):
+            if len(divisor.key) != 1 or divisor.low < 1:
+                return None
+            ((under, factor),) = divisor.key
+        else:
+            under, factor = (), index(divisor)
+        if factor < 1:
+            return None
+        whole: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
+        for m, c in self.key:
+            left = _without(m, under)
+            if left is None or c % factor:
+                rest[m] = c
+            else:
+                whole[left] = c // factor
+        return self.trace.size(whole), self.trace.size(rest)
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, float):
+            return float(self) // other
+        found = self._divided(other)
+        if found is None:
+            return _binary("//", self, other)
+        whole, rest = found
+        if not isinstance(rest, Size):
+            if not isinstance(other, Size):
+                return whole + rest // other
+            if rest == 0:
+                return whole
+        return whole + _quotient(self.trace, rest, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        if isinstance(other, float):
+            return other // float(self)
+        return _quotient(self.trace, other, self) if self.low >= 1 else _binary("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        found = self._divided(other)
+        if found is None:
+            return _binary("%", self, other)
+        rest = found[1]
+        if not isinstance(rest, Size) and (not isinstance(other, Size) or rest == 0):
+            return rest % other
+        if isinstance(rest, Size) and rest.low >= 0 and rest.high < low_of(other):
+            return rest
+        return self.trace.atom(
+            f"({text_of(rest)})%({text_of(other)})",
+            hint_of(rest) % hint_of(other),
+            (rest, other),
+            0,
+            high_of(other) - 1,
+        )
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary("%", other, self)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * (1 << index(other))
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _binary("<<", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self // (1 << index(other))
+
+    def __and__(self, other: Any) -> Any:
+        if not isinstance(other, Size) and other >= 0 and other & (other + 1) == 0:
+            return self % (other + 1)
+        return _binary("&", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        return _binary("|", self, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Any:
+        return _binary("^", self, other)
+
+    __rxor__ = __xor__
+
+    def bit_length(self) -> Any:
+        """Return the bits that the number takes."""
+        low = int(self.low).bit_length() if 0 <= self.low < inf else 0
+        return self.trace.atom(f"({self.text}).bit_length()", self.hint.bit_length(), (self,), low)
+
+    def __abs__(self) -> Any:
+        if self.low >= 0:
+            return self
+        if self.high <= 0:
+            return -self
+        return self.trace.atom(f"abs({self.text})", abs(self.hint), (self,), 0)
+
+    def __pos__(self) -> Size:
+        return self
+
+    def __ceil__(self) -> Size:
+        return self
+
+    __floor__ = __trunc__ = __round__ = __ceil__
+
+    # Questions.
+    def _sign(self, other: Any) -> tuple[int, int | None] | None:
+        """Return how self − other lies to 0 by the hints, and by the bounds where they tell."""
+        if isinstance(other, float):
+            value = float(self) - other
+            sign = (value > 0) - (value < 0)
+            return sign, sign
+        if self._terms(other) is None:
+            return None
+        difference = self - other
+        if not isinstance(difference, Size):
+            sign = (difference > 0) - (difference < 0)
+            return sign, sign
+        hinted = (difference.hint > 0) - (difference.hint < 0)
+        if difference.low > 0 or difference.high < 0:
+            assert difference.low <= difference.hint <= difference.high, difference.text
+            return hinted, hinted
+        return hinted, None
+
+    def _ask(self, other: Any, relation: str, holds: Callable[[int], bool]) -> Any:
+        found = self._sign(other)
+        if found is None:
+            return NotImplemented
+        hinted, known = found
+        if known is not None:
+            return holds(known)
+        difference = _primitive(self - other)
+        known = _bounded(difference, relation)
+        if known is not None:
+            assert known == holds(hinted), difference.text
+            return known
+        if holds(hinted):
+            self.trace.guard(f"{difference.text}{relation}0", difference)
+            return True
+        self.trace.guard(f"{difference.text}{_OPPOSITE[relation]}0", difference)
+        return False
+
+    def __eq__(self, other: object) -> Any:
+        return self._ask(other, "==", lambda s: s == 0)
+
+    def __ne__(self, other: object) -> Any:
+        return self._ask(other, "!=", lambda s: s != 0)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._ask(other, "<", lambda s: s < 0)
+
+    def __le__(self, other: Any) -> Any:
+        return self._ask(other, "<=", lambda s: s <= 0)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._ask(other, ">", lambda s: s > 0)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._ask(other, ">=", lambda s: s >= 0)
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __index__(self) -> int:
+        self.trace.guard(f"{self.text}=={self.hint}", self)
+        return self.hint
+
+    __int__ = __index__
+
+    def __hash__(self) -> int:
+        return hash(self.key) if self.trace.tabled else hash(index(self))
+
+    def __float__(self) -> float:
+        return float(index(self))
+
+    def __repr__(self) -> str:
+        return f"<{self.hint}>"
+
+
+_OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def _times(x: float, y: float) -> float:
+    return 0.0 if x == 0 or y == 0 else x * y
+
+
+def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for a in part:
+        if a not in left:
+            return None
+        left.remove(a)
+    return tuple(left)
+
+
+def text_of(n: Size | int) -> str:
+    return n.text if isinstance(n, Size) else str(n)
+
+
+def hint_of(n: Size | int) -> int:
+    return n.hint if isinstance(n, Size) else n
+
+
+def low_of(n: Size | int) -> float:
+    return n.low if isinstance(n, Size) else n
+
+
+def high_of(n: Size | int) -> float:
+    return n.high if isinstance(n, Size) else n
+
+
+def trace_of(*sizes: Size | int) -> Trace:
+    return next(s.trace for s in sizes if isinstance(s, Size))
+
+
+def _binary(operator: str, a: Size | int, b: Size | int) -> Any:
+    """Return what is no polynomial, about which no bounds are known."""
+    hint = _OPERATORS[operator](hint_of(a), hint_of(b))
+    return trace_of(a, b).atom(f"({text_of(a)}){operator}({text_of(b)})", hint, (a, b))
+
+
+_OPERATORS: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "<<": lambda a, b: a << b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+}
+
+
+def _quotient(trace: Trace, a: Size | int, b: Size | int) -> Any:
+    """Return a // b for a positive b."""
+    low, high = low_of(a), high_of(a)
+    least = low // low_of(b) if low < 0 else low // high_of(b) if high_of(b) < inf else 0
+    most = high // low_of(b) if high >= 0 else high // high_of(b) if high_of(b) < inf else -1
+    least = -inf if least != least else least
+    most = inf if most != most else most
+    return trace.atom(
+        f"({text_of(a)})//({text_of(b)})", hint_of(a) // hint_of(b), (a, b), least, most
+    )
+
+
+def _primitive(size: Size) -> Size:
+    """Return a difference without positive factors, which change no sign."""
+    divisor = gcd(*(c for _, c in size.key))
+    counts = Counter(size.key[0][0])
+    for m, _ in size.key:
+        counts &= Counter(m)
+    shared = [a for a in counts.elements() if size.trace.atoms[a].low >= 1]
+    if divisor == 1 and not shared:
+        return size
+    terms = {_without(m, tuple(shared)) or (): c // divisor for m, c in size.key}
+    made: Size = size.trace.size(terms)
+    return made
+
+
+def _bounded(size: Size, relation: str) -> bool | None:
+    """Return whether a size lies to 0 as a relation says, None where its bounds do not tell."""
+    if size.low > 0:
+        return relation in ("!=", ">", ">=")
+    if size.high < 0:
+        return relation in ("!=", "<", "<=")
+    if size.low >= 0 and relation in (">=", "<"):
+        return relation == ">="
+    if size.high <= 0 and relation in ("<=", ">"):
+        return relation == "<="
+    return None

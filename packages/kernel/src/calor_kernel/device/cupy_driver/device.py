@@ -1,0 +1,197 @@
+"""Memory and queue of a GPU that CuPy's functions of the driver run.
+
+Requirements: all work of a device is in the order of one stream, so that nothing needs events, and
+memory that is freed serves what was queued before; any thread may call, so that each call says
+which device it means; a handle of memory is its address, so that parts are sums.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from calor.errors import DeviceLostError
+from calor_kernel.device.cupy_driver.codes import Codes
+from calor_kernel.device.cupy_driver.launches import Function, Recorded, load
+from calor_kernel.device.cupy_driver.protocol import Driver
+from calor_kernel.device.protocol import Memory, Queue, Step
+from calor_kernel.ir.nodes import Kernel
+
+
+class Stream:
+    """A stream of a device, and the functions of the driver that use it."""
+
+    def __init__(self, number: int, runtime: Any, driver: Driver, codes: Codes) -> None:
+        self.number = number
+        # A Runtime of the protocol; what the plugin's memory asks beyond it is the plugin's.
+        self.runtime, self.driver = runtime, driver
+        self.codes = codes
+        # Why the GPU is lost to this process, once it is: the driver fails every call from then on.
+        self.lost = ""
+        with self.told("opening the device"):
+            self.runtime.setDevice(number)
+            self.stream = self.runtime.streamCreateWithFlags(self.runtime.streamNonBlocking)
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def told(self, what: str) -> Iterator[None]:
+        """Turn errors of the driver into those of calor, and remember that the GPU is lost."""
+        try:
+            with self.codes.typed(what, self.number):
+                yield
+        except DeviceLostError as error:
+            self.lost = self.lost or str(error)
+            raise
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return the stream to other libraries, by version 0 of their protocol."""
+        return 0, self.stream
+
+    def use(self) -> None:
+        """Make the device the one that this thread's calls mean; DeviceLostError if it is lost."""
+        if self.lost:
+            raise DeviceLostError(self.lost)
+        self.runtime.setDevice(self.number)
+
+    def wait(self) -> None:
+        """Wait for what was queued."""
+        self.runtime.streamSynchronize(self.stream)
+
+
+class StreamMemory(Memory):
+    """Memory of which a handle is an address; plugins say where it comes from."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.on = stream
+
+    def copy_in(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Write from the host, and wait for it: the array may lie in memory that is not staged."""
+        if self._copied(handle + offset, _address(array), array.nbytes, "HostToDevice"):
+            with self.on.told("computing what comes before a copy"):
+                self.on.wait()
+
+    def write(self, handle: int, data: bytes) -> None:
+        """Write a few bytes, which the driver takes over before it returns."""
+        self._copied(handle, _address(np.frombuffer(data, np.uint8)), len(data), "HostToDevice")
+
+    def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Read to the host, and wait for it."""
+        if self._copied(_address(array), handle + offset, array.nbytes, "DeviceToHost"):
+            with self.on.told("computing what was read"):
+                self.on.wait()
+
+    def copy(self, target: int, at: int, source: int, offset: int, nbytes: int) -> None:
+        """Copy between places of the device, in the order of the stream."""
+        self._copied(target + at, source + offset, nbytes, "DeviceToDevice")
+
+    def _copied(self, target: int, source: int, nbytes: int, way: str) -> bool:
+        if not nbytes:
+            return False
+        runtime = self.on.runtime
+        with self.on.told(f"copying {nbytes} bytes"):
+            self.on.use()
+            kind = getattr(runtime, f"memcpy{way}")
+            runtime.memcpyAsync(target, source, nbytes, kind, self.on.stream)
+        return True
+
+    def part(self, handle: int, offset: int, nbytes: int) -> int:
+        """Return the address of a part."""
+        return handle + offset
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+class StreamQueue(Queue):
+    """One stream, and what is recorded for it. ``entry``: what the text calls a kernel."""
+
+    def __init__(self, stream: Stream, entry: Callable[[str], str], static_bytes: int) -> None:
+        self.on = stream
+        self.entry = entry
+        self.static_bytes = static_bytes
+
+    def load(self, image: bytes, kernel: Kernel | Any) -> Function:
+        """Return the function of an image."""
+        name = self.entry(kernel.name)
+        with self.on.told(f"loading kernel {kernel.name!r}"):
+            self.on.use()
+            return load(self.on.driver, image, kernel, name, self.static_bytes)
+
+    def record(self, steps: Sequence[Step], slots: int) -> Recorded:
+        """Return the launches with all arguments set but buffers."""
+        return Recorded(steps, self.on.stream)
+
+    def run(self, recorded: Recorded, handles: Sequence[int]) -> None:
+        """Queue all launches and return."""
+        on = self.on
+        with on.lock:
+            try:
+                on.runtime.setDevice(on.number)
+                recorded.run(handles, on.driver.launchKernel)
+            except RuntimeError:
+                with on.told("running kernels"):
+                    raise
+
+    def direct(self, recorded: Recorded) -> Callable[..., None]:
+        """Return what runs a list with a handle per slot, and one launch with less ado."""
+        on = self.on
+        lock, use, launch_kernel = on.lock, on.runtime.setDevice, on.driver.launchKernel
+        number, place, run = on.number, recorded.put, recorded.run
+        if len(recorded.launches) != 1:
+
+            def several(*handles: int) -> None:
+                with lock:
+                    try:
+                        use(number)
+                        run(handles, launch_kernel)
+                    except RuntimeError:
+                        with on.told("running kernels"):
+                            raise
+
+            return several
+        (launch,) = recorded.launches
+
+        def call(*handles: int) -> None:
+            with lock:
+                try:
+                    use(number)
+                    if handles != recorded.handles:
+                        place(handles)
+                    launch_kernel(*launch)
+                except RuntimeError:
+                    with on.told("running kernels"):
+                        raise
+
+        return call
+
+    def synchronize(self) -> None:
+        """Wait for the stream."""
+        with self.on.told("waiting for kernels"):
+            self.on.use()
+            self.on.wait()
+
+    def seconds(self, recorded: Recorded, handles: Sequence[int]) -> list[float]:
+        """Run once, launch by launch with events between, and return the device's times."""
+        runtime, stream = self.on.runtime, self.on.stream
+        with self.on.lock, self.on.told("timing kernels"):
+            self.on.use()
+            recorded.put(handles)
+            events = [runtime.eventCreate() for _ in range(len(recorded.launches) + 1)]
+            try:
+                runtime.eventRecord(events[0], stream)
+                for launch, event in zip(recorded.launches, events[1:], strict=True):
+                    self.on.driver.launchKernel(*launch)
+                    runtime.eventRecord(event, stream)
+                self.on.wait()
+                times = [runtime.eventElapsedTime(*pair) * 1e-3 for pair in pairwise(events)]
+            finally:
+                for event in events:
+                    runtime.eventDestroy(event)
+        found = iter(times)
+        return [0.0 if empty else next(found) for empty in recorded.empty]

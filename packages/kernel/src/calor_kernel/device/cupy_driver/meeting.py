@@ -1,0 +1,63 @@
+"""How streams of several GPUs wait for each other, by events.
+
+Requirements: no host waits; an event belongs to one stream, and is recorded anew each time, which
+those that waited for it before do not notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from calor_kernel.device.cupy_driver.device import Stream
+from calor_kernel.device.cupy_driver.peers import QUEUEING
+from calor_kernel.device.links import Meeting
+
+_WAITING: Final = "letting GPUs wait for each other"
+
+
+class StreamMeeting(Meeting):
+    """The streams of a group, of which the first is where they meet."""
+
+    lock = QUEUEING
+
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        self.hub = streams[0]
+        self.runtime = runtime = self.hub.runtime
+        events = []
+        for stream in streams:
+            with stream.told("making events"):
+                stream.use()
+                events.append(runtime.eventCreateWithFlags(runtime.eventDisableTiming))
+        self.met, *come = events
+        # Of each other stream, the event that says that it has come so far.
+        self.others = [(s.stream, e) for s, e in zip(streams[1:], come, strict=True)]
+
+    def gather(self) -> None:
+        """Let the first stream wait for all."""
+        hub, record, wait = self.hub.stream, self.runtime.eventRecord, self.runtime.streamWaitEvent
+        try:
+            for stream, event in self.others:
+                record(event, stream)
+                wait(hub, event)
+        except RuntimeError:
+            with self.hub.told(_WAITING):
+                raise
+
+    def release(self) -> None:
+        """Let all wait for the first stream."""
+        met, wait = self.met, self.runtime.streamWaitEvent
+        try:
+            self.runtime.eventRecord(met, self.hub.stream)
+            for stream, _ in self.others:
+                wait(stream, met)
+        except RuntimeError:
+            with self.hub.told(_WAITING):
+                raise
+
+    def close(self) -> None:
+        """Give the events back."""
+        with self.hub.told("freeing events"):
+            for event in (self.met, *(event for _, event in self.others)):
+                self.runtime.eventDestroy(event)
+        self.others = []

@@ -1,0 +1,121 @@
+"""GPUs that reach each other's memory, and copies between them.
+
+Requirements: memory is open to another GPU only when its owner says so, which NCCL relies on as
+well: within one process it reads and writes the buffers of its peers themselves; a copy is in the
+order of both streams, and no host waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from typing import Final
+
+from calor_kernel.device.cupy_driver.device import Stream, StreamMemory
+from calor_kernel.device.protocol import Memory
+
+# Held while what several GPUs do together is queued, by whatever thread. One that is given the part
+# of another piece of work between the parts of a collective waits for what waits for it.
+QUEUEING: Final = threading.Lock()
+
+
+class PeerMemory(StreamMemory):
+    """Memory that GPUs of its kind reach, where the machine connects them."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self.peers = Peers(self)
+
+    @abstractmethod
+    def admit(self, other: int) -> None:
+        """Open the memory to the GPU of a number, which the machine connects to this one."""
+
+    def opened(self, other: int) -> bool:
+        """Open the memory to the GPU of a number; False where the machine does not connect them."""
+        number = self.on.number
+        with self.on.codes.typed(f"asking whether GPU {other} reaches GPU {number}"):
+            if not self.on.runtime.deviceCanAccessPeer(other, number):
+                return False
+        self.admit(other)
+        return True
+
+    def receive(
+        self, handle: int, at: int, sender: Memory, source: int, offset: int, nbytes: int
+    ) -> bool:
+        """Copy from another GPU, in the order of both streams."""
+        if not isinstance(sender, PeerMemory):
+            return False
+        self.peers.receive(handle + at, sender, source + offset, nbytes)
+        return True
+
+
+class Crossing:
+    """The event that orders the copies from one stream to another."""
+
+    def __init__(self, sender: Stream, receiver: Stream) -> None:
+        self.sender = sender
+        self.receiver = receiver
+        runtime = self.runtime = receiver.runtime
+        with receiver.codes.typed("making events"):
+            sender.use()
+            self.sent = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
+            receiver.use()
+            self.received = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Queue a copy after what both streams have, and before what both get from now on."""
+        runtime, sender, receiver = self.runtime, self.sender, self.receiver
+        numbers = receiver.number, sender.number
+        what = f"copying {nbytes} bytes from GPU {sender.number} to GPU {receiver.number}"
+        with QUEUEING, receiver.codes.typed(what):
+            sender.use()
+            runtime.eventRecord(self.sent, sender.stream)
+            receiver.use()
+            runtime.streamWaitEvent(receiver.stream, self.sent)
+            runtime.memcpyPeerAsync(target, numbers[0], source, numbers[1], nbytes, receiver.stream)
+            runtime.eventRecord(self.received, receiver.stream)
+            # Memory that the sender frees from now on may be used again when the copy is done.
+            sender.use()
+            runtime.streamWaitEvent(sender.stream, self.received)
+
+    def close(self) -> None:
+        """Give the events back; the driver keeps what queued copies still need of them."""
+        with self.receiver.codes.typed("freeing events"):
+            self.runtime.eventDestroy(self.sent)
+            self.runtime.eventDestroy(self.received)
+
+
+class Peers:
+    """What one GPU's memory knows of the others: which are open to it, and the way from each."""
+
+    def __init__(self, memory: PeerMemory) -> None:
+        self.memory = memory
+        self.reach: dict[int, bool] = {}
+        self.crossings: dict[int, Crossing] = {}
+
+    def open(self, other: PeerMemory) -> bool:
+        """Let two GPUs read and write each other's memory; False where they are not connected."""
+        number = other.on.number
+        if number not in self.reach:
+            mine = self.memory.on.number
+            both = self.memory.opened(number) and other.opened(mine)
+            self.reach[number] = other.peers.reach[mine] = both
+        return self.reach[number]
+
+    def receive(self, target: int, sender: PeerMemory, source: int, nbytes: int) -> None:
+        """Queue a copy; the driver goes over the host where the GPUs are not connected."""
+        self.open(sender)
+        number = sender.on.number
+        crossing = self.crossings.get(number)
+        if crossing is None or crossing.sender is not sender.on:
+            # A device that was closed and opened again has another stream.
+            if crossing is not None:
+                crossing.close()
+            crossing = self.crossings[number] = Crossing(sender.on, self.memory.on)
+        if nbytes:
+            crossing.copy(target, source, nbytes)
+
+    def close(self) -> None:
+        """Give back what copies from other GPUs took."""
+        while self.crossings:
+            self.crossings.popitem()[1].close()

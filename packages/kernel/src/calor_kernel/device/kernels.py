@@ -1,0 +1,90 @@
+"""From what a launch is built from to a function that a device runs: each made once.
+
+Requirements: equal builds are one function, in this process and, by the images on disk, in others;
+looking a known one up costs as much as a dictionary; many cold ones are compiled beside each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from calor.ops.attributes import exact
+from calor_kernel.contract.work import Build
+from calor_kernel.device.images import Images
+from calor_kernel.device.protocol import Device
+from calor_kernel.device.workers import Job, compile_jobs, image_of
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.nodes import Kernel
+
+Key = tuple[Build, Any]
+
+
+class Kernels:
+    """The loaded kernels of one device. ``compiled`` and ``found`` count the new ones so far."""
+
+    def __init__(self, device: Device, images: Images | None = None) -> None:
+        self.device = device
+        self.compiled = 0
+        self.found = 0
+        self._functions: dict[Key, Any] = {}
+        # By identity: families keep their builds, and a build takes long to compare.
+        self._met: dict[int, tuple[Build, Any]] = {}
+        self._images = images
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Start with a new lock, in a forked child."""
+        self._lock = threading.RLock()
+
+    @property
+    def images(self) -> Images:
+        """The stored images; the sources are digested when they are first asked for."""
+        if self._images is None:
+            self._images = Images(self.device)
+        return self._images
+
+    def load(self, builds: Iterable[Build]) -> list[Any]:
+        """Return the function of each build, compiling those that are new; CompileError."""
+        wanted = list(builds)
+        met = self._met
+        unmet = [build for build in wanted if id(build) not in met]
+        if unmet:
+            with self._lock:
+                self._meet(unmet)
+        return [met[id(build)][1] for build in wanted]
+
+    def _meet(self, builds: Sequence[Build]) -> None:
+        keys = [(build, exact(build.keywords)) for build in builds]
+        known = self._functions
+        self._make([key for key in dict.fromkeys(keys) if key not in known])
+        self._met.update((id(build), (build, known[build, e])) for build, e in keys)
+
+    def _make(self, keys: Sequence[Key]) -> None:
+        cold: dict[Key, str | None] = {}
+        for key in keys:
+            name = self._name(key[0])
+            stored = None if name is None else self.images.read(name)
+            if stored is None:
+                cold[key] = name
+            else:
+                self.found += 1
+                self._functions[key] = self.device.queue.load(*stored)
+        jobs = [Job(key[0], self.device.toolchain, self.device.info.features) for key in cold]
+        for (key, name), (image, kernel) in zip(cold.items(), compile_jobs(jobs), strict=True):
+            self.compiled += 1
+            self._functions[key] = self.device.queue.load(image, kernel)
+            if name is not None:
+                self.images.write(name, image, kernel)
+
+    def _name(self, build: Build) -> str | None:
+        """Return the key on disk; None for a build that only this process knows."""
+        try:
+            return self.images.key(build)
+        except KernelTypeError:
+            return None
+
+    def image(self, build: Build) -> tuple[bytes, Kernel]:
+        """Return a freshly compiled image, whatever is stored."""
+        return image_of(Job(build, self.device.toolchain, self.device.info.features))

@@ -1,0 +1,323 @@
+"""The caching allocator: memory is asked of a device once and given out many times.
+
+Requirements: fresh memory costs more than most kernels (page faults on a CPU, synchronisation on a
+GPU), so a repeated call asks the device for nothing; taking and giving back a piece of a size that
+was used before is one list operation, without a lock; a program of ten thousand different sizes
+holds about as much as one of the largest. Pieces come in size classes of at most an eighth more
+than was asked for. They are cut from segments where the device has handles of parts, unless it
+wants large ones apart, and what is idle is joined again, or freed, before a pool grows.
+
+Sources: the classes are those of Berger et al., Hoard (2000), the segments those of PyTorch's
+allocator.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from calor.errors import OutOfMemoryError
+from calor_kernel.device.buffers import KernelBuffer
+from calor_kernel.device.protocol import Memory
+
+_SHIFT: Final = 6
+SMALLEST: Final = 1 << _SHIFT
+_STEPS: Final = 3  # Two to the power of this many classes in each octave.
+_SMALL, _MIDDLE, _MEGA = 1 << 20, 10 << 20, 1 << 20
+
+
+def room_for(nbytes: int) -> int:
+    """Return the size class of a number of bytes.
+
+    >>> room_for(1), room_for(1000), room_for(1025)
+    (64, 1024, 1152)
+    """
+    if nbytes <= SMALLEST:
+        return SMALLEST
+    shift = (nbytes - 1).bit_length() - 1 - _STEPS
+    if shift < _SHIFT:
+        shift = _SHIFT
+    return -(-nbytes >> shift) << shift
+
+
+@dataclass(eq=False, slots=True)
+class _Segment:
+    """A piece of the device's, and its idle spans: where each begins to where it ends."""
+
+    handle: Any
+    nbytes: int
+    idle: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """Bytes: asked for by live buffers, got from the device, the most of both, and the limit."""
+
+    in_use: int
+    peak: int
+    held: int
+    held_peak: int
+    limit: int | None
+
+
+class Pool:
+    """The memory of one device.
+
+    ``in_use`` counts the bytes of live buffers as they were asked for. ``ceiling`` is the total up
+    to which a reservation changes nothing: the peak, or the limit where that is lower.
+    """
+
+    # Compiled calls read and write what is counted where it lies.
+    __slots__ = ("__dict__", "__weakref__", "ceiling", "in_use")
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.in_use = 0
+        self.peak = 0
+        self.held = 0
+        self.held_peak = 0
+        self.limit: int | None = None
+        self.ceiling = 0
+        self._bins: dict[int, list[Any]] = {}
+        self._segments: list[_Segment] = []
+        self._owners: dict[Any, tuple[_Segment, int]] = {}
+        # Pieces of no segment, by identity. A buffer in a cycle gives its piece back while what it
+        # refers to alone is finalized beside it, so that somebody else has to refer to a piece.
+        self._whole: dict[int, Any] = {}
+        # Idle spans by size: (bytes, number of the segment, start).
+        self._spans: list[tuple[int, int, int, _Segment]] = []
+        self._splits: bool | None = None
+        # What holds memory that it can do without, and drops it where memory runs short.
+        self.keepers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Start with a new lock, in a forked child."""
+        self._lock = threading.RLock()
+
+    @property
+    def parts(self) -> bool:
+        """Whether the device has handles of parts; known from the first piece on."""
+        return bool(self._splits)
+
+    def bin(self, room: int) -> list[Any]:
+        """Return the idle pieces of a class, last used last; the list stays the same."""
+        found = self._bins.get(room)
+        return self._bins.setdefault(room, []) if found is None else found
+
+    def reserve(self, nbytes: int, op: str | None = None) -> None:
+        """Count what a call is about to take; OutOfMemoryError where the limit would be passed."""
+        total = self.in_use + nbytes
+        if total > self.ceiling:
+            self._pass(total, nbytes, op)
+
+    def _pass(self, total: int, nbytes: int, op: str | None) -> None:
+        if self.limit is not None and total > self.limit:
+            raise OutOfMemoryError(
+                f"{nbytes} bytes are needed, {self.in_use} of the limit of {self.limit} are in "
+                f"use; free tensors or raise the limit with calor.set_memory_limit",
+                op=op,
+            )
+        self.peak = max(self.peak, total)
+        self._set_ceiling()
+
+    def _set_ceiling(self) -> None:
+        self.ceiling = self.peak if self.limit is None else min(self.peak, self.limit)
+
+    def set_limit(self, limit: int | None) -> None:
+        """Set the most bytes in use; what is idle beyond it goes back to the device."""
+        self.limit = limit
+        self._set_ceiling()
+        if limit is not None and self.held > limit:
+            self.trim()
+
+    def take(self, nbytes: int) -> KernelBuffer:
+        """Return a new buffer; OutOfMemoryError where neither limit nor device have the memory."""
+        self.reserve(nbytes)
+        handle, room = self.raw(nbytes)
+        self.in_use += nbytes
+        return KernelBuffer(self, handle, self.bin(room), nbytes)
+
+    def taker(self, nbytes: int) -> Callable[[], KernelBuffer]:
+        """Return what does as :meth:`take`, call after call, with what the size says known."""
+        room = room_for(nbytes)
+        idle = self.bin(room)
+
+        def take() -> KernelBuffer:
+            total = self.in_use + nbytes
+            if total > self.ceiling:
+                self._pass(total, nbytes, None)
+            try:
+                handle = idle.pop()
+            except IndexError:
+                return self.take(nbytes)
+            self.in_use += nbytes
+            return KernelBuffer(self, handle, idle, nbytes)
+
+        return take
+
+    def uncounted(self, nbytes: int) -> KernelBuffer:
+        """Return a buffer that is no tensor's: a plan's constants, what it keeps."""
+        handle, room = self.raw(nbytes)
+        return KernelBuffer(self, handle, self.bin(room), 0)
+
+    def raw(self, nbytes: int) -> tuple[Any, int]:
+        """Return a piece that is not counted, and its class; :meth:`give` takes it back."""
+        room = room_for(nbytes)
+        idle = self.bin(room)
+        try:
+            return idle.pop(), room
+        except IndexError:
+            return self.find(room)
+
+    def has_room(self, nbytes: int, beside: int) -> bool:
+        """Return whether the limit has room for uncounted bytes beside a call that takes some."""
+        if self.limit is None:
+            return True
+        return max(self.held, self.in_use + beside) + nbytes <= self.limit
+
+    def give(self, handle: Any, room: int, nbytes: int) -> None:
+        """Take a piece back, and ``nbytes`` off the count; also called while memory is collected.
+
+        So it takes no lock: appending to a list is one step.
+        """
+        self.bin(room).append(handle)
+        self.in_use -= nbytes
+
+    def trim(self) -> None:
+        """Give all idle memory back to the device."""
+        with self._lock:
+            for keeper in list(self.keepers):
+                keeper.drop()
+            self._gather()
+            for segment in [s for s in self._segments if s.idle.get(0) == s.nbytes]:
+                self._take_span(segment, 0)
+                self._segments.remove(segment)
+                self._free(segment.handle, segment.nbytes)
+
+    def figures(self) -> PoolFigures:
+        """Return the byte counts."""
+        return PoolFigures(self.in_use, self.peak, self.held, self.held_peak, self.limit)
+
+    # Finding memory where no piece of the class is idle.
+    def find(self, room: int) -> tuple[Any, int]:
+        with self._lock:
+            apart = self.memory.apart
+            if self._splits is False or (apart is not None and room > apart):
+                return self._find_whole(room)
+            handle = self._cut(room)
+            if handle is None and any(self._bins.values()):
+                self._gather()
+                handle = self._cut(room)
+            if handle is None:
+                self._grow(room)
+                if not self._splits:
+                    handle = self._segments.pop().handle
+                    self._whole[id(handle)] = handle
+                    return handle, room
+                handle = self._cut(room)
+            return handle, room
+
+    def _find_whole(self, room: int) -> tuple[Any, int]:
+        """Return a piece of at most twice the size, or a new one; pieces cannot be cut."""
+        for other in sorted(r for r, idle in self._bins.items() if room < r <= 2 * room and idle):
+            return self._bins[other].pop(), other
+        unused = sum(r * len(idle) for r, idle in self._bins.items())
+        above = self.limit is not None and self.held + room > self.limit
+        if unused > self.held // 2 or above:
+            self.trim()
+        handle = self._allocate(room)
+        self._whole[id(handle)] = handle
+        return handle, room
+
+    def _grow(self, room: int) -> None:
+        if room <= _SMALL:
+            nbytes = 2 * _MEGA
+        elif room <= _MIDDLE:
+            nbytes = 2 * _MIDDLE
+        else:
+            nbytes = -(-room // (2 * _MEGA)) * 2 * _MEGA
+        if self._splits is None:
+            probe = self._allocate(room)
+            self._splits = self.memory.part(probe, 0, SMALLEST) is not None
+            if not self._splits:
+                self._segments.append(_Segment(probe, room))
+                return
+            self._free(probe, room)
+        if self.limit is not None and self.held + nbytes > self.limit:
+            self.trim()
+            nbytes = room if self.held + nbytes > self.limit else nbytes
+        try:
+            made = self._allocate(nbytes)
+        except OutOfMemoryError:
+            if nbytes <= room:
+                raise
+            # The device may have what is asked for, and not what comes with it for others.
+            nbytes = room
+            made = self._allocate(nbytes)
+        segment = _Segment(made, nbytes)
+        self._segments.append(segment)
+        self._add_span(segment, 0, nbytes)
+
+    def _allocate(self, nbytes: int) -> Any:
+        try:
+            handle = self.memory.alloc(nbytes)
+        except OutOfMemoryError:
+            self.trim()
+            handle = self.memory.alloc(nbytes)
+        self.held += nbytes
+        self.held_peak = max(self.held_peak, self.held)
+        return handle
+
+    def _free(self, handle: Any, nbytes: int) -> None:
+        self._whole.pop(id(handle), None)
+        self.memory.free(handle)
+        self.held -= nbytes
+
+    def _cut(self, room: int) -> Any | None:
+        """Return a piece of the smallest idle span that has room for it."""
+        place = bisect_left(self._spans, (room, -1, -1))
+        if place == len(self._spans):
+            return None
+        nbytes, _, start, segment = self._spans[place]
+        self._take_span(segment, start)
+        if nbytes > room:
+            self._add_span(segment, start + room, nbytes - room)
+        handle = self.memory.part(segment.handle, start, room)
+        self._owners[handle] = (segment, start)
+        return handle
+
+    def _gather(self) -> None:
+        """Join all idle pieces with their neighbours, or free them where pieces are whole."""
+        for room, idle in list(self._bins.items()):
+            while idle:
+                handle = idle.pop()
+                owner = self._owners.pop(handle, None)
+                if owner is None:
+                    self._free(handle, room)
+                else:
+                    self._join(*owner, room)
+
+    def _join(self, segment: _Segment, start: int, nbytes: int) -> None:
+        after = segment.idle.get(start + nbytes)
+        if after is not None:
+            self._take_span(segment, start + nbytes)
+            nbytes += after
+        before = next((s for s, n in segment.idle.items() if s + n == start), None)
+        if before is not None:
+            nbytes += segment.idle[before]
+            self._take_span(segment, before)
+            start = before
+        self._add_span(segment, start, nbytes)
+
+    def _add_span(self, segment: _Segment, start: int, nbytes: int) -> None:
+        segment.idle[start] = nbytes
+        insort(self._spans, (nbytes, id(segment), start, segment))
+
+    def _take_span(self, segment: _Segment, start: int) -> None:
+        nbytes = segment.idle.pop(start)
+        del self._spans[bisect_left(self._spans, (nbytes, id(segment), start))]

@@ -1,0 +1,122 @@
+"""The arguments of a launch as one struct in memory, for devices that read them there.
+
+Requirements: a field per parameter, aligned to its size, as C and the languages of shaders lay them
+out; a number that the field does not hold is an error, and never cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import DType
+from calor.errors import ArgumentError, DeviceError
+from calor_kernel.device.protocol import Slot, Step
+from calor_kernel.device.words import WORD, Piece
+from calor_kernel.ir.nodes import Parameter
+from calor_kernel.ir.types import Scalar
+from calor_kernel.printers.numbers import bits_of
+
+# The fields behind those of parameters: the cubes, and a zero of which no compiler knows.
+COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
+_ALIGN: Final = 16
+
+
+def struct_of(parameters: Sequence[Parameter], format: Callable[[DType], str]) -> np.dtype[Any]:
+    """Return the struct of a kernel's arguments: a field per parameter, and those of COUNTS.
+
+    A buffer's field is its offset in elements; ``format`` is NumPy's name of a number's type.
+
+    >>> from calor.dtypes import float64
+    >>> from calor_kernel.ir.types import Buffer
+    >>> given = [Parameter("x", Buffer(float64)), Parameter("factor", Scalar(float64))]
+    >>> struct_of(given, lambda dtype: dtype.numpy.str).fields["a1"][1]
+    8
+    """
+    formats = [
+        format(p.declared.dtype) if isinstance(p.declared, Scalar) else "<u4" for p in parameters
+    ]
+    offsets, end = [], 0
+    for size in (np.dtype(f).itemsize for f in formats):
+        offsets.append(-(-end // size) * size)
+        end = offsets[-1] + size
+    end = -(-end // 4) * 4
+    return np.dtype(
+        {
+            "names": [f"a{i}" for i in range(len(formats))] + list(COUNTS),
+            "formats": formats + ["<u4"] * len(COUNTS),
+            "offsets": offsets + [end + 4 * i for i in range(len(COUNTS))],
+            "itemsize": -(-(end + 4 * len(COUNTS)) // _ALIGN) * _ALIGN,
+        }
+    )
+
+
+def pack(
+    fields: np.dtype[Any], parameters: Sequence[Parameter], step: Step, begins: Sequence[int] = ()
+) -> bytes:
+    """Return the arguments of a launch as a struct of :func:`struct_of`.
+
+    ``begins``: the bytes of each buffer before the part that the device is shown, 0 if nothing is
+    said. ArgumentError for a number that its field does not hold.
+    """
+    assert fields.names is not None
+    before, row = iter(begins), np.zeros((), fields)
+    for name, parameter, given in zip(fields.names, parameters, step.arguments, strict=False):
+        dtype = parameter.declared.dtype
+        if isinstance(given, Slot):
+            row[name] = (given.offset - next(before, 0)) // dtype.itemsize & 0xFFFFFFFF
+        elif dtype.kind == "float" and dtype.itemsize == 2:
+            row[name] = bits_of(given, dtype)
+        else:
+            held = np.asarray(given).astype(dtype.numpy)
+            if held != row[name].dtype.type(held):
+                raise ArgumentError(
+                    f"argument {parameter.name} is {given}, which the device's 32-bit indices do "
+                    f"not hold"
+                )
+            row[name] = held
+    for name, count in zip(COUNTS, step.cubes, strict=False):
+        row[name] = count
+    return row.tobytes()
+
+
+def windows(
+    step: Step, handles: Sequence[Piece], most: int, align: int
+) -> list[tuple[Piece, int, int]]:
+    """Return what a device is shown of each buffer of a launch: a piece, where in it, and bytes.
+
+    It is all of a piece, or as much as is shown at once: as
+    much before an offset as behind it, so that a value of half the size is inside wherever a kernel
+    begins in it.
+
+    >>> step = Step(None, (1, 1, 1), (Slot(0, 700), 5, Slot(1, 700)))
+    >>> windows(step, [Piece("a", 0, 1000), Piece("b", 64, 2000)], 1024, 64)[1][1:]
+    (128, 1024)
+    """
+    found = []
+    for given in step.arguments:
+        if isinstance(given, Slot):
+            piece = handles[given.number]
+            nbytes, begin = -(-piece.nbytes // WORD) * WORD, 0
+            if nbytes > most:
+                begin = max(given.offset - most // 2, 0) // align * align
+            found.append((piece, begin, min(most, nbytes - begin)))
+    return found
+
+
+def folded(cubes: tuple[int, int, int], most: int) -> tuple[int, int, int]:
+    """Return the cubes of a launch with x folded into y where an axis has ``most`` at most.
+
+    A kernel is told the real ones, and passes over what is too much. DeviceError where no fold is
+    short enough.
+
+    >>> folded((70000, 2, 1), 65535)
+    (65535, 4, 1)
+    """
+    x, y, z = cubes
+    made = (x, y, z) if x <= most else (most, y * -(-x // most), z)
+    if max(made) > most:
+        raise DeviceError(f"a launch of {cubes} cubes is above what the device dispatches")
+    return made

@@ -1,0 +1,103 @@
+"""Whether a device's planes are what its description says: a small kernel that tries them.
+
+Requirements: a device that cannot ask its driver asks this, once it is made; the language's every
+way to planes is tried, as kernels go it; whatever the driver or the compiler says to it is a no.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import uint32, uint64
+from calor.errors import CalorError
+from calor_kernel.device.protocol import Device, Slot, Step
+from calor_kernel.language import (
+    Buffer,
+    barrier,
+    kernel,
+    lane_position,
+    loop_range,
+    plane_ballot,
+    plane_position,
+    plane_reduce,
+    plane_scan,
+    plane_shuffle,
+    plane_size,
+    unit_position,
+)
+
+# What the kernel writes: a row for each of the ways.
+ROWS: Final = 9
+_ROUNDS, _PLANES = 3, 2
+_UP, _DOWN, _XOR, _DIVISOR = 3, 2, 5, 5
+
+
+@kernel
+def try_planes(x: Any, y: Any) -> None:
+    """Write what each unit gets in each of the ways, added up in rounds."""
+    i, rows = unit_position(), _PLANES * plane_size()
+    for j in loop_range(_ROUNDS):
+        mine = x[i] + j.to(uint32)
+        made = (
+            lane_position().to(uint32),
+            plane_position().to(uint32),
+            plane_shuffle(mine, plane_size() - 1 - lane_position()),
+            plane_shuffle(mine, _UP, "up"),
+            plane_shuffle(mine.to(uint64) << 32, _DOWN, "down") >> 32,
+            plane_shuffle(mine, _XOR, "xor"),
+            plane_ballot(mine % _DIVISOR == 0),
+            plane_reduce("max", mine),
+            plane_scan("add", mine),
+        )
+        barrier("plane")
+        for row, value in enumerate(made):
+            y[row * rows + i] = y[row * rows + i] + value.to(uint32)
+
+
+def expected(x: np.ndarray[Any, Any], plane: int) -> np.ndarray[Any, Any]:
+    """Return what the kernel writes for numbers of one cube."""
+    lane, total = np.arange(plane), np.zeros((ROWS, _PLANES, plane), np.uint64)
+    up = np.where(lane < _UP, lane, lane - _UP)
+    down = np.where(lane + _DOWN < plane, lane + _DOWN, lane)
+    for j in range(_ROUNDS):
+        mine = x.reshape(_PLANES, plane).astype(np.uint64) + np.uint64(j)
+        total += np.stack(
+            [
+                np.broadcast_to(lane, mine.shape),
+                np.broadcast_to(np.arange(_PLANES)[:, None], mine.shape),
+                mine[:, ::-1],
+                mine[:, up],
+                mine[:, down],
+                mine[:, lane ^ _XOR],
+                np.broadcast_to(((mine % _DIVISOR == 0) << lane).sum(1)[:, None], mine.shape),
+                np.broadcast_to(mine.max(1)[:, None], mine.shape),
+                mine.cumsum(1),
+            ]
+        ).astype(np.uint64)
+    return total.astype(np.uint32).reshape(-1)
+
+
+def planes_hold(device: Device) -> bool:
+    """Return whether planes of a device's first size compute what they should."""
+    plane = device.info.planes[0]
+    signature = [Buffer(uint32, writable=False), Buffer(uint32)]
+    x = (np.arange(_PLANES * plane, dtype=np.uint32) * 7919) % 1000
+    got = np.zeros(ROWS * x.size, np.uint32)
+    memory, queue, handles = device.memory, device.queue, []
+    try:
+        made = try_planes.build(signature, cube=(x.size, 1, 1), plane=plane)
+        image = device.toolchain.compile(device.toolchain.source(made), made.name)
+        function = queue.load(image, made)
+        for array in (x, got):
+            handles.append(memory.alloc(array.nbytes))
+            memory.copy_in(handles[-1], 0, array)
+        queue.run(queue.record([Step(function, (1, 1, 1), (Slot(0), Slot(1)))], 2), handles)
+        memory.copy_out(handles[1], 0, got)
+    except CalorError:
+        return False
+    finally:
+        for handle in handles:
+            memory.free(handle)
+    return np.array_equal(got, expected(x, plane))

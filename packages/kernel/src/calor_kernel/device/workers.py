@@ -1,0 +1,276 @@
+"""Compiling several kernels at once, in this process and in processes of their own.
+
+Requirements: building and compiling holds the interpreter's lock, so threads would not help; a
+worker costs a third of a second to start, so this process compiles meanwhile and few cold kernels
+are compiled here alone; a program without a guard around its main code must not run twice, so
+workers are started by themselves and not by multiprocessing; whatever a worker cannot do is done
+here, with the same result.
+
+A worker says that it is ready, reads jobs from its standard input and writes answers to its
+standard output, each as a pickle behind its length. CALOR_COMPILE_WORKERS says how many there are
+beside this process, 0 for none.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import IO, TYPE_CHECKING, Final
+
+from calor_kernel.contract.work import Build
+from calor_kernel.device.protocol import Toolchain
+from calor_kernel.ir.nodes import Block, Kernel
+
+if TYPE_CHECKING:
+    import subprocess
+
+# Fewer cold kernels than this are compiled here. More are seldom the last: what started for them,
+# perhaps too late, is there for the next.
+FEW: Final = 6
+_MOST: Final = 8
+_READY: Final = b"ready"
+# A worker looks for cycles among so many new objects, which are a few kernels.
+_OBJECTS: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A kernel to compile."""
+
+    build: Build
+    toolchain: Toolchain
+    features: frozenset[str]
+
+
+Answer = tuple[bytes, Kernel]
+
+
+@dataclass(slots=True)
+class _Task:
+    """A job that somebody is to do; ``answer`` None after ``done``: it is to be done here."""
+
+    job: Job
+    answer: Answer | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+def image_of(job: Job) -> Answer:
+    """Build and compile a kernel; CompileError."""
+    kernel = job.build.kernel(job.features)
+    return job.toolchain.compile(job.toolchain.source(kernel), kernel.name), kernel
+
+
+def compile_jobs(jobs: Sequence[Job]) -> list[Answer]:
+    """Return the image and kernel of each job, compiled in workers too where there are many."""
+    workers = _count(len(jobs))
+    if not workers:
+        return [image_of(job) for job in jobs]
+    return _POOL.run(jobs, workers)
+
+
+def _count(jobs: int) -> int:
+    """Return how many workers are worth their start."""
+    named = os.environ.get("CALOR_COMPILE_WORKERS")
+    if jobs < FEW or not sys.executable:
+        return 0
+    if named is not None:
+        return int(named)
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    return min(cores - 1, _MOST)
+
+
+class _Worker:
+    """A process that compiles, and the thread that speaks to it."""
+
+    def __init__(self, pool: Workers, number: int) -> None:
+        self.pool = pool
+        self.process = _started()
+        self.ended = False
+        name = f"calor-compile-{number}"
+        threading.Thread(target=self._serve, name=name, daemon=True).start()
+
+    def _serve(self) -> None:
+        """Hand tasks to the process while there is one that answers."""
+        tasks = self.pool.tasks
+        while self._is_ready():
+            while (task := tasks.get()) is not None:
+                try:
+                    task.answer = self._ask(task.job)
+                except (OSError, ValueError, EOFError, pickle.UnpicklingError, AttributeError):
+                    break
+                finally:
+                    task.done.set()
+            if self.ended:
+                return
+            self.close()
+            self.process = _started()
+        if not self.ended:
+            self.pool.leave(self)
+
+    def _ask(self, job: Job) -> Answer | None:
+        try:
+            message = pickle.dumps(job)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            return None  # A kernel that only this process knows.
+        _send(self._input, message)
+        answer: Answer | None = pickle.loads(_receive(self._output))
+        return answer
+
+    def _is_ready(self) -> bool:
+        try:
+            return _receive(self._output) == _READY
+        except (OSError, ValueError, EOFError):
+            return False
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self.process.stdin is not None
+        return self.process.stdin
+
+    @property
+    def _output(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self._input, self._output):
+            with suppress(OSError):  # It may have died before.
+                stream.close()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    import subprocess  # Most programs start no process.
+
+    paths = os.pathsep.join(p for p in sys.path if p)
+    # A worker multiplies no matrices by NumPy, and must not start threads for it.
+    environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+
+
+class Workers:
+    """Processes that compile, started when they are needed and kept."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def run(self, jobs: Sequence[Job], workers: int) -> list[Answer]:
+        """Compile jobs here and in at most so many processes; CompileError."""
+        with self._lock:
+            while len(self._all) < workers and not self._fails:
+                self._all.append(_Worker(self, len(self._all) + 1))
+            tasks = [_Task(job) for job in jobs]
+            for task in tasks:
+                self.tasks.put(task)
+            try:
+                while (mine := self._next()) is not None:
+                    mine.answer = image_of(mine.job)
+                    mine.done.set()
+                return [self._answer(task) for task in tasks]
+            finally:
+                while self._next() is not None:
+                    pass  # After an error nobody waits for the others.
+
+    def _next(self) -> _Task | None:
+        """Return a task that no worker has taken; None where there is none."""
+        with suppress(Empty):
+            return self.tasks.get_nowait()
+        return None
+
+    def _answer(self, task: _Task) -> Answer:
+        task.done.wait()
+        return image_of(task.job) if task.answer is None else task.answer
+
+    def leave(self, worker: _Worker) -> None:
+        """Do without a worker that does not start, and start no others."""
+        self._fails = True
+        worker.close()
+        with suppress(ValueError):
+            self._all.remove(worker)
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._all:
+            worker.ended = True
+            self.tasks.put(None)
+        for worker in list(self._all):
+            worker.close()
+        self.forget()
+
+    def forget(self) -> None:
+        """Know of no process any more; in a forked child they are the parent's."""
+        self._lock = threading.Lock()
+        self.tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._all: list[_Worker] = []
+        self._fails = False
+
+
+_POOL = Workers()
+atexit.register(_POOL.close)
+os.register_at_fork(after_in_child=_POOL.forget)
+
+
+def _send(stream: IO[bytes], data: bytes) -> None:
+    stream.write(len(data).to_bytes(8, "little") + data)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> bytes:
+    head = stream.read(8)
+    data = stream.read(int.from_bytes(head, "little"))
+    if len(head) < 8 or len(data) < int.from_bytes(head, "little"):
+        raise EOFError
+    return data
+
+
+def serve() -> None:
+    """Answer jobs until the input ends; the body of a worker."""
+    source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # What a compiler prints must not be taken for an answer.
+    os.dup2(2, 1)
+    # What is here now stays, and looking through it takes as long as compiling.
+    gc.freeze()
+    gc.set_threshold(_OBJECTS)
+    _send(answers, _READY)
+    while True:
+        try:
+            message = _receive(source)
+        except EOFError:
+            return
+        _send(answers, pickle.dumps(_answer(message)))
+
+
+def _answer(message: bytes) -> tuple[bytes, Kernel] | None:
+    """Return an image and the kernel without its body; None where the job cannot be done here."""
+    try:
+        job = pickle.loads(message)
+        image, kernel = image_of(job)
+    except Exception:
+        return None  # The caller does it, and raises what there is to raise.
+    return image, Kernel(
+        kernel.name,
+        kernel.parameters,
+        Block(),
+        kernel.cube,
+        kernel.plane,
+        kernel.memories,
+        kernel.attributes,
+    )

@@ -1,0 +1,68 @@
+"""Which nodes of a graph a device takes: every refusal has a reason that a user understands."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from calor.graph.decompose import decompose
+from calor.graph.graph import Graph, Node
+from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
+from calor_kernel.contract.work import Refusal, View
+from calor_kernel.planning.control import FLOWS
+from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.planner import SOURCES
+
+# Node kinds that never reach a family: they say where elements are, or what they are.
+STRUCTURAL: Final = SOURCES | ALWAYS_OF_DENSE
+
+
+def refusals(engine: Engine, graph: Graph) -> dict[int, str]:
+    """Return the nodes that a device does not take, with reasons."""
+    reasons = engine.described.objections(graph)
+    for number, node in enumerate(graph.nodes):
+        if number not in reasons:
+            reason = _refusal(engine, graph, node)
+            if reason:
+                reasons[number] = reason
+    return reasons
+
+
+def _refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
+    name = node.op.name
+    if name in STRUCTURAL:
+        return None
+    if name in FLOWS:
+        return _body_refusal(engine, node)
+    specs = graph.specs
+    views = tuple(View.dense(specs[v]) for v in node.inputs)
+    if len(views) == 1:
+        moved = view_of(name, views[0], node.attributes, specs[node.outputs[0]])
+        if moved is not None:
+            return None
+    if name not in engine.lowerings:
+        return "no kernel family does it"
+    outputs = tuple(specs[o] for o in node.outputs)
+    found = engine.lowerings.ask(name, node.attributes, views, outputs)
+    return found.reason if isinstance(found, Refusal) else None
+
+
+def _body_refusal(engine: Engine, node: Node) -> str | None:
+    for body in node.attributes.values():
+        if isinstance(body, Graph):
+            inner, reasons = fitting(engine, body)
+            for number, reason in reasons.items():
+                return f"{inner.nodes[number].op.name} in its sub-graph: {reason}"
+    return None
+
+
+def fitting(engine: Engine, graph: Graph) -> tuple[Graph, dict[int, str]]:
+    """Return a graph with composites taken apart that the device does not take, and what is left.
+
+    Core does so for whole graphs, and leaves sub-graphs of control flow to the device.
+    """
+    while True:
+        reasons = refusals(engine, graph)
+        smaller = decompose(graph, frozenset(reasons)) if reasons else graph
+        if smaller is graph:
+            return graph, reasons
+        graph = smaller

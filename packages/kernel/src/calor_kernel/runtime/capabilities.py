@@ -1,0 +1,87 @@
+"""What a device with the kernel families can do: core's Info, and which nodes it takes.
+
+Requirements: nothing is declared by hand; what is missing has a reason that a user understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible, partial
+from calor.dtypes import (
+    ALL,
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    uint8,
+    uint16,
+)
+from calor.ops.base import TABLE
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.movement import MOVEMENTS
+from calor_kernel.contract.work import LOWERINGS
+from calor_kernel.planning.claims import STRUCTURAL
+from calor_kernel.planning.control import FLOWS
+from calor_kernel.planning.engine import Engine
+
+# What the library computes with where a device does not compute in a dtype itself.
+_STANDS_FOR: Final[Mapping[DType, tuple[DType, ...]]] = {
+    float16: (float32, uint16),
+    bfloat16: (float32, uint16),
+    complex64: (float32,),
+    complex128: (float64,),
+    float8_e4m3fn: (float32, uint8),
+    float8_e5m2: (float32, uint8),
+}
+# What is computed in float32 and has its smallest numbers.
+_FLUSHED: Final = frozenset((float32, bfloat16, complex64))
+
+
+def describe(engine: Engine) -> Info:
+    """Return what core is told of a device."""
+    info = engine.device.info
+    host = FULL if engine.host_memory else impossible("the device has memory of its own")
+    return Info(
+        description=info.description,
+        dtypes={d: _dtype(d, info) for d in ALL},
+        features={
+            "interactive": FULL,
+            "dynamic_shapes": FULL,
+            "in_place": FULL,
+            "control_flow": FULL,
+            "host_views": host,
+            "dlpack": FULL if engine.device.exchange is not None else host,
+            "serialize": FULL,
+            "memory_limit": FULL,
+            "fork": FULL if info.has("fork") else impossible("its driver does not survive a fork"),
+            "collectives": FULL if info.has("links") else impossible("it has no links to others"),
+            "quantized_only": impossible("it runs graphs of every dtype that it has"),
+        },
+        ops={name: NOT_YET for name in TABLE if not _known(name)},
+        limits={"max_buffer_bytes": info.max_buffer_bytes},
+        flushes=_FLUSHED if info.flushes else frozenset(),
+    )
+
+
+def _dtype(dtype: DType, info: DeviceInfo) -> State:
+    if dtype in _FLUSHED and info.flushes and float32 in info.dtypes:
+        return partial("numbers below 1.2e-38 may be taken for zeros")
+    if dtype in info.dtypes:
+        return FULL
+    parts = _STANDS_FOR.get(dtype)
+    if parts is not None and all(d in info.dtypes for d in parts):
+        return FULL
+    missing = dtype if parts is None else next(d for d in parts if d not in info.dtypes)
+    return impossible(f"the device does not compute with {missing.name}")
+
+
+def _known(name: str) -> bool:
+    done = name in STRUCTURAL or name in FLOWS or name in LOWERINGS
+    return done or name in MOVEMENTS or TABLE[name].decompose is not None
