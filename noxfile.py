@@ -58,9 +58,13 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Does the code have the agreed form?"""
-    session.install(*group("lint"))
+    tools = nox.project.load_toml(ROOT / "pyproject.toml")["tool"]
+    documented = tools["numpydoc_validation"]["packages"]
+    editable = [f"-e./{project}" for project in PROJECTS if package_of(project) in documented]
+    session.install(*editable, *group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("python", "tools/docstrings.py")
 
 
 @nox.session
