@@ -30,6 +30,7 @@ TOPICS = {
     ),
     "Shapes, joining, indexing": (
         "calor.functions.manipulation",
+        "calor.functions.repeating",
         "calor.functions.joining",
         "calor.functions.indexing",
     ),

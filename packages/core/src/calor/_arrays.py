@@ -119,12 +119,9 @@ from calor.functions.manipulation import (
     flip,
     moveaxis,
     permute_dims,
-    repeat,
     reshape,
-    roll,
     squeeze,
     swapaxes,
-    tile,
     transpose,
 )
 from calor.functions.manipulation import (
@@ -150,6 +147,11 @@ from calor.functions.reductions import (
     min,
     prod,
     sum,
+)
+from calor.functions.repeating import (
+    repeat,
+    roll,
+    tile,
 )
 from calor.functions.searching import (
     argmax,

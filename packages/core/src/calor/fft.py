@@ -2,20 +2,17 @@
 
 from calor.functions.fourier import (
     fft,
-    fftfreq,
     fftn,
-    fftshift,
     hfft,
     ifft,
     ifftn,
-    ifftshift,
     ihfft,
     irfft,
     irfftn,
     rfft,
-    rfftfreq,
     rfftn,
 )
+from calor.functions.fourier_frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 
 __all__ = [
     "fft",

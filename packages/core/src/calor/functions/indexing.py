@@ -30,11 +30,39 @@ def _indices(indices: Any, x: Tensor, what: str) -> Tensor:
 
 
 def take(x: Operand, indices: Operand, /, *, axis: int | None = None) -> Tensor:
-    """Return the elements (or slices along an axis) at the given indices.
+    """Return the elements, or slices along an axis, at the given indices.
 
-    The indices' axes stand in place of the axis, which may be left out for a tensor of one axis.
-    Raises DTypeError unless the indices are integers.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any dtype; at least one axis.
+    indices : Tensor, ndarray or number
+        Integers of any shape; a list is accepted too. Negative ones count from the end.
+    axis : int, optional
+        The axis to index. It may be left out if ``x`` has one axis.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``; its shape, in which the axes of ``indices`` replace the axis.
+
+    Raises
+    ------
+    DTypeError
+        If the indices are not integers.
+    ShapeError
+        If ``axis`` is left out and ``x`` has not exactly one axis.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ElementIndexError
+        When the result is computed, if an index is out of range.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``take``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.take(calor.asarray([5, 6, 7]), calor.asarray([2, 0])).tolist()
     [7, 5]
@@ -67,8 +95,41 @@ def _along(x: Tensor, indices: Any, axis: int, what: str) -> tuple[Tensor, Tenso
 
 
 def take_along_axis(x: Operand, indices: Operand, /, *, axis: int = -1) -> Tensor:
-    """Return the element at each index along an axis; other axes of x and the indices broadcast.
+    """Return the element at each index along an axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any dtype.
+    indices : Tensor, ndarray or number
+        Integers with as many axes as ``x``. Axes other than ``axis`` broadcast against those of
+        ``x``. Negative indices count from the end.
+    axis : int, optional
+        The axis to index. By default the last.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``; the size of ``indices`` along the axis, the broadcast sizes on the
+        others.
+
+    Raises
+    ------
+    DTypeError
+        If the indices are not integers.
+    ShapeError
+        If the numbers of axes differ, or other axes do not broadcast.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ElementIndexError
+        When the result is computed, if an index is out of range.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``take_along_axis``.
+
+    Examples
+    --------
     >>> import calor
     >>> x = calor.asarray([[3, 1], [2, 4]])
     >>> calor.take_along_axis(x, calor.argsort(x, axis=1), axis=1).tolist()
@@ -92,11 +153,44 @@ def _values(values: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
 def scatter_along_axis(
     x: Operand, indices: Operand, values: Operand, /, *, axis: int = -1, update: Update = "assign"
 ) -> Tensor:
-    """Return x with the element at each index along an axis replaced by, or joined with, a value.
+    """Return x with the element at each index along an axis replaced by, or combined with, a value.
 
-    ``update`` says how: "assign" (the last of several values wins), "add", "mul", "max" or "min".
-    Values broadcast to the shape of the indices and take the dtype of x.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any dtype.
+    indices : Tensor, ndarray or number
+        Integers with as many axes as ``x``. Axes other than ``axis`` broadcast against those of
+        ``x``. Negative indices count from the end.
+    values : Tensor, ndarray or number
+        Broadcast to the shape of ``indices`` and converted to the dtype of ``x``.
+    axis : int, optional
+        The axis to index. By default the last.
+    update : {"assign", "add", "mul", "max", "min"}, optional
+        How an element and a value are combined. By default "assign": the value replaces the
+        element, and the last of several wins.
 
+    Returns
+    -------
+    Tensor
+        A new tensor with the dtype of ``x``, and its shape broadcast as above.
+
+    Raises
+    ------
+    ArgumentError
+        If ``update`` is another name.
+    DTypeError
+        If the indices are not integers, or the dtype has no such update: bool no "add" or "mul",
+        complex no "max" or "min".
+    ShapeError
+        If the shapes do not broadcast.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ElementIndexError
+        When the result is computed, if an index is out of range.
+
+    Examples
+    --------
     >>> import calor
     >>> places = calor.asarray([0, 0, 2])
     >>> calor.scatter_along_axis(calor.zeros(3), places, 1.0, update="add").tolist()
@@ -110,8 +204,32 @@ def scatter_along_axis(
 
 
 def gather_nd(x: Operand, indices: Operand, /) -> Tensor:
-    """Return the parts of x, of shape (*B, *x.shape[k:]), at the indices (*B, k) of its first axes.
+    r"""Return the slices of x at index vectors for its first axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any dtype, with at least k axes.
+    indices : Tensor, ndarray or number
+        Integers of shape (\*B, k); each vector of k indices selects ``x[i1, …, ik]``. Negative
+        indices count from the end.
+
+    Returns
+    -------
+    Tensor
+        Shape (\*B, \*x.shape[k:]), the dtype of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If the indices are not integers.
+    ShapeError
+        If ``indices`` has no axis, or k is larger than the number of axes of ``x``.
+    ElementIndexError
+        When the result is computed, if an index is out of range.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.gather_nd(calor.asarray([[1, 2], [3, 4]]), calor.asarray([[0, 1], [1, 0]])).tolist()
     [2, 3]
@@ -124,11 +242,38 @@ def gather_nd(x: Operand, indices: Operand, /) -> Tensor:
 def scatter_nd(
     x: Operand, indices: Operand, values: Operand, /, *, update: Update = "assign"
 ) -> Tensor:
-    """Return x with its parts at the indices (*B, k) replaced by, or joined with, values.
+    r"""Return x with its slices at index vectors replaced by, or combined with, values.
 
-    Values have, or broadcast to, the shape (*B, *x.shape[k:]) and take the dtype of x; ``update``
-    is that of ``scatter_along_axis``.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any dtype, with at least k axes.
+    indices : Tensor, ndarray or number
+        Integers of shape (\*B, k); each vector of k indices names the slice ``x[i1, …, ik]``.
+        Negative indices count from the end.
+    values : Tensor, ndarray or number
+        Broadcast to (\*B, \*x.shape[k:]) and converted to the dtype of ``x``.
+    update : {"assign", "add", "mul", "max", "min"}, optional
+        How elements and values are combined, as in `scatter_along_axis`.
 
+    Returns
+    -------
+    Tensor
+        A new tensor with the shape and dtype of ``x``.
+
+    Raises
+    ------
+    ArgumentError
+        If ``update`` is another name.
+    DTypeError
+        If the indices are not integers, or the dtype has no such update.
+    ShapeError
+        If the indices do not fit the axes of ``x``, or the values do not broadcast.
+    ElementIndexError
+        When the result is computed, if an index is out of range.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.scatter_nd(calor.zeros(3), calor.asarray([[1]]), calor.asarray([7.0])).tolist()
     [0.0, 7.0, 0.0]

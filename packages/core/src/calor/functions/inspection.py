@@ -30,15 +30,39 @@ class NamespaceInfo:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Return which optional parts of the standard hold, and the most axes a tensor can have."""
+        """Return which optional parts of the standard calor has.
+
+        Returns
+        -------
+        dict of str to Any
+            "boolean indexing" and "data-dependent shapes" (both True), and "max dimensions", the
+            largest number of axes of a tensor.
+        """
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 32}
 
     def default_device(self) -> Device:
-        """Return the device on which tensors are made when none is named."""
+        """Return the device on which tensors are made when none is named.
+
+        Returns
+        -------
+        Device
+            The innermost ``with calor.device(...)``, else the process's default.
+        """
         return current_device()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
-        """Return the dtypes that functions choose when none is named, by kind."""
+        """Return the dtypes that functions choose when none is named.
+
+        Parameters
+        ----------
+        device : Device or str, optional
+            Not used: the defaults are the same on all devices.
+
+        Returns
+        -------
+        dict of str to DType
+            By "real floating", "complex floating", "integral" and "indexing".
+        """
         return {
             "real floating": dtypes.DEFAULT_FLOAT,
             "complex floating": dtypes.DEFAULT_COMPLEX,
@@ -49,7 +73,25 @@ class NamespaceInfo:
     def dtypes(
         self, *, device: Any = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, DType]:
-        """Return the standard's dtypes that a device has, by name, of the given kinds."""
+        """Return the standard's dtypes that a device has.
+
+        Parameters
+        ----------
+        device : Device or str, optional
+            The device to ask. By default the current device.
+        kind : str or tuple of str, optional
+            Kinds as in `calor.isdtype`. By default all.
+
+        Returns
+        -------
+        dict of str to DType
+            The dtypes by name.
+
+        Raises
+        ------
+        ArgumentError
+            If ``kind`` is none of the kinds.
+        """
         target = current_device() if device is None else as_device(device)
         known = {name: dtypes.as_dtype(name) for name in _STANDARD}
         return {
@@ -59,13 +101,31 @@ class NamespaceInfo:
         }
 
     def devices(self) -> list[Device]:
-        """Return the devices that are present; see :func:`calor.devices`."""
+        """Return the devices that are present, as `calor.devices` does.
+
+        Returns
+        -------
+        list of Device
+            Every device of every backend that loads.
+        """
         return devices()
 
 
 def __array_namespace_info__() -> NamespaceInfo:
     """Return the standard's inspection functions for this namespace.
 
+    Returns
+    -------
+    NamespaceInfo
+        An object with ``capabilities``, ``default_device``, ``default_dtypes``, ``dtypes`` and
+        ``devices``.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``__array_namespace_info__``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.__array_namespace_info__().capabilities()["boolean indexing"]
     True

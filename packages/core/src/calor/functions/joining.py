@@ -28,10 +28,37 @@ if TYPE_CHECKING:
 
 
 def concat(arrays: Sequence[Operand], /, *, axis: int | None = 0) -> Tensor:
-    """Return the tensors joined along an axis, in their common dtype.
+    """Return tensors joined along an axis.
 
-    Without ``axis`` they are flattened first. Raises ShapeError when other axes differ.
+    Parameters
+    ----------
+    arrays : sequence of Tensor
+        At least one; their shapes may differ on ``axis`` only.
+    axis : int or None, optional
+        The axis to join along. By default the first; None flattens the tensors first.
 
+    Returns
+    -------
+    Tensor
+        The common dtype of the tensors; the sizes along the axis add up.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no tensors.
+    ShapeError
+        If the shapes differ on another axis.
+    DTypeError
+        If the dtypes have no common one.
+    AxisError
+        If ``axis`` does not fit the first shape.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``concat``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.concat([calor.asarray([1, 2]), calor.asarray([3])]).tolist()
     [1, 2, 3]
@@ -57,8 +84,37 @@ def concat(arrays: Sequence[Operand], /, *, axis: int | None = 0) -> Tensor:
 
 
 def stack(arrays: Sequence[Operand], /, *, axis: int = 0) -> Tensor:
-    """Return tensors of one shape joined along a new axis, in their common dtype.
+    """Return tensors of one shape joined along a new axis.
 
+    Parameters
+    ----------
+    arrays : sequence of Tensor
+        At least one; all of the same shape.
+    axis : int, optional
+        Where the new axis stands in the result. By default first.
+
+    Returns
+    -------
+    Tensor
+        The common dtype of the tensors, with one axis more.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no tensors.
+    ShapeError
+        If the shapes differ.
+    DTypeError
+        If the dtypes have no common one.
+    AxisError
+        If ``axis`` does not fit the shape of the result.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``stack``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.stack([calor.asarray([1, 2]), calor.asarray([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]
@@ -82,8 +138,31 @@ def _part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
 
 
 def unstack(x: Operand, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Return the slices along an axis as a tuple of tensors without that axis.
+    """Return the slices along an axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis, any dtype.
+    axis : int, optional
+        The axis to take apart. By default the first.
+
+    Returns
+    -------
+    tuple of Tensor
+        One tensor for each index along the axis, without that axis.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``unstack``.
+
+    Examples
+    --------
     >>> import calor
     >>> [t.tolist() for t in calor.unstack(calor.asarray([[1, 2], [3, 4]]))]
     [[1, 2], [3, 4]]
@@ -95,11 +174,34 @@ def unstack(x: Operand, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def split(x: Operand, sizes: Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Return parts of the given sizes along an axis; one size may be −1 and takes the rest.
+    """Return consecutive parts of given sizes along an axis.
 
-    Raises ShapeError when the sizes do not add up to the size of the axis. For equal parts see
-    ``chunk``.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis, any dtype.
+    sizes : sequence of int
+        The size of each part; one may be −1 and takes the rest. They add up to the size of the
+        axis.
+    axis : int, optional
+        The axis to cut. By default the first.
 
+    Returns
+    -------
+    tuple of Tensor
+        One tensor for each size.
+
+    Raises
+    ------
+    ArgumentError
+        If ``sizes`` is not a sequence (for a number of parts see `chunk`).
+    ShapeError
+        If the sizes do not add up to the size of the axis.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+
+    Examples
+    --------
     >>> import calor
     >>> [t.tolist() for t in calor.split(calor.arange(5), (2, 3))]
     [[0, 1], [2, 3, 4]]
@@ -124,8 +226,32 @@ def split(x: Operand, sizes: Sequence[int], /, *, axis: int = 0) -> tuple[Tensor
 
 
 def chunk(x: Operand, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Return ``chunks`` parts along an axis, whose sizes differ by at most one.
+    """Return a number of consecutive parts along an axis, of sizes that differ by at most one.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis, any dtype.
+    chunks : int
+        The number of parts, at least 1. The larger parts come first; if there are more parts than
+        elements, the last ones are empty.
+    axis : int, optional
+        The axis to cut. By default the first.
+
+    Returns
+    -------
+    tuple of Tensor
+        ``chunks`` tensors.
+
+    Raises
+    ------
+    ArgumentError
+        If ``chunks`` is less than 1.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+
+    Examples
+    --------
     >>> import calor
     >>> [t.tolist() for t in calor.chunk(calor.arange(5), 2)]
     [[0, 1, 2], [3, 4]]
@@ -151,11 +277,34 @@ def pad(
 ) -> Tensor:
     """Return the tensor with elements added before and after along each axis.
 
-    ``pad_width`` is a number for all ends, a pair (before, after) for all axes, or such a pair for
-    each axis. ``mode`` is "constant" (the number ``value``), "edge" (the outermost element),
-    "reflect" (mirrored at the outermost element), "symmetric" (mirrored at the edge) or "wrap"
-    (from the other end); the last three add at most what the axis holds.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    pad_width : int, pair of int, or a pair of int per axis
+        The number of elements to add: a number for all ends, a pair (before, after) for all axes,
+        or one pair for each axis.
+    mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, optional
+        What is added: ``value`` (the default), the outermost element, the elements mirrored at the
+        outermost element or at the edge, or those of the other end. The last three add at most as
+        many elements as the axis holds ("reflect" one less).
+    value : float or Tensor, optional
+        The element for mode "constant", converted to the dtype of ``x``. By default 0.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``.
+
+    Raises
+    ------
+    ArgumentError
+        If a width is negative, or ``mode`` is another name.
+    ShapeError
+        If ``pad_width`` does not fit the axes, or an axis has too few elements for the mode.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.pad(calor.asarray([1, 2, 3]), (1, 2), mode="reflect").tolist()
     [2, 1, 2, 3, 2, 1]
@@ -240,8 +389,34 @@ _ENDS: dict[str, Any] = {
 
 
 def unfold(x: Operand, /, *, axis: int, size: int, step: int = 1) -> Tensor:
-    """Return windows of ``size`` elements along an axis, ``step`` apart, as a new last axis.
+    """Return sliding windows along an axis as a new last axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis, any dtype.
+    axis : int
+        The axis to slide along.
+    size : int
+        The number of elements of a window, at least 1 and at most the size of the axis.
+    step : int, optional
+        The distance between the starts of windows. By default 1.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``; along the axis the number of windows, (n − size) // step + 1, and
+        ``size`` as the last axis.
+
+    Raises
+    ------
+    ShapeError
+        If no window fits, or ``step`` is less than 1.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.unfold(calor.arange(5), axis=0, size=3, step=2).tolist()
     [[0, 1, 2], [2, 3, 4]]

@@ -36,15 +36,39 @@ def _both(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
 
 
 def matmul(x1: Operand, x2: Operand, /, *, dtype: Any = None) -> Tensor:
-    """Return the matrix product (..., M, K) × (..., K, N) → (..., M, N); ``x1 @ x2``.
+    """Return the matrix product ``x1 @ x2``.
 
-    Axes before the last two are a batch and broadcast. A tensor with one axis is a row on the left
-    and a column on the right, without that axis in the result: two of them give a number. The
-    dtype is the promoted one, in which integers wrap; half types accumulate in float32. ``dtype``,
-    a wider one of the same kind, is that of sums and result instead; float8 types, which have no
-    arithmetic, need one that is floating. Raises ShapeError for a number or for sizes that do not
-    fit, DTypeError for types that have no product.
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Shape (..., M, K), or (K,) for a row.
+    x2 : Tensor, ndarray or number
+        Shape (..., K, N), or (K,) for a column. The axes before the last two are a batch and
+        broadcast.
+    dtype : DType or str, optional
+        The dtype of sums and result: one of the same kind, at least as wide as the common dtype. By
+        default the common dtype, in which integers wrap; half types accumulate in float32. Two
+        float8 operands need it, and it is then floating.
 
+    Returns
+    -------
+    Tensor
+        Shape (..., M, N), without M for a row and without N for a column.
+
+    Raises
+    ------
+    ShapeError
+        If an operand is 0-d, or the sizes do not fit.
+    DTypeError
+        If there is no common dtype, float8 operands have no ``dtype``, or ``dtype`` does not fit
+        them.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``matmul``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.matmul(calor.asarray([[1, 2], [3, 4]]), calor.asarray([1, 1])).tolist()
     [3, 7]
@@ -112,8 +136,29 @@ def _from_end(count: int) -> tuple[int, ...]:
 
 
 def matrix_transpose(x: Operand, /) -> Tensor:
-    """Return matrices (..., M, N) transposed, as (..., N, M).
+    """Return matrices with rows and columns exchanged.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (..., M, N), any dtype.
+
+    Returns
+    -------
+    Tensor
+        Shape (..., N, M), the dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``x`` has fewer than two axes.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``matrix_transpose``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.matrix_transpose(calor.zeros((4, 2, 3))).shape
     (4, 3, 2)
@@ -130,11 +175,38 @@ def matrix_transpose(x: Operand, /) -> Tensor:
 def tensordot(
     x1: Operand, x2: Operand, /, *, axes: int | Sequence[int | Sequence[int]] = 2
 ) -> Tensor:
-    """Return the sum of products over pairs of axes, then the other axes of x1 and of x2.
+    """Return the sum of products over pairs of axes.
 
-    ``axes`` is how many of the last axes of x1 meet the first of x2, or a pair of sequences of
-    axes, matched in order. Nothing is broadcast. Raises ShapeError for sizes that differ.
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape.
+    x2 : Tensor, ndarray or number
+        Any shape. Summed axes have the same size as those of ``x1``; nothing is broadcast.
+    axes : int or pair of sequences of int, optional
+        How many of the last axes of ``x1`` meet the first of ``x2``, or the axes of ``x1`` and of
+        ``x2``, matched in order. By default 2.
 
+    Returns
+    -------
+    Tensor
+        The axes of ``x1`` and then of ``x2`` that are not summed, in the common dtype.
+
+    Raises
+    ------
+    ShapeError
+        If the axes do not match in number or in size.
+    AxisError
+        If an axis does not exist.
+    DTypeError
+        If there is no common dtype, or it is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``tensordot``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.tensordot(calor.ones((2, 3, 4)), calor.ones((3, 4, 5))).shape
     (2, 5)
@@ -187,11 +259,36 @@ def _tensordot_plan(a: Spec, b: Spec, axes: Any) -> Product:
 
 
 def vecdot(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Tensor:
-    """Return the dot products Σ conj(x1) · x2 along an axis; the other axes broadcast.
+    """Return the dot products Σ conj(x1) · x2 along an axis.
 
-    ``axis`` counts from the end where the ranks differ. Raises ShapeError for vectors of different
-    lengths.
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape.
+    x2 : Tensor, ndarray or number
+        The same size along ``axis``. The other axes broadcast.
+    axis : int, optional
+        The axis to sum over, counted from the end if the numbers of axes differ. By default the
+        last.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape without the axis, in the common dtype.
+
+    Raises
+    ------
+    ShapeError
+        If the axis does not fit, or the vectors differ in length.
+    DTypeError
+        If there is no common dtype, or it is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``vecdot``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.vecdot(calor.asarray([[1, 2], [3, 4]]), calor.asarray([1, 10])).tolist()
     [21, 43]
@@ -225,10 +322,31 @@ def _vecdot_plan(a: Spec, b: Spec, axis: int) -> Product:
 
 
 def outer(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return the products of each element of a vector with each of another, shape (N, M).
+    """Return the products of each element of a vector with each of another.
 
-    Raises ShapeError unless both have one axis.
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Shape (N,).
+    x2 : Tensor, ndarray or number
+        Shape (M,).
 
+    Returns
+    -------
+    Tensor
+        Shape (N, M), in the common dtype.
+
+    Raises
+    ------
+    ShapeError
+        If an operand has not exactly one axis.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``linalg.outer``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linalg.outer(calor.asarray([1, 2]), calor.asarray([3, 4])).tolist()
     [[3, 4], [6, 8]]

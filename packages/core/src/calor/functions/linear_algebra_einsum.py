@@ -32,13 +32,38 @@ Step = tuple[Op, dict[str, Any]]
 
 
 def einsum(equation: str, /, *operands: Operand) -> Tensor:
-    """Return the sums of products that an equation of axis names describes, such as "ij,jk->ik".
+    """Return the sum of products that an equation of axis names describes.
 
-    A name that is not in the output is summed over; one that an operand has twice takes its
-    diagonal. "..." stands for axes that broadcast. Without "->" the output has, in alphabetical
-    order, the names that occur once. Raises ArgumentError for an equation that is none, ShapeError
-    for sizes that do not fit.
+    Parameters
+    ----------
+    equation : str
+        Such as "ij,jk->ik": one letter for each axis, operands separated by commas. A name that is
+        not in the output is summed over; one that an operand has twice takes its diagonal. "..."
+        stands for axes that broadcast. Without "->" the output has the names that occur once, in
+        alphabetical order.
+    *operands : Tensor, ndarray or number
+        One for each term of the equation. Axes of the same name have the same size or size 1.
 
+    Returns
+    -------
+    Tensor
+        The axes of the output, in the common dtype of the operands.
+
+    Raises
+    ------
+    ArgumentError
+        If the equation is malformed, or names another number of operands.
+    ShapeError
+        If the names do not fit an operand's axes, or sizes differ.
+    DTypeError
+        If there is no common dtype, or it is float8.
+
+    Notes
+    -----
+    Several operands are multiplied in pairs, the pair with the smallest product of sizes first.
+
+    Examples
+    --------
     >>> import calor
     >>> x = calor.asarray([[1, 2], [3, 4]])
     >>> calor.einsum("ij,j->i", x, calor.asarray([1, 1])).tolist()

@@ -1,30 +1,21 @@
-"""Changing shapes and the order of axes; repeating and rolling."""
+"""Changing shapes and the order of axes."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from calor.backends.selection import on_device
 from calor.dtypes import int64
-from calor.errors import ArgumentError, ShapeError
+from calor.errors import ShapeError
 from calor.functions.operands import (
     as_tensor,
-    integer,
     many_axes,
     one_axis,
-    pair,
     sizes_of,
     stretched,
 )
 from calor.graph.recipes import broadcast_shapes
-from calor.graph.trace import Handle
-from calor.ops import elementwise as e
 from calor.ops import movement as m
-from calor.ops.indexing import gather
-from calor.ops.sources import iota
 
 if TYPE_CHECKING:
     from calor.functions.operands import Axis, Operand
@@ -32,11 +23,33 @@ if TYPE_CHECKING:
 
 
 def reshape(x: Operand, /, shape: int | tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """Return the elements in row-major order under another shape; one size may be −1.
+    """Return the elements in row-major order under another shape.
 
-    ``copy`` is there for the standard: tensors never share memory, so it changes nothing. Raises
-    ShapeError when the number of elements differs.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    shape : int or tuple of int
+        The new sizes; one may be −1 and is computed from the others.
+    copy : bool, optional
+        For the standard. Tensors never share memory, so it changes nothing.
 
+    Returns
+    -------
+    Tensor
+        The given shape, the dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If the number of elements differs.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``reshape``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.reshape(calor.arange(6), (2, -1)).tolist()
     [[0, 1, 2], [3, 4, 5]]
@@ -58,14 +71,48 @@ def reshape(x: Operand, /, shape: int | tuple[int, ...], *, copy: bool | None = 
 
 
 def identity(x: Tensor) -> Tensor:
-    """Return a new tensor of the same value, with the gradient passed through."""
+    """Return a new tensor of the same value through which the gradient passes.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+    """
     made: Tensor = m.reshape(x, shape=x.shape)
     return made
 
 
 def flatten(x: Operand, /, *, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """Return the tensor with the axes from ``start_axis`` to ``end_axis`` made one.
+    """Return the tensor with consecutive axes joined into one.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype; a 0-d tensor becomes one of shape (1,).
+    start_axis : int, optional
+        The first axis to join. By default 0.
+    end_axis : int, optional
+        The last axis to join. By default the last.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``.
+
+    Raises
+    ------
+    AxisError
+        If an axis does not exist.
+    ShapeError
+        If ``start_axis`` is after ``end_axis``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.flatten(calor.zeros((2, 3, 4)), start_axis=1).shape
     (2, 12)
@@ -82,8 +129,31 @@ def flatten(x: Operand, /, *, start_axis: int = 0, end_axis: int = -1) -> Tensor
 
 
 def broadcast_to(x: Operand, /, shape: int | tuple[int, ...]) -> Tensor:
-    """Return the tensor repeated along new leading axes and axes of size 1; ShapeError if unfit.
+    """Return the tensor repeated along new leading axes and axes of size 1.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    shape : int or tuple of int
+        The shape of the result.
+
+    Returns
+    -------
+    Tensor
+        The given shape, the dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``x`` does not broadcast to the shape.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``broadcast_to``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.broadcast_to(calor.asarray([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
@@ -94,8 +164,29 @@ def broadcast_to(x: Operand, /, shape: int | tuple[int, ...]) -> Tensor:
 
 
 def broadcast_arrays(*arrays: Operand) -> list[Tensor]:
-    """Return the tensors broadcast to their common shape; ShapeError when there is none.
+    """Return the tensors broadcast to their common shape.
 
+    Parameters
+    ----------
+    *arrays : Tensor, ndarray or number
+        Any shapes that broadcast, any dtypes.
+
+    Returns
+    -------
+    list of Tensor
+        The common shape, each with its own dtype.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``broadcast_arrays``.
+
+    Examples
+    --------
     >>> import calor
     >>> [t.shape for t in calor.broadcast_arrays(calor.ones(3), calor.ones((2, 1)))]
     [(2, 3), (2, 3)]
@@ -108,8 +199,25 @@ def broadcast_arrays(*arrays: Operand) -> list[Tensor]:
 
 
 def broadcast_shapes_of(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that tensors of these shapes broadcast to; ShapeError when there is none.
+    """Return the common shape that shapes broadcast to.
 
+    Parameters
+    ----------
+    *shapes : tuple of int
+        The shapes.
+
+    Returns
+    -------
+    tuple of int
+        The common shape.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.broadcast_shapes((3, 1), (4,))
     (3, 4)
@@ -120,8 +228,33 @@ def broadcast_shapes_of(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def expand_dims(x: Operand, /, axis: int | tuple[int, ...] = 0) -> Tensor:
-    """Return the tensor with new axes of size 1 at the given places of the result.
+    """Return the tensor with new axes of size 1.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    axis : int or tuple of int, optional
+        Where the new axes stand in the result. By default first.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``, with more axes.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of the result.
+    ShapeError
+        If an axis is named twice.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``expand_dims``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.expand_dims(calor.ones((2, 3)), axis=-1).shape
     (2, 3, 1)
@@ -135,10 +268,33 @@ def expand_dims(x: Operand, /, axis: int | tuple[int, ...] = 0) -> Tensor:
 
 
 def squeeze(x: Operand, /, axis: Axis = None) -> Tensor:
-    """Return the tensor without the given axes, or without all axes, of size 1.
+    """Return the tensor without axes of size 1.
 
-    Raises ShapeError when a given axis has another size.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    axis : int or tuple of int, optional
+        The axes to remove. By default all of size 1.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``, with fewer axes.
+
+    Raises
+    ------
+    ShapeError
+        If a given axis has another size than 1, or is named twice.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``squeeze``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.squeeze(calor.ones((1, 3, 1)), axis=0).shape
     (3, 1)
@@ -154,8 +310,33 @@ def squeeze(x: Operand, /, axis: Axis = None) -> Tensor:
 
 
 def permute_dims(x: Operand, /, axes: tuple[int, ...]) -> Tensor:
-    """Return the tensor with its axes in another order; ``axes`` names each axis once.
+    """Return the tensor with its axes in another order.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    axes : tuple of int
+        Axis i of the result is axis ``axes[i]`` of ``x``; each axis once.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``axes`` does not name each axis once.
+    AxisError
+        If an axis does not exist.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``permute_dims``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.permute_dims(calor.ones((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
@@ -170,8 +351,29 @@ def permute_dims(x: Operand, /, axes: tuple[int, ...]) -> Tensor:
 
 
 def transpose(x: Operand, axes: tuple[int, ...] | None = None, /) -> Tensor:
-    """Return the tensor with its axes reversed, or in the given order.
+    """Return the tensor with its axes reversed, or in a given order.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    axes : tuple of int, optional
+        Axis i of the result is axis ``axes[i]`` of ``x``. By default the order is reversed.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``axes`` does not name each axis once.
+    AxisError
+        If an axis does not exist.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.transpose(calor.ones((2, 3, 4))).shape
     (4, 3, 2)
@@ -183,6 +385,27 @@ def transpose(x: Operand, axes: tuple[int, ...] | None = None, /) -> Tensor:
 def swapaxes(x: Operand, axis1: int, axis2: int, /) -> Tensor:
     """Return the tensor with two axes exchanged.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    axis1 : int
+        The one axis.
+    axis2 : int
+        The other axis.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``.
+
+    Raises
+    ------
+    AxisError
+        If an axis does not exist.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.swapaxes(calor.ones((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
@@ -197,8 +420,35 @@ def swapaxes(x: Operand, axis1: int, axis2: int, /) -> Tensor:
 def moveaxis(
     x: Operand, source: int | tuple[int, ...], destination: int | tuple[int, ...], /
 ) -> Tensor:
-    """Return the tensor with axes moved to new places; the others keep their order.
+    """Return the tensor with axes moved to other positions; the other axes keep their order.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    source : int or tuple of int
+        The axes to move.
+    destination : int or tuple of int
+        Where each of them stands in the result.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If the numbers of axes differ, or an axis is named twice.
+    AxisError
+        If an axis does not exist.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``moveaxis``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.moveaxis(calor.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -217,8 +467,33 @@ def moveaxis(
 
 
 def flip(x: Operand, /, *, axis: Axis = None) -> Tensor:
-    """Return the tensor with the order of elements reversed along axes, all by default.
+    """Return the tensor with the elements in reverse order along axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    axis : int or tuple of int, optional
+        The axes to reverse. By default all.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``flip``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.flip(calor.asarray([1, 2, 3])).tolist()
     [3, 2, 1]
@@ -226,118 +501,3 @@ def flip(x: Operand, /, *, axis: Axis = None) -> Tensor:
     x = as_tensor(x)
     made: Tensor = m.flip(x, axes=many_axes(axis, x.shape, "flip"))
     return made
-
-
-def roll(
-    x: Operand, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
-) -> Tensor:
-    """Return the tensor with elements moved by ``shift`` places, those past the end to the front.
-
-    Without ``axis`` the flattened elements move. The shift is an input of the plan.
-
-    >>> import calor
-    >>> calor.roll(calor.asarray([1, 2, 3, 4]), 1).tolist()
-    [4, 1, 2, 3]
-    """
-    x = as_tensor(x)
-    if axis is None:
-        given = shift if isinstance(shift, tuple | list) else (shift,)
-        total = sum(integer(s, "roll: shift") for s in given)
-        return reshape(_rolled(reshape(x, (x.size,)), total, 0), x.shape)
-    axes = axis if isinstance(axis, tuple | list) else (axis,)
-    shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
-    if len(shifts) == 1:
-        shifts = tuple(shifts) * len(axes)
-    if len(shifts) != len(axes):
-        raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes; give one for each")
-    for by, a in zip(shifts, axes, strict=True):
-        x = _rolled(x, integer(by, "roll: shift"), one_axis(a, x.shape, "roll"))
-    return x.copy()
-
-
-def _rolled(x: Tensor, shift: int, axis: int) -> Tensor:
-    size = x.shape[axis]
-    if size < 2:
-        return x
-    places = pair(e.remainder, pair(e.sub, _count(size, x), shift % size), size)
-    made: Tensor = gather(x, places, axis=axis)
-    return made
-
-
-def _count(size: int, like: Tensor) -> Tensor:
-    with on_device(like.device):
-        made: Tensor = iota(length=size, dtype=int64)
-    return made
-
-
-def repeat(x: Operand, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Return the tensor with each element (or slice along an axis) repeated.
-
-    ``repeats`` is one number, or an integer tensor with one for each element: then the shape of
-    the result depends on its values, which are looked at. Without ``axis`` x is flattened.
-
-    >>> import calor
-    >>> calor.repeat(calor.asarray([7, 8]), 2).tolist()
-    [7, 7, 8, 8]
-    >>> calor.repeat(calor.asarray([7, 8]), calor.asarray([1, 3])).tolist()
-    [7, 8, 8, 8]
-    """
-    x = as_tensor(x)
-    if axis is None:
-        x, axis = reshape(x, (x.size,)), 0
-    axis = one_axis(axis, x.shape, "repeat")
-    size = x.shape[axis]
-    if isinstance(repeats, Handle | np.ndarray | list | tuple):
-        return _repeated(x, repeats, axis)
-    times = integer(repeats, "repeat: repeats")
-    if times < 0:
-        raise ArgumentError(f"repeat: repeats {times} is negative")
-    front, back = x.shape[:axis], x.shape[axis + 1 :]
-    wide = stretched(reshape(x, (*front, size, 1, *back)), (*front, size, times, *back))
-    return reshape(wide, (*front, size * times, *back))
-
-
-def _repeated(x: Tensor, repeats: Any, axis: int) -> Tensor:
-    from calor.functions.creation import asarray
-    from calor.functions.searching import searchsorted
-
-    counts = asarray(repeats, device=x.device)
-    if not counts.dtype.is_integer:
-        raise ArgumentError(f"repeat: repeats must be integers, not {counts.dtype.name}")
-    size = x.shape[axis]
-    if counts.shape not in ((), (1,), (size,)):
-        raise ShapeError(
-            f"repeat: repeats of shape {counts.shape} do not fit axis {axis} of shape {x.shape}; "
-            f"give one number, or one for each of the {size} elements"
-        )
-    from calor.functions.reductions import cumulative_sum
-
-    counts = e.cast(counts, dtype=int64)
-    ends = cumulative_sum(stretched(counts, (size,)), axis=0)
-    host = counts.numpy()
-    total = int(host.sum()) * (size if counts.size != size else 1)
-    if host.size and host.min() < 0:
-        raise ArgumentError("repeat: repeats has a negative number")
-    places = searchsorted(ends, _count(total, x), side="right")
-    made: Tensor = gather(x, places, axis=axis)
-    return made
-
-
-def tile(x: Operand, repetitions: int | tuple[int, ...], /) -> Tensor:
-    """Return the tensor laid out side by side, ``repetitions`` times along each axis.
-
-    >>> import calor
-    >>> calor.tile(calor.asarray([1, 2]), (2, 2)).tolist()
-    [[1, 2, 1, 2], [1, 2, 1, 2]]
-    """
-    x = as_tensor(x)
-    times = sizes_of(repetitions, "tile")
-    if any(t < 0 for t in times):
-        raise ArgumentError(f"tile: repetitions {times} has a negative number")
-    ndim = max(x.ndim, len(times))
-    shape = (1,) * (ndim - x.ndim) + x.shape
-    times = (1,) * (ndim - len(times)) + times
-    split = tuple(n for size in shape for n in (1, size))
-    wide = tuple(n for t, size in zip(times, shape, strict=True) for n in (t, size))
-    whole = stretched(reshape(x, split), wide)
-    return reshape(whole, tuple(t * n for t, n in zip(times, shape, strict=True)))

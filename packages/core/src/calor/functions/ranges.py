@@ -67,11 +67,39 @@ def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None,
     device: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Return the numbers from ``start`` up to but without ``stop``, ``step`` apart.
+    """Return numbers from a start up to but without a stop, a step apart.
 
-    With one argument it is the stop and the start is 0. The dtype is int64 for integers and float32
-    otherwise, unless ``dtype`` says otherwise. Raises ArgumentError when the step is 0.
+    Parameters
+    ----------
+    start : float
+        The first number; the stop if ``stop`` is left out, and then the range starts at 0.
+    stop : float, optional
+        The end of the range, which is not in it.
+    step : float, optional
+        The difference of neighbours, positive or negative. By default 1.
+    dtype : DType or str, optional
+        The dtype of the result. By default int64 if all numbers are integers, else float32.
+    device : Device or str, optional
+        Where the result is. By default the current device, which ``with calor.device(...)`` sets.
 
+    Returns
+    -------
+    Tensor
+        Shape (n,) with n = max(0, ceil((stop − start) / step)).
+
+    Raises
+    ------
+    ArgumentError
+        If the step is 0, or the range is not finite.
+    DTypeError
+        If a number is not real.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``arange``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.arange(5).tolist(), calor.arange(1, 2, 0.25).tolist()
     ([0, 1, 2, 3, 4], [1.0, 1.25, 1.5, 1.75])
@@ -107,11 +135,39 @@ def linspace(
     device: Any = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """Return ``num`` numbers evenly spaced from ``start`` to ``stop``, which is the last one.
+    """Return numbers evenly spaced from a start to a stop.
 
-    Without ``endpoint`` the stop is left out. The dtype is float32, or complex64 for complex ends,
-    unless ``dtype`` says otherwise.
+    Parameters
+    ----------
+    start : complex
+        The first number.
+    stop : complex
+        The last number, or the end of the interval if ``endpoint`` is False.
+    num : int
+        How many numbers, at least 0.
+    dtype : DType or str, optional
+        The dtype of the result. By default float32, or complex64 if an end is complex.
+    device : Device or str, optional
+        Where the result is. By default the current device, which ``with calor.device(...)`` sets.
+    endpoint : bool, optional
+        Whether ``stop`` is the last number. By default True.
 
+    Returns
+    -------
+    Tensor
+        Shape (num,).
+
+    Raises
+    ------
+    ArgumentError
+        If ``num`` is negative.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``linspace``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -144,8 +200,37 @@ def linspace(
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """Return a matrix with ones on its k-th diagonal and zeros elsewhere, float32 by default.
+    """Return a matrix with ones on a diagonal and zeros elsewhere.
 
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows.
+    n_cols : int, optional
+        The number of columns. By default that of rows.
+    k : int, optional
+        The diagonal: 0 (the default) the main one, positive above, negative below.
+    dtype : DType or str, optional
+        The dtype of the result. By default float32.
+    device : Device or str, optional
+        Where the result is. By default the current device, which ``with calor.device(...)`` sets.
+
+    Returns
+    -------
+    Tensor
+        Shape (n_rows, n_cols).
+
+    Raises
+    ------
+    ShapeError
+        If a size is negative.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``eye``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.eye(2, 3, k=1).tolist()
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -185,8 +270,31 @@ def _triangle(x: Any, k: int, lower: bool, what: str) -> Tensor:
 
 
 def tril(x: Operand, /, *, k: int = 0) -> Tensor:
-    """Return matrices (..., M, N) with the elements above the k-th diagonal set to 0.
+    """Return matrices with the elements above a diagonal set to 0.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (..., M, N), any dtype except float8.
+    k : int, optional
+        The diagonal: 0 (the default) the main one, positive above, negative below.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``x`` has fewer than two axes.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``tril``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.tril(calor.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
@@ -195,8 +303,31 @@ def tril(x: Operand, /, *, k: int = 0) -> Tensor:
 
 
 def triu(x: Operand, /, *, k: int = 0) -> Tensor:
-    """Return matrices (..., M, N) with the elements below the k-th diagonal set to 0.
+    """Return matrices with the elements below a diagonal set to 0.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (..., M, N), any dtype except float8.
+    k : int, optional
+        The diagonal: 0 (the default) the main one, positive above, negative below.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``x`` has fewer than two axes.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``triu``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.triu(calor.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
@@ -205,10 +336,34 @@ def triu(x: Operand, /, *, k: int = 0) -> Tensor:
 
 
 def meshgrid(*arrays: Operand, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
-    """Return the coordinates of a grid whose axes are one-axis tensors.
+    """Return the coordinates of the points of a grid.
 
-    With "ij" the i-th tensor varies along axis i; with "xy" the first two axes are exchanged.
+    Parameters
+    ----------
+    *arrays : Tensor, ndarray or number
+        The coordinates along each axis of the grid; at most one axis each.
+    indexing : {"xy", "ij"}, optional
+        With "ij" the i-th tensor varies along axis i; with "xy" (the default) the first two axes
+        are exchanged.
 
+    Returns
+    -------
+    list of Tensor
+        One for each of ``arrays``, in the shape of the grid and its own dtype.
+
+    Raises
+    ------
+    ArgumentError
+        If ``indexing`` is another name.
+    ShapeError
+        If a tensor has more than one axis.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``meshgrid``.
+
+    Examples
+    --------
     >>> import calor
     >>> [t.tolist() for t in calor.meshgrid(calor.arange(2), calor.arange(3))]
     [[[0, 1], [0, 1], [0, 1]], [[0, 0], [1, 1], [2, 2]]]

@@ -46,11 +46,40 @@ def _total(row: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Tensor:
 
 
 def sum(x: Operand, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the sum over axes, all by default; 0 where there is nothing to sum.
+    """Return the sum over axes.
 
-    Integers and booleans are summed as int64 and unsigned integers as uint64 unless ``dtype`` says
-    otherwise; half types accumulate in float32.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    dtype : DType or str, optional
+        The dtype of sum and result. By default int64 for bool and signed integers, uint64 for
+        unsigned integers, else the dtype of ``x``. Half types accumulate in float32.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The shape without the reduced axes. 0 where there is nothing to sum.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``sum``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.sum(calor.asarray([[1, 2], [3, 4]]), axis=0).tolist()
     [4, 6]
@@ -59,10 +88,39 @@ def sum(x: Operand, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool =
 
 
 def prod(x: Operand, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the product over axes, all by default; 1 where there is nothing to multiply.
+    """Return the product over axes.
 
-    The dtype of the result is that of ``sum``.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    dtype : DType or str, optional
+        The dtype of product and result; the default is that of `sum`.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The shape without the reduced axes. 1 where there is nothing to multiply.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``prod``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.prod(calor.asarray([[1, 2], [3, 4]]), axis=1).tolist()
     [2, 12]
@@ -82,10 +140,38 @@ def _extreme(row: Op, x: Any, axis: Any, keepdims: bool) -> Tensor:
 
 
 def max(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element over axes, all by default; NaN when there is one.
+    """Return the largest element over axes.
 
-    Raises ShapeError for an empty axis. Equal elements share the gradient.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape with elements along the axes; a real dtype.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``, the shape without the reduced axes. NaN where there is one. Equal
+        elements share the gradient.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is empty, or named twice.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``max``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.max(calor.asarray([[1, 5], [3, 4]]), axis=1).tolist()
     [5, 4]
@@ -94,10 +180,38 @@ def max(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def min(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over axes, all by default; NaN when there is one.
+    """Return the smallest element over axes.
 
-    Raises ShapeError for an empty axis. Equal elements share the gradient.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape with elements along the axes; a real dtype.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``, the shape without the reduced axes. NaN where there is one. Equal
+        elements share the gradient.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is empty, or named twice.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``min``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.min(calor.asarray([[1, 5], [3, 4]]), axis=1).tolist()
     [1, 3]
@@ -106,8 +220,37 @@ def min(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def any(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether an element over axes is true (not 0); False where there are none.
+    """Tell whether any element over axes is true, that is, not 0.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. NaN is true.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
+
+    Returns
+    -------
+    Tensor
+        bool, the shape without the reduced axes. False where there are no elements.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``any``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.any(calor.asarray([[True, False], [False, False]]), axis=1).tolist()
     [True, False]
@@ -118,8 +261,37 @@ def any(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def all(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether every element over axes is true (not 0); True where there are none.
+    """Tell whether all elements over axes are true, that is, not 0.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. NaN is true.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
+
+    Returns
+    -------
+    Tensor
+        bool, the shape without the reduced axes. True where there are no elements.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``all``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.all(calor.asarray([[True, False], [True, True]]), axis=1).tolist()
     [False, True]
@@ -130,8 +302,35 @@ def all(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def count_nonzero(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return how many elements over axes are not 0, as int64.
+    """Count the elements over axes that are not 0.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
+
+    Returns
+    -------
+    Tensor
+        int64, the shape without the reduced axes.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``count_nonzero``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.count_nonzero(calor.asarray([0, 3, 0, 5])).item()
     2
@@ -169,10 +368,39 @@ def _running(
 def cumulative_sum(
     x: Operand, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the running sum along an axis, which may be left out for a tensor of one axis.
+    """Return the running sum along an axis.
 
-    ``include_initial`` puts a 0 in front. The dtype of the result is that of ``sum``.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis; any dtype except float8.
+    axis : int, optional
+        The axis to add along. It may be left out if ``x`` has one axis.
+    dtype : DType or str, optional
+        The dtype of sums and result; the default is that of `sum`.
+    include_initial : bool, optional
+        Whether a 0 comes first, which makes the axis one longer.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``axis`` is left out and ``x`` has not exactly one axis.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``cumulative_sum``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.cumulative_sum(calor.asarray([1, 2, 3]), include_initial=True).tolist()
     [0, 1, 3, 6]
@@ -183,10 +411,39 @@ def cumulative_sum(
 def cumulative_prod(
     x: Operand, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the running product along an axis, which may be left out for a tensor of one axis.
+    """Return the running product along an axis.
 
-    ``include_initial`` puts a 1 in front. The dtype of the result is that of ``sum``.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis; any dtype except float8.
+    axis : int, optional
+        The axis to multiply along. It may be left out if ``x`` has one axis.
+    dtype : DType or str, optional
+        The dtype of products and result; the default is that of `sum`.
+    include_initial : bool, optional
+        Whether a 1 comes first, which makes the axis one longer.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``axis`` is left out and ``x`` has not exactly one axis.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``cumulative_prod``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.cumulative_prod(calor.asarray([1, 2, 3])).tolist()
     [1, 2, 6]
@@ -195,8 +452,31 @@ def cumulative_prod(
 
 
 def cumulative_max(x: Operand, /, *, axis: int | None = None) -> Tensor:
-    """Return the largest element so far along an axis; NaN from the first one on.
+    """Return the largest element so far along an axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis; a real dtype.
+    axis : int, optional
+        The axis to go along. It may be left out if ``x`` has one axis.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``. NaN from the first NaN on.
+
+    Raises
+    ------
+    ShapeError
+        If ``axis`` is left out and ``x`` has not exactly one axis.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.cumulative_max(calor.asarray([1, 3, 2])).tolist()
     [1, 3, 3]
@@ -207,8 +487,31 @@ def cumulative_max(x: Operand, /, *, axis: int | None = None) -> Tensor:
 
 
 def cumulative_min(x: Operand, /, *, axis: int | None = None) -> Tensor:
-    """Return the smallest element so far along an axis; NaN from the first one on.
+    """Return the smallest element so far along an axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis; a real dtype.
+    axis : int, optional
+        The axis to go along. It may be left out if ``x`` has one axis.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``. NaN from the first NaN on.
+
+    Raises
+    ------
+    ShapeError
+        If ``axis`` is left out and ``x`` has not exactly one axis.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.cumulative_min(calor.asarray([3, 1, 2])).tolist()
     [3, 1, 1]

@@ -50,10 +50,37 @@ def _arg(row: Op, x: Any, axis: int | None, keepdims: bool) -> Tensor:
 
 
 def argmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first largest element, a NaN before any number.
+    """Return the index of the first largest element.
 
-    Without ``axis`` it counts in the flattened tensor. Raises ShapeError when there is none.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape with elements along the axis; a real dtype.
+    axis : int, optional
+        The axis to search. By default ``x`` is flattened.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        int64, the shape without the axis. The index of the first NaN where there is one.
+
+    Raises
+    ------
+    ShapeError
+        If there are no elements to search.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``argmax``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.argmax(calor.asarray([[1, 5], [3, 2]]), axis=1).tolist()
     [1, 0]
@@ -62,10 +89,37 @@ def argmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) ->
 
 
 def argmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first smallest element, a NaN before any number.
+    """Return the index of the first smallest element.
 
-    Without ``axis`` it counts in the flattened tensor. Raises ShapeError when there is none.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape with elements along the axis; a real dtype.
+    axis : int, optional
+        The axis to search. By default ``x`` is flattened.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        int64, the shape without the axis. The index of the first NaN where there is one.
+
+    Raises
+    ------
+    ShapeError
+        If there are no elements to search.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``argmin``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.argmin(calor.asarray([[1, 5], [3, 2]]), axis=1).tolist()
     [0, 1]
@@ -74,8 +128,35 @@ def argmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) ->
 
 
 def where(condition: Operand, x1: Operand, x2: Operand, /) -> Tensor:
-    """Return x1 where the condition holds and x2 elsewhere, in their common dtype.
+    """Return x1 where a condition holds and x2 elsewhere.
 
+    Parameters
+    ----------
+    condition : Tensor, ndarray or number
+        bool; elements of other dtypes hold if they are not 0.
+    x1 : Tensor, ndarray or number
+        Any dtype. The three operands broadcast against each other.
+    x2 : Tensor, ndarray or number
+        Any dtype.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype of ``x1`` and ``x2``.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If the dtypes have no common one.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``where``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.where(calor.asarray([True, False]), calor.asarray([1, 2]), 0).tolist()
     [1, 0]
@@ -109,10 +190,31 @@ def unravel(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def nonzero(x: Operand, /) -> tuple[Tensor, ...]:
-    """Return, for each axis, the indices of the elements that are not 0, in row-major order.
+    """Return the indices of the elements that are not 0, for each axis.
 
-    Looks at the elements, as the shape depends on them. Raises ShapeError for a 0-d tensor.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis, any dtype.
 
+    Returns
+    -------
+    tuple of Tensor
+        One int64 tensor of shape (n,) for each axis, in row-major order.
+
+    Raises
+    ------
+    ShapeError
+        If ``x`` is 0-d.
+    TraceError
+        If `calor.jit` traces the call: the shape depends on the elements.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``nonzero``.
+
+    Examples
+    --------
     >>> import calor
     >>> [t.tolist() for t in calor.nonzero(calor.asarray([[0, 7], [8, 0]]))]
     [[0, 1], [1, 0]]
@@ -124,10 +226,25 @@ def nonzero(x: Operand, /) -> tuple[Tensor, ...]:
 
 
 def argwhere(x: Operand, /) -> Tensor:
-    """Return the indices of the elements that are not 0, one row (of ndim numbers) for each.
+    """Return the index vectors of the elements that are not 0.
 
-    Looks at the elements, as the shape depends on them.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        int64 of shape (n, x.ndim), in row-major order.
+
+    Raises
+    ------
+    TraceError
+        If `calor.jit` traces the call: the shape depends on the elements.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.argwhere(calor.asarray([[0, 7], [8, 0]])).tolist()
     [[0, 1], [1, 0]]
@@ -152,11 +269,43 @@ def searchsorted(
     side: Literal["left", "right"] = "left",
     sorter: Operand | None = None,
 ) -> Tensor:
-    """Return where elements of x2 would be inserted into the ascending x1 to keep it sorted.
+    """Return where elements would be inserted into an ascending sequence to keep it sorted.
 
-    "left" is before equal elements, "right" after them; NaN is the largest. ``sorter`` holds the
-    indices that sort x1. A binary search: log2(n) + 1 gathers of the shape of x2.
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        The sequence, of shape (n,) and a real dtype; ascending, NaN last.
+    x2 : Tensor, ndarray or number
+        The elements to insert, of any shape.
+    side : {"left", "right"}, optional
+        Whether the position is before (the default) or after equal elements.
+    sorter : Tensor, ndarray or number, optional
+        Integers of shape (n,), the indices that sort ``x1``.
 
+    Returns
+    -------
+    Tensor
+        int64 positions from 0 to n, in the shape of ``x2``.
+
+    Raises
+    ------
+    ArgumentError
+        If ``side`` is another name.
+    ShapeError
+        If ``x1`` has not exactly one axis.
+    DTypeError
+        If the common dtype is complex or float8.
+
+    Notes
+    -----
+    A binary search: log2(n) + 1 gathers of the shape of ``x2``.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``searchsorted``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.searchsorted(calor.asarray([1, 3, 3, 5]), calor.asarray([3, 6])).tolist()
     [1, 4]
@@ -203,10 +352,31 @@ def _before(found: Tensor, wanted: Tensor, side: str) -> Tensor:
 
 
 def bincount(x: Operand, /, *, weights: Operand | None = None, length: int) -> Tensor:
-    """Return how often each integer from 0 to ``length`` − 1 occurs, or the sum of its weights.
+    """Count how often each integer occurs, or add up its weights.
 
-    Raises DTypeError when x holds no integers.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Integers from 0 to ``length`` − 1, of any shape. Negative ones count from ``length``.
+    weights : Tensor, ndarray or number, optional
+        One number for each element of ``x``. By default each counts 1.
+    length : int
+        The number of bins.
 
+    Returns
+    -------
+    Tensor
+        Shape (length,); int64, or the dtype of ``weights`` (int64 for bool).
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is not of integers.
+    ElementIndexError
+        When the result is computed, if an integer is out of range.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.bincount(calor.asarray([0, 2, 2]), length=4).tolist()
     [1, 0, 2, 0]

@@ -73,8 +73,33 @@ def _counts(x: Tensor, starts: Tensor) -> Tensor:
 
 
 def unique_all(x: Operand, /) -> UniqueAll:
-    """Return distinct values, their first (flat) indices, the inverse indices and the counts.
+    """Return the distinct elements, where each occurs first, the inverse and the counts.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+
+    Returns
+    -------
+    UniqueAll
+        ``values``, ascending, of shape (n,) and the dtype of ``x``; ``indices``, the flat index of
+        the first occurrence of each; ``inverse_indices``, in the shape of ``x``, which value each
+        element is; ``counts``. All but the values are int64.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8.
+    TraceError
+        If `calor.jit` traces the call: the shape depends on the elements.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``unique_all``.
+
+    Examples
+    --------
     >>> import calor
     >>> found = calor.unique_all(calor.asarray([5, 2, 5]))
     >>> found.values.tolist(), found.indices.tolist()
@@ -93,8 +118,31 @@ def unique_all(x: Operand, /) -> UniqueAll:
 
 
 def unique_counts(x: Operand, /) -> UniqueCounts:
-    """Return distinct values and how often each occurs.
+    """Return the distinct elements and how often each occurs.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+
+    Returns
+    -------
+    UniqueCounts
+        ``values``, ascending, of shape (n,) and the dtype of ``x``, and ``counts`` as int64.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8.
+    TraceError
+        If `calor.jit` traces the call: the shape depends on the elements.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``unique_counts``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.unique_counts(calor.asarray([5, 2, 5])).counts.tolist()
     [1, 2]
@@ -105,8 +153,32 @@ def unique_counts(x: Operand, /) -> UniqueCounts:
 
 
 def unique_inverse(x: Operand, /) -> UniqueInverse:
-    """Return distinct values and, for each element, the index of its value among them.
+    """Return the distinct elements and, for each element, which of them it is.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+
+    Returns
+    -------
+    UniqueInverse
+        ``values``, ascending, of shape (n,) and the dtype of ``x``, and ``inverse_indices`` as
+        int64 in the shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8.
+    TraceError
+        If `calor.jit` traces the call: the shape depends on the elements.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``unique_inverse``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.unique_inverse(calor.asarray([5, 2, 5])).inverse_indices.tolist()
     [1, 0, 1]
@@ -117,8 +189,31 @@ def unique_inverse(x: Operand, /) -> UniqueInverse:
 
 
 def unique_values(x: Operand, /) -> Tensor:
-    """Return the distinct values in ascending order.
+    """Return the distinct elements.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. Each NaN is distinct; −0 and 0 are equal.
+
+    Returns
+    -------
+    Tensor
+        Ascending, of shape (n,) and the dtype of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8.
+    TraceError
+        If `calor.jit` traces the call: the shape depends on the elements.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``unique_values``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.unique_values(calor.asarray([5, 2, 5])).tolist()
     [2, 5]
@@ -129,8 +224,33 @@ def unique_values(x: Operand, /) -> Tensor:
 
 
 def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
-    """Return, for each element of x1, whether x2 holds it; NaN is in nothing.
+    """Tell for each element whether another tensor contains it.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        The elements, of any shape.
+    x2 : Tensor, ndarray or number
+        The tensor to search, of any shape. Both are converted to their common dtype.
+    invert : bool, optional
+        Whether the result is negated. By default False.
+
+    Returns
+    -------
+    Tensor
+        bool in the shape of ``x1``. NaN is contained in nothing.
+
+    Raises
+    ------
+    DTypeError
+        If there is no common dtype, or it is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``isin``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.isin(calor.asarray([1, 2, 3]), calor.asarray([3, 1])).tolist()
     [True, False, True]

@@ -26,10 +26,37 @@ def _sorted(x: Operand, axis: int, descending: bool, what: str) -> tuple[Tensor,
 
 
 def sort(x: Operand, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Return the tensor with its elements in ascending or descending order along an axis.
+    """Return the tensor with its elements in order along an axis.
 
-    ``stable=False`` permits any order of equal elements; they keep theirs all the same.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+    axis : int, optional
+        The axis to sort along. By default the last.
+    descending : bool, optional
+        Whether the largest element comes first. By default False.
+    stable : bool, optional
+        For the standard. Equal elements always keep their order.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``. NaN comes last in both directions.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``sort``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.sort(calor.asarray([3, 1, 2])).tolist()
     [1, 2, 3]
@@ -40,8 +67,37 @@ def sort(x: Operand, /, *, axis: int = -1, descending: bool = False, stable: boo
 def argsort(
     x: Operand, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
-    """Return the indices that sort the tensor along an axis; equal elements keep their order.
+    """Return the indices that sort the tensor along an axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+    axis : int, optional
+        The axis to sort along. By default the last.
+    descending : bool, optional
+        Whether the largest element comes first. By default False.
+    stable : bool, optional
+        For the standard. Equal elements always keep their order.
+
+    Returns
+    -------
+    Tensor
+        int64 in the shape of ``x``. NaN comes last in both directions.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``argsort``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.argsort(calor.asarray([3, 1, 2]), descending=True).tolist()
     [0, 2, 1]
@@ -57,10 +113,36 @@ class TopK(NamedTuple):
 
 
 def topk(x: Operand, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
-    """Return the k largest (or smallest) elements along an axis in order, and their indices.
+    """Return the k largest or smallest elements along an axis, in order, and their indices.
 
-    Raises ArgumentError when the axis has fewer than k elements.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis; any dtype except float8.
+    k : int
+        How many, from 0 to the size of the axis.
+    axis : int, optional
+        The axis to search. By default the last.
+    largest : bool, optional
+        Whether the largest are wanted (the default) or the smallest.
 
+    Returns
+    -------
+    TopK
+        ``values``, with the dtype of ``x``, and ``indices``, int64; both with size k along the
+        axis.
+
+    Raises
+    ------
+    ArgumentError
+        If ``k`` is negative or larger than the axis.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.topk(calor.asarray([4, 9, 7]), 2).values.tolist()
     [9, 7]

@@ -44,10 +44,38 @@ def _mean(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
 
 
 def mean(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the arithmetic mean over axes, all by default; NaN where there is nothing to average.
+    """Return the arithmetic mean over axes.
 
-    Integers are averaged in the default floating type.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. Half types are averaged in float32.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``x`` if it is floating or complex, else float32. NaN where there is nothing to
+        average.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``mean``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.mean(calor.asarray([[1.0, 3.0], [5.0, 7.0]]), axis=0).tolist()
     [3.0, 5.0]
@@ -70,10 +98,41 @@ def _variance(x: Tensor, axes: tuple[int, ...], correction: float, keepdims: boo
 def var(
     x: Operand, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """Return the variance over axes, the sum of squares divided by n − ``correction``.
+    """Return the variance over axes: the sum of squared deviations divided by n − correction.
 
-    A correction of 1 gives the unbiased estimate. NaN or inf where n is not above the correction.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. Half types are computed in float32.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    correction : float, optional
+        What is subtracted from the number n of elements. By default 0; 1 gives the unbiased
+        estimate.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        Real: the dtype of ``x`` if it is floating, that of its parts if it is complex, else
+        float32. NaN or inf where n is not above the correction.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``var``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.var(calor.asarray([1.0, 3.0])).item()
     1.0
@@ -87,8 +146,40 @@ def var(
 def std(
     x: Operand, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """Return the standard deviation over axes: the square root of ``var``.
+    """Return the standard deviation over axes, the square root of `var`.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. Half types are computed in float32.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    correction : float, optional
+        What is subtracted from the number n of elements. By default 0; 1 divides by n − 1.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
+
+    Returns
+    -------
+    Tensor
+        Real: the dtype of ``x`` if it is floating, that of its parts if it is complex, else
+        float32.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``std``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.std(calor.asarray([1.0, 5.0])).item()
     2.0
@@ -100,8 +191,33 @@ def std(
 
 
 def logsumexp(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return log(Σ exp(x)) over axes without overflow; −inf where there is nothing to sum.
+    """Return log(Σ exp(x)) over axes without overflow.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; a real dtype.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x`` if it is floating, else float32. −inf where there is nothing to sum.
+
+    Raises
+    ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    ShapeError
+        If an axis is named twice.
+    DTypeError
+        If ``x`` is complex.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.logsumexp(calor.asarray([1000.0, -calor.inf])).item()
     1000.0
@@ -135,12 +251,40 @@ def _in_order(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 def quantile(
     x: Operand, q: float | Tensor, /, *, axis: Axis = None, keepdims: bool = False
 ) -> Tensor:
-    """Return the q-th quantiles over axes, linear between the two nearest elements.
+    """Return quantiles over axes, interpolated linearly between the two nearest elements.
 
-    ``q`` is a number between 0 and 1 or a tensor of them, whose axes come first in the result.
-    NaN where an element is NaN. Raises ShapeError for an empty axis, ArgumentError for a number
-    outside the range.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape with elements along the axes; a real dtype.
+    q : float or Tensor
+        Levels between 0 and 1.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The axes of ``q``, then those of ``x`` that are left; the dtype of ``x`` if it is floating,
+        else float32. NaN where an element is NaN.
+
+    Raises
+    ------
+    ArgumentError
+        If the number ``q`` is outside [0, 1].
+    ShapeError
+        If an axis is empty, or named twice.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is complex or float8.
+    ElementIndexError
+        When the result is computed, if a level in a tensor is above 1.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.quantile(calor.asarray([1.0, 2.0, 3.0, 4.0]), 0.5).item()
     2.5
@@ -175,10 +319,33 @@ def quantile(
 
 
 def median(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the median over axes; the mean of the middle two of an even number of elements.
+    """Return the median over axes; of an even number of elements the mean of the middle two.
 
-    NaN where an element is NaN. Raises ShapeError for an empty axis.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape with elements along the axes; a real dtype.
+    axis : int or tuple of int, optional
+        The axes to reduce, negative ones counted from the last. All of them by default.
+    keepdims : bool, optional
+        Whether the reduced axes stay in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``x`` if it is floating, else float32. NaN where an element is NaN.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is empty, or named twice.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is complex or float8.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.median(calor.asarray([3.0, 1.0, 2.0, 10.0])).item()
     2.5

@@ -27,8 +27,41 @@ def diff(
 ) -> Tensor:
     """Return the n-th difference of neighbours along an axis.
 
-    ``prepend`` and ``append`` are joined to x along the axis first.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        At least one axis; any dtype except float8. bool elements are compared by "exclusive or".
+    axis : int, optional
+        The axis to go along. By default the last.
+    n : int, optional
+        How often differences are taken, at least 0. By default once.
+    prepend : Tensor, ndarray or number, optional
+        Joined to the front of ``x`` along the axis first.
+    append : Tensor, ndarray or number, optional
+        Joined to the end of ``x`` along the axis first.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` with n elements fewer along the axis.
+
+    Raises
+    ------
+    ShapeError
+        If ``x`` is 0-d, or ``prepend`` or ``append`` does not fit.
+    ArgumentError
+        If ``n`` is negative.
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is float8.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``diff``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.diff(calor.asarray([1, 4, 9])).tolist()
     [3, 5]
@@ -64,8 +97,35 @@ def isclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:
-    """Return whether |x1 − x2| ≤ atol + rtol · |x2|; equal infinities are close.
+    """Tell for each pair of elements whether |x1 − x2| ≤ atol + rtol · |x2|.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape and dtype.
+    x2 : Tensor, ndarray or number
+        The reference. Both broadcast against each other.
+    rtol : float, optional
+        The relative tolerance. By default 1e-5.
+    atol : float, optional
+        The absolute tolerance. By default 1e-8.
+    equal_nan : bool, optional
+        Whether two NaN are close. By default False.
+
+    Returns
+    -------
+    Tensor
+        bool in the broadcast shape. Equal infinities are close.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If the dtypes have no common one.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.isclose(calor.asarray([1.0, 2.0]), calor.asarray([1.000001, 2.1])).tolist()
     [True, False]
@@ -92,8 +152,35 @@ def allclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> bool:
-    """Return whether all elements are close, as ``isclose`` says; looks at the elements.
+    """Tell whether all pairs of elements are close, as `isclose` does.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape and dtype.
+    x2 : Tensor, ndarray or number
+        The reference. Both broadcast against each other.
+    rtol : float, optional
+        The relative tolerance. By default 1e-5.
+    atol : float, optional
+        The absolute tolerance. By default 1e-8.
+    equal_nan : bool, optional
+        Whether two NaN are close. By default False.
+
+    Returns
+    -------
+    bool
+        A Python bool: the elements are read.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    TraceError
+        If `calor.jit` traces the call.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.allclose(calor.asarray([1.0]), calor.asarray([1.000001]))
     True
@@ -102,8 +189,29 @@ def allclose(
 
 
 def array_equal(x1: Operand, x2: Operand, /) -> bool:
-    """Return whether two tensors have one shape and equal elements; looks at the elements.
+    """Tell whether two tensors have the same shape and equal elements.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+    x2 : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+
+    Returns
+    -------
+    bool
+        A Python bool: the elements are read. NaN equals nothing.
+
+    Raises
+    ------
+    DTypeError
+        If the shapes are equal and the dtypes have no common one.
+    TraceError
+        If the shapes are equal and `calor.jit` traces the call.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.array_equal(calor.asarray([1, 2]), calor.asarray([1, 2]))
     True
