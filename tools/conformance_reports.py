@@ -20,12 +20,13 @@ from calor_conformance.checks.base import TIERS
 
 sys.path.insert(0, str(Path(__file__).parent))
 from dtype_table import by_dtype, dtype_table
+from generated_blocks import begin, replaced
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-# What the page holds between these two is written here.
-BEGIN, END = "<!-- begin: python tools/conformance_reports.py -->", "<!-- end -->"
-BEGIN_TYPES = "<!-- begin: python tools/conformance_reports.py, types -->"
+# The parts of the page that this program writes begin with these comments.
+BEGIN = begin("python tools/conformance_reports.py")
+BEGIN_TYPES = begin("python tools/conformance_reports.py, types")
 # What a summary takes over as it is.
 KEPT = (
     "format", "date", "command", "seed", "seconds", "suite", "protocol", "environment", "wheels",
@@ -91,11 +92,7 @@ def types(folder: Path, results: Path) -> str:
 def written(text: str) -> str:
     """The page with its tables made anew."""
     made = {BEGIN_TYPES: types(DOCS / "reports", RESULTS), BEGIN: markdown(DOCS / "reports")}
-    for begin, held in made.items():
-        before, found, rest = text.partition(begin)
-        if found:
-            text = f"{before}{begin}\n\n{held}\n\n{END}{rest.partition(END)[2]}"
-    return text
+    return replaced(text, made)
 
 
 def table(reports: Iterable[Report]) -> Iterator[str]:

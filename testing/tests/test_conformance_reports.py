@@ -17,6 +17,7 @@ from calor_conformance.outcomes import Result
 from calor_conformance.selection import selection
 
 ROOT = Path(__file__).parents[2]
+END = "<!-- end -->"
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +88,14 @@ def test_the_command(
 ) -> None:
     page, path = tmp_path / "conformance-reports.md", tmp_path / "report.json"
     monkeypatch.setattr(tool, "DOCS", tmp_path)
-    page.write_text(f"# Reports\n\n{tool.BEGIN}\nold\n{tool.END}\n\n## More\n", "utf-8")
+    page.write_text(f"# Reports\n\n{tool.BEGIN}\nold\n{END}\n\n## More\n", "utf-8")
     path.write_text(json.dumps(whole), "utf-8")
     assert tool.main(["add", str(path)]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'reports/numpy-array.json'}\n"
     text = page.read_text("utf-8")
     assert "### numpy:0, profile array" in text
     assert "old" not in text
-    assert text.endswith(f"{tool.END}\n\n## More\n")
+    assert text.endswith(f"{END}\n\n## More\n")
     assert tool.main([]) == 0
     assert page.read_text("utf-8") == text
     assert tool.main(["add", str(tmp_path / "nothing.json")]) == 1
@@ -103,7 +104,7 @@ def test_the_command(
 
 def test_the_page_holds_the_tables(tool: ModuleType) -> None:
     text = (tool.DOCS / "conformance-reports.md").read_text("utf-8")
-    held = text.partition(tool.BEGIN)[2].partition(tool.END)[0].strip()
+    held = text.partition(tool.BEGIN)[2].partition(END)[0].strip()
     assert held == tool.markdown(tool.DOCS / "reports"), "run python tools/conformance_reports.py"
     assert list((tool.DOCS / "reports").glob("numpy-*.json"))
     assert tool.main(["check"]) == 0, "run python tools/conformance_reports.py"
@@ -117,7 +118,7 @@ def test_a_page_that_is_old_is_found(
 ) -> None:
     page = tmp_path / "conformance-reports.md"
     monkeypatch.setattr(tool, "DOCS", tmp_path)
-    page.write_text(f"{tool.BEGIN_TYPES}\nold\n{tool.END}\n{tool.BEGIN}\n{tool.END}\n", "utf-8")
+    page.write_text(f"{tool.BEGIN_TYPES}\nold\n{END}\n{tool.BEGIN}\n{END}\n", "utf-8")
     assert tool.main(["check"]) == 1
     assert "is not what the reports say" in capsys.readouterr().err
     assert tool.main([]) == 0

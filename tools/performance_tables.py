@@ -1,0 +1,323 @@
+"""The tables of `docs/performance.md`, each a function of the result files.
+
+`TABLES` names them; `tools/performance_page.py` writes them into the page.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from benchmark_results import (
+    Ratio,
+    Result,
+    digits,
+    duration,
+    geometric_mean,
+    newest,
+    ratios,
+    setting,
+    table,
+)
+
+# A ratio below this is set in bold: there calor takes over 1.1 times as long as the peer.
+SLOW = 0.9
+# The results that compare calor with a peer, in the order of the overview.
+GPU = ("gpu", "gpu-attention", "gpu-convolution", "gpu-convolution-tf32", "gpu-convolution-f32")
+GPU_RESULTS = tuple(f"{name}-cuda-h200" for name in (*GPU, "families"))
+OTHER_APIS = tuple(
+    f"{name}-{api}-beside-cuda-h200"
+    for api in ("opencl", "wgpu")
+    for name in ("gpu", "gpu-convolution-f32")
+)
+CPU = ("matmul", "linear", "convolution", "pooling", "attention", "elementwise", "rows", "moving")
+CPU_SUITES = (*CPU, "models")
+THREADS = ("1-thread", "2-threads")
+DIRECTIONS = ("forward", "gradient of the image", "gradient of the weights")
+CONVOLUTIONS = {"bf16": "", "tf32": "-tf32", "f32": "-f32"}
+REAL_MODELS = ("cpu", "cuda-h200", "opencl-h200", "wgpu-h200")
+
+
+def ratio(value: float) -> str:
+    return f"**{value:.2f}**" if value < SLOW else f"{value:.2f}"
+
+
+def summaries(names: Iterable[str]) -> Iterator[str]:
+    """One row for each result and peer: the geometric mean of its ratios, and the extremes."""
+    rows = []
+    for name in names:
+        result = newest(name)
+        for peer in dict.fromkeys(row.peer for row in ratios(result)):
+            values = [row.ratio for row in ratios(result, peer)]
+            cells = (geometric_mean(values), min(values), max(values))
+            rows.append((f"`{name}`", peer, str(len(values)), *map(ratio, cells)))
+    head = ("result", "beside", "cases", "geometric mean", "least", "greatest")
+    return table(head, rows, numbers_from=2)
+
+
+def times(*names: str) -> Iterator[str]:
+    """Every case of some results: both times and their ratio."""
+    for index, name in enumerate(names):
+        result = newest(name)
+        if index:
+            yield ""
+        yield from setting(result)
+        yield ""
+        several = len({row.peer for row in ratios(result)}) > 1
+        yield from table(
+            ("case", "calor", "peer", "ratio"),
+            (
+                (
+                    f"{row.case}, beside {row.peer}" if several else row.case,
+                    duration(row.ours),
+                    duration(row.theirs),
+                    ratio(row.ratio),
+                )
+                for row in ratios(result)
+            ),
+        )
+
+
+def pivot(
+    rows: Iterable[Ratio], pattern: str, corner: str, columns: Sequence[str] = ()
+) -> Iterator[str]:
+    """Ratios as a table of two directions: the groups `row` and `column` of a case's name."""
+    cells: dict[str, dict[str, float]] = {}
+    for row in rows:
+        found = re.fullmatch(pattern, row.case)
+        if found:
+            cells.setdefault(found["row"], {})[found["column"]] = row.ratio
+    columns = columns or list(dict.fromkeys(c for line in cells.values() for c in line))
+    lines = (
+        (name, *(ratio(line[c]) if c in line else "" for c in columns))
+        for name, line in cells.items()
+    )
+    return table((corner, *columns), lines)
+
+
+def pivoted(
+    name: str, pattern: str, corner: str, peer: str | None = None, columns: Sequence[str] = ()
+) -> Iterator[str]:
+    result = newest(name)
+    yield from setting(result)
+    yield ""
+    yield from pivot(ratios(result, peer), pattern, corner, columns)
+
+
+def attention() -> Iterator[str]:
+    pattern = r"attention (?P<row>d \d+ T \d+(?: causal)?) (?P<column>\w+ beside \w+)"
+    return pivoted("gpu-attention-cuda-h200", pattern, "head size d, tokens T")
+
+
+def convolution() -> Iterator[str]:
+    columns = [f"batch {batch} {direction}" for batch in (1, 32) for direction in DIRECTIONS]
+    for index, (dtype, suffix) in enumerate(CONVOLUTIONS.items()):
+        if index:
+            yield ""
+        pattern = rf"conv2d {dtype} (?P<row>.+) (?P<column>batch \d+ .+)"
+        name = f"gpu-convolution{suffix}-cuda-h200"
+        corner = f"{dtype}: channels, image, kernel, stride"
+        yield from pivoted(name, pattern, corner, columns=columns)
+
+
+def convolution_summary() -> Iterator[str]:
+    rows = []
+    for dtype, suffix in CONVOLUTIONS.items():
+        measured = ratios(newest(f"gpu-convolution{suffix}-cuda-h200"))
+        for direction in DIRECTIONS:
+            values = [row.ratio for row in measured if row.case.endswith(direction)]
+            cells = (geometric_mean(values), min(values), max(values))
+            rows.append((dtype, direction, str(len(values)), *map(ratio, cells)))
+    head = ("dtype", "direction", "cases", "geometric mean", "least", "greatest")
+    return table(head, rows, numbers_from=2)
+
+
+def launches() -> Iterator[str]:
+    result = newest("launches-cuda-h200")
+    yield from setting(result)
+    yield ""
+    yield from table(
+        ("call", "time of the host"), ((k, duration(v)) for k, v in result["seconds"].items())
+    )
+
+
+def real_models() -> Iterator[str]:
+    """Milliseconds of one call of each file beside ONNX Runtime on the host's processor."""
+    results = [newest(f"real-models-{name}") for name in REAL_MODELS]
+    for result in results:
+        yield from setting(result)
+        yield ""
+    rows = []
+    for model, case in results[0]["cases"].items():
+        for index in range(len(case.get("calls", ()))):
+            several = len(case["calls"]) > 1
+            label = f"{model}, file {index + 1}" if several else model
+            rows.append((label, *(call_times(result, model, index) for result in results)))
+    yield from table(("model", *(str(r["device"]) for r in results)), rows)
+
+
+def call_times(result: Result, model: str, index: int) -> str:
+    calls = result["cases"][model].get("calls", ())
+    if index >= len(calls):
+        return ""
+    ours, theirs = calls[index]["ms"], calls[index]["onnxruntime_ms"]
+    return f"{digits(ours)} / {digits(theirs)} ({ratio(theirs / ours)})"
+
+
+def onnx_tests() -> Iterator[str]:
+    names = (
+        "numpy",
+        "cpu",
+        "cuda-h200",
+        "opencl-h200",
+        "opencl-pocl",
+        "wgpu-h200",
+        "wgpu-lavapipe",
+    )
+    rows = []
+    for name in names:
+        result = newest(f"onnx-tests-{name}")
+        for runner, run in result["runs"].items():
+            if runner.startswith("calor") or name == "numpy":
+                where = result["description"] if runner.startswith("calor") else ""
+                counts = (str(run["passed"]), str(run["tests"]))
+                rows.append((runner, where, *counts, result["date"][:10]))
+    return table(("runner", "on", "passed", "of", "date"), rows, numbers_from=2)
+
+
+def array_api() -> Iterator[str]:
+    rows = []
+    for name in ("array-api", "array-api-cpu"):
+        result = newest(name)
+        counted = {f"calor on {result['device']}": result["calor"], **(result["peer"] or {})}
+        for library, counts in counted.items():
+            cells = (str(counts[key]) for key in ("passed", "failed", "skipped", "total"))
+            rows.append((library, *cells, result["date"][:10]))
+    return table(("library", "passed", "failed", "skipped", "total", "date"), rows)
+
+
+def cold_start() -> Iterator[str]:
+    result = newest("cold-start")
+    yield from setting(result)
+    yield ""
+    columns = {
+        "weights_s": "weights made",
+        "first_s": "first call",
+        "third_s": "third call",
+        "cpu_s": "processor time in all",
+    }
+    yield from table(
+        ("start", *columns.values()),
+        (
+            (case, *(duration(medians[key]) for key in columns))
+            for case, medians in result["medians"].items()
+        ),
+    )
+
+
+def memory() -> Iterator[str]:
+    result = newest("peak-memory")
+    yield from setting(result)
+    yield ""
+    rows = []
+    for row in result["rows"]:
+        ours, theirs = row["bytes"]["calor"], row["bytes"]["torch"]
+        cells = (f"{ours / 2**20:.0f} MiB", f"{theirs / 2**20:.0f} MiB", f"{ours / theirs:.2f}")
+        rows.append((row["case"], *cells))
+    yield from table(("training step of", "calor", "torch", "calor / torch"), rows)
+
+
+def replanning() -> Iterator[str]:
+    result = newest("replanning")
+    yield from setting(result)
+    yield ""
+    rows = (
+        (case, str(r["nodes"]), f"{r['us_a_node']:.2f} µs", f"{r['anew_us']:.0f} µs")
+        for case, r in result["cases"].items()
+    )
+    yield from table(
+        ("graph", "nodes", "known graph at new sizes, per node", "new graph, per node"), rows
+    )
+
+
+def many_sizes() -> Iterator[str]:
+    result = newest("many-sizes")
+    yield from setting(result)
+    yield ""
+    rows = (
+        (f"{r['sizes']:,}", f"{r['resident_bytes'] / 2**20:.0f} MiB", str(r["kernels"]))
+        for r in result["rows"]
+    )
+    yield from table(("sizes met", "resident memory", "kernels compiled"), rows, numbers_from=0)
+
+
+def onnx_import() -> Iterator[str]:
+    result = newest("onnx-import")
+    yield from setting(result)
+    yield ""
+    kinds = {"whole": "in the model's file", "apart": "in a file of their own"}
+    rows = (
+        (
+            kinds[r["file"]],
+            f"{r['weights_mib']} MiB",
+            f"{r['load_s'] * 1e3:.0f} ms",
+            f"{r['peak_ratio']:.2f}",
+        )
+        for r in result["rows"]
+    )
+    yield from table(("weights", "size", "load", "peak memory / weights"), rows)
+
+
+def quickstart() -> Iterator[str]:
+    result = newest("quickstart-epochs")
+    yield from setting(result)
+    yield ""
+    keys = ("first_s", "median_s", "least_s")
+    yield from table(
+        ("device", "first epoch", "median epoch", "fastest epoch"),
+        ((name, *(duration(s[k]) for k in keys)) for name, s in result["summary"].items()),
+    )
+
+
+def on_threads(suites: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{suite}-cpu-{threads}" for suite in suites for threads in THREADS)
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "overview-gpu": lambda: summaries((*GPU_RESULTS, *OTHER_APIS)),
+    "overview-cpu": lambda: summaries(on_threads(CPU_SUITES)),
+    "gpu": lambda: times("gpu-cuda-h200"),
+    "families": lambda: pivoted(
+        "families-cuda-h200", r"(?P<row>.+) (?P<column>\d+)", "operation, by elements"
+    ),
+    "attention": attention,
+    "convolution-summary": convolution_summary,
+    "convolution": convolution,
+    "launches": launches,
+    "collectives": lambda: times("collectives-cuda-h200-x2", "collectives-cuda-h200-x4"),
+    "other-apis": lambda: times(*OTHER_APIS),
+    "models": lambda: times(*on_threads(["models"])),
+    "cpu-products": lambda: times(*on_threads(["matmul", "linear"])),
+    "cpu-attention": lambda: times(*on_threads(["attention"])),
+    "cpu-convolution": lambda: times(*on_threads(["convolution", "pooling"])),
+    "cpu-elementwise": lambda: pivoted(
+        "elementwise-cpu-1-thread",
+        r"(?P<row>\w+) (?P<column>\d+)",
+        "function, by elements",
+        "torch",
+    ),
+    "cpu-rows": lambda: pivoted(
+        "rows-cpu-1-thread", r"(?P<row>.+) (?P<column>\d+x\d+)", "operation, by shape"
+    ),
+    "cpu-moving": lambda: pivoted(
+        "moving-cpu-1-thread", r"(?P<row>.+?),? (?P<column>\d+)", "operation, by elements", "torch"
+    ),
+    "real-models": real_models,
+    "onnx-tests": onnx_tests,
+    "array-api": array_api,
+    "overhead": lambda: times("overhead"),
+    "cold-start": cold_start,
+    "quickstart": quickstart,
+    "memory": memory,
+    "replanning": replanning,
+    "many-sizes": many_sizes,
+    "onnx-import": onnx_import,
+}
