@@ -1,0 +1,287 @@
+"""Operations of whole models for a census of kernels: forward passes and their gradients.
+
+Requirements: the shapes are those of published models (ResNet-50 and MobileNetV2 at 224 pixels,
+RoBERTa-base, GPT-2 of 124 million parameters, a language model's step of one token), in the dtypes
+that they are trained in; values are never computed, so none is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+Function = Callable[..., Any]
+Operand = tuple[tuple[int, ...], str]
+Named = tuple[str, Callable[[str], Any]]
+
+# Rows of GPT-2's vocabulary, of a dictionary for it, and of its positions; its width and heads.
+_VOCABULARY, _WORDS, _TOKENS, _WIDTH, _HEADS = 50257, 50304, 1024, 768, 12
+
+
+def cases(device: str) -> Iterator[Named]:
+    """Yield the names of cases, and what runs each on a device."""
+    gpu = device != "cpu"
+    yield from _images(("float32", "bfloat16") if gpu else ("float32",), 32 if gpu else 1)
+    yield from _texts(("float32", "bfloat16") if gpu else ("float32",), 16 if gpu else 1)
+    yield from _single_queries(("float16", "bfloat16", "float32") if gpu else ("float32",))
+    yield from _moves()
+
+
+def tensors(device: str, operands: tuple[Operand, ...]) -> list[Any]:
+    """Return operands on a device."""
+    import calor
+
+    with calor.device(device):
+        made = [calor.zeros(shape, dtype=dtype) for shape, dtype in operands]
+        calor.eval(*made)
+    return made
+
+
+def forward(function: Function, *operands: Operand) -> Callable[[str], Any]:
+    """Return what runs a jitted function of operands."""
+
+    def run(device: str) -> Any:
+        import calor
+
+        given = tensors(device, operands)
+        with calor.device(device):
+            calor.eval(calor.jit(function)(*given))
+
+    return run
+
+
+def training(function: Function, *operands: Operand) -> Callable[[str], Any]:
+    """Return what runs a function and its gradients by all operands that are numbers."""
+
+    def run(device: str) -> Any:
+        import calor
+
+        given = tensors(device, operands)
+        floats = [i for i, (_, dtype) in enumerate(operands) if "int" not in dtype]
+
+        def step(*tensors: Any) -> Any:
+            def of(*changing: Any) -> Any:
+                held = list(tensors)
+                for i, tensor in zip(floats, changing, strict=True):
+                    held[i] = tensor
+                return function(*held)
+
+            made, pull = calor.vjp(of, *(tensors[i] for i in floats))
+            return made, pull(made)
+
+        with calor.device(device):
+            calor.eval(calor.jit(step)(*given))
+
+    return run
+
+
+def both(name: str, function: Function, *operands: Operand) -> Iterator[Named]:
+    """Yield a case forward and one with gradients."""
+    yield f"{name} forward", forward(function, *operands)
+    yield f"{name} training", training(function, *operands)
+
+
+def _functional(name: str, *given: Any, **options: Any) -> Function:
+    def call(*tensors: Any) -> Any:
+        from calor import nn
+
+        return getattr(nn.functional, name)(*tensors, *given, **options)
+
+    return call
+
+
+def _convolutions() -> list[tuple[str, int, int, int, int, int, int]]:
+    """Return name, channels, filters, size, kernel, stride and groups of two networks' layers."""
+    found = [("resnet", 3, 64, 224, 7, 2, 1)]
+    before, size = 64, 56
+    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        out = size // stride
+        found += [
+            ("resnet", before, width, size, 1, 1, 1),
+            ("resnet", width, width, size, 3, stride, 1),
+            ("resnet", width, 4 * width, out, 1, 1, 1),
+            ("resnet", before, 4 * width, size, 1, stride, 1),
+            ("resnet", 4 * width, width, out, 1, 1, 1),
+            ("resnet", width, width, out, 3, 1, 1),
+        ]
+        before, size = 4 * width, out
+    depths = ((32, 112, 1), (96, 112, 2), (144, 56, 1), (192, 28, 2), (384, 14, 1), (960, 7, 1))
+    found += [("mobilenet", n, n, size, 3, stride, n) for n, size, stride in depths]
+    return list(dict.fromkeys(found))
+
+
+def _images(dtypes: tuple[str, ...], batch: int) -> Iterator[Named]:
+    for dtype in dtypes:
+        for family, before, after, size, kernel, stride, groups in _convolutions():
+            options = {"stride": stride, "padding": kernel // 2, "groups": groups}
+            shapes = (batch, before, size, size), (after, before // groups, kernel, kernel)
+            kind = f"{before}->{after} {size}² k{kernel} s{stride}"
+            yield from both(
+                f"{family} {dtype} {kind}",
+                _functional("conv2d", **options),
+                *((shape, dtype) for shape in shapes),
+            )
+        image = ((batch, 64, 112, 112), dtype)
+        pool = _functional("max_pool2d", 3, stride=2, padding=1)
+        yield from both(f"resnet {dtype} max pool", pool, image)
+        average = _functional("avg_pool2d", 2)
+        yield from both(f"densenet {dtype} average pool", average, image)
+        last = ((batch, 2048, 7, 7), dtype)
+        yield from both(f"resnet {dtype} global average", lambda x: x.mean((2, 3)), last)
+        channels = [((256,), dtype)] * 2
+        yield from both(
+            f"resnet {dtype} batch norm, relu, sum",
+            _batch_norm,
+            *[((batch, 256, 56, 56), dtype)] * 2,
+            *channels,
+        )
+        yield from both(
+            f"resnet {dtype} classifier",
+            _linear,
+            ((batch, 2048), dtype),
+            ((1000, 2048), dtype),
+            ((1000,), dtype),
+        )
+
+
+def _batch_norm(x: Any, side: Any, weight: Any, bias: Any) -> Any:
+    import calor
+
+    mean = x.mean((0, 2, 3), keepdims=True)
+    variance = ((x - mean) * (x - mean)).mean((0, 2, 3), keepdims=True)
+    scale, shift = weight.reshape(1, -1, 1, 1), bias.reshape(1, -1, 1, 1)
+    return calor.maximum((x - mean) / (variance + 1e-5).sqrt() * scale + shift + side, 0.0)
+
+
+def _linear(x: Any, weight: Any, bias: Any) -> Any:
+    return x @ weight.T + bias
+
+
+def _gelu(x: Any, weight: Any, bias: Any) -> Any:
+    from calor import nn
+
+    return nn.functional.gelu(_linear(x, weight, bias))
+
+
+def _texts(dtypes: tuple[str, ...], batch: int) -> Iterator[Named]:
+    for dtype in dtypes:
+        for model, tokens, causal in (("roberta", 512, False), ("gpt2", _TOKENS, True)):
+            rows = ((batch * tokens, _WIDTH), dtype)
+            weight = ((_WIDTH,), dtype)
+            yield from both(f"{model} {dtype} layer norm", _norm, rows, weight, weight)
+            yield f"{model} {dtype} plain norm forward", forward(_norm, rows)
+            for name, wide, function in (
+                ("qkv", 3 * _WIDTH, _linear),
+                ("projection", _WIDTH, _linear),
+                ("up", 4 * _WIDTH, _gelu),
+            ):
+                given = rows, ((wide, _WIDTH), dtype), ((wide,), dtype)
+                yield from both(f"{model} {dtype} {name}", function, *given)
+            down = ((batch * tokens, 4 * _WIDTH), dtype), ((_WIDTH, 4 * _WIDTH), dtype)
+            yield from both(f"{model} {dtype} down", _linear, *down, weight)
+            heads = [((batch, _HEADS, tokens, _WIDTH // _HEADS), dtype)] * 3
+            attend = _functional("scaled_dot_product_attention", causal=causal)
+            yield from both(f"{model} {dtype} attention", attend, *heads)
+            whole = ((batch, tokens, 3 * _WIDTH), dtype)
+            yield from both(f"{model} {dtype} heads", partial(_heads, causal=causal), whole)
+        tokens = ((batch, _TOKENS), "int64")
+        tables = ((_VOCABULARY, _WIDTH), dtype), ((_TOKENS, _WIDTH), dtype)
+        yield from both(f"gpt2 {dtype} embedding", _embedding, tokens, *tables)
+        head = ((batch * _TOKENS, _WIDTH), dtype), tables[0]
+        yield from both(f"gpt2 {dtype} head", lambda x, w: x @ w.T, *head)
+        labels = ((4 * _TOKENS,), "int64")
+        for words in (_VOCABULARY, _WORDS):
+            logits = ((4 * _TOKENS, words), dtype)
+            loss = _functional("cross_entropy")
+            yield from both(f"gpt2 {dtype} cross entropy of {words}", loss, logits, labels)
+
+
+def _norm(x: Any, *parameters: Any) -> Any:
+    from calor import nn
+
+    return nn.functional.layer_norm(x, (_WIDTH,), *parameters)
+
+
+def _heads(x: Any, causal: bool) -> Any:
+    """Attention of a product's columns, which are cut into three and into heads."""
+    from calor import nn
+
+    n, tokens, _ = x.shape
+    parts = (x[..., i * _WIDTH : (i + 1) * _WIDTH] for i in range(3))
+    shape = (n, tokens, _HEADS, _WIDTH // _HEADS)
+    q, k, v = (part.reshape(shape).permute_dims((0, 2, 1, 3)) for part in parts)
+    made = nn.functional.scaled_dot_product_attention(q, k, v, causal=causal)
+    return made.permute_dims((0, 2, 1, 3)).reshape(n, tokens, _WIDTH)
+
+
+def _embedding(tokens: Any, words: Any, places: Any) -> Any:
+    import calor
+
+    return calor.take(words, tokens, axis=0) + places
+
+
+def _single_queries(dtypes: tuple[str, ...]) -> Iterator[Named]:
+    for dtype in dtypes:
+        for tokens in (128, 1024, 8192):
+            for queries, keys in ((12, 12), (32, 8)):
+                q = ((1, queries, 1, 128), dtype)
+                past = ((1, keys, tokens, 128), dtype)
+                name = f"one query {dtype} {queries} by {keys} heads of {tokens}"
+                yield name, forward(_query, q, past, past)
+        row = ((1, 4096), dtype)
+        for wide in (4096, 11008):
+            product = forward(lambda x, w: x @ w.T, row, ((wide, 4096), dtype))
+            yield f"one token {dtype} 4096 by {wide}", product
+
+
+def _query(q: Any, k: Any, v: Any) -> Any:
+    import calor
+    from calor import nn
+
+    repeats = q.shape[1] // k.shape[1]
+    if repeats > 1:
+        k, v = (calor.repeat(t, repeats, axis=1) for t in (k, v))
+    return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def _moves() -> Iterator[Named]:
+    """Yield pieces that move elements, sort, scan and transform, at a middle size."""
+    import calor
+
+    square: Operand = ((2048, 2048), "float32")
+    small: Operand = ((64, 1000), "float32")
+    found: list[tuple[str, Function, tuple[Operand, ...]]] = [
+        ("slice", lambda x: x[:, 100:1900:2] + 1, (square,)),
+        ("pad", lambda x: calor.pad(x, ((1, 2), (3, 4))) * 2, (square,)),
+        ("turn", lambda x: x.T + x, (square,)),
+        ("flip", lambda x: calor.flip(x, axis=1) + x, (square,)),
+        ("concat", lambda x, y: calor.concat([x, y], axis=1), (square, square)),
+        ("roll", lambda x: calor.roll(x, 5, axis=0), (square,)),
+        ("where", lambda x, y: calor.where(x > y, x, y), (square, square)),
+        ("prefix sum", lambda x: calor.cumulative_sum(x, axis=1), (square,)),
+        ("prefix sum of columns", lambda x: calor.cumulative_sum(x, axis=0), (square,)),
+        ("variance", lambda x: calor.var(x, axis=1), (square,)),
+        ("maximum", lambda x: calor.max(x, axis=0), (square,)),
+        ("norm of all", lambda x: (x * x).sum().sqrt(), (square,)),
+        ("logsumexp", lambda x: calor.logsumexp(x, axis=1), (square,)),
+    ]
+    for name, function, operands in found:
+        yield from both(name, function, *operands)
+    plain: list[tuple[str, Function, tuple[Operand, ...]]] = [
+        ("sort", lambda x: calor.sort(x), (square,)),
+        ("argsort", lambda x: calor.argsort(x), (small,)),
+        ("largest 10", lambda x: calor.topk(x, 10), (small,)),
+        ("argmax", lambda x: calor.argmax(x, axis=1), (square,)),
+        ("argmax of columns", lambda x: calor.argmax(x, axis=0), (square,)),
+        ("cast", lambda x: x.astype("bfloat16"), (square,)),
+        ("integers", lambda x: (x.astype("int32") // 3) % 5, (square,)),
+        ("half sum", lambda x: x.sum(1), (((2048, 2048), "float16"),)),
+        ("fft", lambda x: calor.fft.fft(x), (((64, 4096), "complex64"),)),
+        ("fft of any length", lambda x: calor.fft.fft(x), (((64, 1009), "complex64"),)),
+        ("real fft", lambda x: calor.fft.rfft(x), (((64, 4096), "float32"),)),
+        ("fft of two axes", lambda x: calor.fft.fftn(x), (((256, 256), "complex64"),)),
+        ("random", lambda x: calor.random.normal((2048, 2048)) + x, (square,)),
+    ]
+    for name, function, operands in plain:
+        yield name, forward(function, *operands)
