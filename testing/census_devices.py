@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.device.protocol import Device, Memory, Queue, Step, Toolchain
 from calor_kernel.ir.nodes import Block, Kernel
-from calor_kernel.runtime.device import Device, DeviceInfo, Memory, Queue, Step, Toolchain
 from imitated_cuda import H200
 
 # A processor with AVX-512, VNNI and bfloat16 products, beside what x86-64-v4 has.
@@ -294,7 +295,7 @@ DEVICES: dict[str, Callable[[], DescribedDevice]] = {
 
 def _printing(dialect: Any, target: str) -> Toolchain:
     """Return a toolchain that prints a dialect of C."""
-    from calor_kernel.runtime.printing import PrintingToolchain
+    from calor_kernel.device.printing import PrintingToolchain
 
     class Printing(PrintingToolchain):
         def compile(self, source: str, name: str) -> bytes:

@@ -34,7 +34,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks")]
 import numpy as np  # noqa: E402
 
 from calor.plugins.discovery import registry  # noqa: E402
-from calor_kernel.library.work import Candidates, Request  # noqa: E402
+from calor_kernel.contract.work import Candidates, Request  # noqa: E402
 from calor_kernel.planning.lowering import Lowerings  # noqa: E402
 from calor_kernel.planning.recording import Recorder  # noqa: E402
 from calor_kernel.runtime.autotune import title_of  # noqa: E402
