@@ -276,7 +276,7 @@ def _of_kind(number: Any, dtype: DType) -> Any:
     return bool(number) if dtype.kind == "bool" else int(number) if dtype.is_integer else number
 
 
-def full_like(
+def full_like(  # numpydoc ignore=RS01
     x: Tensor,
     /,
     fill_value: Operand,

@@ -114,7 +114,7 @@ def _dtype_of(x: Any) -> DType:
     return as_dtype(x.dtype if isinstance(x, np.ndarray) else x)
 
 
-def result_type(*arrays_and_dtypes: Any) -> DType:
+def result_type(*arrays_and_dtypes: Any) -> DType:  # numpydoc ignore=RS01
     """Return the common dtype of tensors, dtypes and numbers.
 
     Parameters

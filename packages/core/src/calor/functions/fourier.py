@@ -41,7 +41,7 @@ def fft(x: Operand, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
     Returns
     -------
     Tensor
-        complex64, or complex128 for float64 and complex128; n elements along the axis.
+        Dtype complex64, or complex128 for float64 and complex128; n elements along the axis.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def ifft(x: Operand, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
     Returns
     -------
     Tensor
-        complex64, or complex128 for float64 and complex128; n elements along the axis.
+        Dtype complex64, or complex128 for float64 and complex128; n elements along the axis.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def fftn(
     Returns
     -------
     Tensor
-        complex64, or complex128 for float64 and complex128.
+        Dtype complex64, or complex128 for float64 and complex128.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def ifftn(
     Returns
     -------
     Tensor
-        complex64, or complex128 for float64 and complex128.
+        Dtype complex64, or complex128 for float64 and complex128.
 
     Raises
     ------
@@ -220,8 +220,8 @@ def rfft(x: Operand, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
     Returns
     -------
     Tensor
-        complex64, or complex128 for float64; n // 2 + 1 bins along the axis. The others are their
-        conjugates, mirrored.
+        Dtype complex64, or complex128 for float64; n // 2 + 1 bins along the axis. The others are
+        their conjugates, mirrored.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def irfft(
     Returns
     -------
     Tensor
-        float32, or float64 for float64 and complex128; n elements along the axis.
+        Dtype float32, or float64 for float64 and complex128; n elements along the axis.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def rfftn(
     Returns
     -------
     Tensor
-        complex64, or complex128 for float64.
+        Dtype complex64, or complex128 for float64.
 
     Raises
     ------
@@ -359,7 +359,7 @@ def irfftn(
     Returns
     -------
     Tensor
-        float32, or float64 for float64 and complex128.
+        Dtype float32, or float64 for float64 and complex128.
 
     Raises
     ------
@@ -402,7 +402,7 @@ def hfft(x: Operand, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
     Returns
     -------
     Tensor
-        float32, or float64 for float64 and complex128; n elements along the axis.
+        Dtype float32, or float64 for float64 and complex128; n elements along the axis.
 
     Raises
     ------
@@ -449,7 +449,7 @@ def ihfft(
     Returns
     -------
     Tensor
-        complex64, or complex128 for float64; n // 2 + 1 elements along the axis.
+        Dtype complex64, or complex128 for float64; n // 2 + 1 elements along the axis.
 
     Raises
     ------

@@ -101,7 +101,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     return _frequencies("rfftfreq", _ramp(count // 2 + 1, device), count, d, dtype)
 
 
-def fftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:
+def fftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:  # numpydoc ignore=RS01
     """Return the tensor rolled so that frequency 0 is in the middle.
 
     Parameters
@@ -122,6 +122,8 @@ def fftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:
         If an axis does not exist.
     ShapeError
         If an axis is named twice.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -136,7 +138,7 @@ def fftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:
     return _rolled("fftshift", x, axes, 1)
 
 
-def ifftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:
+def ifftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:  # numpydoc ignore=RS01
     """Return the tensor rolled back from `fftshift`.
 
     Parameters
@@ -157,6 +159,8 @@ def ifftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:
         If an axis does not exist.
     ShapeError
         If an axis is named twice.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------

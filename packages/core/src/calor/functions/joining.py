@@ -137,7 +137,7 @@ def _part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     return made
 
 
-def unstack(x: Operand, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x: Operand, /, *, axis: int = 0) -> tuple[Tensor, ...]:  # numpydoc ignore=RS01
     """Return the slices along an axis.
 
     Parameters
@@ -156,6 +156,8 @@ def unstack(x: Operand, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     ------
     AxisError
         If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -199,6 +201,10 @@ def split(x: Operand, sizes: Sequence[int], /, *, axis: int = 0) -> tuple[Tensor
         If the sizes do not add up to the size of the axis.
     AxisError
         If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is no tensor, array or number.
+    TypeError
+        If a size is not a whole number.
 
     Examples
     --------
@@ -225,7 +231,9 @@ def split(x: Operand, sizes: Sequence[int], /, *, axis: int = 0) -> tuple[Tensor
     return tuple(_part(x, axis, end - n, end) for n, end in zip(parts, ends, strict=True))
 
 
-def chunk(x: Operand, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def chunk(
+    x: Operand, chunks: int, /, *, axis: int = 0
+) -> tuple[Tensor, ...]:  # numpydoc ignore=RS01
     """Return a number of consecutive parts along an axis, of sizes that differ by at most one.
 
     Parameters
@@ -249,6 +257,10 @@ def chunk(x: Operand, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
         If ``chunks`` is less than 1.
     AxisError
         If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is no tensor, array or number.
+    TypeError
+        If ``chunks`` is not a whole number.
 
     Examples
     --------
@@ -302,6 +314,10 @@ def pad(
         If a width is negative, or ``mode`` is another name.
     ShapeError
         If ``pad_width`` does not fit the axes, or an axis has too few elements for the mode.
+    DTypeError
+        If ``x`` is no tensor, array or number.
+    TypeError
+        If a width is not a whole number.
 
     Examples
     --------
@@ -414,6 +430,8 @@ def unfold(x: Operand, /, *, axis: int, size: int, step: int = 1) -> Tensor:
         If no window fits, or ``step`` is less than 1.
     AxisError
         If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     Examples
     --------

@@ -152,6 +152,8 @@ def matrix_transpose(x: Operand, /) -> Tensor:
     ------
     ShapeError
         If ``x`` has fewer than two axes.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -200,6 +202,8 @@ def tensordot(
         If an axis does not exist.
     DTypeError
         If there is no common dtype, or it is float8.
+    TypeError
+        If an axis is not a whole number.
 
     References
     ----------
@@ -282,6 +286,8 @@ def vecdot(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Tensor:
         If the axis does not fit, or the vectors differ in length.
     DTypeError
         If there is no common dtype, or it is float8.
+    TypeError
+        If ``axis`` is not a whole number.
 
     References
     ----------
@@ -340,6 +346,8 @@ def outer(x1: Operand, x2: Operand, /) -> Tensor:
     ------
     ShapeError
         If an operand has not exactly one axis.
+    DTypeError
+        If ``x1`` or ``x2`` is no tensor, array or number.
 
     References
     ----------

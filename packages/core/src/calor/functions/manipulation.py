@@ -43,6 +43,8 @@ def reshape(x: Operand, /, shape: int | tuple[int, ...], *, copy: bool | None = 
     ------
     ShapeError
         If the number of elements differs.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -110,6 +112,8 @@ def flatten(x: Operand, /, *, start_axis: int = 0, end_axis: int = -1) -> Tensor
         If an axis does not exist.
     ShapeError
         If ``start_axis`` is after ``end_axis``.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     Examples
     --------
@@ -147,6 +151,8 @@ def broadcast_to(x: Operand, /, shape: int | tuple[int, ...]) -> Tensor:
     ------
     ShapeError
         If ``x`` does not broadcast to the shape.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -180,6 +186,8 @@ def broadcast_arrays(*arrays: Operand) -> list[Tensor]:
     ------
     ShapeError
         If the shapes do not broadcast.
+    DTypeError
+        If an argument is no tensor, array or number.
 
     References
     ----------
@@ -248,6 +256,8 @@ def expand_dims(x: Operand, /, axis: int | tuple[int, ...] = 0) -> Tensor:
         If ``axis`` does not fit the shape of the result.
     ShapeError
         If an axis is named twice.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -288,6 +298,8 @@ def squeeze(x: Operand, /, axis: Axis = None) -> Tensor:
         If a given axis has another size than 1, or is named twice.
     AxisError
         If ``axis`` does not fit the shape of ``x``.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -330,6 +342,8 @@ def permute_dims(x: Operand, /, axes: tuple[int, ...]) -> Tensor:
         If ``axes`` does not name each axis once.
     AxisError
         If an axis does not exist.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -371,6 +385,8 @@ def transpose(x: Operand, axes: tuple[int, ...] | None = None, /) -> Tensor:
         If ``axes`` does not name each axis once.
     AxisError
         If an axis does not exist.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     Examples
     --------
@@ -382,7 +398,7 @@ def transpose(x: Operand, axes: tuple[int, ...] | None = None, /) -> Tensor:
     return permute_dims(x, tuple(reversed(range(x.ndim))) if axes is None else axes)
 
 
-def swapaxes(x: Operand, axis1: int, axis2: int, /) -> Tensor:
+def swapaxes(x: Operand, axis1: int, axis2: int, /) -> Tensor:  # numpydoc ignore=RS01
     """Return the tensor with two axes exchanged.
 
     Parameters
@@ -403,6 +419,8 @@ def swapaxes(x: Operand, axis1: int, axis2: int, /) -> Tensor:
     ------
     AxisError
         If an axis does not exist.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     Examples
     --------
@@ -442,6 +460,8 @@ def moveaxis(
         If the numbers of axes differ, or an axis is named twice.
     AxisError
         If an axis does not exist.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -487,6 +507,8 @@ def flip(x: Operand, /, *, axis: Axis = None) -> Tensor:
         If ``axis`` does not fit the shape of ``x``.
     ShapeError
         If an axis is named twice.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------

@@ -161,6 +161,10 @@ def linspace(
     ------
     ArgumentError
         If ``num`` is negative.
+    TypeError
+        If ``num`` is not a whole number.
+    DTypeError
+        If ``dtype`` is unknown.
 
     References
     ----------
@@ -224,6 +228,10 @@ def eye(
     ------
     ShapeError
         If a size is negative.
+    TypeError
+        If a size or ``k`` is not a whole number.
+    DTypeError
+        If ``dtype`` is unknown.
 
     References
     ----------
@@ -288,6 +296,10 @@ def tril(x: Operand, /, *, k: int = 0) -> Tensor:
     ------
     ShapeError
         If ``x`` has fewer than two axes.
+    DTypeError
+        If ``x`` is no tensor, array or number.
+    TypeError
+        If ``k`` is not a whole number.
 
     References
     ----------
@@ -321,6 +333,10 @@ def triu(x: Operand, /, *, k: int = 0) -> Tensor:
     ------
     ShapeError
         If ``x`` has fewer than two axes.
+    DTypeError
+        If ``x`` is no tensor, array or number.
+    TypeError
+        If ``k`` is not a whole number.
 
     References
     ----------
@@ -357,6 +373,8 @@ def meshgrid(*arrays: Operand, indexing: Literal["xy", "ij"] = "xy") -> list[Ten
         If ``indexing`` is another name.
     ShapeError
         If a tensor has more than one axis.
+    DTypeError
+        If an argument is no tensor, array or number.
 
     References
     ----------

@@ -234,7 +234,7 @@ def any(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        bool, the shape without the reduced axes. False where there are no elements.
+        Dtype bool, the shape without the reduced axes. False where there are no elements.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def all(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        bool, the shape without the reduced axes. True where there are no elements.
+        Dtype bool, the shape without the reduced axes. True where there are no elements.
 
     Raises
     ------
@@ -316,7 +316,7 @@ def count_nonzero(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -
     Returns
     -------
     Tensor
-        int64, the shape without the reduced axes.
+        Dtype int64, the shape without the reduced axes.
 
     Raises
     ------
@@ -324,6 +324,8 @@ def count_nonzero(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -
         If ``axis`` does not fit the shape of ``x``.
     ShapeError
         If an axis is named twice.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------

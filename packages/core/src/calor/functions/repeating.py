@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from calor.tensor.tensor import Tensor
 
 
-def roll(
+def roll(  # numpydoc ignore=RS01
     x: Operand, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
 ) -> Tensor:
     """Return the tensor with the elements shifted cyclically.
@@ -119,6 +119,10 @@ def repeat(x: Operand, repeats: int | Tensor, /, *, axis: int | None = None) -> 
         If ``axis`` does not fit the shape of ``x``.
     TraceError
         If ``repeats`` is a tensor and `calor.jit` traces the call.
+    DTypeError
+        If ``x`` is no tensor, array or number.
+    TypeError
+        If ``repeats`` is not a whole number.
 
     References
     ----------
@@ -173,7 +177,7 @@ def _repeated(x: Tensor, repeats: Any, axis: int) -> Tensor:
     return made
 
 
-def tile(x: Operand, repetitions: int | tuple[int, ...], /) -> Tensor:
+def tile(x: Operand, repetitions: int | tuple[int, ...], /) -> Tensor:  # numpydoc ignore=RS01
     """Return copies of the tensor laid side by side along each axis.
 
     Parameters
@@ -192,6 +196,8 @@ def tile(x: Operand, repetitions: int | tuple[int, ...], /) -> Tensor:
     ------
     ArgumentError
         If a number is negative.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------

@@ -64,7 +64,7 @@ def argmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) ->
     Returns
     -------
     Tensor
-        int64, the shape without the axis. The index of the first NaN where there is one.
+        Dtype int64, the shape without the axis. The index of the first NaN where there is one.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def argmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) ->
     Returns
     -------
     Tensor
-        int64, the shape without the axis. The index of the first NaN where there is one.
+        Dtype int64, the shape without the axis. The index of the first NaN where there is one.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def where(condition: Operand, x1: Operand, x2: Operand, /) -> Tensor:
     Parameters
     ----------
     condition : Tensor, ndarray or number
-        bool; elements of other dtypes hold if they are not 0.
+        Dtype bool; elements of other dtypes hold if they are not 0.
     x1 : Tensor, ndarray or number
         Any dtype. The three operands broadcast against each other.
     x2 : Tensor, ndarray or number
@@ -208,6 +208,8 @@ def nonzero(x: Operand, /) -> tuple[Tensor, ...]:
         If ``x`` is 0-d.
     TraceError
         If `calor.jit` traces the call: the shape depends on the elements.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     References
     ----------
@@ -225,7 +227,7 @@ def nonzero(x: Operand, /) -> tuple[Tensor, ...]:
     return tuple(unravel(flat_nonzero(x), x.shape))
 
 
-def argwhere(x: Operand, /) -> Tensor:
+def argwhere(x: Operand, /) -> Tensor:  # numpydoc ignore=RS01
     """Return the index vectors of the elements that are not 0.
 
     Parameters
@@ -236,12 +238,14 @@ def argwhere(x: Operand, /) -> Tensor:
     Returns
     -------
     Tensor
-        int64 of shape (n, x.ndim), in row-major order.
+        Dtype int64 of shape (n, x.ndim), in row-major order.
 
     Raises
     ------
     TraceError
         If `calor.jit` traces the call: the shape depends on the elements.
+    DTypeError
+        If ``x`` is no tensor, array or number.
 
     Examples
     --------
@@ -285,7 +289,7 @@ def searchsorted(
     Returns
     -------
     Tensor
-        int64 positions from 0 to n, in the shape of ``x2``.
+        Positions from 0 to n as int64, in the shape of ``x2``.
 
     Raises
     ------
@@ -374,6 +378,8 @@ def bincount(x: Operand, /, *, weights: Operand | None = None, length: int) -> T
         If ``x`` is not of integers.
     ElementIndexError
         When the result is computed, if an integer is out of range.
+    ShapeError
+        If ``weights`` has another number of elements than ``x``.
 
     Examples
     --------

@@ -72,7 +72,7 @@ def _counts(x: Tensor, starts: Tensor) -> Tensor:
     return pair(e.sub, ends, starts)
 
 
-def unique_all(x: Operand, /) -> UniqueAll:
+def unique_all(x: Operand, /) -> UniqueAll:  # numpydoc ignore=RS01
     """Return the distinct elements, where each occurs first, the inverse and the counts.
 
     Parameters
@@ -117,7 +117,7 @@ def unique_all(x: Operand, /) -> UniqueAll:
     )
 
 
-def unique_counts(x: Operand, /) -> UniqueCounts:
+def unique_counts(x: Operand, /) -> UniqueCounts:  # numpydoc ignore=RS01
     """Return the distinct elements and how often each occurs.
 
     Parameters
@@ -152,7 +152,7 @@ def unique_counts(x: Operand, /) -> UniqueCounts:
     return UniqueCounts(i.gather(ordered, starts, axis=0), _counts(x, starts))
 
 
-def unique_inverse(x: Operand, /) -> UniqueInverse:
+def unique_inverse(x: Operand, /) -> UniqueInverse:  # numpydoc ignore=RS01
     """Return the distinct elements and, for each element, which of them it is.
 
     Parameters
@@ -188,7 +188,7 @@ def unique_inverse(x: Operand, /) -> UniqueInverse:
     return UniqueInverse(i.gather(ordered, starts, axis=0), _inverse(x, places, changes))
 
 
-def unique_values(x: Operand, /) -> Tensor:
+def unique_values(x: Operand, /) -> Tensor:  # numpydoc ignore=RS01
     """Return the distinct elements.
 
     Parameters
@@ -223,7 +223,7 @@ def unique_values(x: Operand, /) -> Tensor:
     return made
 
 
-def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
+def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:  # numpydoc ignore=RS01
     """Tell for each element whether another tensor contains it.
 
     Parameters
@@ -238,7 +238,7 @@ def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        bool in the shape of ``x1``. NaN is contained in nothing.
+        Dtype bool, in the shape of ``x1``. NaN is contained in nothing.
 
     Raises
     ------

@@ -83,7 +83,7 @@ def argsort(
     Returns
     -------
     Tensor
-        int64 in the shape of ``x``. NaN comes last in both directions.
+        Dtype int64, in the shape of ``x``. NaN comes last in both directions.
 
     Raises
     ------
@@ -112,7 +112,9 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-def topk(x: Operand, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
+def topk(
+    x: Operand, k: int, /, *, axis: int = -1, largest: bool = True
+) -> TopK:  # numpydoc ignore=RS01
     """Return the k largest or smallest elements along an axis, in order, and their indices.
 
     Parameters
@@ -140,6 +142,8 @@ def topk(x: Operand, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK
         If ``axis`` does not fit the shape of ``x``.
     DTypeError
         If ``x`` is float8.
+    TypeError
+        If ``k`` is not a whole number.
 
     Examples
     --------

@@ -318,7 +318,9 @@ def quantile(
     return result if out is work else e.cast(result, dtype=out)
 
 
-def median(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def median(
+    x: Operand, /, *, axis: Axis = None, keepdims: bool = False
+) -> Tensor:  # numpydoc ignore=RS01
     """Return the median over axes; of an even number of elements the mean of the middle two.
 
     Parameters

@@ -55,6 +55,8 @@ def diff(
         If ``axis`` does not fit the shape of ``x``.
     DTypeError
         If ``x`` is float8.
+    TypeError
+        If ``n`` is not a whole number.
 
     References
     ----------
@@ -115,7 +117,7 @@ def isclose(
     Returns
     -------
     Tensor
-        bool in the broadcast shape. Equal infinities are close.
+        Dtype bool, in the broadcast shape. Equal infinities are close.
 
     Raises
     ------

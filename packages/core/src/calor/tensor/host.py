@@ -28,8 +28,22 @@ class HostAccess(Handle):
         def numpy(self, *, copy: bool = False) -> np.ndarray[Any, Any]: ...
 
     def item(self) -> bool | int | float | complex:
-        """Return the one element as a Python number; ShapeError when there are more or none.
+        """Return the only element as a Python number.
 
+        Returns
+        -------
+        bool, int, float or complex
+            The element. It is computed first if it is pending.
+
+        Raises
+        ------
+        ShapeError
+            If the tensor has not exactly one element.
+        TraceError
+            If `calor.jit` traces the call.
+
+        Examples
+        --------
         >>> import calor
         >>> calor.asarray([1.5]).item()
         1.5
@@ -38,8 +52,20 @@ class HostAccess(Handle):
         return number
 
     def tolist(self) -> Any:
-        """Return the elements as nested Python lists, those of a 0-d tensor as a number.
+        """Return the elements as nested Python lists.
 
+        Returns
+        -------
+        list, or a number for a 0-d tensor
+            The elements as Python numbers.
+
+        Raises
+        ------
+        TraceError
+            If `calor.jit` traces the call.
+
+        Examples
+        --------
         >>> import calor
         >>> calor.asarray([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]

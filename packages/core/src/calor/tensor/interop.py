@@ -107,7 +107,20 @@ class Interop(Handle):
         return made
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """Return the tensor on another device, itself if it is there; see :func:`calor.asarray`."""
+        """Return the tensor on another device; see `calor.to_device`.
+
+        Parameters
+        ----------
+        device : Device or str
+            The device, or its name such as "cuda:0".
+        stream : Any, optional
+            Not used; the standard has the parameter.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if it is there already.
+        """
         from calor.functions.conversion import to_device
 
         return to_device(self, device, stream=stream)  # type: ignore[arg-type]

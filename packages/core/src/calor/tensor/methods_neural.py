@@ -17,37 +17,136 @@ class NeuralMethods(Handle):
     __slots__ = ()
 
     def relu(self) -> Tensor:
-        """The elements, and 0 for negative ones."""
+        """Return the elements where they are positive and 0 elsewhere; see `calor.relu`.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
         return functions.relu(self)
 
     def leaky_relu(self, negative_slope: float = 0.01) -> Tensor:
-        """The elements, and ``negative_slope`` times the negative ones."""
+        """Return the elements, negative ones multiplied by a slope; see `calor.leaky_relu`.
+
+        Parameters
+        ----------
+        negative_slope : float, optional
+            The factor of negative elements. By default 0.01.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating dtype.
+        """
         return functions.leaky_relu(self, negative_slope)
 
     def elu(self, alpha: float = 1.0) -> Tensor:
-        """The elements, and ``alpha * (exp(x) - 1)`` for negative ones."""
+        """Return the elements, ``alpha * (exp(x) - 1)`` for negative ones; see `calor.elu`.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The negative of the limit for x → −∞. By default 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating dtype.
+        """
         return functions.elu(self, alpha)
 
     def sigmoid(self) -> Tensor:
-        """``1 / (1 + exp(-x))``, without overflow."""
+        """Return ``1 / (1 + exp(-x))``, without overflow; see `calor.sigmoid`.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating dtype.
+        """
         return functions.sigmoid(self)
 
     def silu(self) -> Tensor:
-        """``x * sigmoid(x)``."""
+        """Return ``x * sigmoid(x)``; see `calor.silu`.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating dtype.
+        """
         return functions.silu(self)
 
     def gelu(self, approximate: Literal["none", "tanh"] = "none") -> Tensor:
-        """``x`` times the probability that a standard normal number is smaller."""
+        """Return ``x`` times the standard normal distribution function; see `calor.gelu`.
+
+        Parameters
+        ----------
+        approximate : {"none", "tanh"}, optional
+            "tanh" approximates the error function. By default "none".
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating dtype.
+
+        Raises
+        ------
+        ArgumentError
+            If ``approximate`` is another name.
+        """
         return functions.gelu(self, approximate)
 
     def softplus(self, beta: float = 1.0) -> Tensor:
-        """``log(1 + exp(beta * x)) / beta``, without overflow."""
+        """Return ``log(1 + exp(beta * x)) / beta``, without overflow; see `calor.softplus`.
+
+        Parameters
+        ----------
+        beta : float, optional
+            The sharpness. By default 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating dtype.
+        """
         return functions.softplus(self, beta)
 
     def softmax(self, axis: int = -1) -> Tensor:
-        """``exp(x)`` divided by its sum along an axis, without overflow."""
+        """Return ``exp(x)`` divided by its sum along an axis; see `calor.softmax`.
+
+        Parameters
+        ----------
+        axis : int, optional
+            The axis along which the results add up to 1. By default the last.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating dtype.
+
+        Raises
+        ------
+        AxisError
+            If ``axis`` does not fit the shape.
+        """
         return functions.softmax(self, axis=axis)
 
     def log_softmax(self, axis: int = -1) -> Tensor:
-        """The logarithm of ``softmax``, without overflow."""
+        """Return the logarithm of `softmax`, without overflow; see `calor.log_softmax`.
+
+        Parameters
+        ----------
+        axis : int, optional
+            The axis of the softmax. By default the last.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating dtype.
+
+        Raises
+        ------
+        AxisError
+            If ``axis`` does not fit the shape.
+        """
         return functions.log_softmax(self, axis=axis)

@@ -23,33 +23,88 @@ class TypeMethods(Handle):
         def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Tensor: ...
 
     def astype(self, dtype: Any, *, copy: builtins.bool = True) -> Tensor:
-        """The elements as another type: floats to integers truncate and saturate."""
+        """Return the elements converted to another dtype; see `calor.astype`.
+
+        Parameters
+        ----------
+        dtype : DType or str
+            The dtype of the result. Floating elements become integers by truncation toward zero.
+        copy : bool, optional
+            Whether the result is a new tensor even if the dtype is the same. By default True.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor.
+        """
         return astype(self, dtype, copy=copy)  # type: ignore[arg-type]
 
     def half(self) -> Tensor:
-        """The elements as float16."""
+        """Return the elements as float16.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if it has the dtype.
+        """
         return self.to(dtypes.float16)
 
     def bfloat16(self) -> Tensor:
-        """The elements as bfloat16."""
+        """Return the elements as bfloat16.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if it has the dtype.
+        """
         return self.to(dtypes.bfloat16)
 
     def float(self) -> Tensor:
-        """The elements as float32."""
+        """Return the elements as float32.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if it has the dtype.
+        """
         return self.to(dtypes.float32)
 
     def double(self) -> Tensor:
-        """The elements as float64."""
+        """Return the elements as float64.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if it has the dtype.
+        """
         return self.to(dtypes.float64)
 
     def int(self) -> Tensor:
-        """The elements as int32."""
+        """Return the elements as int32.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if it has the dtype.
+        """
         return self.to(dtypes.int32)
 
     def long(self) -> Tensor:
-        """The elements as int64."""
+        """Return the elements as int64.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if it has the dtype.
+        """
         return self.to(dtypes.int64)
 
     def bool(self) -> Tensor:
-        """True where an element is not 0."""
+        """Return the elements as bool: True where they are not 0.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if it has the dtype.
+        """
         return self.to(dtypes.bool_)

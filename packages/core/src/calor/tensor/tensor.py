@@ -31,10 +31,25 @@ from calor.transforms.writes import write
 class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Printing, Methods):
     """An n-dimensional array of one dtype on one device.
 
-    Make one with :func:`calor.asarray`, :func:`calor.zeros` and the like. Operations are recorded
-    and computed when somebody looks (``numpy()``, ``item()``, ``print``) or on ``calor.eval``.
-    No tensor shares memory with another: ``y = x[0]; y += 1`` leaves ``x`` alone.
+    Functions such as :func:`calor.asarray` and :func:`calor.zeros` make tensors. Operations are
+    recorded, and computed when a program reads a value (``numpy()``, ``item()``, ``print``) or
+    calls `calor.eval`. No tensor shares memory with another: ``y = x[0]; y += 1`` does not change
+    ``x``.
 
+    Parameters
+    ----------
+    *args : object
+        Not accepted.
+    **kwargs : object
+        Not accepted.
+
+    Raises
+    ------
+    TypeError
+        Always: the constructor cannot be called.
+
+    Examples
+    --------
     >>> import calor
     >>> x = calor.asarray([1.0, 2.0, 3.0])
     >>> (x * 2).sum().item()
@@ -88,10 +103,24 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         self.requires_grad_(wanted)
 
     def requires_grad_(self, wanted: bool = True) -> Tensor:
-        """Start (or stop) recording operations on this tensor; returns the tensor itself.
+        """Start or stop recording operations on this tensor for gradients.
 
-        Raises DTypeError for integer and bool tensors, GradientError when the tensor is computed
-        from others that require gradients.
+        Parameters
+        ----------
+        wanted : bool, optional
+            Whether operations are recorded. By default True.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself.
+
+        Raises
+        ------
+        DTypeError
+            If the dtype is neither floating nor complex.
+        GradientError
+            If recording is to stop on a tensor computed from others that require gradients.
         """
         if self._record is not None and type(self._record) is not Leaf:
             if wanted:
@@ -131,10 +160,28 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
     def backward(self, gradient: Tensor | None = None, *, create_graph: bool = False) -> None:
         """Add the gradient of this tensor to ``.grad`` of every leaf it was computed from.
 
-        ``gradient`` is the gradient of this tensor (same shape), 1 for a scalar. With
-        ``create_graph`` the gradients can be differentiated again. May be called repeatedly, and
-        after the tensor was looked at. Raises GradientError for a tensor that depends on none.
+        It may be called repeatedly, and after the value was read.
 
+        Parameters
+        ----------
+        gradient : Tensor, optional
+            The gradient with respect to this tensor, of its shape and dtype. By default 1, for a
+            tensor of one element.
+        create_graph : bool, optional
+            Whether the gradients can be differentiated again. By default False.
+
+        Raises
+        ------
+        GradientError
+            If the tensor depends on no tensor that requires gradients, or ``gradient`` is left out
+            and it has several elements.
+        ShapeError
+            If the shape of ``gradient`` differs.
+        DTypeError
+            If the dtype of ``gradient`` differs.
+
+        Examples
+        --------
         >>> import calor
         >>> x = calor.asarray([1.0, 2.0], requires_grad=True)
         >>> (x * x).sum().backward()
@@ -146,7 +193,13 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         backward(self, gradient, create_graph)
 
     def detach(self) -> Tensor:
-        """Return a tensor of the same value through which no gradient flows."""
+        """Return a tensor of the same value through which no gradient flows.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
         if local.jit:
             local.jit[-1].touch(self)
             if self.dtype.is_inexact:
@@ -185,8 +238,24 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         return self
 
     def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Tensor:
-        """Return the tensor on a device (``"cuda:0"``) and/or of a dtype; itself if it is already.
+        """Return the tensor on a device, in a dtype, or both.
 
+        Parameters
+        ----------
+        target : Device, DType, str or Tensor, optional
+            A device or its name, a dtype, or a tensor whose device and dtype are taken.
+        device : Device or str, optional
+            The device, by keyword.
+        dtype : DType or str, optional
+            The dtype, by keyword. Names of dtypes are accepted here only.
+
+        Returns
+        -------
+        Tensor
+            The tensor itself if nothing changes.
+
+        Examples
+        --------
         >>> import calor
         >>> calor.ones(2).to(calor.float16).dtype
         calor.float16
@@ -208,7 +277,14 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         return result
 
     def copy(self) -> Tensor:
-        """Return a tensor of the same value; as no tensor aliases another, this copies lazily."""
+        """Return a tensor of the same value, through which gradients flow.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor. Tensors never share changes, so no memory is copied
+            before one of them changes.
+        """
         if local.jit:
             local.jit[-1].touch(self)
         made: Tensor = wrap(self._value, None)
@@ -221,7 +297,25 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
     clone = copy
 
     def numpy(self, *, copy: bool = False) -> np.ndarray[Any, Any]:
-        """Return the elements as a host array: read-only, unless ``copy=True``."""
+        """Return the elements as a host array.
+
+        Parameters
+        ----------
+        copy : bool, optional
+            Whether the array is a copy and can be written to. By default it is read-only and may
+            share the tensor's memory.
+
+        Returns
+        -------
+        numpy.ndarray
+            The shape of the tensor, and its dtype as NumPy has it (ml_dtypes for bfloat16 and
+            float8).
+
+        Raises
+        ------
+        TraceError
+            If `calor.jit` traces the call.
+        """
         if local.jit:
             local.jit[-1].look_at(self)
         value = self._value
