@@ -97,17 +97,17 @@ def test_outputs_are_their_callers() -> None:
 
 
 def test_refuses_an_output_that_is_not_there(session: onnxruntime.InferenceSession) -> None:
-    with pytest.raises(state.InvalidArgument, match="the model gives y, z"):
+    with pytest.raises(state.InvalidArgument, match="the model has y, z"):
         session.run(["nothing"], {"x": X})
 
 
 @pytest.mark.parametrize(
     ("source", "error", "message"),
     [
-        ("nowhere.onnx", state.NoSuchFile, "no such file"),
+        ("nowhere.onnx", state.NoSuchFile, "does not exist; pass the path"),
         ("nowhere.onnx", FileNotFoundError, "NO_SUCHFILE"),
         (b"\x08\x08nothing", state.InvalidProtobuf, "no ONNX model"),
-        (None, TypeError, "Unable to load"),
+        (None, TypeError, "Unable to load .*; pass a path"),
     ],
 )
 def test_refuses_what_is_no_model(source: object, error: type, message: str) -> None:

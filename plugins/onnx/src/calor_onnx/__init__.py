@@ -1,4 +1,4 @@
-"""ONNX models on calor: import any model at run time, and run it on any device."""
+"""ONNX models on calor: import, run, train, export and rewrite models on any device."""
 
 from calor_onnx import capi as capi
 from calor_onnx.applying import apply
@@ -42,7 +42,7 @@ __all__ += _session
 
 
 def __getattr__(name: str) -> object:
-    """Tell of names of ONNX Runtime that are not here what to do instead."""
+    """Raise an AttributeError with an alternative for a missing name of ONNX Runtime."""
     from calor_onnx.session.absent import absent
 
     raise absent(__name__, name)

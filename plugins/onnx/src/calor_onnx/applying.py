@@ -1,8 +1,8 @@
 """One operator of ONNX as a function, outside of any model.
 
-Requirements: the operator behaves as it does in a model: host arrays stay on the host, tensors on
-their device; so Python source that was written from a graph can call operators that calor has under
-no name of its own.
+Requirements: the operator behaves as in a model: host arrays stay on the host, tensors on their
+device. Python source written from a graph calls operators this way when calor has no function for
+them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,38 @@ def apply(
     name: str, *inputs: Any, domain: str = "", version: int | None = None, outputs: int = 1,
     **attributes: Any,
 ) -> Any:  # fmt: skip
-    """Return the output of an operator, a tuple of them where ``outputs`` is more than one.
+    """Run one operator of ONNX on given inputs.
 
-    Inputs are tensors, host arrays, lists for sequences, or None for one that is left out.
-    ``version`` is the opset whose meaning is wanted, the newest without it. Raises
-    UnsupportedOperatorsError for an operator or attribute that there is not.
+    Parameters
+    ----------
+    name : str
+        Name of the operator, such as "Selu".
+    *inputs : Tensor, array, list or None
+        Inputs by position. A list is a sequence; None leaves out an optional input.
+    domain : str, default ""
+        Domain of the operator; "" is ai.onnx.
+    version : int, default None
+        Opset that defines the operator's meaning. None is the newest.
+    outputs : int, default 1
+        Number of outputs to return.
+    **attributes : int, float, str, list or array
+        Attributes of the operator. None leaves one out.
 
+    Returns
+    -------
+    Tensor, array, list or tuple
+        The output, or a tuple of the outputs if `outputs` is more than one. Results computed from
+        host arrays only are host arrays.
+
+    Raises
+    ------
+    UnsupportedOperatorsError
+        If calor-onnx has no such operator or attribute.
+    ModelError
+        If the inputs or attributes break a rule of the operator.
+
+    Examples
+    --------
     >>> import calor, calor_onnx
     >>> calor_onnx.apply("Selu", calor.ones(1, device="numpy"), gamma=2.0).tolist()
     [2.0]

@@ -1,4 +1,4 @@
-"""What an operator's function may ask of the run that calls it."""
+"""The services that an operator's function gets from the run that calls it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Call:
-    """One call of an operator: its node, opset, and the ways to the host and into sub-graphs."""
+    """One call of an operator: its node and opset, access to the host, and sub-graphs."""
 
     __slots__ = ("device", "inputs", "node", "operands", "refused", "run", "scope")
 
@@ -33,39 +33,42 @@ class Call:
         self.node = node
         self.run = run
         self.scope = scope
-        # The values as they are, and what the operator's function is given for them.
+        # The values, and the arguments of the operator's function for them.
         self.inputs = inputs
         self.operands = operands
-        # The device of tensors that the operator makes.
+        # The device of the operator's results.
         self.device: Any = run.device
-        # Why the node is not compiled as one operation, for each way that was tried.
+        # Reasons why the node is not compiled as one operation, one for each attempt.
         self.refused: list[str] = []
 
     @property
     def version(self) -> int:
-        """The opset of the operator's domain that the model states."""
+        """The opset of the operator's domain that the model declares."""
         return self.node.version
 
     @property
     def traced(self) -> bool:
-        """Whether the call becomes part of a compiled graph, so that tensors have no elements."""
+        """Whether the call is part of a compiled graph, where tensors have no elements yet."""
         return self.run.traced
 
     @property
     def count(self) -> int:
-        """How many outputs the node has, up to the last that is named."""
+        """The number of outputs of the node, up to the last one with a name."""
         names = self.node.outputs
         return max((i for i, name in enumerate(names, 1) if name), default=0)
 
     def wants(self, output: int) -> bool:
-        """Return whether the node names the output of that position."""
+        """Return whether the node names the output at a position."""
         return output < len(self.node.outputs) and bool(self.node.outputs[output])
 
     def host(self, value: Any) -> Array:
-        """Return a value's elements as a host array.
+        """Return the elements of a value as a host array.
 
-        While a graph is compiled a device's tensor has none: DataDependentError, upon which the
-        model takes the inputs that decide them to the host, or is interpreted.
+        Raises
+        ------
+        DataDependentError
+            If a graph is being compiled and the value is a tensor of a device. The model then takes
+            the deciding inputs to the host, or is interpreted.
         """
         if isinstance(value, np.ndarray):
             return value
@@ -96,21 +99,21 @@ class Call:
         return to_host(value)
 
     def integers(self, value: Any) -> list[int]:
-        """Return a value's elements as Python integers, in one list; sizes and axes are such."""
+        """Return the elements of a value, such as sizes or axes, as a list of Python integers."""
         return [int(n) for n in self.host(value).reshape(-1)]
 
     def tensor(self, value: Any) -> Tensor:
-        """Return a value as a tensor of the model's device, uploaded where it is on the host."""
+        """Return a value as a tensor of the model's device; host values are uploaded."""
         found: Tensor = self.run.tensor(value, self.device)
         return found
 
     def on_host(self, function: Callable[..., Any], array: Array, *args: Any) -> Any:
-        """Return ``function(tensor, *args)`` for a host array, computed and again on the host."""
+        """Return ``function(tensor, *args)`` for a host array, computed on the host."""
         with outside(), calor.device("numpy") as device:
             return brought(function(upload(array, device), *args))
 
     def constant(self, place: int) -> Constant | None:
-        """Return the graph's constant that an operand is; None for what is computed or given."""
+        """Return an operand's constant of the graph, or None if it is computed or given."""
         name = self.node.inputs[place] if place < len(self.node.inputs) else ""
         scope: Scope | None = self.scope
         while scope is not None and name:
@@ -122,7 +125,7 @@ class Call:
         return None
 
     def derived(self, known: Constant, name: str, function: Callable[[Array], Array]) -> Tensor:
-        """Return the device's tensor of what a host function makes of a constant, made once."""
+        """Return the tensor of ``function(constant)``, computed on the host and uploaded once."""
         made = known.derived.get(name)
         if made is None:
             with outside():
@@ -130,16 +133,16 @@ class Call:
         return self.tensor(made)
 
     def apply(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-        """Run a sub-graph of the node with values for its inputs; return those of its outputs."""
+        """Run a sub-graph of the node on inputs and return its outputs."""
         return self.run.graph(graph, inputs, self.scope)
 
     def cannot(self, reason: str) -> DataDependentError:
-        """Return the error that says why the node cannot be compiled, to be raised."""
+        """Return the error to raise when the node cannot be compiled."""
         where = f"{self.node.label} ({self.node.op})"
         return DataDependentError(self._with_refusals(f"{where}: {reason}"))
 
     def refuse(self, way: str, error: Exception) -> None:
-        """Remember why the node is not compiled in a way; the model's ``remarks`` tell it."""
+        """Record why one way of compiling the node failed; the model's ``remarks`` list it."""
         reason = f"{way}: {str(error).partition(chr(10))[0] or type(error).__name__}"
         self.refused.append(reason)
         self.run.remark(f"{self.node.label} ({self.node.op}) is {reason}")

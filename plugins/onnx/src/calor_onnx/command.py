@@ -1,7 +1,7 @@
-"""The command line: ``calor-onnx MODEL``, to look at a model, run, check, time and rewrite it.
+"""The command line ``calor-onnx MODEL``: inspect, run, verify, benchmark and rewrite a model.
 
-``run-program`` and ``stand-in`` put calor-onnx in the place of onnxruntime in programs that are not
-to be changed; see :mod:`calor_onnx.session.replacing`.
+``run-program`` and ``stand-in`` replace onnxruntime in unchanged programs; see
+:mod:`calor_onnx.session.replacing`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,21 @@ _LIMIT = 1e-3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status is 1 where a model is wrong or something is missing."""
+    """Run a command of ``calor-onnx``.
+
+    Parameters
+    ----------
+    arguments : sequence of str, default None
+        The command line without the program's name. None takes it from ``sys.argv``.
+
+    Returns
+    -------
+    int
+        The exit status: 1 if a model is wrong, results differ or something is missing, else 0.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] not in COMMANDS and not given[0].startswith("-"):
-        # calor-onnx MODEL alone looks at it; with --to it is written.
+        # calor-onnx MODEL means inspect; with --to it means write.
         given.insert(0, "write" if any(a.startswith("--to") for a in given) else "inspect")
     options = _parser().parse_args(given)
     from calor.errors import CalorError
@@ -36,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         notes = [*getattr(error, "__notes__", ())]
         if not isinstance(error, InputError):
-            # What a model stumbles over is mostly what nobody gave it.
+            # Random inputs are the usual cause of an error in a model.
             notes += getattr(options, "notes", [])
         for note in notes:
             print(note, file=sys.stderr)
@@ -44,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="calor-onnx", description="Models of ONNX on calor.")
+    parser = argparse.ArgumentParser(prog="calor-onnx", description="ONNX models on calor.")
     parser.add_argument("--version", action="version",
                         version=f"calor-onnx {metadata.version('calor-onnx')}")  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True)
@@ -54,42 +65,44 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(function=function)
         if model:
             made.add_argument("model", help="an .onnx file")
-            made.add_argument("--device", help="a device of calor; the current one without")
+            made.add_argument("--device", help="a device of calor (default: the current device)")
             made.add_argument("--input", action="append", default=[], metavar="NAME=FILE",
-                              help="of a .npy or .npz file, or numbers: 1,2")  # fmt: skip
+                              help="a .npy or .npz file, or numbers such as 1,2")  # fmt: skip
             made.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,224,224",
                               help="an input's shape, or the size of a symbol")  # fmt: skip
-            made.add_argument("--seed", type=int, default=0, help="of the inputs that are made up")
+            made.add_argument("--seed", type=int, default=0, help="seed of random inputs")
         return made
 
-    looked = add("inspect", "tables of inputs, outputs, operators and sizes", _inspect)
+    looked = add("inspect", "print inputs, outputs, operators and sizes", _inspect)
     looked.add_argument("--draw", metavar="FILE.svg", help="draw calor's graph of the model")
     looked.add_argument("--verbose", action="store_true",
-                        help="run it once, and tell what is not compiled and why")  # fmt: skip
-    ran = add("run", "run the model once and tell of its outputs", _run)
+                        help="run it once, and list the parts that are not compiled")  # fmt: skip
+    ran = add("run", "run the model once and print a summary of its outputs", _run)
     ran.add_argument("--save", metavar="FOLDER", help="write each output as NAME.npy")
-    checked = add("verify", "compare the outputs with ONNX Runtime's", _verify)
+    checked = add("verify", "compare the outputs with those of ONNX Runtime", _verify)
     checked.add_argument("--tolerance", type=float, default=_LIMIT,
-                         help="in parts of an output's largest magnitude")  # fmt: skip
-    timed = add("benchmark", "time a run beside ONNX Runtime", _benchmark)
-    timed.add_argument("--repeats", type=int, default=20)
+                         help="largest difference, relative to an output's largest magnitude "
+                              "(default: %(default)s)")  # fmt: skip
+    timed = add("benchmark", "time runs here and in ONNX Runtime", _benchmark)
+    timed.add_argument("--repeats", type=int, default=20,
+                       help="number of timed runs (default: %(default)s)")  # fmt: skip
     written = add("write", "write the model as Python source and a safetensors file", _write)
-    written.add_argument("--to", choices=["python"], default="python")
-    written.add_argument("--output", metavar="FILE.py", help="MODEL.py without")
-    written.add_argument("--force", action="store_true", help="overwrite files that are there")
-    program = add("run-program", "run a program with calor-onnx for onnxruntime", _program,
+    written.add_argument("--to", choices=["python"], default="python", help="form of the output")
+    written.add_argument("--output", metavar="FILE.py", help="source file (default: MODEL.py)")
+    written.add_argument("--force", action="store_true", help="overwrite existing files")
+    program = add("run-program", "run a program with calor-onnx as onnxruntime", _program,
                   model=False)  # fmt: skip
-    program.add_argument("--device", help="the device in the place of the program's providers")
+    program.add_argument("--device", help="device that replaces the program's providers")
     program.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
-    program.add_argument("program")
-    program.add_argument("arguments", nargs=argparse.REMAINDER)
+    program.add_argument("program", help="a Python file, or with -m a module")
+    program.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
     add("stand-in", "print the folder to put on PYTHONPATH for such programs", _stand_in,
         model=False)  # fmt: skip
     return parser
 
 
 def _loaded(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """Return the model, and a value for each of its inputs."""
+    """Return the model and a value for each of its inputs."""
     from calor_onnx.errors import InputError
     from calor_onnx.feeding import feed, made_up
     from calor_onnx.model import load
@@ -101,12 +114,14 @@ def _loaded(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         try:
             shapes[name] = [int(n) for n in sizes.split(",") if n]
         except ValueError:
-            raise InputError(f"--shape {text}: sizes are numbers, such as x=1,3,224,224") from None
+            raise InputError(
+                f"--shape {text} has a size that is not a number; write x=1,3,224,224"
+            ) from None
     files = {}
     for text in options.input:
         name, equals, file = text.partition("=")
         if not (name and equals and file):
-            raise InputError(f"--input {text}: give a name and a file, such as x=x.npy, or numbers")
+            raise InputError(f"--input {text} needs a name and a value; write x=x.npy or x=1,2")
         files[name] = file
     given = feed(model, files=files, shapes=shapes, seed=options.seed)
     options.notes = made_up(given, files)
@@ -153,7 +168,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _tell(model: Any) -> None:
-    """Print what was not compiled."""
+    """Print the reasons why parts of the model are not compiled."""
     for text in filter(None, [model.reason, *model.remarks]):
         print(text)
 
@@ -174,11 +189,11 @@ def _benchmark(options: argparse.Namespace) -> None:
 
     model, given = _loaded(options)
     ours, theirs = times(model, options.model, given, options.repeats)
-    print(f"{model.device.name}: {ours * 1e3:.3f} ms, the shortest of {options.repeats}")
+    print(f"{model.device.name}: {ours * 1e3:.3f} ms, the shortest of {options.repeats} runs")
     if theirs is None:
-        print("ONNX Runtime is not installed, so there is nothing to compare with")
+        print("ONNX Runtime is not installed; to compare, pip install onnxruntime")
     else:
-        print(f"ONNX Runtime on the processor: {theirs * 1e3:.3f} ms; ratio {ours / theirs:.2f}")
+        print(f"ONNX Runtime on the CPU: {theirs * 1e3:.3f} ms; ratio {ours / theirs:.2f}")
     _tell(model)
 
 
@@ -191,7 +206,7 @@ def _write(options: argparse.Namespace) -> None:
     there = [str(file) for file in (path, weights) if file.exists()]
     if there and not options.force:
         raise InputError(
-            f"{' and '.join(there)} would be overwritten; give --force, or another file by --output"
+            f"{' and '.join(there)} would be overwritten; pass --force, or another --output"
         )
     model, given = _loaded(options)
     to_python(model, path, given)
@@ -213,7 +228,13 @@ def _program(options: argparse.Namespace) -> None:
 
 
 def _check_module(name: str) -> None:
-    """Raise InputError for a module that is not there or cannot be run."""
+    """Check that a module exists and can be run.
+
+    Raises
+    ------
+    InputError
+        If it does not exist or cannot be run.
+    """
     from calor_onnx.errors import InputError
 
     try:
@@ -221,14 +242,14 @@ def _check_module(name: str) -> None:
         if found is not None and found.submodule_search_locations is not None:
             found = find_spec(f"{name}.__main__")
     except ModuleNotFoundError as error:
-        # One that a package around the module imports is missed by the program itself.
+        # A missing import of an enclosing package is an error of the program itself.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         found = None
     except ValueError:
         found = None
     if found is None:
-        raise InputError(f"there is no module {name!r} to run; without -m PROGRAM is a file")
+        raise InputError(f"there is no module {name!r} to run; to run a file, leave out -m")
 
 
 def _stand_in(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""A model beside ONNX Runtime: whether numbers agree, and how long a run takes."""
+"""Comparison with ONNX Runtime: differences of results, and times."""
 
 from __future__ import annotations
 
@@ -19,13 +19,23 @@ from calor_onnx.errors import InputError
 from calor_onnx.model import Model
 from calor_onnx.session.replacing import stand_in
 
-# A first run has compiled; these are how many more have to be as quick as they get.
+# Timed runs after the first, which compiles.
 REPEATS = 20
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far an output is from ONNX Runtime's, in parts of its largest magnitude."""
+    """The difference of an output from that of ONNX Runtime.
+
+    Parameters
+    ----------
+    name : str
+        Name of the output.
+    largest : float
+        Largest difference, relative to the largest magnitude of the output.
+    shape : tuple of int
+        Shape of the output.
+    """
 
     name: str
     largest: float
@@ -33,9 +43,12 @@ class Difference:
 
 
 def real_onnxruntime() -> Any:
-    """Return ONNX Runtime itself, also where calor-onnx stands in its place.
+    """Return the module of ONNX Runtime itself, even if calor-onnx replaces it.
 
-    Raises PluginError where it is not installed.
+    Raises
+    ------
+    PluginError
+        If ONNX Runtime is not installed.
     """
     folder = str(stand_in())
     found = sys.modules.get("onnxruntime")
@@ -49,7 +62,7 @@ def real_onnxruntime() -> Any:
         return importlib.import_module("onnxruntime")
     except ImportError:
         raise PluginError(
-            "there is no ONNX Runtime to compare with; pip install onnxruntime"
+            "ONNX Runtime is not installed; to compare, pip install onnxruntime"
         ) from None
     finally:
         sys.path[:] = path
@@ -60,7 +73,7 @@ def real_onnxruntime() -> Any:
 
 
 def session_of(path: str) -> Any:
-    """Return a session of ONNX Runtime on the processor, which says nothing of what it does."""
+    """Return a silent session of ONNX Runtime on the CPU."""
     runtime = real_onnxruntime()
     runtime.set_default_logger_severity(4)
     return runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -74,7 +87,7 @@ def on_host(value: Any) -> Any:
 
 
 def differences(model: Model, path: str, given: Mapping[str, Any]) -> list[Difference]:
-    """Return how far each output is from ONNX Runtime's for the same inputs."""
+    """Return the difference of each output from ONNX Runtime for the same inputs."""
     theirs = session_of(path).run(None, dict(given))
     ours = model.run(given)
     return [
@@ -86,8 +99,10 @@ def differences(model: Model, path: str, given: Mapping[str, Any]) -> list[Diffe
 
 
 def apart(ours: Any, theirs: Any) -> float:
-    """Return the largest difference in parts of the largest magnitude; infinite for other shapes.
+    """Return the largest difference, relative to the largest magnitude; infinite if shapes differ.
 
+    Examples
+    --------
     >>> from calor_onnx.comparing import apart
     >>> apart([1.0, 2.0], [1.0, 2.5])
     0.2
@@ -114,7 +129,7 @@ def apart(ours: Any, theirs: Any) -> float:
 
 
 def shortest(functions: list[Callable[[], Any]], repeats: int = REPEATS) -> list[float]:
-    """Return the shortest time of each in seconds, where they take turns; each runs once before."""
+    """Return the shortest time of each function in seconds; they take turns after one warm-up."""
     best = [float("inf")] * len(functions)
     for function in functions:
         function()
@@ -129,9 +144,9 @@ def shortest(functions: list[Callable[[], Any]], repeats: int = REPEATS) -> list
 def times(
     model: Model, path: str, given: Mapping[str, Any], repeats: int = REPEATS
 ) -> tuple[float, float | None]:
-    """Return the shortest time of a run here and on ONNX Runtime (None where it is not there)."""
+    """Return the shortest time of a run here and in ONNX Runtime, None if that is not installed."""
     if repeats < 1:
-        raise InputError(f"{repeats} runs have no time; ask for one at least")
+        raise InputError(f"repeats is {repeats}; pass at least 1")
 
     def ours() -> None:
         made = model.run(given)

@@ -65,7 +65,7 @@ def check_types(graph: Graph, functions: Mapping[tuple[str, str], Any]) -> None:
     ...     check_types(imported.graph, imported.functions)
     ... except Exception as error:
     ...     print(str(error).splitlines()[1])
-      Sin that makes y (Sin, opset 17): input is tensor(int64), not tensor(double), tensor(float) \
+      Sin with output y (Sin, opset 17): input is tensor(int64), not tensor(double), tensor(float) \
 or tensor(float16)
     """
     found: list[tuple[str, str, str]] = []

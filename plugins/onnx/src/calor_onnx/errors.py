@@ -1,6 +1,6 @@
-"""What can be wrong with a model, as types of error.
+"""Errors of models, as types.
 
-Each is also the error of calor, and the built-in, that its reader would expect.
+Each type is also the error of calor and the built-in error that callers expect.
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ from calor.errors import ArgumentError, CalorError, FormatError, TraceError
 
 
 class ModelError(FormatError):
-    """A model breaks a rule of ONNX: a damaged file, a name that nothing defines, a cycle."""
+    """A model breaks a rule of ONNX: a damaged file, an undefined name, a cycle."""
 
 
 class UnsupportedOperatorsError(CalorError, NotImplementedError):
-    """A model has operators that calor-onnx does not know; all of them are listed.
+    """A model has operators that calor-onnx does not have; the message lists all of them.
 
-    ``operators`` holds (domain, operator, names of its nodes, reason) for each.
+    Parameters
+    ----------
+    operators : sequence of tuple
+        For each operator its domain, its name, the names of its nodes, and the reason.
+
+    Attributes
+    ----------
+    operators : tuple of tuple
+        The same as a tuple.
     """
 
     def __init__(self, operators: Sequence[tuple[str, str, tuple[str, ...], str]]) -> None:
@@ -28,26 +36,34 @@ class UnsupportedOperatorsError(CalorError, NotImplementedError):
             for domain, op, nodes, reason in self.operators
         ]
         super().__init__(
-            "the model needs what calor-onnx does not have; operators can be added with "
-            "@calor_onnx.operator:\n" + "\n".join(lines)
+            "calor-onnx lacks operators of the model; add them with @calor_onnx.operator:\n"
+            + "\n".join(lines)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An error from another process is made of what it was made of, not of its message.
+        # Pickling must pass the operators, not the message, to the constructor.
         return type(self), (self.operators,)
 
 
 class TypeConstraintError(ModelError):
-    """Operands have types that ONNX does not allow their operators; all of them are listed.
+    """Operands have types that ONNX does not allow; the message lists all of them.
 
-    ``operands`` holds (operator, name of the node, what is wrong) for each.
+    Parameters
+    ----------
+    operands : sequence of tuple
+        For each operand the operator, the name of the node, and the problem as text.
+
+    Attributes
+    ----------
+    operands : tuple of tuple
+        The same as a tuple.
     """
 
     def __init__(self, operands: Sequence[tuple[str, str, str]]) -> None:
         self.operands = tuple(operands)
         super().__init__(
-            "operands have types that ONNX does not allow, in the opset that the model states; "
-            "export it with a newer opset, or put a Cast before them:\n"
+            "operands have types that ONNX does not allow in the model's opset; export the model "
+            "with a newer opset, or put a Cast before them:\n"
             + "\n".join(f"  {text}" for _, _, text in self.operands)
         )
 
@@ -56,18 +72,30 @@ class TypeConstraintError(ModelError):
 
 
 class InputError(ArgumentError):
-    """An input of a model is missing, unknown, or of another type or shape than is declared."""
+    """An input of a model is missing or unknown, or has another type or shape than declared."""
 
 
 class CopyError(CalorError, TypeError):
-    """A loaded model was to be pickled or copied, whose memory is that of a device."""
+    """A loaded model cannot be pickled or copied, because it holds memory of a device."""
 
 
 class DataDependentError(TraceError):
-    """While a graph was compiled an operator asked for elements that only running it gives.
+    """During compilation an operator asked for elements that are only known when the model runs.
 
-    ``operands`` are the names of the values that decide them, in the graph that the error leaves.
-    The model is then interpreted, where no inputs are found that the host can have.
+    The model then tries to take the deciding inputs to the host, and is interpreted if there are
+    none.
+
+    Parameters
+    ----------
+    message : str
+        The message.
+    operands : sequence of str, default ()
+        Names of the values that decide these elements, in the graph that the error leaves.
+
+    Attributes
+    ----------
+    operands : tuple of str
+        The same as a tuple.
     """
 
     def __init__(self, message: str, operands: Sequence[str] = ()) -> None:

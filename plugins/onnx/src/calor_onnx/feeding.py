@@ -1,7 +1,7 @@
-"""Inputs for a model from nowhere: from files, or from a seed.
+"""Inputs for a model from files or from a random seed.
 
-Requirements: sizes that a file leaves open are asked for by name, else a small number; integers are
-small, as they are mostly indices.
+Requirements: open sizes get a small number unless given by name. Integers are small, because most
+are indices.
 """
 
 from __future__ import annotations
@@ -27,11 +27,32 @@ def feed(
     model: Model, *, files: Mapping[str, str] | None = None,
     shapes: Mapping[str, list[int]] | None = None, seed: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a value for each input: of a .npy or .npz file, or random of its type and shape.
+    """Return a value for each input of a model, from files or random.
 
-    In the place of a file a number, or several with commas between, are the value itself.
-    ``shapes`` has whole shapes by input, or the size of a symbol by its name.
+    Parameters
+    ----------
+    model : Model
+        The model.
+    files : mapping of str, default None
+        For an input, the name of a .npy or .npz file, or numbers separated by commas.
+    shapes : mapping of str, default None
+        For an input its shape, for a symbol its size in a list of one.
+    seed : int, default 0
+        Seed of the random values.
 
+    Returns
+    -------
+    dict
+        Values by input. Random values have the declared type.
+
+    Raises
+    ------
+    InputError
+        If the model has no such input or symbol, a shape or file does not fit, or an input is a
+        sequence or map without a file.
+
+    Examples
+    --------
     >>> import calor_onnx, onnx
     >>> from calor_onnx.feeding import feed
     >>> model = calor_onnx.load(onnx.parser.parse_model('''
@@ -50,14 +71,17 @@ def feed(
         elif info.kind == "tensor":
             found[info.name] = drawn(info, _shape(info, shapes), random)
         elif not info.kind.startswith("optional"):
-            raise InputError(f"the input {info.name!r} is a {info.kind}; it cannot be made up here")
+            raise InputError(
+                f"the input {info.name!r} is a {info.kind}, which has no random value; run the "
+                f"model from Python"
+            )
     if files:
         raise InputError(f"the model has no input {', '.join(map(repr, files))}")
     return found
 
 
 def _check_names(model: Model, shapes: Mapping[str, list[int]]) -> None:
-    """Refuse a shape of what the model has not, and one that no value can have."""
+    """Check that each shape belongs to an input or symbol and is possible."""
     symbols = [size for i in model.inputs for size in i.shape or () if isinstance(size, str)]
     known = dict.fromkeys([*(info.name for info in model.inputs), *symbols])
     for name, sizes in shapes.items():
@@ -66,7 +90,10 @@ def _check_names(model: Model, shapes: Mapping[str, list[int]]) -> None:
                 f"the model has no input or symbol {name!r}; it has {', '.join(known) or 'none'}"
             )
         if any(size < 0 for size in sizes) or (name in symbols and not sizes):
-            raise InputError(f"{name!r} cannot have the sizes {sizes}")
+            raise InputError(
+                f"{name!r} cannot have the sizes {sizes}; pass numbers of at least 0, one for a "
+                f"symbol"
+            )
 
 
 def _shape(info: ValueInfo, shapes: Mapping[str, list[int]]) -> tuple[int, ...]:
@@ -82,7 +109,7 @@ def _shape(info: ValueInfo, shapes: Mapping[str, list[int]]) -> tuple[int, ...]:
 
 
 def _usual(place: int, rank: int) -> int:
-    """Return a size for one that is left open: one sample, and room for windows behind."""
+    """Return a default for an open size: one sample, and enough for windows in later axes."""
     if place == 0:
         return 1
     return 64 if rank >= 3 and place >= 2 else 16
@@ -102,7 +129,7 @@ def drawn(info: ValueInfo, shape: tuple[int, ...], random: Any) -> Array:
 
 
 def _given(info: ValueInfo, text: str) -> Array:
-    """Return the numbers of a text, in the input's type, or what the file of that name has."""
+    """Return the numbers of a text in the input's type, or the contents of the named file."""
     kind = float if info.dtype is not None and info.dtype.kind not in "biu" else int
     try:
         numbers = [kind(part) for part in text.split(",")]
@@ -112,11 +139,13 @@ def _given(info: ValueInfo, text: str) -> Array:
 
 
 def made_up(found: Mapping[str, Any], given: Collection[str]) -> list[str]:
-    """Return a line that tells which inputs nobody gave, and how to give them; none without such.
+    """Return a line about inputs with random values and how to give them, or no line.
 
+    Examples
+    --------
     >>> from calor_onnx.feeding import made_up
     >>> made_up({"x": np.ones((1, 16)), "rate": np.array(8000)}, ["rate"])
-    ['made up: x [1, 16]; give shapes by --shape x=1,16, values by --input x=x.npy or x=1,2']
+    ['random: x [1, 16]; give shapes by --shape x=1,16, values by --input x=x.npy or x=1,2']
     """
     names = [name for name in found if name not in given]
     if not names:
@@ -125,7 +154,7 @@ def made_up(found: Mapping[str, Any], given: Collection[str]) -> list[str]:
     first = names[0]
     sizes = ",".join(map(str, np.shape(found[first])))
     how = f"give shapes by --shape {first}={sizes}, values by --input {first}={first}.npy"
-    return [f"made up: {told}; {how} or {first}=1,2"]
+    return [f"random: {told}; {how} or {first}=1,2"]
 
 
 def _loaded(name: str, path: str) -> Array:
@@ -134,11 +163,11 @@ def _loaded(name: str, path: str) -> Array:
             read: Any = np.load(file, allow_pickle=False)
         except (ValueError, EOFError, BadZipFile) as error:
             raise InputError(
-                f"{path} is no .npy or .npz file of numbers; write one with np.save({path!r}, x)"
+                f"{path} is not a .npy or .npz file of numbers; write one with np.save({path!r}, x)"
             ) from error
         if isinstance(read, np.ndarray):
             return read
         keys = list(read.keys())
         if name not in keys and len(keys) != 1:
-            raise InputError(f"{path} has {', '.join(keys)}, and no {name!r}")
+            raise InputError(f"{path} has no array {name!r}; it has {', '.join(keys)}")
         return np.asarray(read[name if name in keys else keys[0]])

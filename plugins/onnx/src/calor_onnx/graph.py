@@ -1,8 +1,7 @@
-"""A model's graph as plain Python objects, which clean-up passes change and the interpreter walks.
+"""A model's graph as plain Python objects, which passes change and the interpreter walks.
 
-Requirements: building it copies no weight; attributes are Python values once and for all; a
-sub-graph knows the names that it takes from outside, so that values can be dropped after their last
-use.
+Requirements: building a graph copies no weight. Attributes are converted to Python values once. A
+sub-graph knows the names that it captures, so that values can be freed after their last use.
 """
 
 from __future__ import annotations
@@ -19,10 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ValueInfo:
-    """An input or output: its name, element type and shape.
+    """Description of an input or output.
 
-    ``kind`` is "tensor", "sequence", "optional" or "map". ``shape`` is None where the rank is
-    unknown; a size is a number, a symbol, or None.
+    Parameters
+    ----------
+    name : str
+        The name.
+    dtype : numpy.dtype or None
+        The element type; None where the model does not state one.
+    shape : tuple or None
+        The sizes: a number, the name of a symbol, or None for an unknown size. None where the rank
+        is unknown.
+    kind : str
+        "tensor", "sequence", "optional" or "map".
     """
 
     name: str
@@ -32,7 +40,7 @@ class ValueInfo:
 
     @property
     def type_name(self) -> str:
-        """The element type's name, such as ``float32`` or ``string``; ``unknown`` without one."""
+        """The name of the element type, such as ``float32``; ``unknown`` without one."""
         from calor_onnx.types import name_of
 
         return "unknown" if self.dtype is None else name_of(self.dtype)
@@ -40,11 +48,32 @@ class ValueInfo:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One application of an operator; an input or output that is left out has an empty name.
+    """One application of an operator.
 
-    ``version`` is the opset of its domain; ``attributes`` are Python numbers, strings, lists, host
-    arrays and Graphs. ``operator`` is what the registry found, ``drop`` the names that no later
-    node needs.
+    Parameters
+    ----------
+    op : str
+        Name of the operator.
+    domain : str
+        Domain of the operator; "" is ai.onnx.
+    version : int
+        Opset of the domain.
+    name : str
+        Name of the node, which may be empty.
+    inputs : list of str
+        Names of the inputs; an empty name is an input that is left out.
+    outputs : list of str
+        Names of the outputs; an empty name is an output that is left out.
+    attributes : dict
+        Python numbers, strings, lists, host arrays and graphs by name.
+    operator : Operator or None
+        The registry's entry.
+    drop : tuple of str
+        Names that no later node reads.
+    bodies : dict
+        Bodies of a called function, by the types of its operands.
+    known : dict
+        Cached results for operands that are a few numbers on the host.
     """
 
     op: str
@@ -56,18 +85,25 @@ class Node:
     attributes: dict[str, Any] = field(default_factory=dict)
     operator: Operator | None = None
     drop: tuple[str, ...] = ()
-    # The bodies of a function that this node calls, by the types of its operands.
+    # Bodies of the function that this node calls, by the types of its operands.
     bodies: dict[Any, Graph] = field(default_factory=dict)
     # Results for operands that are a few numbers on the host.
     known: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
-        """What messages call the node: its name, or its operator and first output."""
-        return self.name or f"{self.op} that makes {self.outputs[0] if self.outputs else 'nothing'}"
+        """The name of the node in messages, or its operator and first output if it has none."""
+        made = self.outputs[0] if self.outputs else "nothing"
+        return self.name or f"{self.op} with output {made}"
 
     def subgraphs(self) -> Iterator[Graph]:
-        """Walk the graphs among the attributes."""
+        """Iterate over the graphs among the attributes.
+
+        Yields
+        ------
+        Graph
+            Each sub-graph.
+        """
         for value in self.attributes.values():
             for item in value if isinstance(value, list) else (value,):
                 if isinstance(item, Graph):
@@ -76,10 +112,26 @@ class Node:
 
 @dataclass(eq=False, slots=True)
 class Graph:
-    """Nodes in an order in which they can run, with constants by name.
+    """Nodes in execution order, with constants by name.
 
-    ``captures`` are the names that the nodes take from the graph around. After nodes were changed,
-    ``link`` brings ``captures`` and what the nodes drop up to date.
+    Call `link` after changing the nodes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the graph.
+    inputs : list of ValueInfo
+        The inputs.
+    outputs : list of ValueInfo
+        The outputs.
+    nodes : list of Node
+        The nodes; each comes after the nodes that compute its inputs.
+    constants : dict
+        Constants by name.
+    captures : tuple of str
+        Names that the nodes read from the enclosing graph.
+    types : dict
+        Types that the file states for values between nodes, by name.
     """
 
     name: str
@@ -92,7 +144,7 @@ class Graph:
     types: dict[str, ValueInfo] = field(default_factory=dict)
 
     def link(self) -> None:
-        """Find what is taken from outside and where each value is used last."""
+        """Update `captures`, and for each node the names to drop after it."""
         made = {info.name for info in self.inputs} | self.constants.keys()
         for node in self.nodes:
             made.update(node.outputs)
@@ -110,7 +162,13 @@ class Graph:
         self.captures = tuple(outside)
 
     def walk(self) -> Iterator[Node]:
-        """Walk all nodes, those of sub-graphs after the node that holds them."""
+        """Iterate over all nodes; those of sub-graphs follow the node that holds them.
+
+        Yields
+        ------
+        Node
+            Each node.
+        """
         for node in self.nodes:
             yield node
             for inner in node.subgraphs():
@@ -118,12 +176,12 @@ class Graph:
 
 
 def used_by(node: Node) -> list[str]:
-    """Return the names that a node reads, those that its sub-graphs capture included."""
+    """Return the names that a node reads, including those that its sub-graphs capture."""
     return [*node.inputs, *(name for inner in node.subgraphs() for name in inner.captures)]
 
 
 def deciding(graph: Graph, names: Iterable[str]) -> set[str]:
-    """Return the inputs of a graph on whose elements values depend, not on shapes alone."""
+    """Return the inputs of a graph whose elements, not only shapes, decide some values."""
     makers: dict[str, Node] = {out: node for node in graph.walk() for out in node.outputs if out}
     inputs = {info.name for info in graph.inputs} - graph.constants.keys()
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""A model as tables of text, and as a picture: what it takes, gives and is made of."""
+"""A model as tables of text and as a picture."""
 
 from __future__ import annotations
 
@@ -14,8 +14,20 @@ from calor_onnx.model import Model
 
 
 def described(model: Model) -> str:
-    """Return the tables of a model: what the file says, inputs, outputs, operators, weights.
+    """Return tables of a model: metadata, inputs, outputs, operators and size of weights.
 
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    str
+        The tables, with lines of aligned columns.
+
+    Examples
+    --------
     >>> import calor_onnx, onnx
     >>> from calor_onnx.inspecting import described
     >>> proto = onnx.parser.parse_model('''
@@ -75,7 +87,7 @@ def _operators(graph: Graph) -> list[list[str]]:
 
 
 def _table(head: Sequence[str], rows: Any, right: set[int] | None = None) -> str:
-    """Return lines with aligned columns, those in ``right`` at the right."""
+    """Return lines with aligned columns; those in ``right`` are aligned to the right."""
     lines = [list(head), *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(
@@ -88,8 +100,20 @@ def _table(head: Sequence[str], rows: Any, right: set[int] | None = None) -> str
 
 
 def compiled(model: Model) -> str:
-    """Return how the last run went: compiled as a whole or not, and why not; one line for each.
+    """Return whether the last run was compiled as a whole, and if not, the reasons.
 
+    Parameters
+    ----------
+    model : Model
+        A model that has run.
+
+    Returns
+    -------
+    str
+        One line for each reason.
+
+    Examples
+    --------
     >>> import calor_onnx, onnx
     >>> from calor_onnx.inspecting import compiled
     >>> proto = onnx.parser.parse_model('''
@@ -103,7 +127,20 @@ def compiled(model: Model) -> str:
 
 
 def graph_of(model: Model, given: Mapping[str, Any]) -> Any:
-    """Return calor's graph of a model for inputs, which can be drawn: ``graph.draw(path)``."""
+    """Return calor's graph of a model for given inputs.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    given : mapping of str
+        Inputs by name.
+
+    Returns
+    -------
+    calor.Graph
+        The graph; ``graph.draw(path)`` draws it.
+    """
     known = {info.name: info for info in model.graph.inputs}
     names = [name for name in known if name in given]
     graph = model.graph

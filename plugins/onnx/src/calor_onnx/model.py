@@ -1,4 +1,4 @@
-"""A model that was imported: a callable that runs on one device."""
+"""An imported model: a callable on one device."""
 
 from __future__ import annotations
 
@@ -29,10 +29,38 @@ from calor_onnx.values import Later, Narrow, dtype_of, to_host, upload
 
 
 class Model:
-    """An ONNX model on a device; made by :func:`calor_onnx.load`.
+    """An ONNX model on a device; :func:`calor_onnx.load` returns one.
 
-    ``inputs`` and ``outputs`` describe what it takes and gives; ``metadata`` is what the file says
-    of itself; ``graph`` is the imported graph.
+    Parameters
+    ----------
+    imported : Imported
+        The model as read from its file.
+    device : Device or str, default None
+        The device that runs it. None is the current device.
+    simplify : bool, default True
+        Simplify the graph and fold constants first.
+
+    Attributes
+    ----------
+    inputs : tuple of ValueInfo
+        Inputs that a call must give; those with an initializer are left out.
+    outputs : tuple of ValueInfo
+        The outputs.
+    metadata : dict
+        Producer, version, descriptions and custom entries of the file.
+    opsets : dict
+        Opset of each domain; "" is ai.onnx.
+    device : Device
+        The device of the weights and outputs.
+    graph : Graph
+        The graph that runs, after simplification.
+
+    Raises
+    ------
+    UnsupportedOperatorsError
+        If calor-onnx lacks operators of the model.
+    TypeConstraintError
+        If operands have types that ONNX does not allow.
     """
 
     def __init__(self, imported: Imported, device: Any = None, *, simplify: bool = True) -> None:
@@ -57,7 +85,7 @@ class Model:
         self._arrange("whole" if simplify and not plain else "none")
 
     def _arrange(self, level: str) -> None:
-        """Simplify the graph, its weights included or as far as they keep, or leave it as it is."""
+        """Simplify graph and weights ("whole"), the graph only ("keep"), or nothing ("none")."""
         self._level = level
         self.graph: Graph = self.imported.graph
         if level != "none":
@@ -67,34 +95,71 @@ class Model:
         self._repeats = Repeats([info.name for info in self.inputs])
 
     def _settle(self) -> dict[int, Constant]:
-        """Bring the large constants to the device; return the small ones by identity."""
+        """Upload the large constants; return the small ones by identity."""
         graphs = [self.graph, *(g for node in self.graph.walk() for g in node.subgraphs())]
         constants = [c for g in graphs for c in g.constants.values()]
         scratch = Scratch()
-        # The largest first: the pages of the file that one is copied from come on top of it.
+        # The largest first: while a weight is copied, the pages of its file add to the memory.
         for constant in sorted(constants, key=lambda c: -c.size):
             if not constant.small and on_devices(constant) and constant.tensor is None:
                 constant.held_by(upload(constant.array(scratch.room), self.device))
         return {id(c.array()): c for c in constants if c.small}
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
-        """Return the output for inputs by position or name; a tuple where there are several.
+        """Run the model.
 
-        Inputs are tensors, host arrays, numbers or nested sequences; sequences of tensors are
-        lists, texts are arrays of objects. Raises InputError for what does not fit.
+        Parameters
+        ----------
+        *args : Tensor, array, number or list
+            Inputs by position. Nested sequences become arrays, a list is also a sequence of
+            tensors, and texts are arrays of objects.
+        **inputs : Tensor, array, number or list
+            Inputs by name.
+
+        Returns
+        -------
+        Tensor or tuple
+            The output, or a tuple if the model has several. Texts are host arrays, sequences are
+            lists.
+
+        Raises
+        ------
+        InputError
+            If an input is missing, unknown or given twice, or its type or shape differs from the
+            declared one.
         """
         if len(args) > len(self.inputs):
-            raise InputError(f"the model has {self._described()}; {len(args)} inputs were given")
+            raise InputError(f"{len(args)} inputs were given; the model takes {self._described()}")
         given = dict(zip((info.name for info in self.inputs), args, strict=False))
         for name in inputs:
             if name in given:
-                raise InputError(f"the input {name!r} is given by position and by name")
+                raise InputError(
+                    f"the input {name!r} is given by position and by name; give it once"
+                )
         made = tuple(self.run({**given, **inputs}).values())
         return made[0] if len(made) == 1 else made
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the outputs by name for inputs by name.
+        """Run the model on inputs by name and return the outputs by name.
 
+        Parameters
+        ----------
+        inputs : mapping of str
+            Tensors, host arrays, numbers or nested sequences. A value for an initializer replaces
+            it.
+
+        Returns
+        -------
+        dict
+            The outputs by name.
+
+        Raises
+        ------
+        InputError
+            If an input is missing or unknown, or its type or shape differs from the declared one.
+
+        Examples
+        --------
         >>> import calor_onnx, onnx
         >>> model = calor_onnx.load(onnx.parser.parse_model('''
         ...     <ir_version: 8, opset_import: ["" : 17]>
@@ -105,10 +170,10 @@ class Model:
         values: dict[str, Any] = {}
         for name in inputs:
             if name not in self._infos:
-                raise InputError(f"the model has no input {name!r}; it has {self._described()}")
+                raise InputError(f"the model has no input {name!r}; it takes {self._described()}")
         constants = self.imported.graph.constants
         if self._level != "none" and not constants.keys().isdisjoint(inputs):
-            # Constants were taken for what the file says; this call says otherwise.
+            # Constants were folded with their values in the file; this call replaces some.
             self._arrange("none")
         for info in self._infos.values():
             if info.name in inputs:
@@ -116,21 +181,35 @@ class Model:
             elif info.name not in constants:
                 if not info.kind.startswith("optional"):
                     raise InputError(
-                        f"the input {info.name!r} is missing; the model has {self._described()}"
+                        f"the input {info.name!r} is missing; the model takes {self._described()}"
                     )
                 values[info.name] = None
         outputs = self._plans.run(values)
         return {n: self._given(v) for n, v in zip(self._names, outputs, strict=True)}
 
     def repeat(self, inputs: Mapping[str, Any]) -> list[Any] | None:
-        """Return the outputs as host arrays, for arrays like those of a run that was kept.
+        """Repeat a kept run with new arrays of the same types and shapes.
 
-        None where nothing was done, and :meth:`run` is the way.
+        Parameters
+        ----------
+        inputs : mapping of str
+            Host arrays by name.
+
+        Returns
+        -------
+        list of array or None
+            The outputs as host arrays. None if no kept run fits; call :meth:`run` then.
         """
         return self._repeats.run(inputs)
 
     def keep_run(self, inputs: Mapping[str, Any]) -> None:
-        """Let runs like this one, which was just done, be repeated."""
+        """Keep the run that was just done, so that :meth:`repeat` can repeat it.
+
+        Parameters
+        ----------
+        inputs : mapping of str
+            The inputs of that run.
+        """
         self._repeats.keep(inputs, self._hosted)
 
     def _hosted(self, inputs: Mapping[str, Any]) -> tuple[HostCall | None, set[str]]:
@@ -138,36 +217,36 @@ class Model:
         return self._plans.hosted(values), self._plans.host_inputs
 
     def keep_weights(self) -> None:
-        """Have each weight in the graph as the file has it, none folded into another."""
+        """Keep each weight as it is in the file; none is folded into another."""
         if self._level == "whole":
             self._arrange("keep")
 
     @property
     def reason(self) -> str | None:
-        """Why the model is interpreted node by node; None while it is compiled.
+        """The reason why the model is interpreted node by node, or None if it is compiled.
 
-        Known after the first run, as it is compiling that tells.
+        It is known after the first run, because compilation finds it.
         """
         return self._plans.reason
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Why branches and loops are not one operation of a compiled graph, for each that is not.
+        """The reasons why branches and loops are not single operations of the compiled graph.
 
-        Known after the first run; the answers are the same, in more time.
+        They are known after the first run. Results do not change; the run takes longer.
         """
         return self._plans.remarks
 
     @property
     def plans(self) -> int:
-        """How many compiled graphs are kept, one for each set of shapes."""
+        """The number of compiled graphs that are kept, one for each set of shapes."""
         return self._plans.count
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """The floating constants of the graph as tensors, which the model reads at each call.
+        """The floating constants of the graph by name, as tensors that each call reads.
 
-        Once they were asked for no weight is folded into another, so that each acts as it is named.
+        Access turns off the folding of weights, so that each acts under its own name.
         """
         self.keep_weights()
         run = self._plans
@@ -187,7 +266,7 @@ class Model:
         ) or "no inputs"  # fmt: skip
 
     def _taken(self, info: ValueInfo, value: Any) -> Any:
-        """Return an input as a value of a run; InputError where it is not what is declared."""
+        """Return an input as a value of a run, checked against its declaration."""
         if value is None:
             if info.kind.startswith("optional"):
                 return None
@@ -224,14 +303,15 @@ class Model:
             not isinstance(want, int) or want == size
             for want, size in zip(declared, shape, strict=True)
         )
-        # Files in the wild declare no axes where they mean any: a lone scalar says nothing.
+        # Some exporters declare rank 0 for any shape, so one element of any rank fits it.
         if not fits and (declared or prod(shape) != 1):
             raise InputError(
-                f"the input {info.name!r} has shape {list(shape)}, the model takes {list(declared)}"
+                f"the input {info.name!r} has shape {list(shape)}, the model takes "
+                f"{list(declared)}; reshape or pad it"
             )
 
     def _given(self, value: Any) -> Any:
-        """Return an output as the caller gets it: numbers as tensors, what no device has as is."""
+        """Return an output for the caller: numbers as tensors, other host values unchanged."""
         if isinstance(value, list):
             return [self._given(item) for item in value]
         if isinstance(value, Narrow):
@@ -244,8 +324,8 @@ class Model:
 
     def __reduce__(self) -> NoReturn:
         raise CopyError(
-            "a loaded model holds memory of its device and cannot be pickled or copied; load it "
-            "again: calor_onnx.load(path, device)"
+            "a loaded model holds memory of its device, so it cannot be pickled or copied; load "
+            "it again: calor_onnx.load(path, device)"
         )
 
     def __repr__(self) -> str:
@@ -254,12 +334,40 @@ class Model:
 
 
 def load(source: Source, device: Any = None, *, simplify: bool = True) -> Model:
-    """Return a model from a path, bytes or a ModelProto, ready to run on a device.
+    """Load an ONNX model for a device.
 
-    Without ``simplify`` its graph is run as it is in the file, node by node as they are written.
-    Raises ModelError for what is no ONNX model; UnsupportedOperatorsError where operators are
-    missing and TypeConstraintError where operands have types that ONNX refuses, with all of them.
+    Parameters
+    ----------
+    source : path-like, bytes or ModelProto
+        The model. A path also finds weights in files beside it.
+    device : Device or str, default None
+        The device that runs the model. None is the current device.
+    simplify : bool, default True
+        Simplify the graph and fold constants. False runs the nodes as the file has them.
 
+    Returns
+    -------
+    Model
+        The model, a callable. It is compiled at the first run, once for each set of shapes.
+
+    Raises
+    ------
+    FileNotFoundError
+        If `source` is the path of no file.
+    ModelError
+        If the source is not an ONNX model or breaks a rule of ONNX.
+    UnsupportedOperatorsError
+        If calor-onnx lacks operators of the model; the message lists all of them.
+    TypeConstraintError
+        If operands have types that ONNX does not allow; the message lists all of them.
+
+    References
+    ----------
+    The ONNX intermediate representation and operator schemas,
+    https://onnx.ai/onnx/repo-docs/IR.html.
+
+    Examples
+    --------
     >>> import calor, calor_onnx, onnx
     >>> proto = onnx.parser.parse_model('''
     ...     <ir_version: 8, opset_import: ["" : 17]>

@@ -1,8 +1,8 @@
-"""A model whose weights can be trained further: an nn Module over an imported graph.
+"""A model with trainable weights: an nn Module over an imported graph.
 
-Requirements: what a graph's file calls weights are the module's parameters under their own names;
-constants that decide shapes, statistics of batch normalization and the scales of quantization stay
-what they are. The graph is that of inference: dropout that an exporter left out stays out.
+Requirements: the weights of the graph are the parameters of the module, under their names in the
+file. Constants that decide shapes, statistics of batch normalization and scales of quantization
+stay constants. The graph is that of inference: dropout that the exporter removed stays removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calor_onnx.execution import Run
 from calor_onnx.graph import Graph, Node, ValueInfo
 from calor_onnx.model import Model
 
-# Operands that are floats and no weights, by operator.
+# Positions of floating operands that are not weights, by operator.
 _KEPT = {
     "BatchNormalization": (3, 4),
     "Clip": (1, 2),
@@ -33,9 +33,17 @@ _KEPT = {
 
 
 class OnnxModule(nn.Module):
-    """A graph as a module; ``weights`` are its parameters by the names that the file has for them.
+    """A graph of ONNX as a module; :func:`as_module` returns one.
 
-    Made by :func:`as_module`.
+    Parameters
+    ----------
+    model : Model
+        The imported model. Module and model share the memory of the weights.
+
+    Attributes
+    ----------
+    weights : dict of Parameter
+        The trainable parameters by their names in the file.
     """
 
     def __init__(self, model: Model) -> None:
@@ -47,9 +55,29 @@ class OnnxModule(nn.Module):
         self._graph = with_inputs(model.graph, tuple(found))
 
     def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Self:
-        """Cast the weights, in place; InputError for another device than the model is on.
+        """Cast the weights in place.
 
-        The graph's constants are memory of the model's device, which the model shares.
+        The constants of the graph are shared with the model, so the module cannot change its
+        device.
+
+        Parameters
+        ----------
+        target : dtype, Device, str or Tensor, default None
+            A dtype, or a device as in `device`.
+        device : Device or str, default None
+            The device of the model; another one is an error.
+        dtype : dtype, default None
+            The dtype of the weights.
+
+        Returns
+        -------
+        OnnxModule
+            This module.
+
+        Raises
+        ------
+        InputError
+            If the device differs from that of the model.
         """
         wanted = target if isinstance(target, str | Device) else device
         if wanted is not None and as_device(wanted) is not self._model.device:
@@ -59,19 +87,38 @@ class OnnxModule(nn.Module):
     def _misplaced(self, device: Any) -> InputError:
         name = device.name
         return InputError(
-            f"the model's constants are on {self._model.device.name}, its weights cannot be on "
-            f"{name}; load it there: calor_onnx.as_module(calor_onnx.load(path, device={name!r}))"
+            f"the model's constants are on {self._model.device.name}, so its weights cannot be on "
+            f"{name}; load the model there: "
+            f"calor_onnx.as_module(calor_onnx.load(path, device={name!r}))"
         )
 
     def forward(self, *args: Any, **inputs: Any) -> Any:
-        """Return the output for inputs by position or name; a tuple where there are several."""
+        """Return the outputs of the graph.
+
+        Parameters
+        ----------
+        *args : Tensor, array, list or number
+            Inputs by position.
+        **inputs : Tensor, array, list or number
+            Inputs by name. Each input is given once; only optional ones may be None.
+
+        Returns
+        -------
+        Tensor or tuple
+            The output, or a tuple if the graph has several.
+
+        Raises
+        ------
+        InputError
+            If inputs are missing, unknown or given twice, or a weight was moved to another device.
+        """
         model = self._model
         names = [info.name for info in model.inputs]
         given = dict(zip(names, args, strict=False)) | inputs
-        # A name that is given twice, one that there is not, and a value too many add up to more.
+        # The count finds names given twice and surplus values; the keys find unknown names.
         if given.keys() != set(names) or len(args) + len(inputs) != len(names):
-            raise InputError(f"the inputs are {', '.join(names)}, each given once")
-        # A module around this one moves its weights without asking it.
+            raise InputError(f"the inputs are {', '.join(names)}; give each once")
+        # An enclosing module can move the weights without a call of `to`.
         for weight in self.weights.values():
             if weight.device is not model.device:
                 raise self._misplaced(weight.device)
@@ -85,7 +132,10 @@ class OnnxModule(nn.Module):
 
 def _value(info: ValueInfo, value: Any, device: Any) -> Any:
     if value is None and not info.kind.startswith("optional"):
-        raise InputError(f"the input {info.name!r} is None, the model takes {info.type_name}")
+        raise InputError(
+            f"the input {info.name!r} is None, the model takes {info.type_name}; only optional "
+            f"inputs may be None"
+        )
     if value is None or isinstance(value, Tensor | list):
         return value
     return calor.asarray(value, device=device)
@@ -96,7 +146,7 @@ def _is_number(value: Any) -> bool:
 
 
 def with_inputs(graph: Graph, names: tuple[str, ...]) -> Graph:
-    """Return a graph in which those constants are inputs, behind the ones that a call gives."""
+    """Return a graph in which some constants are inputs, after the existing inputs."""
     constants = {name: c for name, c in graph.constants.items() if name not in names}
     own = [info for info in graph.inputs if info.name not in graph.constants]
     extra = [
@@ -108,7 +158,7 @@ def with_inputs(graph: Graph, names: tuple[str, ...]) -> Graph:
 
 
 def trainable(graph: Graph) -> set[str]:
-    """Return the names of a graph's constants that training may change."""
+    """Return the names of the constants that training may change."""
     kept: set[str] = set()
     used: set[str] = set()
     for node in graph.walk():
@@ -124,8 +174,24 @@ def _is_kept(node: Node, place: int) -> bool:
 
 
 def as_module(model: Model) -> OnnxModule:
-    """Return a module that computes what a model computes, and whose weights can be trained.
+    """Return a module that computes the same as a model and has trainable weights.
 
+    Parameters
+    ----------
+    model : Model
+        The model, as `load` returns it.
+
+    Returns
+    -------
+    OnnxModule
+        The module. Its parameters share memory with the model.
+
+    See Also
+    --------
+    load : Loads a model from a file.
+
+    Examples
+    --------
     >>> import calor, calor_onnx, onnx
     >>> proto = onnx.parser.parse_model('''
     ...     <ir_version: 8, opset_import: ["" : 17]>

@@ -1,9 +1,9 @@
-"""The table of operators: a Python function for each, by domain, name and the opset it begins at.
+"""The table of operators: a Python function for each, by domain, name and first opset.
 
-An operator is written once, with calor's public functions, and serves device and host values: where
-all its operands are host values it is called with tensors of the ``numpy`` device, outside of any
-trace, and its results are host arrays again; otherwise with tensors of the model's device. See
-:mod:`calor_onnx.values` for which value is where.
+An operator is written once, with calor's public functions, and serves device and host values. If
+all its operands are host values, it gets tensors of the ``numpy`` device, outside of any trace, and
+its results become host arrays again. Otherwise it gets tensors of the model's device.
+:mod:`calor_onnx.values` defines which value is where.
 """
 
 from __future__ import annotations
@@ -21,9 +21,28 @@ F = TypeVar("F", bound=Function)
 class Operator:
     """One operator from one opset on.
 
-    ``host`` are the positions of operands that always arrive as host arrays; ``raw`` operators get
-    every operand as it is; ``moves`` operators only move elements, so they take any type through
-    its carrier; one that is not ``pure`` gives something else at each call.
+    Parameters
+    ----------
+    name : str
+        Name of the operator.
+    domain : str
+        Domain of the operator; "" is ai.onnx.
+    since : int
+        First opset with this meaning.
+    function : callable
+        The implementation.
+    host : frozenset of int
+        Positions of operands that always arrive as host arrays.
+    raw : bool
+        Pass every operand unchanged.
+    moves : bool
+        The operator only moves elements, so it takes any type through a carrier type.
+    pure : bool
+        Equal operands give equal results.
+    attributes : frozenset of str or None
+        Attributes that the function takes; None for any.
+    required : frozenset of str
+        Attributes without a default.
     """
 
     name: str
@@ -39,26 +58,35 @@ class Operator:
     required: frozenset[str] = frozenset()
 
     def redefines(self, other: Operator) -> bool:
-        """Return whether the function has the module and name of another's."""
+        """Return whether another operator's function has the same module and name."""
         names = [(f.__module__, f.__qualname__) for f in (self.function, other.function)]
         return names[0] == names[1] and "<locals>" not in names[0][1]
 
 
 @dataclass(eq=False, slots=True)
 class Registry:
-    """Operators by (domain, name), those of later opsets first."""
+    """Operators by (domain, name), later opsets first."""
 
     table: dict[tuple[str, str], list[Operator]] = field(default_factory=dict)
 
     def add(self, made: Operator) -> None:
-        """Add an operator; ValueError where the same opset has it already.
+        """Add an operator.
 
-        A function that is defined again, as in a notebook, takes the place of what it was.
+        A function defined again under the same name, as in a notebook, replaces its earlier
+        definition.
+
+        Raises
+        ------
+        ValueError
+            If another function defines the same operator for the same opset.
         """
         versions = self.table.setdefault((made.domain, made.name), [])
         versions[:] = [v for v in versions if v.since != made.since or not made.redefines(v)]
         if any(other.since == made.since for other in versions):
-            raise ValueError(f"{made.domain}::{made.name} of opset {made.since} is defined twice")
+            raise ValueError(
+                f"{made.domain}::{made.name} of opset {made.since} is defined twice; choose "
+                f"another domain, or another `since`"
+            )
         versions.append(made)
         versions.sort(key=lambda operator: -operator.since)
 
@@ -83,12 +111,42 @@ def operator(
     moves: bool = False,
     pure: bool = True,
 ) -> Callable[[F], F]:
-    """Register a function as an operator of ONNX from an opset of its domain on.
+    """Register a Python function as an operator of ONNX.
 
-    The function takes the :class:`~calor_onnx.call.Call`, then the node's inputs by position (None
-    for one that is left out), and its attributes by name, with their defaults; ``**attributes``
-    takes all. It returns a value, or a tuple of the outputs; a list is a sequence.
+    The function is called with a :class:`~calor_onnx.call.Call`, then the node's inputs by position
+    (None for one that is left out) and its attributes by name. Keyword parameters with defaults are
+    optional attributes; ``**attributes`` accepts all. It returns a value, or a tuple of the
+    outputs; a list is a sequence.
 
+    Parameters
+    ----------
+    name : str
+        Name of the operator.
+    since : int, default 1
+        First opset of the domain with this meaning.
+    domain : str, default ""
+        Domain of the operator; "" is ai.onnx.
+    host : sequence of int, default ()
+        Positions of operands that the function gets as host arrays, such as axes and sizes.
+    raw : bool, default False
+        Pass every operand unchanged: host arrays are not converted to tensors.
+    moves : bool, default False
+        Declare that the function only moves elements, so that it can take types without arithmetic.
+    pure : bool, default True
+        Declare that equal operands give equal results. Pass False for random operators.
+
+    Returns
+    -------
+    callable
+        A decorator that registers the function and returns it.
+
+    Raises
+    ------
+    ValueError
+        If another function defines the same operator for the same opset. The decorator raises it.
+
+    Examples
+    --------
     >>> import calor, calor_onnx
     >>> @calor_onnx.operator("Twice", domain="my.domain")
     ... def twice(call, x, *, offset=0.0):

@@ -1,9 +1,9 @@
-"""A model as Python source that a person can read and edit, and its weights as a safetensors file.
+"""A model as readable Python source, with its weights in a safetensors file.
 
-Requirements: names are those of the graph; nodes that belong together, by their names' scopes, are
-one method; common operators are calor's functions, others are called by their ONNX name; running
-the source gives the same numbers. What values are, tensors or host arrays, and how many axes they
-have, is seen by running the graph once on inputs that are given.
+Requirements: names are those of the graph. Nodes of one scope, by their names, form one method.
+Common operators become calor's functions; others are called by their ONNX name. The source computes
+the same numbers. One run on given inputs finds which values are tensors and which are host arrays,
+and their ranks.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from calor_onnx.values import upload
 from calor_onnx.watching import CONTROL, Form, Watching
 from calor_onnx.writing_control import call_lines, control_lines
 
-# Constants of more elements are kept in the file of weights, others are written in the source.
+# Constants with more elements go to the file of weights, others into the source.
 INLINE = 32
 _ANY_FORM = frozenset({"Identity", "Dropout"})
-# Operators that take a tensor even of one element, where others take a number.
+# Operators whose operands stay tensors even with one element; others take a number then.
 _LAYERS = frozenset(
     {"BatchNormalization", "Conv", "ConvTranspose", "Gemm", "InstanceNormalization", "PRelu"}
 )
@@ -56,7 +56,7 @@ from calor import nn
 from calor.nn import functional as F
 from calor_onnx import apply
 
-# Operators that calor has under no name of its own.
+# Operators without a function in calor.
 onnx = partial(apply, version={version})
 
 
@@ -69,13 +69,33 @@ class Model(nn.Module):
 
 
 def to_python(model: Model, path: str | os.PathLike[str], given: Mapping[str, Any]) -> Path:
-    """Write a model as Python source to ``path``, its weights beside it; return the source's path.
+    """Write a model as Python source, with its weights in a safetensors file beside it.
 
-    ``given`` are inputs by name, on which the graph is run once to learn the forms of its values.
-    Branches and loops become ``calor.cond``, ``calor.scan`` and ``calor.while_loop``, or Python's
-    own where their shapes differ; one of no turns then has nothing to stack. Functions of the model
-    are functions. Raises UnsupportedError, naming the nodes, for the rarest scans.
+    Branches and loops become `calor.cond`, `calor.scan` and `calor.while_loop`. They become
+    Python's own statements if shapes differ between turns. Functions of the model become functions.
 
+    Parameters
+    ----------
+    model : Model
+        The model, as `load` returns it.
+    path : path-like
+        The source file to write. The weights go to the same name with the suffix ``.safetensors``.
+    given : mapping of str
+        Inputs by name. The graph runs on them once to find the forms of its values.
+
+    Returns
+    -------
+    Path
+        The path of the source file.
+
+    Raises
+    ------
+    UnsupportedError
+        If a scan walks rows of several lengths, or its body reads elements of its values. The
+        message names the nodes.
+
+    Examples
+    --------
     >>> import calor_onnx, numpy as np, onnx, tempfile
     >>> model = calor_onnx.load(onnx.parser.parse_model('''
     ...     <ir_version: 8, opset_import: ["" : 17]>
@@ -94,12 +114,12 @@ def to_python(model: Model, path: str | os.PathLike[str], given: Mapping[str, An
 
 
 class Writer:
-    """The text of one model, as it grows."""
+    """The source text of one model while it is written."""
 
     def __init__(self, model: Model, given: Mapping[str, Any]) -> None:
         model.keep_weights()
         self.model = model
-        # Its inputs are those without a constant.
+        # Inputs with a constant have a default and are left out.
         infos = [info for info in model.graph.inputs if info.name not in model.graph.constants]
         g = model.graph
         self.graph = Graph(g.name, infos, g.outputs, g.nodes, g.constants)
@@ -115,14 +135,15 @@ class Writer:
         self.forms, self.ways = watched.forms, watched.ways
         self._refuse(lambda node: node.op == "Scan" and not node.domain
                      and self.ways.get(id(node)) == "plain",
-                     "scans over rows of several lengths, or whose body looks at its values, are "
-                     "not written as Python")  # fmt: skip
+                     "scans over rows of several lengths, or with a body that reads elements, "
+                     "cannot be written as Python")  # fmt: skip
 
     def _refuse(self, which: Callable[[Node], bool], why: str) -> None:
         refused = [node.label for node in self.graph.walk() if which(node)]
         if refused:
             raise UnsupportedError(
-                f"{why}: {', '.join(refused[:5])}; calor_onnx.as_module(model) trains such a model"
+                f"{why}: {', '.join(refused[:5])}; to train such a model, use "
+                f"calor_onnx.as_module(model)"
             )
 
     def _watched(self, given: Mapping[str, Any]) -> Watching:
@@ -138,7 +159,7 @@ class Writer:
 
     @contextmanager
     def within(self, graph: Graph, *, alone: bool = False) -> Iterator[None]:
-        """Write what is inside of a sub-graph; ``alone`` it sees nothing of those around."""
+        """Write the inside of a sub-graph; with ``alone`` it sees no enclosing graph."""
         scopes = self.scopes
         self.scopes = [graph] if alone else [*scopes, graph]
         try:
@@ -147,36 +168,36 @@ class Writer:
             self.scopes = scopes
 
     def form(self, name: str) -> Form:
-        """Return what is known of a value: rank and whether it is floating; None at the host."""
+        """Return the rank of a value and whether it is floating, or None for a host value."""
         for graph in reversed(self.scopes):
             if (id(graph), name) in self.forms:
                 return self.forms[id(graph), name]
         return None
 
     def constant(self, name: str) -> Constant | None:
-        """Return a constant of the graph that is written, or of one around it."""
+        """Return a constant of the graph that is written, or of an enclosing graph, or None."""
         for graph in reversed(self.scopes):
             if name in graph.constants:
                 return graph.constants[name]
         return None
 
     def operand(self, name: str) -> str:
-        """Return how a value is written."""
+        """Return the expression of a value."""
         return self._operand(name)[0]
 
     def tensor(self, name: str) -> str:
-        """Return how a value is written where a tensor is wanted."""
+        """Return the expression of a value where a tensor is needed."""
         text = self.operand(name)
         return text if self.form(name) or text.startswith("self.") else f"calor.asarray({text})"
 
     def scalar(self, name: str) -> str:
-        """Return how a value is written where a tensor without axes is wanted."""
+        """Return the expression of a value where a 0-d tensor is needed."""
         form = self.form(name)
         text = self.tensor(name)
         return text if form is not None and not form[0] else f"calor.reshape({text}, ())"
 
     def number(self, name: str) -> str:
-        """Return how a value is written where a number of Python is wanted."""
+        """Return the expression of a value where a Python number is needed."""
         constant = self.constant(name)
         if constant is not None:
             return literal(constant.array().reshape(()).item())
@@ -186,7 +207,7 @@ class Writer:
         """Return the whole source."""
         inputs = [info.name for info in self.model.inputs]
         outputs = [info.name for info in self.model.outputs]
-        # Methods have their names first, so that no weight takes them.
+        # Methods get their names first, before weights can take them.
         parts = sections(self.graph, self.names)
         methods = [self._method(part, parts) for part in parts] if len(parts) > 1 else []
         arguments = [self.names.of(name) for name in inputs]
@@ -220,7 +241,7 @@ class Writer:
         return lines
 
     def _ends(self, part: Section, parts: list[Section]) -> tuple[list[str], list[str]]:
-        """Return the values that a section takes from before it and gives to what follows."""
+        """Return the values that a section reads from earlier sections and passes to later ones."""
         made = {name for node in part.nodes for name in node.outputs if name}
         read = [name for node in part.nodes for name in used_by(node) if name]
         constants = self.graph.constants.keys()
@@ -238,7 +259,7 @@ class Writer:
         return [head, *statements, f"        return {', '.join(map(self.names.of, gives))}"]
 
     def statements(self, nodes: list[Node]) -> list[str]:
-        """Return the lines of nodes, at the margin of a method."""
+        """Return the lines of nodes, indented for a method."""
         lines: list[str] = []
         before = None
         for node in nodes:
@@ -296,7 +317,7 @@ class Writer:
         return f"onnx({', '.join([repr(node.op).replace(chr(39), chr(34)), *plain, *options])})"
 
     def _operand(self, name: str) -> tuple[str, str]:
-        """Return how an operand is written, and how as part of an expression of calor's."""
+        """Return the expression of an operand as an argument, and as part of an expression."""
         if not name:
             return "None", "None"
         constant = self.constant(name)
@@ -310,7 +331,7 @@ class Writer:
             if held is None:
                 attribute = self.names.of(name)
                 if attribute in self.stored:
-                    # A constant of that name of another graph.
+                    # Another graph has a constant of the same name.
                     attribute = self.names.fresh(name)
                 held = self.attributes[id(constant)] = (attribute, name, constant)
                 self.stored[attribute] = constant.array()

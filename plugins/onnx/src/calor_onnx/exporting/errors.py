@@ -1,4 +1,4 @@
-"""What export refuses, as types of error."""
+"""Errors of export, as types."""
 
 from __future__ import annotations
 
@@ -8,16 +8,27 @@ from calor.errors import CalorError
 
 
 class ExportError(CalorError, NotImplementedError):
-    """A function records what ONNX cannot say; all of it is listed, with the lines that did.
+    """ONNX cannot express operations of a function; the message lists all of them with their lines.
 
-    ``operations`` holds (name of the op, reason, line) for each.
+    Parameters
+    ----------
+    operations : sequence of tuple
+        For each operation the name of the op, the reason, and the line that recorded it.
+
+    Attributes
+    ----------
+    operations : tuple of tuple
+        The same as a tuple.
     """
 
     def __init__(self, operations: Sequence[tuple[str, str, str]]) -> None:
         self.operations = tuple(operations)
         lines = [f"  {name} ({line}): {reason}" for name, reason, line in self.operations]
-        super().__init__("ONNX cannot say all that the function does:\n" + "\n".join(lines))
+        super().__init__(
+            "ONNX cannot express these operations of the function; change the lines that record "
+            "them:\n" + "\n".join(lines)
+        )
 
 
 class Refused(Exception):
-    """Why one op cannot be written; the writer collects these into an ExportError."""
+    """One op cannot be written; the writer collects these reasons into an ExportError."""

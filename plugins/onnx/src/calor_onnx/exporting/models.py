@@ -1,4 +1,4 @@
-"""A function or module as an ONNX model: inputs, outputs, weights by name, and its file."""
+"""Export of a function or module as an ONNX model: inputs, outputs, named weights, and the file."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from calor_onnx.exporting.program import Dynamic, Program, Value, trace
 from calor_onnx.exporting.sizes import UNEVEN, Size
 from calor_onnx.exporting.writer import Shared, Writer, element
 
-# The newest opset that ONNX Runtime 1.31 takes, and the oldest whose operators are written.
+# The newest opset of ONNX Runtime 1.31, and the oldest that export can write.
 NEWEST: Final = 26
 OLDEST: Final = 18
-# The newest whose RandomUniform it has.
+# The newest opset in which ONNX Runtime has RandomUniform.
 DRAWING: Final = 21
-# A protobuf file holds less than 2 GiB, and the graph has to fit in it as well.
+# A protobuf file holds less than 2 GiB, including the graph.
 EXTERNAL: Final = (1 << 31) - (1 << 24)
-# What a model says of itself whose function draws from a generator.
+# The description of a model whose function draws from a generator.
 DRAWN: Final = (
-    "Random numbers are drawn by what runs the model: others at each run, and not those that calor "
-    "draws. Give the function a key, which gives the same numbers everywhere."
+    "The runtime draws the random numbers: they differ at each run and from those of calor. Give "
+    "the function a key to get the same numbers everywhere."
 )
-# Smaller arrays stay in the file of the model.
+# Arrays of fewer bytes stay in the model's file.
 _SMALL: Final = 1024
-# Those beside it begin at a page, so that they can be mapped.
+# Arrays beside it begin at a page, so that they can be memory-mapped.
 _PAGE: Final = 4096
 
 
@@ -54,16 +54,49 @@ def export(
     opset: int | None = None,
     external: int = EXTERNAL,
 ) -> onnx.ModelProto:
-    """Return what a function or module computes for these arguments as an ONNX model.
+    """Export a function or module as an ONNX model.
 
-    ``dynamic`` names axes of inputs whose size may be any, ``{"x": {0: "batch"}}``: the function is
-    traced for several sizes, and what follows from them is computed by the model. With ``path`` the
-    model is written; weights of more than ``external`` bytes go to a file beside it. Tensors and
-    arrays among the arguments are inputs, other values are what they are. Random numbers from a key
-    are those that calor draws; from a generator, whose state no model can hold, the runtime draws
-    others. Raises ExportError with all that ONNX cannot say, and ArgumentError for a function that
-    changes other state.
+    The function is traced for the given arguments. Tensors and arrays among them become inputs of
+    the model; other values become constants. Random numbers drawn with a key are those of calor.
+    Random numbers drawn from a generator, whose state a model cannot hold, are those of the
+    runtime.
 
+    Parameters
+    ----------
+    function : callable
+        A function or module that returns tensors.
+    *arguments : object
+        Example arguments. They set types and shapes.
+    path : path-like, default None
+        File to write. None writes none.
+    dynamic : dict, default None
+        Axes of any size by input, such as ``{"x": {0: "batch"}}``. The function is traced for
+        several sizes, and the model computes dependent sizes itself. At most four symbols.
+    opset : int, default None
+        Opset to write, at least 18. None is 26, or 21 for functions that draw random numbers.
+    external : int, default 2130706432
+        Weights of more bytes in total go to ``NAME.data`` beside the model. The default keeps the
+        protobuf file below its limit of 2 GiB.
+
+    Returns
+    -------
+    onnx.ModelProto
+        The model, also if it was written.
+
+    Raises
+    ------
+    ExportError
+        If ONNX cannot express operations of the function; the message lists all of them.
+    ArgumentError
+        If `opset` or `dynamic` does not fit, if the function returns no tensor, or if it changes
+        tensors outside of itself.
+
+    See Also
+    --------
+    load : Loads the model again.
+
+    Examples
+    --------
     >>> import calor, calor_onnx
     >>> model = calor_onnx.export(lambda x: x * 2 + 1, calor.ones(3))
     >>> [node.op_type for node in model.graph.node]
@@ -73,7 +106,7 @@ def export(
     """
     if opset is not None and not OLDEST <= opset <= onnx.defs.onnx_opset_version():
         raise ArgumentError(
-            f"opset={opset}; models are written for {OLDEST} to {onnx.defs.onnx_opset_version()}"
+            f"opset={opset} cannot be written; choose {OLDEST} to {onnx.defs.onnx_opset_version()}"
         )
     program = trace(function, arguments, dynamic or {})
     if opset is None:
@@ -100,7 +133,7 @@ def _model(program: Program, opset: int, name: str) -> onnx.ModelProto:
     made = write(graph, [*given, *held], w)
     for value, output in zip(graph.outputs, program.outputs, strict=False):
         if graph.values[value].dtype.is_complex:
-            why = f"the output {output} is complex; give its parts: y.real, y.imag"
+            why = f"the output {output} is complex; return its parts, y.real and y.imag"
             shared.problems.append(("output", why, "what the function returns"))
     if shared.problems:
         raise ExportError(shared.problems)
@@ -123,7 +156,7 @@ def _model(program: Program, opset: int, name: str) -> onnx.ModelProto:
 
 
 def _ends(w: Writer, made: list[str], names: list[str]) -> list[str]:
-    """Return the names of the outputs, each made by a node."""
+    """Return the names of the outputs; a node computes each."""
     outputs = []
     for value, name in zip(made, names, strict=False):
         outputs.append(w.emit("Identity", [value], (w.type_of(value),), base=name)[0])
@@ -131,7 +164,7 @@ def _ends(w: Writer, made: list[str], names: list[str]) -> list[str]:
 
 
 def _kept(w: Writer, outputs: list[str]) -> list[onnx.NodeProto]:
-    """Return the nodes, without copies at the end: what they copy gets the name of the output."""
+    """Return the nodes without final copies; the copied value takes the name of the output."""
     copies = {
         node.output[0]: node.input[0]
         for node in w.nodes
@@ -160,7 +193,7 @@ def _rename(node: onnx.NodeProto, names: dict[str, str]) -> None:
 
 
 def _dimension(size: Size) -> str | None:
-    """Return what a symbolic size is called; None for one that has no name."""
+    """Return the name of a symbolic size, or None if it has none."""
     text = str(size)
     return None if UNEVEN in text else text.replace("·", "*")
 
@@ -195,14 +228,24 @@ def _tensor(name: str, array: np.ndarray[Any, Any]) -> onnx.TensorProto:
 
 
 def save(model: onnx.ModelProto, path: str | PathLike[str], external: int = EXTERNAL) -> None:
-    """Write a model; its weights go to ``NAME.data`` beside it where they exceed that size."""
+    """Write a model to a file.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        The model.
+    path : path-like
+        The file to write.
+    external : int, default 2130706432
+        Weights of more bytes in total go to ``NAME.data`` beside the file.
+    """
     target = Path(path)
     weights = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     if weights <= external:
         onnx.save_model(model, target)
         return
     data = target.with_name(target.name + ".data")
-    # The model is put together anew, as a copy of it would hold the weights twice.
+    # A new model is assembled, because a copy would hold the weights twice.
     light = onnx.ModelProto(
         ir_version=model.ir_version,
         opset_import=model.opset_import,

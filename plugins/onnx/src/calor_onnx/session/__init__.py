@@ -1,8 +1,8 @@
-"""The interface of ONNX Runtime for Python, on calor: what packages written against it touch.
+"""The Python interface of ONNX Runtime, on calor.
 
-Requirements: ``import calor_onnx as onnxruntime`` serves such a package unchanged; a setting that
-means nothing here is accepted and its docstring says so; one that would change results, and is not
-supported, raises. The names are those of ONNX Runtime, which is why some are unlike calor's.
+Requirements: packages written for ONNX Runtime run unchanged on ``import calor_onnx as
+onnxruntime``. Settings without a meaning here are accepted, and their docstrings say so.
+Unsupported settings that would change results raise an error. Names are those of ONNX Runtime.
 """
 
 from typing import Any
@@ -109,13 +109,26 @@ __all__ = [
 
 
 def get_version_string() -> str:
-    """Return the version of ONNX Runtime whose interface this follows."""
+    """Return the version of ONNX Runtime whose interface this package follows.
+
+    Returns
+    -------
+    str
+        The version.
+    """
     return API_VERSION
 
 
 def get_build_info() -> str:
-    """Return what stands behind the interface.
+    """Return a description of the implementation.
 
+    Returns
+    -------
+    str
+        The description.
+
+    Examples
+    --------
     >>> import calor_onnx
     >>> calor_onnx.get_build_info()
     'calor-onnx, with the interface of ONNX Runtime'
@@ -124,22 +137,37 @@ def get_build_info() -> str:
 
 
 def enable_telemetry_events() -> None:
-    """Do nothing: calor reports to nobody."""
+    """Do nothing: calor sends no telemetry."""
 
 
 def disable_telemetry_events() -> None:
-    """Do nothing: calor reports to nobody."""
+    """Do nothing: calor sends no telemetry."""
 
 
 def preload_dlls(
     cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: str | None = None
 ) -> None:
-    """Do nothing: a device's libraries are loaded when the device is first asked for."""
+    """Do nothing: a device loads its libraries at its first use.
+
+    Parameters
+    ----------
+    cuda, cudnn, msvc : bool, default True
+        Ignored.
+    directory : str, default None
+        Ignored.
+    """
 
 
 def set_seed(seed: int) -> None:
-    """Seed the random operators of models, by calor's generator.
+    """Set the seed of random operators in models.
 
+    Parameters
+    ----------
+    seed : int
+        The seed of `calor.random`.
+
+    Examples
+    --------
     >>> import calor_onnx
     >>> calor_onnx.set_seed(0)
     """
@@ -151,16 +179,28 @@ def set_seed(seed: int) -> None:
 def set_global_thread_pool_sizes(
     intra_op_num_threads: int = 0, inter_op_num_threads: int = 0
 ) -> None:
-    """Do nothing: the number of threads is the device's, CALOR_CPU_THREADS."""
+    """Do nothing: the environment variable CALOR_CPU_THREADS sets the number of threads.
+
+    Parameters
+    ----------
+    intra_op_num_threads, inter_op_num_threads : int, default 0
+        Ignored.
+    """
 
 
 def has_collective_ops() -> bool:
-    """Return False: models of ONNX run on one device."""
+    """Return False: models of ONNX run on one device.
+
+    Returns
+    -------
+    bool
+        False.
+    """
     return False
 
 
 def print_debug_info() -> None:
-    """Print the version and the providers that are here."""
+    """Print the version and the available providers."""
     print(f"{get_build_info()} {API_VERSION}: {', '.join(get_available_providers())}")
 
 

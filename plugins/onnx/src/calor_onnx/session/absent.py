@@ -1,7 +1,7 @@
-"""Names of ONNX Runtime that have no meaning here, each with what to do instead.
+"""Names of ONNX Runtime without a counterpart here, each with an alternative.
 
-Asking the module for one is an AttributeError that says so, so ``hasattr`` and an import that is
-tried tell a program that it is not there.
+Access to such a name raises an AttributeError with the alternative, so ``hasattr`` and a tried
+import tell a program that the name is missing.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from typing import Final
 
 from calor_onnx.session import faults
 
-_SPARSE: Final = "calor has no sparse tensors; a model's sparse weights are taken as dense ones"
+_SPARSE: Final = "calor has no sparse tensors; sparse weights of a model become dense ones"
 _ADAPTER: Final = (
-    "adapters are added to a model's weights before it is loaded, or trained by "
+    "add an adapter to the model's weights before loading it, or train one with "
     "calor_onnx.as_module(model)"
 )
-_COMPILER: Final = (
-    "a model is compiled when it runs, for the shapes of its inputs; load it as it is"
-)
+_COMPILER: Final = "a model is compiled at run time for the shapes of its inputs; load it unchanged"
 _LIBRARY: Final = (
-    "devices are calor's plugins: pip install one; operators are added with @calor_onnx.operator"
+    "devices are plugins of calor, installed with pip; add operators with @calor_onnx.operator"
 )
-_PACKAGE: Final = "a package of models is taken apart first: load the one model that is to run"
-_STREAM: Final = "a device's order of work is calor's own; calor.synchronize(device) waits for it"
+_PACKAGE: Final = "load the one model of the package that is to run"
+_STREAM: Final = "calor orders the work of a device; wait for it with calor.synchronize(device)"
 ABSENT: Final = {
     "AdapterFormat": _ADAPTER,
     "LoraAdapter": _ADAPTER,
@@ -42,22 +40,24 @@ ABSENT: Final = {
     "register_execution_provider_library": _LIBRARY,
     "unregister_execution_provider_library": _LIBRARY,
 }
-# Methods and options that are refused when they are called.
+# Alternatives of methods and options that raise when they are called.
 ADAPTER, COMPILER, SPARSE = _ADAPTER, _COMPILER, _SPARSE
 
 
 class AbsentError(faults.NotImplemented, AttributeError):
-    """A name of ONNX Runtime that calor-onnx lacks."""
+    """A name of ONNX Runtime that calor-onnx does not have."""
 
 
 def refused(name: str, instead: str) -> faults.NotImplemented:
-    """Return the error for a method that has no meaning here."""
+    """Return the error of a method without a counterpart here."""
     return faults.NotImplemented(f"calor-onnx has no {name}: {instead}")
 
 
 def absent(module: str, name: str) -> AttributeError:
-    """Return the error for a name that a module lacks.
+    """Return the error of a name that a module does not have.
 
+    Examples
+    --------
     >>> from calor_onnx.session.absent import absent
     >>> str(absent("calor_onnx", "nothing"))
     "module 'calor_onnx' has no attribute 'nothing'"

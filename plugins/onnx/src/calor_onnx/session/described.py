@@ -1,4 +1,4 @@
-"""How a session tells of its model: inputs, outputs and metadata, in ONNX Runtime's words."""
+"""Inputs, outputs and metadata of a model, in ONNX Runtime's terms."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class NodeArg:
-    """An input or output: ``name``, ``type`` such as ``tensor(float)``, ``shape``.
+    """Description of an input or output.
 
-    A size of the shape is a number, the name of a symbol, or None.
+    Parameters
+    ----------
+    name : str
+        The name.
+    type : str
+        The type, such as ``tensor(float)``.
+    shape : list
+        The sizes: a number, the name of a symbol, or None for an unknown size.
     """
 
     name: str
@@ -26,7 +33,18 @@ class NodeArg:
 
     @classmethod
     def of(cls, proto: ValueInfoProto) -> NodeArg:
-        """Return what a model declares."""
+        """Return the description of a declared input or output.
+
+        Parameters
+        ----------
+        proto : onnx.ValueInfoProto
+            The declaration.
+
+        Returns
+        -------
+        NodeArg
+            The description.
+        """
         sizes: list[Any] = []
         if proto.type.WhichOneof("value") == "tensor_type":
             for size in proto.type.tensor_type.shape.dim:
@@ -39,8 +57,10 @@ class NodeArg:
 
 
 def type_text(proto: TypeProto) -> str:
-    """Return a type as ONNX Runtime writes it.
+    """Return a type in ONNX Runtime's notation.
 
+    Examples
+    --------
     >>> import onnx
     >>> from calor_onnx.session.described import type_text
     >>> type_text(onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [1]))
@@ -63,7 +83,25 @@ def type_text(proto: TypeProto) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelMetadata:
-    """What a model's file says of itself."""
+    """Metadata of a model's file.
+
+    Parameters
+    ----------
+    producer_name : str
+        Program that wrote the model.
+    graph_name : str
+        Name of the graph.
+    domain : str
+        Namespace of the model, in reverse DNS form.
+    description : str
+        Text about the model.
+    graph_description : str
+        Text about the graph.
+    version : int
+        Version of the model.
+    custom_metadata_map : dict of str
+        Custom entries.
+    """
 
     producer_name: str = ""
     graph_name: str = ""
@@ -75,7 +113,18 @@ class ModelMetadata:
 
     @classmethod
     def of(cls, metadata: dict[str, Any]) -> ModelMetadata:
-        """Return the metadata of a calor model in ONNX Runtime's form."""
+        """Return the metadata of a calor model in ONNX Runtime's form.
+
+        Parameters
+        ----------
+        metadata : dict
+            `Model.metadata`.
+
+        Returns
+        -------
+        ModelMetadata
+            The metadata.
+        """
         return cls(
             producer_name=metadata["producer_name"],
             graph_name=metadata["graph_name"],

@@ -1,7 +1,7 @@
-"""The errors of ONNX Runtime, as packages catch them.
+"""The errors of ONNX Runtime.
 
-Each is also the error of calor that says the same, where there is one; the code and the name that
-ONNX Runtime puts before its messages are kept, as some callers look for them.
+Each is also the equivalent error of calor, if there is one. Messages begin with ONNX Runtime's code
+and name, because some callers search for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,18 @@ from calor_onnx.errors import InputError, ModelError, UnsupportedOperatorsError
 
 
 class OnnxRuntimeError(CalorError):
-    """An error with a code and name of ONNX Runtime; base of those below."""
+    """An error with ONNX Runtime's code and name; the base of the others.
+
+    Parameters
+    ----------
+    message : str
+        The message without code and name.
+
+    Attributes
+    ----------
+    message : str
+        The same.
+    """
 
     code = 1
     label = "FAIL"
@@ -32,7 +43,7 @@ class OnnxRuntimeError(CalorError):
         self.message = message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An error from another process has its code and name before its message once.
+        # The constructor adds code and name, so pickling must pass the bare message.
         return type(self), (self.message,)
 
 
@@ -41,49 +52,49 @@ class Fail(OnnxRuntimeError):
 
 
 class InvalidArgument(OnnxRuntimeError, ArgumentError):
-    """An input is unknown, or of another type or rank than the model takes."""
+    """An input is unknown, or its type or rank differs from the declared one."""
 
     code, label = 2, "INVALID_ARGUMENT"
 
 
 class NoSuchFile(OnnxRuntimeError, FileNotFoundError):
-    """There is no file of that name."""
+    """The file does not exist."""
 
     code, label = 3, "NO_SUCHFILE"
 
 
 class NoModel(OnnxRuntimeError):
-    """There is no model."""
+    """The model does not exist; never raised here."""
 
     code, label = 4, "NO_MODEL"
 
 
 class EngineError(OnnxRuntimeError):
-    """A device failed."""
+    """A device failed; never raised here."""
 
     code, label = 5, "ENGINE_ERROR"
 
 
 class RuntimeException(OnnxRuntimeError, RuntimeError):
-    """An operator failed while the model ran."""
+    """An operator failed during a run."""
 
     code, label = 6, "RUNTIME_EXCEPTION"
 
 
 class InvalidProtobuf(OnnxRuntimeError):
-    """The bytes are no ONNX model."""
+    """The bytes are not an ONNX model."""
 
     code, label = 7, "INVALID_PROTOBUF"
 
 
 class ModelLoaded(OnnxRuntimeError):
-    """A model is loaded already; ONNX Runtime's, never raised here."""
+    """A model is loaded already; never raised here."""
 
     code, label = 8, "MODEL_LOADED"
 
 
 class NotImplemented(OnnxRuntimeError, NotImplementedError):
-    """The model has operators, or the program asks for something, that calor-onnx lacks."""
+    """The model or the program needs something that calor-onnx does not have."""
 
     code, label = 9, "NOT_IMPLEMENTED"
 
@@ -95,18 +106,18 @@ class InvalidGraph(OnnxRuntimeError):
 
 
 class EPFail(OnnxRuntimeError):
-    """A device cannot be used."""
+    """A device cannot be used; never raised here."""
 
     code, label = 11, "EP_FAIL"
 
 
 class NotFound(OnnxRuntimeError):
-    """Something that was asked for by name is not there; ONNX Runtime's, never raised here."""
+    """A named object does not exist; never raised here."""
 
     code, label = 14, "NOT_FOUND"
 
 
-# Which of calor's errors is which of these, the more special ones first.
+# calor's errors and the equivalent ones here, the most specific first.
 _LOADING: list[tuple[type[Exception], type[OnnxRuntimeError]]] = [
     (UnsupportedOperatorsError, NotImplemented),
     (ModelError, InvalidGraph),
@@ -127,14 +138,14 @@ _RUNNING: list[tuple[type[Exception], type[OnnxRuntimeError]]] = [
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
-    """Turn calor's errors while a model is loaded into those of ONNX Runtime."""
+    """Convert calor's errors while a model is loaded to those of ONNX Runtime."""
     try:
         yield
     except OnnxRuntimeError:
         raise
     except FileNotFoundError:
         raise NoSuchFile(
-            f"Load model from {name} failed: there is no such file; give the path of an .onnx "
+            f"Load model from {name} failed: the file does not exist; pass the path of an .onnx "
             f"file, or its bytes"
         ) from None
     except (CalorError, OSError) as error:
@@ -146,7 +157,7 @@ def loading(name: str) -> Iterator[None]:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Turn calor's errors while a model runs into those of ONNX Runtime."""
+    """Convert calor's errors during a run to those of ONNX Runtime."""
     try:
         yield
     except OnnxRuntimeError:

@@ -1,7 +1,7 @@
-"""Memory, devices and assigned nodes as ONNX Runtime describes them.
+"""Memory, devices and assigned nodes in ONNX Runtime's terms.
 
-Requirements: programs that ask which devices there are, and where inputs and outputs lie, get an
-answer in ONNX Runtime's classes; what would hand out streams of a device is refused by its name.
+Requirements: programs that query devices and the memory of inputs and outputs get answers in ONNX
+Runtime's classes. A request for a device's stream is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calor_onnx.session.providers import CPU, chosen, get_available_providers
 
 
 class OrtMemType(IntEnum):
-    """What memory of a device is for."""
+    """Purpose of a device's memory."""
 
     CPU_INPUT = -2
     CPU_OUTPUT = -1
@@ -26,7 +26,7 @@ class OrtMemType(IntEnum):
 
 
 class OrtAllocatorType(IntEnum):
-    """How memory is allocated; here by calor's pools."""
+    """Kind of allocator; calor's memory pools allocate in any case."""
 
     INVALID = -1
     ORT_DEVICE_ALLOCATOR = 0
@@ -34,14 +34,14 @@ class OrtAllocatorType(IntEnum):
 
 
 class OrtDeviceMemoryType(IntEnum):
-    """Whether the host can reach memory of a device."""
+    """Whether the host can access memory of a device."""
 
     DEFAULT = 0
     HOST_ACCESSIBLE = 5
 
 
 class OrtDeviceVendorId(IntEnum):
-    """Who made a device."""
+    """PCI number of a device's vendor."""
 
     NONE = 0
     AMD = 0x1002
@@ -54,7 +54,7 @@ class OrtDeviceVendorId(IntEnum):
 
 
 class OrtHardwareDeviceType(IntEnum):
-    """Kinds of processors."""
+    """Kind of processor."""
 
     CPU = 0
     GPU = 1
@@ -62,7 +62,7 @@ class OrtHardwareDeviceType(IntEnum):
 
 
 class OrtMemoryInfoDeviceType(IntEnum):
-    """Kinds of processors, in the numbers that memory has for them."""
+    """Kind of processor, in the numbering of memory."""
 
     CPU = 0
     GPU = 1
@@ -71,7 +71,7 @@ class OrtMemoryInfoDeviceType(IntEnum):
 
 
 class OrtExecutionProviderDevicePolicy(IntEnum):
-    """Which device a session takes when no provider is named."""
+    """Rule that selects a device for a session without providers."""
 
     DEFAULT = 0
     PREFER_CPU = 1
@@ -83,7 +83,19 @@ class OrtExecutionProviderDevicePolicy(IntEnum):
 
 
 class OrtMemoryInfo:
-    """Which memory: the name of its kind of device, the device's number, what it is for."""
+    """Description of a memory.
+
+    Parameters
+    ----------
+    name : str
+        Kind of device, such as "Cpu" or "CUDA".
+    allocator_type : int
+        An OrtAllocatorType.
+    device_id : int
+        Number of the device.
+    mem_type : int, default 0
+        An OrtMemType.
+    """
 
     def __init__(
         self, name: str, allocator_type: int, device_id: int, mem_type: int = OrtMemType.DEFAULT
@@ -98,7 +110,23 @@ class OrtMemoryInfo:
 
 @dataclass(frozen=True)
 class OrtArenaCfg:
-    """Settings of an arena, which are kept and change nothing: calor's pools size themselves."""
+    """Settings of an arena. They are stored and have no effect; calor's pools choose their size.
+
+    Parameters
+    ----------
+    max_mem : int
+        Ignored.
+    arena_extend_strategy : int
+        Ignored.
+    initial_chunk_size_bytes : int
+        Ignored.
+    max_dead_bytes_per_chunk : int
+        Ignored.
+    initial_growth_chunk_size_bytes : int
+        Ignored.
+    max_power_of_two_extend_bytes : int
+        Ignored.
+    """
 
     max_mem: int = 0
     arena_extend_strategy: int = -1
@@ -110,7 +138,21 @@ class OrtArenaCfg:
 
 @dataclass(frozen=True)
 class OrtHardwareDevice:
-    """A processor; calor does not ask for the numbers of its maker."""
+    """A processor. Vendor and device numbers are not filled in.
+
+    Parameters
+    ----------
+    type : OrtHardwareDeviceType
+        Kind of processor.
+    vendor : str
+        Always empty.
+    vendor_id : int
+        Always 0.
+    device_id : int
+        Always 0.
+    metadata : dict of str
+        Name and description of calor's device.
+    """
 
     type: OrtHardwareDeviceType
     vendor: str = ""
@@ -121,8 +163,23 @@ class OrtHardwareDevice:
 
 @dataclass(frozen=True)
 class OrtEpDevice:
-    """A provider with a device of calor's that it stands for.
+    """A provider with its device.
 
+    Parameters
+    ----------
+    ep_name : str
+        Name of the provider.
+    device : OrtHardwareDevice
+        The device.
+    ep_vendor : str
+        Always "calor".
+    ep_metadata : dict of str
+        Always empty.
+    ep_options : dict of str
+        Always empty.
+
+    Examples
+    --------
     >>> import calor_onnx
     >>> [found.device.type.name for found in calor_onnx.get_ep_devices()
     ...  if found.ep_name == "CPUExecutionProvider"]
@@ -136,21 +193,53 @@ class OrtEpDevice:
     ep_options: dict[str, str] = field(default_factory=dict)
 
     def memory_info(self, memory_type: int = OrtDeviceMemoryType.DEFAULT) -> OrtMemoryInfo:
-        """Return the memory of the device."""
+        """Return the memory of the device.
+
+        Parameters
+        ----------
+        memory_type : int, default 0
+            An OrtDeviceMemoryType.
+
+        Returns
+        -------
+        OrtMemoryInfo
+            The memory.
+        """
         made = memory_of(self.ep_name)
         made.device_mem_type = OrtDeviceMemoryType(memory_type)
         return made
 
     def create_sync_stream(self, stream_options: Any = None) -> Any:
-        """Raise NotImplemented: a device's order of work is calor's own."""
+        """Raise an error: calor does not expose streams of a device.
+
+        Parameters
+        ----------
+        stream_options : object, default None
+            Ignored.
+
+        Raises
+        ------
+        NotImplemented
+            Always.
+        """
         raise faults.NotImplemented(
-            "calor-onnx gives out no stream of a device; calor.synchronize(device) waits for it"
+            "calor-onnx exposes no streams of a device; wait with calor.synchronize(device)"
         )
 
 
 @dataclass(frozen=True)
 class OrtEpAssignedNode:
-    """A node of a model's graph."""
+    """A node of a model's graph.
+
+    Parameters
+    ----------
+    name : str
+        Name of the node.
+    domain : str
+        Domain of the operator.
+    op_type : str
+        Name of the operator.
+    """
 
     name: str
     domain: str
@@ -159,23 +248,43 @@ class OrtEpAssignedNode:
 
 @dataclass(frozen=True)
 class OrtEpAssignedSubgraph:
-    """The nodes that a provider computes; here one computes all."""
+    """The nodes that a provider runs.
+
+    Parameters
+    ----------
+    ep_name : str
+        Name of the provider.
+    nodes : sequence of OrtEpAssignedNode
+        All nodes of the graph.
+    """
 
     ep_name: str
     nodes: Sequence[OrtEpAssignedNode]
 
     def get_nodes(self) -> list[OrtEpAssignedNode]:
-        """Return the nodes."""
+        """Return the nodes.
+
+        Returns
+        -------
+        list of OrtEpAssignedNode
+            The nodes.
+        """
         return [*self.nodes]
 
 
 def get_ep_devices() -> list[OrtEpDevice]:
-    """Return each provider that is here with its device, the fastest first."""
+    """Return the available providers with their devices, the fastest first.
+
+    Returns
+    -------
+    list of OrtEpDevice
+        One entry for each provider.
+    """
     return [ep_device(name, chosen([name], None)[1]) for name in get_available_providers()]
 
 
 def ep_device(provider: str, device: Device) -> OrtEpDevice:
-    """Return a provider with a device."""
+    """Return a provider with its device."""
     kind = OrtHardwareDeviceType.CPU if provider == CPU else OrtHardwareDeviceType.GPU
     metadata = {"name": device.name, "description": device.info.description}
     return OrtEpDevice(provider, OrtHardwareDevice(kind, metadata=metadata))
@@ -188,7 +297,7 @@ def memory_of(provider: str, number: int = 0) -> OrtMemoryInfo:
 
 
 def preferred(policy: int) -> str:
-    """Return the provider that a policy takes among those that are here."""
+    """Return the available provider that a policy selects."""
     here = get_available_providers()
     cpu = {
         OrtExecutionProviderDevicePolicy.PREFER_CPU,
@@ -199,10 +308,30 @@ def preferred(policy: int) -> str:
 
 
 def create_and_register_allocator(mem_info: OrtMemoryInfo, arena_cfg: Any = None) -> None:
-    """Do nothing: memory is that of calor's pools, which all sessions share."""
+    """Do nothing: all sessions share calor's memory pools.
+
+    Parameters
+    ----------
+    mem_info : OrtMemoryInfo
+        Ignored.
+    arena_cfg : OrtArenaCfg, default None
+        Ignored.
+    """
 
 
 def create_and_register_allocator_v2(
     provider_type: str, mem_info: OrtMemoryInfo, options: Any = None, arena_cfg: Any = None
 ) -> None:
-    """Do nothing: memory is that of calor's pools, which all sessions share."""
+    """Do nothing: all sessions share calor's memory pools.
+
+    Parameters
+    ----------
+    provider_type : str
+        Ignored.
+    mem_info : OrtMemoryInfo
+        Ignored.
+    options : dict, default None
+        Ignored.
+    arena_cfg : OrtArenaCfg, default None
+        Ignored.
+    """

@@ -1,8 +1,8 @@
-"""Execution providers are devices: which name stands for which.
+"""Execution providers and the devices that implement them.
 
-A provider that calor has no device for, or whose device is not here, is skipped with a warning,
-as ONNX Runtime does; where none is left the processor computes. CALOR_ONNXRUNTIME_DEVICE names a
-device that takes the place of all that a program asks for.
+A provider without an installed device is skipped with a warning, as in ONNX Runtime. If none is
+left, the CPU runs the model. The environment variable CALOR_ONNXRUNTIME_DEVICE names a device that
+replaces all requested providers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from calor.plugins.discovery import installed, registry
 
 VARIABLE: Final = "CALOR_ONNXRUNTIME_DEVICE"
 CPU: Final = "CPUExecutionProvider"
-# Providers in the order in which a program that takes the first would want them: processors for
-# graphics, then the CPU, then what may be a driver that imitates one.
+# Programs take the first available provider, so the order is: GPUs, the CPU, then interfaces
+# whose driver may be a software renderer.
 DEVICES: Final = {
     "CUDAExecutionProvider": "cuda",
     "ROCMExecutionProvider": "hip",
@@ -29,7 +29,7 @@ DEVICES: Final = {
     "WebGpuExecutionProvider": "wgpu",
     "OpenCLExecutionProvider": "opencl",
 }
-# What names the same device as another provider.
+# Providers that name the same device as another one.
 _ALIASES: Final = {
     "TensorrtExecutionProvider": "CUDAExecutionProvider",
     "NvTensorRTRTXExecutionProvider": "CUDAExecutionProvider",
@@ -39,13 +39,26 @@ _ALIASES: Final = {
 
 
 def get_all_providers() -> list[str]:
-    """Return the providers that calor could have, the fastest first."""
+    """Return the providers that calor supports, the fastest first.
+
+    Returns
+    -------
+    list of str
+        Names of providers.
+    """
     return list(DEVICES)
 
 
 def get_available_providers() -> list[str]:
-    """Return the providers whose devices are here, the CPU always, the fastest first.
+    """Return the providers with an installed device, the fastest first. The CPU is always one.
 
+    Returns
+    -------
+    list of str
+        Names of providers.
+
+    Examples
+    --------
     >>> import calor_onnx
     >>> "CPUExecutionProvider" in calor_onnx.get_available_providers()
     True
@@ -54,27 +67,53 @@ def get_available_providers() -> list[str]:
 
 
 def get_device() -> str:
-    """Return what ONNX Runtime calls the best device that is here: ``GPU`` or ``CPU``."""
+    """Return the kind of the best available device.
+
+    Returns
+    -------
+    str
+        "GPU" or "CPU".
+    """
     return "CPU" if get_available_providers()[0] == CPU else "GPU"
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """Do nothing: calor-onnx has no log; it raises, or warns through Python's warnings."""
+    """Do nothing: calor-onnx has no log. It raises errors, and warns through Python's warnings.
+
+    Parameters
+    ----------
+    severity : int
+        Ignored.
+    """
 
 
 def set_default_logger_callback(callback: Callable[..., None] | None, severity: int = 2) -> None:
-    """Do nothing: calor-onnx has no log, so there is no message to hand to a callback."""
+    """Do nothing: calor-onnx has no log.
+
+    Parameters
+    ----------
+    callback : callable or None
+        Ignored.
+    severity : int, default 2
+        Ignored.
+    """
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:
-    """Do nothing: calor-onnx has no log; it raises, or warns through Python's warnings."""
+    """Do nothing: calor-onnx has no log.
+
+    Parameters
+    ----------
+    verbosity : int
+        Ignored.
+    """
 
 
 def chosen(providers: Sequence[Any] | None, options: Sequence[Any] | None) -> tuple[str, Device]:
-    """Return the provider and device for what a session is given.
+    """Return the provider and device for a session's arguments.
 
-    Providers are names, or pairs of a name and options; a device of calor's by its own name is a
-    provider too. Without any it is the current device.
+    Providers are names, or pairs of a name and options. The name of a calor device is a provider
+    too. Without providers it is the current device.
     """
     forced = os.environ.get(VARIABLE)
     if forced:
@@ -94,13 +133,13 @@ def chosen(providers: Sequence[Any] | None, options: Sequence[Any] | None) -> tu
 
 
 def provider_of(device: Device) -> str:
-    """Return the provider's name for a device; for one that has none, the processor's."""
+    """Return the name of a device's provider, or that of the CPU if it has none."""
     kind = device.name.partition(":")[0]
     return next((name for name, known in DEVICES.items() if known == kind), CPU)
 
 
 def processor() -> Device:
-    """Return the device that stands for the CPU: ``cpu``, or the reference without that plugin."""
+    """Return the device of the CPU provider: ``cpu``, or the reference without that plugin."""
     return as_device("cpu" if "cpu" in installed() else "numpy")
 
 
@@ -114,9 +153,9 @@ def _device(name: Any, options: dict[str, Any]) -> Device | None:
         return as_device(kind if number is None or ":" in kind else f"{kind}:{number}")
     if name != "AzureExecutionProvider":
         here = ", ".join(get_available_providers())
-        advice = f'; pip install "calor[{kind}]" brings it' if provider in DEVICES else ""
+        advice = f'; pip install "calor[{kind}]" adds it' if provider in DEVICES else ""
         warnings.warn(
-            f"the provider {name!r} is skipped: calor has no device for it here. There are "
+            f"the provider {name!r} is skipped, because its device is not installed; available: "
             f"{here}{advice}",
             stacklevel=4,
         )

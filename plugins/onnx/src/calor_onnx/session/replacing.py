@@ -1,13 +1,13 @@
-"""calor-onnx in the place of onnxruntime, in programs that import that name.
+"""calor-onnx as ``onnxruntime`` in programs that import that name.
 
-The folder ``stand_in`` beside this package holds a package ``onnxruntime`` and its metadata.
-Where that folder comes first on the path, Python's ordinary import finds it, and so do
-``importlib.metadata`` and ``find_spec``; a process that is started with it on PYTHONPATH has it
-too. So there is one mechanism and no hook at the interpreter's start. Three ways lead to it:
+The folder ``stand_in`` beside this package holds a package ``onnxruntime`` and its metadata. If the
+folder comes first on the path, Python's import finds it, and so do ``importlib.metadata`` and
+``find_spec``; processes started with it on PYTHONPATH find it too. No import hook is needed. Three
+ways use it:
 
-- ``calor_onnx.replace_onnxruntime()`` in a program, before others import onnxruntime,
-- ``python -m calor_onnx run-program script.py …`` for a program that is not to be changed,
-- ``PYTHONPATH=$(python -m calor_onnx stand-in)`` for programs that are started by others.
+- ``calor_onnx.replace_onnxruntime()`` in a program, before it imports onnxruntime,
+- ``python -m calor_onnx run-program script.py …`` for an unchanged program,
+- ``PYTHONPATH=$(python -m calor_onnx stand-in)`` for programs started by others.
 """
 
 from __future__ import annotations
@@ -20,22 +20,29 @@ from typing import Final
 
 from calor_onnx.session.providers import VARIABLE
 
-# The interface that is followed; packages ask for a minimum.
+# Version of the interface; packages require a minimum.
 API_VERSION: Final = "1.31.1"
 
 
 def stand_in() -> Path:
-    """Return the folder in which a package of the name ``onnxruntime`` is calor-onnx."""
+    """Return the folder with the package ``onnxruntime`` that is calor-onnx."""
     return Path(__file__).resolve().parent.parent / "stand_in"
 
 
 def replace_onnxruntime(device: str | None = None) -> None:
-    """Make ``import onnxruntime`` give calor-onnx, in this process and those that it starts.
+    """Make ``import onnxruntime`` import calor-onnx, in this process and its child processes.
 
-    An onnxruntime that is installed stays as it is on disk; modules that have imported it before
-    keep it, so call this first. ``device`` takes the place of whatever provider a program asks
-    for, as the environment variable CALOR_ONNXRUNTIME_DEVICE does.
+    An installed onnxruntime stays on disk unchanged. Modules that have imported it before keep it,
+    so call this function first.
 
+    Parameters
+    ----------
+    device : str, default None
+        Device that replaces all requested providers, as the environment variable
+        CALOR_ONNXRUNTIME_DEVICE does. None keeps the program's providers.
+
+    Examples
+    --------
     >>> import calor_onnx
     >>> calor_onnx.replace_onnxruntime()
     >>> import onnxruntime

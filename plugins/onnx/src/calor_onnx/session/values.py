@@ -1,4 +1,4 @@
-"""OrtValue: a value that a program keeps on a device between runs."""
+"""OrtValue: a value that stays on a device between runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ _TYPES = {"float32": "float", "float64": "double"}
 
 
 class OrtDevice:
-    """A device by ONNX Runtime's name for its kind and a number."""
+    """A device by kind and number.
+
+    Parameters
+    ----------
+    name : str
+        Kind of device: "cpu", "cuda", or the name of a calor device.
+    number : int, default 0
+        Number among devices of that kind.
+    """
 
     def __init__(self, name: str, number: int = 0) -> None:
         self.name = name
@@ -30,38 +38,87 @@ class OrtDevice:
 
     @staticmethod
     def make(name: str, number: int = 0) -> OrtDevice:
-        """Return a device for a kind: ``cpu``, ``cuda``."""
+        """Return a device.
+
+        Parameters
+        ----------
+        name : str
+            Kind of device: "cpu", "cuda", or the name of a calor device.
+        number : int, default 0
+            Number among devices of that kind.
+
+        Returns
+        -------
+        OrtDevice
+            The device.
+        """
         return OrtDevice(name.lower(), number)
 
     @staticmethod
     def cpu() -> str:
-        """Return the kind of processors."""
+        """Return the name of CPUs, "cpu".
+
+        Returns
+        -------
+        str
+            The name.
+        """
         return "cpu"
 
     @staticmethod
     def cuda() -> str:
-        """Return the kind of NVIDIA's devices."""
+        """Return the name of NVIDIA GPUs, "cuda".
+
+        Returns
+        -------
+        str
+            The name.
+        """
         return "cuda"
 
     def device_type(self) -> str:
-        """Return the kind."""
+        """Return the kind of device.
+
+        Returns
+        -------
+        str
+            The kind.
+        """
         return self.name
 
     def device_id(self) -> int:
-        """Return the number among devices of its kind."""
+        """Return the number among devices of this kind.
+
+        Returns
+        -------
+        int
+            The number.
+        """
         return self.number
 
     def device_mem_type(self) -> int:
-        """Return 0: memory of a device is all of one kind here."""
+        """Return the type of memory, always 0.
+
+        Returns
+        -------
+        int
+            0.
+        """
         return 0
 
     def device_vendor_id(self) -> int:
-        """Return 0: calor does not ask for the numbers of makers."""
+        """Return the number of the vendor, always 0.
+
+        Returns
+        -------
+        int
+            0.
+        """
         return 0
 
 
 def device_named(name: Any, number: int = 0) -> Device:
-    """Return calor's device for ONNX Runtime's name of a kind of device, or calor's own name."""
+    """Return calor's device for a kind of device in ONNX Runtime's or calor's terms."""
     if isinstance(name, OrtDevice):
         name, number = name.name, name.number
     kind = _KINDS.get(str(name).lower(), str(name))
@@ -73,6 +130,13 @@ def device_named(name: Any, number: int = 0) -> Device:
 class OrtValue:
     """A tensor on a device, a host array of texts, or a sequence.
 
+    Parameters
+    ----------
+    value : Tensor, array, list or None
+        The value; None is an optional without one.
+
+    Examples
+    --------
     >>> import calor_onnx, numpy as np
     >>> value = calor_onnx.OrtValue.ortvalue_from_numpy(np.ones((2, 3), np.float32))
     >>> value.shape(), value.data_type()
@@ -89,7 +153,24 @@ class OrtValue:
     def ortvalue_from_numpy(
         array: Any, device_type: Any = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """Return a value with the elements of a host array, on a device."""
+        """Copy a host array to a device.
+
+        Parameters
+        ----------
+        array : array
+            The array. Texts stay on the host.
+        device_type : str or OrtDevice, default "cpu"
+            Kind of device, or the device.
+        device_id : int, default 0
+            Number of the device.
+        vendor_id : int, default -1
+            Ignored.
+
+        Returns
+        -------
+        OrtValue
+            The value.
+        """
         host = np.asarray(array)
         if host.dtype.kind in "SUO":
             return OrtValue(host.astype(np.object_))
@@ -97,7 +178,20 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_numpy_with_onnx_type(data: Any, onnx_element_type: int) -> OrtValue:
-        """Return a value of an element type of ONNX with the bytes of a host array."""
+        """Return a value with the bytes of a host array and an ONNX element type.
+
+        Parameters
+        ----------
+        data : array
+            The bytes, with elements of the same size.
+        onnx_element_type : int
+            Number of the ONNX element type.
+
+        Returns
+        -------
+        OrtValue
+            The value, on the CPU.
+        """
         host = np.asarray(data)
         return OrtValue.ortvalue_from_numpy(host.view(numpy_type(onnx_element_type)))
 
@@ -109,14 +203,46 @@ class OrtValue:
         device_id: int = 0,
         vendor_id: int = -1,
     ) -> OrtValue:
-        """Return a value of zeros."""
+        """Return a value of zeros on a device.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Shape of the value.
+        element_type : dtype or int, default numpy.float32
+            NumPy dtype, or number of an ONNX element type.
+        device_type : str or OrtDevice, default "cpu"
+            Kind of device, or the device.
+        device_id : int, default 0
+            Number of the device.
+        vendor_id : int, default -1
+            Ignored.
+
+        Returns
+        -------
+        OrtValue
+            The value.
+        """
         kind = numpy_type(element_type) if isinstance(element_type, int) else element_type
         host = np.zeros(tuple(shape), kind)
         return OrtValue.ortvalue_from_numpy(host, device_type, device_id)
 
     @staticmethod
     def from_dlpack(data: Any, is_bool_tensor: bool = False) -> OrtValue:
-        """Return a value of another library's tensor."""
+        """Return a value that shares memory with a tensor of another library.
+
+        Parameters
+        ----------
+        data : object
+            A tensor with ``__dlpack__``.
+        is_bool_tensor : bool, default False
+            Convert the elements to bool.
+
+        Returns
+        -------
+        OrtValue
+            The value.
+        """
         made = calor.from_dlpack(data)
         return OrtValue(calor.astype(made, calor.bool) if is_bool_tensor else made)
 
@@ -128,23 +254,49 @@ class OrtValue:
 
     def _tensor(self) -> Tensor:
         if not isinstance(self.value, Tensor):
-            raise InvalidArgument(f"this value is no tensor of a device: {self.data_type()}")
+            raise InvalidArgument(
+                f"DLPack needs a tensor, and this value is a {self.data_type()}; use numpy()"
+            )
         return self.value
 
     def numpy(self) -> Any:
-        """Return the elements as a host array; of a sequence a list of them."""
+        """Return the elements as a host array.
+
+        Returns
+        -------
+        array or list
+            A writable array; for a sequence a list of them.
+        """
         return host_of(self.value)
 
     def shape(self) -> list[int]:
-        """Return the sizes of the axes."""
+        """Return the shape.
+
+        Returns
+        -------
+        list of int
+            The sizes of the axes.
+        """
         return list(self.value.shape)
 
     def element_type(self) -> int:
-        """Return the number of the element type in ONNX."""
+        """Return the number of the ONNX element type.
+
+        Returns
+        -------
+        int
+            The number, as in ``onnx.TensorProto``.
+        """
         return element_type(dtype_of(self.value))
 
     def data_type(self) -> str:
-        """Return the type as ONNX Runtime writes it, such as ``tensor(float)``."""
+        """Return the type in ONNX Runtime's notation.
+
+        Returns
+        -------
+        str
+            The type, such as ``tensor(float)`` or ``seq(tensor(float))``.
+        """
         if isinstance(self.value, list):
             inner = OrtValue(self.value[0]).data_type() if self.value else "tensor(float)"
             return f"seq({inner})"
@@ -152,64 +304,151 @@ class OrtValue:
         return f"tensor({'string' if known == STRING else _TYPES.get(known.name, known.name)})"
 
     def device_name(self) -> str:
-        """Return the kind of device that holds the elements: ``cpu``, ``cuda``."""
+        """Return the kind of device that holds the elements.
+
+        Returns
+        -------
+        str
+            The kind, such as "cpu" or "cuda".
+        """
         if not isinstance(self.value, Tensor):
             return "cpu"
         kind = self.value.device.name.partition(":")[0]
         return "cpu" if kind == "numpy" else kind
 
     def data_ptr(self) -> int:
-        """Return the address of the elements on a processor.
+        """Return the address of the elements in host memory.
 
-        Raises InvalidArgument elsewhere: use ``__dlpack__``.
+        Returns
+        -------
+        int
+            The address.
+
+        Raises
+        ------
+        InvalidArgument
+            If the value is on a GPU; use DLPack then.
         """
         if self.device_name() != "cpu":
-            raise InvalidArgument("a device's memory has no address here; use DLPack")
+            raise InvalidArgument(
+                f"the value is on {self.device_name()}, whose addresses are not exposed; use DLPack"
+            )
         host = np.asarray(self.value) if isinstance(self.value, np.ndarray) else self.numpy()
         return int(host.ctypes.data)
 
     def has_value(self) -> bool:
-        """Return whether there is a value: an optional may have none."""
+        """Return whether there is a value; an optional may have none.
+
+        Returns
+        -------
+        bool
+            False for None.
+        """
         return self.value is not None
 
     def is_tensor(self) -> bool:
-        """Return whether it is a tensor, no sequence."""
+        """Return whether this is not a sequence.
+
+        Returns
+        -------
+        bool
+            False for a sequence.
+        """
         return not isinstance(self.value, list)
 
     def is_tensor_sequence(self) -> bool:
-        """Return whether it is a sequence."""
+        """Return whether this is a sequence.
+
+        Returns
+        -------
+        bool
+            True for a sequence.
+        """
         return isinstance(self.value, list)
 
     def is_sparse_tensor(self) -> bool:
-        """Return False: calor has no sparse tensors."""
+        """Return False: calor has no sparse tensors.
+
+        Returns
+        -------
+        bool
+            False.
+        """
         return False
 
     def as_sparse_tensor(self) -> Any:
-        """Raise NotImplemented: calor has no sparse tensors."""
+        """Raise an error: calor has no sparse tensors.
+
+        Raises
+        ------
+        NotImplemented
+            Always.
+        """
         raise refused("as_sparse_tensor", SPARSE)
 
     @staticmethod
     def ort_value_from_sparse_tensor(sparse_tensor: Any) -> OrtValue:
-        """Raise NotImplemented: calor has no sparse tensors."""
+        """Raise an error: calor has no sparse tensors.
+
+        Parameters
+        ----------
+        sparse_tensor : object
+            Ignored.
+
+        Raises
+        ------
+        NotImplemented
+            Always.
+        """
         raise refused("ort_value_from_sparse_tensor", SPARSE)
 
     def tensor_size_in_bytes(self) -> int:
-        """Return how many bytes the elements take."""
+        """Return the size of the elements.
+
+        Returns
+        -------
+        int
+            The number of bytes.
+        """
         count = 1
         for size in self.shape():
             count *= size
         return count * int(dtype_of(self.value).itemsize)
 
     def update_inplace(self, array: Any) -> None:
-        """Give the value other elements; runs that come see these."""
+        """Replace the elements; later runs read the new ones.
+
+        Parameters
+        ----------
+        array : array
+            The new elements.
+        """
         device = self.value.device if isinstance(self.value, Tensor) else None
         host = np.asarray(array)
         self.value = host if device is None else upload(host, device)
 
 
 def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any = None) -> None:
-    """Give values the elements of others, of the same types and shapes; each stays where it is.
+    """Copy the elements of values to other values; each stays on its device.
 
+    Parameters
+    ----------
+    src : sequence of OrtValue
+        The values to read.
+    dst : sequence of OrtValue
+        The values to overwrite, of the same types and shapes.
+    stream : object, default None
+        Ignored.
+
+    Raises
+    ------
+    InvalidArgument
+        If types or shapes differ.
+    ValueError
+        If there are not as many values to read as to overwrite.
+
+    Examples
+    --------
     >>> import calor_onnx, numpy as np
     >>> make = calor_onnx.OrtValue.ortvalue_from_numpy
     >>> ones, zeros = make(np.ones(2)), make(np.zeros(2))
@@ -221,16 +460,17 @@ def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any =
         if (one.data_type(), one.shape()) != (other.data_type(), other.shape()):
             raise InvalidArgument(
                 f"{one.data_type()} {one.shape()} cannot be copied to {other.data_type()} "
-                f"{other.shape()}"
+                f"{other.shape()}; types and shapes must be equal"
             )
     for one, other in zip(src, dst, strict=True):
         other.update_inplace(one.numpy())
 
 
 def host_of(value: Any) -> Any:
-    """Return a value as NumPy has it, an array that a caller may write into; of a sequence a list.
+    """Return a value as a host array that the caller may write to; for a sequence a list of them.
 
-    ONNX Runtime's outputs are their caller's. Here one may be memory of a device or of the model.
+    ONNX Runtime's outputs belong to the caller. Here an output may be memory of a device or of the
+    model, so it is copied then.
     """
     if isinstance(value, list):
         return [host_of(item) for item in value]
