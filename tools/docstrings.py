@@ -216,7 +216,7 @@ def raises(function: FunctionType) -> dict[str, tuple[type, str]]:
 
 @cache
 def public_functions() -> set[FunctionType]:
-    return {item.thing for item in public() if isinstance(item.thing, FunctionType)}
+    return {inspect.unwrap(item.thing) for item in public() if not isinstance(item.thing, type)}
 
 
 def undocumented_raises(item: Public, doc: Validator) -> Iterator[tuple[str, str]]:

@@ -46,6 +46,7 @@ from calor_nn.functional.adaptive import (
 )
 from calor_nn.functional.affine import bilinear, embedding, linear, one_hot
 from calor_nn.functional.attention import attention_weights, scaled_dot_product_attention
+from calor_nn.functional.classification import cross_entropy, nll_loss
 from calor_nn.functional.conv import (
     conv1d,
     conv2d,
@@ -69,14 +70,13 @@ from calor_nn.functional.dropouts import channel_dropout, dropout
 from calor_nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
-    cross_entropy,
     huber_loss,
     kl_div,
     l1_loss,
     mse_loss,
-    nll_loss,
     smooth_l1_loss,
 )
+from calor_nn.functional.lp_pool import lp_pool1d, lp_pool2d
 from calor_nn.functional.norm import (
     batch_norm,
     group_norm,
@@ -89,8 +89,6 @@ from calor_nn.functional.pool import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
-    lp_pool1d,
-    lp_pool2d,
     max_pool1d,
     max_pool2d,
     max_pool3d,

@@ -20,8 +20,29 @@ if TYPE_CHECKING:
 
 
 def relu6(x: Operand, /) -> Tensor:
-    """Return x held between 0 and 6.
+    """Return x clamped to [0, 6].
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; a real dtype.
+
+    Returns
+    -------
+    Tensor
+        The shape of `x`; NaN stays NaN. The gradient is 0 at both bounds and beyond.
+
+    Raises
+    ------
+    DTypeError
+        If `x` is not a tensor, array or number.
+
+    References
+    ----------
+    Krizhevsky, "Convolutional Deep Belief Networks on CIFAR-10", 2010.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.relu6(calor.asarray([-1.0, 2.0, 9.0])).tolist()
@@ -31,8 +52,33 @@ def relu6(x: Operand, /) -> Tensor:
 
 
 def hard_tanh(x: Operand, /, min_value: float = -1.0, max_value: float = 1.0) -> Tensor:
-    """Return x held between two numbers; the slope outside and at them is 0.
+    """Return x clamped to an interval.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; a real dtype.
+    min_value : float
+        The lower bound.
+    max_value : float
+        The upper bound.
+
+    Returns
+    -------
+    Tensor
+        The shape of `x`; NaN stays NaN. The gradient is 0 at both bounds and beyond.
+
+    Raises
+    ------
+    DTypeError
+        If `x` is not a tensor, array or number.
+
+    References
+    ----------
+    Collobert, "Large Scale Machine Learning", 2004.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.hard_tanh(calor.asarray([-3.0, 0.5, 3.0])).tolist()
@@ -44,11 +90,33 @@ def hard_tanh(x: Operand, /, min_value: float = -1.0, max_value: float = 1.0) ->
 
 
 def prelu(x: Operand, weight: Operand, /) -> Tensor:
-    """Return x where it is positive, a learned slope times x elsewhere.
+    """Return x where it is positive and a learned slope times x elsewhere.
 
-    ``weight`` holds one slope, or one for each channel of axis 1 (axis 0 of a tensor of one axis).
-    Raises ShapeError for any other number of slopes.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S) or (L,); real. Integers are converted to float32.
+    weight : Tensor, ndarray or number
+        One slope, or one for each of the C channels; shape () or (1,) or (C,).
 
+    Returns
+    -------
+    Tensor
+        The shape of `x`; the common dtype of `x` and `weight`.
+
+    Raises
+    ------
+    ShapeError
+        If the number of slopes is neither 1 nor the number of channels.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    He et al., "Delving Deep into Rectifiers", 2015.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.prelu(calor.asarray([[-2.0, -2.0]]), calor.asarray([0.5, 0.25])).tolist()
@@ -66,8 +134,35 @@ def prelu(x: Operand, weight: Operand, /) -> Tensor:
 
 
 def celu(x: Operand, /, alpha: float = 1.0) -> Tensor:
-    """Return x where it is positive, ``alpha`` · (exp(x / alpha) − 1) elsewhere (Barron, 2017).
+    """Return the continuously differentiable exponential linear unit.
 
+    It is x where x is positive, and alpha · (exp(x / alpha) − 1) elsewhere.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+    alpha : float
+        Scale of the negative part, which tends to −alpha; not 0.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    ArgumentError
+        If `alpha` is 0.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Barron, "Continuously Differentiable Exponential Linear Units", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.celu(calor.asarray([0.0, 2.0]), 2.0).tolist()
@@ -79,10 +174,31 @@ def celu(x: Operand, /, alpha: float = 1.0) -> Tensor:
 
 
 def selu(x: Operand, /) -> Tensor:
-    """Return the scaled exponential linear unit, which keeps mean 0 and variance 1.
+    """Return the scaled exponential linear unit.
 
-    Source: Klambauer et al., "Self-normalizing neural networks", 2017.
+    Its two constants keep activations of mean 0 and variance 1 at mean 0 and variance 1.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Klambauer et al., "Self-Normalizing Neural Networks", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> round(functional.selu(calor.asarray(1.0)).item(), 4)
@@ -96,8 +212,29 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 
 
 def mish(x: Operand, /) -> Tensor:
-    """Return x · tanh(softplus(x)) (Misra, 2019).
+    """Return x · tanh(softplus(x)).
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> round(functional.mish(calor.asarray(1.0)).item(), 4)
@@ -108,8 +245,25 @@ def mish(x: Operand, /) -> Tensor:
 
 
 def log_sigmoid(x: Operand, /) -> Tensor:
-    """Return log(sigmoid(x)) without overflow.
+    """Return log(sigmoid(x)), which does not overflow.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`; at most 0.
+
+    Raises
+    ------
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.log_sigmoid(calor.asarray(-1000.0)).item()
@@ -122,6 +276,27 @@ def log_sigmoid(x: Operand, /) -> Tensor:
 def softsign(x: Operand, /) -> Tensor:
     """Return x / (1 + |x|).
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`; within (−1, 1).
+
+    Raises
+    ------
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Bergstra et al., "Quadratic Polynomials Learn Better Image Features", 2009.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.softsign(calor.asarray([-1.0, 3.0])).tolist()
@@ -132,8 +307,29 @@ def softsign(x: Operand, /) -> Tensor:
 
 
 def hard_sigmoid(x: Operand, /) -> Tensor:
-    """Return (x + 3) / 6 held between 0 and 1.
+    """Return (x + 3) / 6 clamped to [0, 1].
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`; a piecewise linear approximation of the sigmoid.
+
+    Raises
+    ------
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Howard et al., "Searching for MobileNetV3", 2019.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.hard_sigmoid(calor.asarray([-4.0, 0.0, 4.0])).tolist()
@@ -143,8 +339,29 @@ def hard_sigmoid(x: Operand, /) -> Tensor:
 
 
 def hard_swish(x: Operand, /) -> Tensor:
-    """Return x · hard_sigmoid(x) (Howard et al., "Searching for MobileNetV3", 2019).
+    """Return x · hard_sigmoid(x).
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Howard et al., "Searching for MobileNetV3", 2019.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.hard_swish(calor.asarray([1.5, 4.0])).tolist()
@@ -155,10 +372,35 @@ def hard_swish(x: Operand, /) -> Tensor:
 
 
 def glu(x: Operand, /, *, axis: int = -1) -> Tensor:
-    """Return the first half along an axis times the sigmoid of the second (Dauphin et al., 2016).
+    """Return the first half of an axis times the sigmoid of the second half.
 
-    Raises ShapeError when the axis has an odd size.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+    axis : int
+        The axis that is halved; negative numbers count from the end.
 
+    Returns
+    -------
+    Tensor
+        The shape of `x` with half the size along `axis`; the dtype of `x`.
+
+    Raises
+    ------
+    AxisError
+        If `x` does not have the axis.
+    ShapeError
+        If the axis has an odd size.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.glu(calor.asarray([3.0, 0.0])).tolist()

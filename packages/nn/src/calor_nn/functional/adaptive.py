@@ -25,11 +25,11 @@ from calor_nn.functional.pool import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
-    baked,
     max_pool1d,
     max_pool2d,
     max_pool3d,
 )
+from calor_nn.functional.pool_windows import baked
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand
@@ -41,8 +41,37 @@ _LARGEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
 
 
 def adaptive_avg_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
-    """Return the means of ``output_size`` windows of x (N, C, L).
+    """Return the means of a given number of windows over one spatial axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, L), or (C, L) without a batch.
+    output_size : int or sequence of int or None
+        L': the number of windows along each axis. None keeps the size of the axis.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, L'), without N if `x` has no batch; the dtype of `x`, float32 for integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a size is below 1, or `output_size` does not have 1
+        numbers.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+    TypeError
+        If a size is neither a whole number nor None.
+
+    Notes
+    -----
+    Window i of n elements in m windows covers ⌊i · n / m⌋ up to ⌈(i + 1) · n / m⌉, so windows
+    overlap where m does not divide n.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.adaptive_avg_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
@@ -52,8 +81,37 @@ def adaptive_avg_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
 
 
 def adaptive_avg_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
-    """Return the means of windows of x (N, C, H, W); a size of None keeps the input's.
+    """Return the means of a given number of windows over two spatial axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, H, W), or (C, H, W) without a batch.
+    output_size : int or sequence of int or None
+        H', W': the number of windows along each axis. None keeps the size of the axis.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, H', W'), without N if `x` has no batch; the dtype of `x`, float32 for integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a size is below 1, or `output_size` does not have 2
+        numbers.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+    TypeError
+        If a size is neither a whole number nor None.
+
+    Notes
+    -----
+    Window i of n elements in m windows covers ⌊i · n / m⌋ up to ⌈(i + 1) · n / m⌉, so windows
+    overlap where m does not divide n.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.adaptive_avg_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
@@ -63,8 +121,38 @@ def adaptive_avg_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
 
 
 def adaptive_avg_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
-    """Return the means of windows of x (N, C, D, H, W); a size of None keeps the input's.
+    """Return the means of a given number of windows over three spatial axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+    output_size : int or sequence of int or None
+        D', H', W': the number of windows along each axis. None keeps the size of the axis.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, D', H', W'), without N if `x` has no batch; the dtype of `x`, float32 for
+        integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a size is below 1, or `output_size` does not have 3
+        numbers.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+    TypeError
+        If a size is neither a whole number nor None.
+
+    Notes
+    -----
+    Window i of n elements in m windows covers ⌊i · n / m⌋ up to ⌈(i + 1) · n / m⌉, so windows
+    overlap where m does not divide n.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.adaptive_avg_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()
@@ -74,8 +162,37 @@ def adaptive_avg_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
 
 
 def adaptive_max_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
-    """Return the largest elements of ``output_size`` windows of x (N, C, L).
+    """Return the largest elements of a given number of windows over one spatial axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, L), or (C, L) without a batch.
+    output_size : int or sequence of int or None
+        L': the number of windows along each axis. None keeps the size of the axis.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, L'), without N if `x` has no batch; the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a size is below 1, or `output_size` does not have 1
+        numbers.
+    DTypeError
+        If `x` is not a tensor, array or number.
+    TypeError
+        If a size is neither a whole number nor None.
+
+    Notes
+    -----
+    Window i of n elements in m windows covers ⌊i · n / m⌋ up to ⌈(i + 1) · n / m⌉, so windows
+    overlap where m does not divide n.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.adaptive_max_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
@@ -85,8 +202,37 @@ def adaptive_max_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
 
 
 def adaptive_max_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
-    """Return the largest elements of windows of x (N, C, H, W); a size of None keeps the input's.
+    """Return the largest elements of a given number of windows over two spatial axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, H, W), or (C, H, W) without a batch.
+    output_size : int or sequence of int or None
+        H', W': the number of windows along each axis. None keeps the size of the axis.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, H', W'), without N if `x` has no batch; the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a size is below 1, or `output_size` does not have 2
+        numbers.
+    DTypeError
+        If `x` is not a tensor, array or number.
+    TypeError
+        If a size is neither a whole number nor None.
+
+    Notes
+    -----
+    Window i of n elements in m windows covers ⌊i · n / m⌋ up to ⌈(i + 1) · n / m⌉, so windows
+    overlap where m does not divide n.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.adaptive_max_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
@@ -96,8 +242,37 @@ def adaptive_max_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
 
 
 def adaptive_max_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
-    """Return the largest elements of windows of x (N, C, D, H, W); None keeps the input's size.
+    """Return the largest elements of a given number of windows over three spatial axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+    output_size : int or sequence of int or None
+        D', H', W': the number of windows along each axis. None keeps the size of the axis.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, D', H', W'), without N if `x` has no batch; the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a size is below 1, or `output_size` does not have 3
+        numbers.
+    DTypeError
+        If `x` is not a tensor, array or number.
+    TypeError
+        If a size is neither a whole number nor None.
+
+    Notes
+    -----
+    Window i of n elements in m windows covers ⌊i · n / m⌋ up to ⌈(i + 1) · n / m⌉, so windows
+    overlap where m does not divide n.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.adaptive_max_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()

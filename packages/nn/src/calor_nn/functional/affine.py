@@ -18,10 +18,31 @@ if TYPE_CHECKING:
 
 
 def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
-    """Return x · weightᵀ + bias for x (\\*N, in), weight (out, in) or (in,), bias (out,).
+    """Return x · weightᵀ + bias over the last axis of x.
 
-    Raises ShapeError when the last size of x is not that of the weight.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (*N, I).
+    weight : Tensor, ndarray or number
+        Shape (O, I), or (I,) for one output without an axis of its own.
+    bias : Tensor, ndarray or number, optional
+        Shape (O,), or () with a weight of one axis; nothing is added if left out.
 
+    Returns
+    -------
+    Tensor
+        Shape (*N, O), or (*N,) with a weight of one axis; the common dtype of `x` and `weight`.
+
+    Raises
+    ------
+    ShapeError
+        If the last axes of `x` and `weight` differ in size, or `weight` does not have 1 or 2 axes.
+    DTypeError
+        If the dtypes have no common one.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.linear(calor.ones((1, 2)), calor.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
@@ -43,10 +64,33 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
 
 
 def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
-    """Return x1 · weight[o] · x2 + bias[o] for x1 (\\*N, a), x2 (\\*N, b), weight (out, a, b).
+    """Return x1 · weight[o] · x2 + bias[o] over the last axes of two tensors.
 
-    Raises ShapeError when the sizes do not fit.
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Shape (*N, A).
+    x2 : Tensor, ndarray or number
+        Shape (*N, B).
+    weight : Tensor, ndarray or number
+        Shape (O, A, B).
+    bias : Tensor, ndarray or number, optional
+        Shape (O,); nothing is added if left out.
 
+    Returns
+    -------
+    Tensor
+        Shape (*N, O); the common dtype of the inputs and `weight`.
+
+    Raises
+    ------
+    ShapeError
+        If the batch shapes differ, or the weight's last two sizes are not (A, B).
+    DTypeError
+        If the dtypes have no common one.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.bilinear(calor.ones((1, 2)), calor.ones((1, 3)), calor.ones((1, 2, 3))).tolist()
@@ -72,11 +116,33 @@ def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = N
 
 
 def embedding(indices: Operand, weight: Operand, *, padding_index: int | None = None) -> Tensor:
-    """Return the rows of weight (count, \\*features) at integer indices (\\*N).
+    """Return the rows of a table at integer indices.
 
-    No gradient flows to the row ``padding_index``. Raises DTypeError for indices that are no
-    integers, IndexError (at the look) for one out of range.
+    Parameters
+    ----------
+    indices : Tensor, ndarray or number
+        Shape (*N,); an integer dtype. Negative indices count from the end.
+    weight : Tensor, ndarray or number
+        The table, shape (V, *D).
+    padding_index : int, optional
+        A row that receives no gradient; every row learns if left out.
 
+    Returns
+    -------
+    Tensor
+        Shape (*N, *D); the dtype of `weight`.
+
+    Raises
+    ------
+    DTypeError
+        If the indices are not integers.
+    ShapeError
+        If `weight` has no axes.
+    ElementIndexError
+        At the next look, if an index is out of range.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.embedding(calor.asarray([1, 0]), calor.asarray([[1.0], [2.0]])).tolist()
@@ -100,11 +166,34 @@ def embedding(indices: Operand, weight: Operand, *, padding_index: int | None = 
 def one_hot(
     indices: Operand, num_classes: int | None = None, *, dtype: Any = dtypes.int64
 ) -> Tensor:
-    """Return a new last axis of ``num_classes`` that is 1 at each index and 0 elsewhere.
+    """Return a new last axis that is 1 at each index and 0 elsewhere.
 
-    Without ``num_classes`` the indices are looked at, and the largest decides. An index outside the
-    classes gives a row of zeros.
+    Parameters
+    ----------
+    indices : Tensor, ndarray or number
+        Shape (*N,); an integer dtype. An index outside [0, C) gives a row of zeros.
+    num_classes : int, optional
+        C, the size of the new axis. If left out, the indices are computed and C is the largest plus
+        one.
+    dtype : DType or str
+        The dtype of the result; int64 by default.
 
+    Returns
+    -------
+    Tensor
+        Shape (*N, C).
+
+    Raises
+    ------
+    DTypeError
+        If the indices are not integers.
+    ArgumentError
+        If C is less than 1.
+    TypeError
+        If `num_classes` is not a whole number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.one_hot(calor.asarray([0, 2]), 3).tolist()

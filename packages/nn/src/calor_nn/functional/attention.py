@@ -32,18 +32,53 @@ def scaled_dot_product_attention(
     dropout: float = 0.0,
     random_key: Tensor | None = None,
 ) -> Tensor:
-    """Return softmax(scale · query · keyᵀ + bias) · value, the scores of hidden places left out.
+    """Return softmax(scale · query · keyᵀ + bias) · value.
 
-    Shapes: query (\\*N, H, L, E), key (\\*N, K, S, E), value (\\*N, K, S, V), or without heads
-    (N, L, E) or (L, E); K divides H, and each key head serves H / K query heads.
-    ``mask`` is bool, True where a place may be looked at, and ``bias`` is added to the scores; both
-    broadcast to (\\*N, H, L, S). ``causal`` also hides key j from query i where j > i. ``scale`` is
-    1 / √E unless given. A query that may look nowhere gets 0. ``dropout`` sets weights to 0 at
-    random (then the matrix of weights is made; without it a device need not make it).
+    Parameters
+    ----------
+    query : Tensor, ndarray or number
+        Shape (*N, H, L, E), or without heads (N, L, E) or (L, E); real.
+    key : Tensor, ndarray or number
+        Shape (*N, K, S, E). K divides H: each key head serves H / K query heads.
+    value : Tensor, ndarray or number
+        Shape (*N, K, S, V).
+    mask : Tensor, ndarray or bool, optional
+        Bool, broadcast to (*N, H, L, S): True where a query may attend to a key.
+    bias : Tensor, ndarray or number, optional
+        Broadcast to (*N, H, L, S): added to the scaled scores.
+    causal : bool
+        Also hide key j from query i if j > i.
+    scale : float, optional
+        What the scores are multiplied by; 1 / √E if left out.
+    dropout : float
+        Probability with which a weight is set to 0, in [0, 1). Above 0 the matrix of weights is
+        materialized.
+    random_key : Tensor, optional
+        The key that dropout draws with; the global generator if left out.
 
-    Raises ShapeError, DTypeError and ArgumentError for what does not fit. Source: Vaswani et al.,
-    "Attention is all you need", 2017.
+    Returns
+    -------
+    Tensor
+        Shape (*N, H, L, V); the common dtype of the operands. A query that may attend to no key
+        gives 0.
 
+    Raises
+    ------
+    ShapeError
+        If the numbers of axes differ or are below 2, the sizes do not fit, or `mask` or `bias` does
+        not broadcast to the scores.
+    DTypeError
+        If `mask` is not bool, an operand is complex or float8, or the dtypes have no common one.
+    ArgumentError
+        If `dropout` is outside [0, 1).
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need", 2017.
+    Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models", 2023.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> q = calor.zeros((1, 2, 4))
@@ -80,11 +115,43 @@ def attention_weights(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Return the weights (\\*N, H, L, S) with which attention sums values, to look at them.
+    """Return the weights with which attention sums values, for inspection.
 
-    Arguments as for :func:`scaled_dot_product_attention`. Rows sum to 1, or to 0 where a
-    query may look nowhere.
+    Parameters
+    ----------
+    query : Tensor, ndarray or number
+        Shape (*N, H, L, E), or without heads (N, L, E) or (L, E); real.
+    key : Tensor, ndarray or number
+        Shape (*N, K, S, E). K divides H: each key head serves H / K query heads.
+    mask : Tensor, ndarray or bool, optional
+        Bool, broadcast to (*N, H, L, S): True where a query may attend to a key.
+    bias : Tensor, ndarray or number, optional
+        Broadcast to (*N, H, L, S): added to the scaled scores.
+    causal : bool
+        Also hide key j from query i if j > i.
+    scale : float, optional
+        What the scores are multiplied by; 1 / √E if left out.
 
+    Returns
+    -------
+    Tensor
+        Shape (*N, H, L, S); the common dtype of the operands. Rows sum to 1, or to 0 for a query
+        that may attend to no key.
+
+    Raises
+    ------
+    ShapeError
+        If the numbers of axes differ or are below 2, or `mask` or `bias` does not broadcast to the
+        scores.
+    DTypeError
+        If `mask` is not bool, an operand is complex or float8, or the dtypes have no common one.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> q = calor.zeros((1, 2, 4))

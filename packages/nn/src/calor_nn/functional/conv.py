@@ -37,11 +37,52 @@ def conv1d(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Return the cross-correlation of x (N, C, L) with weight (O, C / groups, K), plus bias (O,).
+    """Return the cross-correlation of signals with a bank of kernels.
 
-    ``padding`` is a number of zeros at both ends, "valid" (none) or "same" (the output has the
-    input's size; stride 1 only). Raises ShapeError and ArgumentError for what does not fit.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, L), or (C, L) without a batch.
+    weight : Tensor, ndarray or number
+        Shape (O, C / groups, K).
+    bias : Tensor, optional
+        Shape (O,); nothing is added if left out.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int, sequence of int, "same" or "valid"
+        Zeros added at both ends of each axis. "valid" adds none; "same" keeps the spatial sizes,
+        and needs stride 1.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
 
+    Returns
+    -------
+    Tensor
+        Shape (N, O, L'), without N if `x` has no batch; the common dtype of `x` and `weight`. Along
+        each axis, S' = ⌊(S + 2 · padding − dilation · (K − 1) − 1) / stride⌋ + 1.
+
+    Raises
+    ------
+    ShapeError
+        If `x` or `weight` has another number of axes, the channels do not fit the groups, the
+        kernel does not fit the padded input, or an argument has a wrong number of sizes.
+    ArgumentError
+        If `padding` is another text, or "same" with a stride above 1.
+    DTypeError
+        If the dtypes have no common one.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+    Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.conv1d(calor.ones((1, 1, 4)), calor.ones((1, 1, 3)), padding="same").tolist()
@@ -59,10 +100,52 @@ def conv2d(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Return the cross-correlation of x (N, C, H, W) with weight (O, C / groups, KH, KW).
+    """Return the cross-correlation of images with a bank of kernels.
 
-    Arguments as for :func:`conv1d`; sizes may differ by axis: ``stride=(2, 1)``.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, H, W), or (C, H, W) without a batch.
+    weight : Tensor, ndarray or number
+        Shape (O, C / groups, KH, KW).
+    bias : Tensor, optional
+        Shape (O,); nothing is added if left out.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int, sequence of int, "same" or "valid"
+        Zeros added at both ends of each axis. "valid" adds none; "same" keeps the spatial sizes,
+        and needs stride 1.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
 
+    Returns
+    -------
+    Tensor
+        Shape (N, O, H', W'), without N if `x` has no batch; the common dtype of `x` and `weight`.
+        Along each axis, S' = ⌊(S + 2 · padding − dilation · (K − 1) − 1) / stride⌋ + 1.
+
+    Raises
+    ------
+    ShapeError
+        If `x` or `weight` has another number of axes, the channels do not fit the groups, the
+        kernel does not fit the padded input, or an argument has a wrong number of sizes.
+    ArgumentError
+        If `padding` is another text, or "same" with a stride above 1.
+    DTypeError
+        If the dtypes have no common one.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+    Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.conv2d(calor.ones((1, 1, 3, 3)), calor.ones((1, 1, 2, 2)), stride=2).tolist()
@@ -80,10 +163,52 @@ def conv3d(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Return the cross-correlation of x (N, C, D, H, W) with weight (O, C / groups, KD, KH, KW).
+    """Return the cross-correlation of volumes with a bank of kernels.
 
-    Arguments as for :func:`conv2d`.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+    weight : Tensor, ndarray or number
+        Shape (O, C / groups, KD, KH, KW).
+    bias : Tensor, optional
+        Shape (O,); nothing is added if left out.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int, sequence of int, "same" or "valid"
+        Zeros added at both ends of each axis. "valid" adds none; "same" keeps the spatial sizes,
+        and needs stride 1.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
 
+    Returns
+    -------
+    Tensor
+        Shape (N, O, D', H', W'), without N if `x` has no batch; the common dtype of `x` and
+        `weight`. Along each axis, S' = ⌊(S + 2 · padding − dilation · (K − 1) − 1) / stride⌋ + 1.
+
+    Raises
+    ------
+    ShapeError
+        If `x` or `weight` has another number of axes, the channels do not fit the groups, the
+        kernel does not fit the padded input, or an argument has a wrong number of sizes.
+    ArgumentError
+        If `padding` is another text, or "same" with a stride above 1.
+    DTypeError
+        If the dtypes have no common one.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+    Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.conv3d(calor.ones((1, 1, 2, 2, 2)), calor.ones((1, 1, 2, 2, 2))).item()
@@ -102,12 +227,54 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Sizes = 1,
 ) -> Tensor:
-    """Return the transposed convolution of x (N, C, L) with weight (C, O / groups, K).
+    """Return the transposed convolution of signals with a bank of kernels.
 
-    It is the gradient of ``conv1d`` for its input: the output has (L − 1) · stride − 2 · padding +
-    dilation · (K − 1) + output_padding + 1 places. ``output_padding`` must be below the stride or
-    the dilation.
+    It is the gradient of `conv1d` for its input.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, L), or (C, L) without a batch.
+    weight : Tensor, ndarray or number
+        Shape (C, O / groups, K).
+    bias : Tensor, optional
+        Shape (O,); nothing is added if left out.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int or sequence of int
+        Elements that are cut off at both ends of each axis of the result.
+    output_padding : int or sequence of int
+        Elements added at the far end of each axis; below the stride or the dilation.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, O, L'), without N if `x` has no batch; the common dtype of `x` and `weight`. Along
+        each axis, S' = (S − 1) · stride − 2 · padding + dilation · (K − 1) + output_padding + 1.
+
+    Raises
+    ------
+    ShapeError
+        If `x` or `weight` has another number of axes, the channels do not fit the groups, `padding`
+        leaves nothing, or an argument has a wrong number of sizes.
+    ArgumentError
+        If `output_padding` is not below the stride or the dilation.
+    DTypeError
+        If the dtypes have no common one.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Zeiler et al., "Deconvolutional Networks", 2010.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.conv_transpose1d(calor.ones((1, 1, 2)), calor.ones((1, 1, 2)), stride=2).tolist()
@@ -126,10 +293,55 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Sizes = 1,
 ) -> Tensor:
-    """Return the transposed convolution of x (N, C, H, W) with weight (C, O / groups, KH, KW).
+    """Return the transposed convolution of images with a bank of kernels.
 
-    Arguments as for :func:`conv_transpose1d`.
+    It is the gradient of `conv2d` for its input.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, H, W), or (C, H, W) without a batch.
+    weight : Tensor, ndarray or number
+        Shape (C, O / groups, KH, KW).
+    bias : Tensor, optional
+        Shape (O,); nothing is added if left out.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int or sequence of int
+        Elements that are cut off at both ends of each axis of the result.
+    output_padding : int or sequence of int
+        Elements added at the far end of each axis; below the stride or the dilation.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, O, H', W'), without N if `x` has no batch; the common dtype of `x` and `weight`.
+        Along each axis, S' = (S − 1) · stride − 2 · padding + dilation · (K − 1) + output_padding +
+        1.
+
+    Raises
+    ------
+    ShapeError
+        If `x` or `weight` has another number of axes, the channels do not fit the groups, `padding`
+        leaves nothing, or an argument has a wrong number of sizes.
+    ArgumentError
+        If `output_padding` is not below the stride or the dilation.
+    DTypeError
+        If the dtypes have no common one.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Zeiler et al., "Deconvolutional Networks", 2010.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.conv_transpose2d(calor.ones((1, 1, 2, 2)), calor.ones((1, 1, 2, 2))).tolist()
@@ -148,10 +360,55 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Sizes = 1,
 ) -> Tensor:
-    """Return the transposed convolution of x (N, C, D, H, W) with weight (C, O / groups, \\*K).
+    """Return the transposed convolution of volumes with a bank of kernels.
 
-    Arguments as for :func:`conv_transpose1d`.
+    It is the gradient of `conv3d` for its input.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+    weight : Tensor, ndarray or number
+        Shape (C, O / groups, KD, KH, KW).
+    bias : Tensor, optional
+        Shape (O,); nothing is added if left out.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int or sequence of int
+        Elements that are cut off at both ends of each axis of the result.
+    output_padding : int or sequence of int
+        Elements added at the far end of each axis; below the stride or the dilation.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, O, D', H', W'), without N if `x` has no batch; the common dtype of `x` and
+        `weight`. Along each axis, S' = (S − 1) · stride − 2 · padding + dilation · (K − 1) +
+        output_padding + 1.
+
+    Raises
+    ------
+    ShapeError
+        If `x` or `weight` has another number of axes, the channels do not fit the groups, `padding`
+        leaves nothing, or an argument has a wrong number of sizes.
+    ArgumentError
+        If `output_padding` is not below the stride or the dilation.
+    DTypeError
+        If the dtypes have no common one.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Zeiler et al., "Deconvolutional Networks", 2010.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.conv_transpose3d(calor.ones((1, 1, 1, 1, 1)), calor.ones((1, 1, 2, 1, 1))).shape

@@ -39,12 +39,46 @@ def ctc_loss(
 ) -> Tensor:
     """Return minus the log-probability of label sequences, summed over all alignments.
 
-    ``log_probs`` is (T, N, C), log-probabilities by time; ``targets`` (N, S), padded with anything;
-    the lengths are (N,). "mean" divides each loss by its target's length and averages, as in
-    PyTorch. A target that does not fit its input has loss inf, or 0 (and no gradient) with
-    ``zero_infinity``. Raises ShapeError and DTypeError. Source: Graves et al., "Connectionist
-    temporal classification", 2006.
+    Parameters
+    ----------
+    log_probs : Tensor, ndarray or number
+        Log-probabilities, shape (T, N, C); real.
+    targets : Tensor, ndarray or number
+        Class numbers, shape (N, S); integers. Labels beyond a target's length are not read.
+    input_lengths : Tensor, ndarray or number
+        How many of the T steps count, shape (N,); integers.
+    target_lengths : Tensor, ndarray or number
+        How many of the S labels count, shape (N,); integers.
+    blank : int
+        The class of the blank.
+    reduction : {"mean", "sum", "none"}
+        "mean" divides each loss by its target's length and averages; "sum" adds the losses; "none"
+        returns each of them.
+    zero_infinity : bool
+        Give a target that is longer than its input allows a loss of 0, and no gradient, in place of
+        infinity.
 
+    Returns
+    -------
+    Tensor
+        A scalar, or shape (N,) if `reduction` is "none"; the dtype of `log_probs`, float32 for half
+        types.
+
+    Raises
+    ------
+    ShapeError
+        If `log_probs` does not have 3 axes, `targets` does not have 2, or the batch sizes differ.
+    DTypeError
+        If `targets` or a length is not of an integer dtype, or `log_probs` is complex or float8.
+    ArgumentError
+        If `blank` is not a class, T is 0, or `reduction` is unknown.
+
+    References
+    ----------
+    Graves et al., "Connectionist Temporal Classification", 2006.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.log_softmax(calor.zeros((2, 1, 2)))

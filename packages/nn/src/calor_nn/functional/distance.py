@@ -19,10 +19,35 @@ if TYPE_CHECKING:
 
 
 def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1e-8) -> Tensor:
-    """Return the cosine of the angle between vectors along an axis; the others broadcast.
+    """Return the cosine of the angle between vectors along an axis.
 
-    Norms below ``eps`` count as eps, so a vector of zeros has similarity 0.
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Shape (*N, D, *M); real. Integers are converted to float32.
+    x2 : Tensor, ndarray or number
+        A shape that broadcasts with that of `x1`; real.
+    axis : int
+        The axis of the vectors.
+    eps : float
+        Norms below it count as `eps`, so a vector of zeros has similarity 0.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape without `axis`; within [−1, 1] up to rounding.
+
+    Raises
+    ------
+    AxisError
+        If `x1` does not have the axis.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+    TypeError
+        If `axis` is not a whole number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.asarray([[3.0, 4.0]])
@@ -35,8 +60,37 @@ def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1
 
 
 def normalize(x: Operand, /, *, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
-    """Return x divided by its p-norm along an axis, where norms below ``eps`` count as eps.
+    """Return x divided by its p-norm along an axis.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+    p : float
+        Which norm; above 0, also infinity.
+    axis : int
+        The axis of the vectors.
+    eps : float
+        Norms below it count as `eps`, so a vector of zeros stays one.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    AxisError
+        If `x` does not have the axis.
+    ArgumentError
+        If `p` is not above 0.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+    TypeError
+        If `axis` is not a whole number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.normalize(calor.asarray([[0.0, 2.0]])).tolist()
@@ -80,6 +134,33 @@ def pairwise_distance(
 ) -> Tensor:
     """Return the p-norm of x1 − x2 + eps over the last axis.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Shape (*N, D); real. Integers are converted to float32.
+    x2 : Tensor, ndarray or number
+        A shape that broadcasts with that of `x1`; real.
+    p : float
+        Which norm; above 0, also infinity.
+    eps : float
+        Added to the difference, which keeps the gradient of equal vectors finite.
+    keepdims : bool
+        Keep the last axis, with size 1.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape without the last axis.
+
+    Raises
+    ------
+    ArgumentError
+        If `p` is not above 0.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.zeros((1, 2))
@@ -101,11 +182,42 @@ def cosine_embedding_loss(
     margin: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Return 1 − cos for targets of 1, and max(0, cos − margin) for targets of −1.
+    """Return 1 − cos for targets of 1 and max(0, cos − margin) for targets of −1.
 
-    x1 and x2 are (N, D) or (D,), ``target`` (N,) or 0-d. The squares of the norms count 1e-12 more,
-    as in PyTorch, so vectors of zeros have a cosine. Raises ShapeError for other shapes.
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Shape (N, D) or (D,); real. Integers are converted to float32.
+    x2 : Tensor, ndarray or number
+        The shape of `x1`.
+    target : Tensor, ndarray or number
+        1 for pairs that belong together, −1 for others; shape (N,) or (). Other values have loss 0.
+    margin : float
+        The cosine up to which pairs that do not belong together have no loss.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
 
+    Returns
+    -------
+    Tensor
+        A scalar, or shape (N,) if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If `x1` and `x2` differ in shape, have other than 1 or 2 axes, or `target` does not fit
+        them.
+    ArgumentError
+        If `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    Notes
+    -----
+    The squared norms count 1e-12 more, as in PyTorch, so vectors of zeros have a cosine.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.asarray([[1.0, 0.0]])
@@ -141,9 +253,46 @@ def triplet_margin_loss(
 ) -> Tensor:
     """Return max(0, d(anchor, positive) − d(anchor, negative) + margin).
 
-    With ``swap`` the negative's distance is the smaller of those to anchor and positive (Balntas et
-    al., 2016).
+    Parameters
+    ----------
+    anchor : Tensor, ndarray or number
+        Shape (*N, D); real. Integers are converted to float32.
+    positive : Tensor, ndarray or number
+        The shape of `anchor`: vectors that should be near.
+    negative : Tensor, ndarray or number
+        The shape of `anchor`: vectors that should be far.
+    margin : float
+        How much farther the negative should be than the positive.
+    p : float
+        The norm of the distance; above 0.
+    eps : float
+        Added to the differences; see :func:`pairwise_distance`.
+    swap : bool
+        Take the smaller of the negative's distances to the anchor and to the positive.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
 
+    Returns
+    -------
+    Tensor
+        A scalar, or shape (*N,) if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ.
+    ArgumentError
+        If `p` is not above 0, or `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Balntas et al., "Learning Local Feature Descriptors with Triplets and Shallow Convolutional
+    Neural Networks", 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> a = calor.asarray([[0.0, 0.0]])
@@ -164,8 +313,39 @@ def triplet_margin_loss(
 def hinge_embedding_loss(
     x: Operand, target: Operand, *, margin: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
-    """Return x for targets of 1, and max(0, margin − x) for targets of −1.
+    """Return x for targets of 1 and max(0, margin − x) for targets of −1.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Distances of any shape; real. Integers are converted to float32.
+    target : Tensor, ndarray or number
+        1 or −1, of the shape of `x`. Other values have loss 0.
+    margin : float
+        The distance from which pairs that do not belong together have no loss.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ.
+    ArgumentError
+        If `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Hadsell et al., "Dimensionality Reduction by Learning an Invariant Mapping", 2006.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.asarray([0.5, 0.5])
@@ -188,8 +368,37 @@ def margin_ranking_loss(
     margin: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Return max(0, −target · (x1 − x2) + margin): 1 says that x1 ranks above x2, −1 below.
+    """Return max(0, −target · (x1 − x2) + margin).
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Scores of any shape; real. Integers are converted to float32.
+    x2 : Tensor, ndarray or number
+        Scores of the shape of `x1`.
+    target : Tensor, ndarray or number
+        1 if x1 should rank above x2, −1 if below; the shape of `x1`.
+    margin : float
+        The difference from which a pair in the right order has no loss.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x1` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ.
+    ArgumentError
+        If `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.asarray([1.0])
@@ -204,8 +413,33 @@ def margin_ranking_loss(
 
 
 def soft_margin_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Tensor:
-    """Return log(1 + exp(−target · x)) of targets 1 and −1, without overflow.
+    """Return log(1 + exp(−target · x)), which does not overflow.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Scores of any shape; real. Integers are converted to float32.
+    target : Tensor, ndarray or number
+        1 or −1, of the shape of `x`.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ.
+    ArgumentError
+        If `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.soft_margin_loss(calor.asarray([-1000.0]), calor.asarray([1.0])).item()

@@ -21,11 +21,37 @@ if TYPE_CHECKING:
 def dropout(
     x: Operand, /, p: float = 0.5, *, training: bool = True, key: Tensor | None = None
 ) -> Tensor:
-    """Return x with each element 0 with probability ``p``, the others divided by 1 − p.
+    """Return x with elements set to 0 at random, the others divided by 1 − p.
 
-    Outside training x itself. Raises ArgumentError for p outside [0, 1]. Source: Srivastava et al.,
-    "Dropout", 2014.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; real. Integers are converted to float32.
+    p : float
+        Probability with which an element is set to 0, in [0, 1].
+    training : bool
+        Drop elements; otherwise the result is a copy of `x`.
+    key : Tensor, optional
+        The key to draw with (`calor.random.key`); the global generator if left out.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    ArgumentError
+        If `p` is outside [0, 1].
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", 2014.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = functional.dropout(calor.ones(1000), 0.5, key=calor.random.key(0))
@@ -39,10 +65,39 @@ def dropout(
 def channel_dropout(
     x: Operand, /, p: float = 0.5, *, training: bool = True, key: Tensor | None = None
 ) -> Tensor:
-    """Return x (N, C, \\*S) with whole channels 0 with probability ``p``, the others over 1 − p.
+    """Return x with whole channels set to 0 at random, the others divided by 1 − p.
 
-    Source: Tompson et al., "Efficient object localization using convolutional networks", 2015.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S); real. Integers are converted to float32.
+    p : float
+        Probability with which a channel is set to 0, in [0, 1].
+    training : bool
+        Drop channels; otherwise the result is a copy of `x`.
+    key : Tensor, optional
+        The key to draw with (`calor.random.key`); the global generator if left out.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes.
+    ArgumentError
+        If `p` is outside [0, 1].
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Tompson et al., "Efficient Object Localization Using Convolutional Networks", 2015.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = functional.channel_dropout(calor.ones((2, 8, 5)), key=calor.random.key(0))

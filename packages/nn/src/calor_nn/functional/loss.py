@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from calor.errors import ArgumentError, DTypeError, ShapeError
-from calor.functions.activation import floating, log_softmax, softplus
-from calor.functions.manipulation import expand_dims, reshape
-from calor.functions.operands import as_tensor, pair, select, single
+from calor.errors import ArgumentError, ShapeError
+from calor.functions.activation import floating, softplus
+from calor.functions.operands import pair, select, single
 from calor.functions.reductions import sum as total
 from calor.functions.statistics import mean
 from calor.ops import composites as c
 from calor.ops import elementwise as e
-from calor.ops.indexing import gather, take_along
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand
@@ -51,8 +49,33 @@ def same_shapes(x: Any, target: Any, what: str) -> tuple[Tensor, Tensor]:
 
 
 def mse_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Tensor:
-    """Return the squared difference. Raises ShapeError when the shapes differ.
+    """Return the squared difference of predictions and targets.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Predictions of any shape; real. Integers are converted to float32.
+    target : Tensor, ndarray or number
+        What the predictions should be, of the shape of `x`.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; losses do not broadcast.
+    ArgumentError
+        If `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.mse_loss(calor.asarray([1.0, 2.0]), calor.asarray([1.0, 4.0])).item()
@@ -64,8 +87,33 @@ def mse_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> T
 
 
 def l1_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Tensor:
-    """Return the absolute difference. Raises ShapeError when the shapes differ.
+    """Return the absolute difference of predictions and targets.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Predictions of any shape; real. Integers are converted to float32.
+    target : Tensor, ndarray or number
+        What the predictions should be, of the shape of `x`.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; losses do not broadcast.
+    ArgumentError
+        If `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.l1_loss(calor.asarray([1.0, 2.0]), calor.asarray([1.0, 4.0])).item()
@@ -78,8 +126,41 @@ def l1_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Te
 def huber_loss(
     x: Operand, target: Operand, *, delta: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
-    """Return d² / 2 for differences d up to ``delta``, delta · (|d| − delta / 2) beyond.
+    """Return a loss that is quadratic for small differences and linear for large ones.
 
+    With d = x − target, it is d² / 2 up to |d| = delta, and delta · (|d| − delta / 2) beyond.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Predictions of any shape; real. Integers are converted to float32.
+    target : Tensor, ndarray or number
+        What the predictions should be, of the shape of `x`.
+    delta : float
+        Where the loss becomes linear, in the unit of `x`; above 0.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; losses do not broadcast.
+    ArgumentError
+        If `delta` is not above 0, or `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Huber, "Robust Estimation of a Location Parameter", 1964.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.huber_loss(calor.asarray([0.0, 0.0]), calor.asarray([1.0, 3.0])).item()
@@ -94,8 +175,41 @@ def huber_loss(
 def smooth_l1_loss(
     x: Operand, target: Operand, *, beta: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
-    """Return d² / (2 · beta) for differences d up to ``beta``, |d| − beta / 2 beyond.
+    """Return the absolute difference, rounded off to a parabola near 0.
 
+    With d = x − target, it is d² / (2 · beta) up to |d| = beta, and |d| − beta / 2 beyond.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Predictions of any shape; real. Integers are converted to float32.
+    target : Tensor, ndarray or number
+        What the predictions should be, of the shape of `x`.
+    beta : float
+        Where the loss becomes linear, in the unit of `x`; not negative. 0 gives :func:`l1_loss`.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; losses do not broadcast.
+    ArgumentError
+        If `beta` is negative, or `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Girshick, "Fast R-CNN", 2015.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.smooth_l1_loss(calor.asarray([0.0, 0.0]), calor.asarray([1.0, 3.0])).item()
@@ -118,73 +232,6 @@ def _rounded_corner(x: Tensor, target: Tensor, delta: float) -> Tensor:
     return select(pair(e.less_equal, size, delta), square, line)
 
 
-def nll_loss(
-    x: Operand,
-    target: Operand,
-    weight: Operand | None = None,
-    *,
-    ignore_index: int = -100,
-    reduction: Reduction = "mean",
-) -> Tensor:
-    """Return minus the log-probability of each target class.
-
-    x holds log-probabilities (N, C, \\*S) or (C,), ``target`` class numbers (N, \\*S) or a number;
-    those equal to ``ignore_index`` count nothing. ``weight`` holds one factor for each class, and
-    the mean is a weighted one; NaN when nothing counts. Raises ShapeError, and DTypeError for
-    targets that are no integers.
-
-    >>> import calor
-    >>> from calor.nn import functional
-    >>> x = calor.log(calor.asarray([[0.5, 0.5], [0.25, 0.75]]))
-    >>> round(functional.nll_loss(x, calor.asarray([0, 0])).item(), 4)
-    1.0397
-    """
-    x = floating(x, "nll_loss")
-    loss, weights = _class_losses(x, target, weight, ignore_index, "nll_loss")
-    return _weighted(loss, weights, reduction, "nll_loss")
-
-
-def cross_entropy(
-    x: Operand,
-    target: Operand,
-    weight: Operand | None = None,
-    *,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: Reduction = "mean",
-) -> Tensor:
-    """Return minus the log-probability of the target under the softmax of logits.
-
-    x holds logits (N, C, \\*S) or (C,). ``target`` holds class numbers, (N, \\*S) or a number, as
-    for :func:`nll_loss`, or probabilities of the shape of x. ``label_smoothing`` mixes the
-    target with the uniform distribution. Raises ShapeError, and ArgumentError for a smoothing
-    outside [0, 1].
-
-    >>> import calor
-    >>> from calor.nn import functional
-    >>> logits = calor.asarray([[0.0, 0.0], [1000.0, 0.0]])
-    >>> round(functional.cross_entropy(logits, calor.asarray([0, 0])).item(), 4)
-    0.3466
-    """
-    what = "cross_entropy"
-    x, target = floating(x, what), as_tensor(target)
-    if not 0 <= label_smoothing <= 1:
-        raise ArgumentError(f"{what}: label_smoothing {label_smoothing} must be within [0, 1]")
-    logs = log_softmax(x, axis=_class_axis(x, what))
-    if target.dtype.is_floating:
-        return _distribution_loss(logs, target, weight, label_smoothing, reduction)
-    loss, weights = _class_losses(logs, target, weight, ignore_index, what)
-    if label_smoothing:
-        uniform = _uniform_loss(logs, weight)
-        counted = pair(e.not_equal, target, ignore_index)
-        loss = pair(
-            e.add,
-            pair(e.mul, loss, 1 - label_smoothing),
-            select(counted, pair(e.mul, uniform, label_smoothing), 0.0),
-        )
-    return _weighted(loss, weights, reduction, what)
-
-
 def binary_cross_entropy(
     x: Operand,
     target: Operand,
@@ -192,10 +239,38 @@ def binary_cross_entropy(
     *,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Return −target · log(x) − (1 − target) · log(1 − x) of probabilities x.
+    """Return the cross-entropy of probabilities and binary targets.
 
-    Logarithms end at −100, as in PyTorch; ``binary_cross_entropy_with_logits`` needs no such end.
+    It is −target · log(x) − (1 − target) · log(1 − x). Logarithms end at −100, as in PyTorch;
+    :func:`binary_cross_entropy_with_logits` needs no such bound.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Probabilities of any shape, in [0, 1]; real.
+    target : Tensor, ndarray or number
+        Targets in [0, 1], of the shape of `x`.
+    weight : Tensor, ndarray or number, optional
+        A factor for each loss, which broadcasts to the shape of `x`.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; losses do not broadcast.
+    ArgumentError
+        If `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> round(functional.binary_cross_entropy(calor.asarray([0.5]), calor.asarray([1.0])).item(), 4)
@@ -216,10 +291,37 @@ def binary_cross_entropy_with_logits(
     pos_weight: Operand | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Return the binary cross-entropy of sigmoid(x), computed from the logits x without overflow.
+    """Return the binary cross-entropy of sigmoid(x), which does not overflow.
 
-    ``pos_weight`` multiplies the losses of positive targets.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Logits of any shape; real. Integers are converted to float32.
+    target : Tensor, ndarray or number
+        Targets in [0, 1], of the shape of `x`.
+    weight : Tensor, ndarray or number, optional
+        A factor for each loss, which broadcasts to the shape of `x`.
+    pos_weight : Tensor, ndarray or number, optional
+        A factor for the losses of positive targets, which broadcasts to the shape of `x`.
+    reduction : {"mean", "sum", "none"}
+        How the losses become the result: their mean, their sum, or each of them.
 
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; losses do not broadcast.
+    ArgumentError
+        If `reduction` is not one of the three names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.asarray([1000.0])
@@ -246,11 +348,42 @@ def kl_div(
     log_target: bool = False,
     reduction: Literal["mean", "sum", "none", "batchmean"] = "mean",
 ) -> Tensor:
-    """Return target · (log(target) − x), the divergence from x, given as log-probabilities.
+    """Return the Kullback–Leibler divergence of targets from log-probabilities.
 
-    With ``log_target`` the target is given as log-probabilities too. "batchmean" divides the sum by
-    the first size, which is the divergence's definition; "mean" divides by all of them.
+    It is target · (log(target) − x), with 0 · log(0) = 0.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Log-probabilities of any shape; real.
+    target : Tensor, ndarray or number
+        Probabilities, or log-probabilities with `log_target`; the shape of `x`.
+    log_target : bool
+        Whether the target holds log-probabilities.
+    reduction : {"mean", "sum", "none", "batchmean"}
+        How the losses become the result. "batchmean" divides their sum by the first size of `x`,
+        which is the divergence's definition; "mean" divides by the number of elements.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` if `reduction` is "none"; the dtype of the predictions.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; losses do not broadcast.
+    ArgumentError
+        If `reduction` is not one of the four names.
+    DTypeError
+        If an operand is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Kullback and Leibler, "On Information and Sufficiency", 1951.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> p = calor.asarray([[0.5, 0.5]])
@@ -268,84 +401,3 @@ def kl_div(
     if reduction == "batchmean":
         return pair(e.div, total(loss), float(x.shape[0] if x.ndim else 1))
     return reduced(loss, reduction, "kl_div")
-
-
-def _class_axis(x: Tensor, what: str) -> int:
-    if not x.ndim:
-        raise ShapeError(f"{what}: a 0-d tensor has no axis of classes; give (N, C) or (C,)")
-    return 1 if x.ndim > 1 else 0
-
-
-def _class_losses(
-    logs: Tensor, target: Any, weight: Any, ignore_index: int, what: str
-) -> tuple[Tensor, Tensor]:
-    """Return the weighted loss of each target class, 0 where none counts, and the weights."""
-    target = as_tensor(target, logs)
-    axis = _class_axis(logs, what)
-    if not target.dtype.is_integer:
-        raise DTypeError(
-            f"{what}: targets are class numbers (integers), not {target.dtype.name}"
-            + ("" if what == "nll_loss" else ", or floating probabilities")
-        )
-    wanted = (*logs.shape[:axis], *logs.shape[axis + 1 :])
-    if target.shape != wanted:
-        raise ShapeError(
-            f"{what}: predictions of shape {logs.shape} need class numbers of shape {wanted}, "
-            f"not {target.shape}"
-        )
-    counted = pair(e.not_equal, target, ignore_index)
-    classes = select(counted, target, 0)
-    picked = reshape(take_along(logs, expand_dims(classes, axis), axis=axis), wanted)
-    if weight is None:
-        weights: Tensor = e.cast(counted, dtype=logs.dtype)
-    else:
-        weights = select(counted, gather(_factors(logs, weight, what), classes, axis=0), 0.0)
-    # What is ignored may have probability 0, and is left out rather than multiplied by 0.
-    return select(counted, pair(e.mul, single(e.neg, picked), weights), 0.0), weights
-
-
-def _factors(logs: Tensor, weight: Any, what: str) -> Tensor:
-    classes = logs.shape[_class_axis(logs, what)]
-    weight = floating(weight, what)
-    if weight.shape != (classes,):
-        raise ShapeError(f"{what}: weight of shape {weight.shape} does not fit {classes} classes")
-    made: Tensor = c.like(weight, logs)
-    return made
-
-
-def _by_class(logs: Tensor, weight: Any, what: str) -> Tensor:
-    axis = _class_axis(logs, what)
-    return reshape(_factors(logs, weight, what), (-1,) + (1,) * (logs.ndim - axis - 1))
-
-
-def _uniform_loss(logs: Tensor, weight: Any) -> Tensor:
-    """Return the loss against the uniform distribution over classes."""
-    axis = _class_axis(logs, "cross_entropy")
-    part = logs if weight is None else pair(e.mul, logs, _by_class(logs, weight, "cross_entropy"))
-    return pair(e.div, total(part, axis=axis), -float(logs.shape[axis]))
-
-
-def _weighted(loss: Tensor, weights: Tensor, reduction: str, what: str) -> Tensor:
-    if reduction == "mean":
-        return pair(e.div, total(loss), total(weights))
-    return reduced(loss, reduction, what)
-
-
-def _distribution_loss(
-    logs: Tensor, target: Tensor, weight: Any, smoothing: float, reduction: str
-) -> Tensor:
-    what = "cross_entropy"
-    axis = _class_axis(logs, what)
-    if target.shape != logs.shape:
-        raise ShapeError(
-            f"{what}: probabilities of shape {target.shape} must have the shape of the logits, "
-            f"{logs.shape}; class numbers must be integers"
-        )
-    classes = logs.shape[axis]
-    if smoothing:
-        target = pair(e.add, pair(e.mul, target, 1 - smoothing), smoothing / classes)
-    part = pair(e.mul, logs, target)
-    if weight is not None:
-        part = pair(e.mul, part, _by_class(logs, weight, what))
-    loss = single(e.neg, total(part, axis=axis))
-    return reduced(loss, reduction, what)

@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
 
 class BatchNorm(NamedTuple):
-    """What :func:`batch_norm` returns: the output, and the running statistics after this batch."""
+    """The result of :func:`batch_norm`.
+
+    Attributes
+    ----------
+    output : Tensor
+        The normalized input, of its shape and dtype.
+    running_mean : Tensor or None
+        The running mean after this batch, shape (C,); None if none was given.
+    running_var : Tensor or None
+        The running variance after this batch, shape (C,); None if none was given.
+    """
 
     output: Tensor
     running_mean: Tensor | None
@@ -43,9 +53,40 @@ def layer_norm(
 ) -> Tensor:
     """Return x with mean 0 and variance 1 over its last axes, scaled and shifted.
 
-    ``normalized_shape`` is the shape of these axes, and of ``weight`` and ``bias``; ShapeError when
-    x does not end in it. Source: Ba et al., "Layer normalization", 2016.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (*N, *normalized_shape); real. Integers are converted to float32, and moments of half
+        types are computed in float32.
+    normalized_shape : int or sequence of int
+        The sizes of the last axes, over which the moments are taken.
+    weight : Tensor, ndarray or number, optional
+        Shape normalized_shape: the scale; 1 if left out.
+    bias : Tensor, ndarray or number, optional
+        Shape normalized_shape: the shift; 0 if left out.
+    eps : float
+        Added to the variance before the square root, so that constant inputs stay finite.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` does not end in `normalized_shape`, or `weight` or `bias` has another shape.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Ba et al., "Layer Normalization", 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.layer_norm(calor.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
@@ -65,12 +106,41 @@ def rms_norm(
     *,
     eps: float | None = None,
 ) -> Tensor:
-    """Return x divided by its root mean square over its last axes, and scaled.
+    """Return x divided by its root mean square over its last axes, scaled.
 
-    ``eps`` is by default the distance from 1 to the next number of the dtype. Raises ShapeError
-    when x does not end in ``normalized_shape``. Source: Zhang and Sennrich, "Root mean square layer
-    normalization", 2019.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (*N, *normalized_shape); real. Integers are converted to float32, and squares of half
+        types are summed in float32.
+    normalized_shape : int or sequence of int
+        The sizes of the last axes, over which the moments are taken.
+    weight : Tensor, ndarray or number, optional
+        Shape normalized_shape: the scale; 1 if left out.
+    eps : float, optional
+        Added to the mean square before the root; the machine epsilon of the dtype that is computed
+        in if left out.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` does not end in `normalized_shape`, or `weight` has another shape.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.rms_norm(calor.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
@@ -93,11 +163,40 @@ def group_norm(
     *,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Return x (N, C, \\*S) standardized over each group of channels, scaled and shifted.
+    """Return x with mean 0 and variance 1 over each group of channels.
 
-    ``weight`` and ``bias`` hold one number for each channel. Raises ShapeError when the channels do
-    not divide by ``num_groups``. Source: Wu and He, "Group normalization", 2018.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S); real. Integers are converted to float32.
+    num_groups : int
+        Into how many groups of equal size the channels are divided.
+    weight : Tensor, ndarray or number, optional
+        Shape (C,): what each channel is multiplied by; 1 if left out.
+    bias : Tensor, ndarray or number, optional
+        Shape (C,): what is added to each channel; 0 if left out.
+    eps : float
+        Added to the variance before the square root, so that constant inputs stay finite.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, C does not divide by `num_groups`, or `weight` or `bias` is
+        not of shape (C,).
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Wu and He, "Group Normalization", 2018.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.group_norm(calor.asarray([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0).tolist()
@@ -124,11 +223,37 @@ def instance_norm(
     *,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Return x (N, C, \\*S) with mean 0 and variance 1 over S of each channel, scaled, shifted.
+    """Return x with mean 0 and variance 1 over the spatial axes of each channel.
 
-    Raises ShapeError when there is no axis after the channels. Source: Ulyanov et al., "Instance
-    normalization: the missing ingredient for fast stylization", 2016.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S); real. Integers are converted to float32.
+    weight : Tensor, ndarray or number, optional
+        Shape (C,): what each channel is multiplied by; 1 if left out.
+    bias : Tensor, ndarray or number, optional
+        Shape (C,): what is added to each channel; 0 if left out.
+    eps : float
+        Added to the variance before the square root, so that constant inputs stay finite.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has no spatial axes, or `weight` or `bias` is not of shape (C,).
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Ulyanov et al., "Instance Normalization: The Missing Ingredient for Fast Stylization", 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.instance_norm(calor.asarray([[[1.0, 3.0]]]), eps=0.0).tolist()
@@ -154,14 +279,51 @@ def batch_norm(
     momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
 ) -> BatchNorm:
-    """Return x (N, C, \\*S) normalized by channel, and the running statistics after it.
+    """Return x normalized by channel, and the running statistics after it.
 
-    In training the mean and variance are those of the batch, and the running ones move towards
-    them by ``momentum`` (the variance unbiased, as in PyTorch); no gradient flows into them.
-    Otherwise the running statistics are used and returned as they are. Raises ShapeError for
-    fewer than two values a channel in training, ArgumentError for missing statistics outside it.
-    Source: Ioffe and Szegedy, "Batch normalization", 2015.
+    In training the moments are those of the batch, and the running ones move towards them; no
+    gradient flows into these. Otherwise the running moments are used, and returned unchanged.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S); real. Integers are converted to float32.
+    running_mean : Tensor or None
+        Shape (C,). None, in training, keeps no running mean.
+    running_var : Tensor or None
+        Shape (C,): the unbiased variance. None, in training, keeps no running variance.
+    weight : Tensor, ndarray or number, optional
+        Shape (C,): what each channel is multiplied by; 1 if left out.
+    bias : Tensor, ndarray or number, optional
+        Shape (C,): what is added to each channel; 0 if left out.
+    training : bool
+        Use the moments of the batch.
+    momentum : float or Tensor
+        How far the running moments move towards those of the batch, in [0, 1].
+    eps : float
+        Added to the variance before the square root, so that constant inputs stay finite.
+
+    Returns
+    -------
+    BatchNorm
+        The output of the shape and dtype of `x`, and the running mean and variance.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, fewer than two values a channel in training, or `weight` or
+        `bias` is not of shape (C,).
+    ArgumentError
+        If the running mean or variance is None outside training.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Ioffe and Szegedy, "Batch Normalization", 2015.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.asarray([[1.0], [3.0]])
@@ -199,10 +361,44 @@ def batch_norm(
 def local_response_norm(
     x: Operand, /, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """Return x (N, C, \\*S) divided by (k + alpha · mean square of ``size`` channels around)^beta.
+    """Return x divided by a power of the mean square of its neighbouring channels.
 
-    Source: Krizhevsky et al., "ImageNet classification with deep convolutional neural networks".
+    The divisor is (k + alpha · mean)^beta, where the mean goes over the squares of `size` channels
+    around each one; channels beyond the ends count as 0.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S); real. Integers are converted to float32.
+    size : int
+        The number of channels, at least 1.
+    alpha : float
+        The factor of the mean square.
+    beta : float
+        The exponent.
+    k : float
+        The summand that keeps the divisor from 0.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes.
+    ArgumentError
+        If `size` is below 1.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    References
+    ----------
+    Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.local_response_norm(calor.ones((1, 1, 1)), 1, alpha=1.0, beta=1.0).tolist()

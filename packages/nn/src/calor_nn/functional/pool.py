@@ -17,12 +17,12 @@ from calor.dtypes import int64
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, pair, single, stretched
+from calor.functions.operands import as_tensor, pair, stretched
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
-from calor.ops.composites import relu
-from calor.ops.sources import HostArray, constant, iota
-from calor_nn.functional.conv import Sizes, batched, per_axis, unbatched
+from calor.ops.sources import iota
+from calor_nn.functional.conv import Sizes, batched, unbatched
+from calor_nn.functional.pool_windows import Windows, baked
 
 if TYPE_CHECKING:
     from calor.functions.operands import Operand
@@ -38,12 +38,51 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Return the largest element of each window of x (N, C, L), NaN when there is one.
+    """Return the largest element of each window over one spatial axis.
 
-    ``padding`` adds −inf at both ends, at most half a window. With ``return_indices`` a tuple
-    (values, places), where a place is the flat index in the spatial axes. Of equal elements the
-    first one is taken, also by the gradient.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, L), or (C, L) without a batch.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Elements of −inf added at both ends of each axis; at most half a window.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    return_indices : bool
+        Return the positions of the largest elements too.
 
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        Shape (N, C, L'), without N if `x` has no batch; the dtype of `x`. With `return_indices` the
+        pair (values, indices): int64 flat indices into the spatial axes of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1, or the padding exceeds half a window.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is not a tensor, array or number.
+
+    Notes
+    -----
+    A window that contains NaN gives NaN. Of equal elements the first one counts, for the index and
+    for the gradient alike.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.max_pool1d(calor.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
@@ -61,8 +100,51 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Return the largest element of each window of x (N, C, H, W); see :func:`max_pool1d`.
+    """Return the largest element of each window over two spatial axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, H, W), or (C, H, W) without a batch.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Elements of −inf added at both ends of each axis; at most half a window.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    return_indices : bool
+        Return the positions of the largest elements too.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        Shape (N, C, H', W'), without N if `x` has no batch; the dtype of `x`. With `return_indices`
+        the pair (values, indices): int64 flat indices into the spatial axes of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1, or the padding exceeds half a window.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is not a tensor, array or number.
+
+    Notes
+    -----
+    A window that contains NaN gives NaN. Of equal elements the first one counts, for the index and
+    for the gradient alike.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.max_pool2d(calor.asarray([[[1.0, 3.0], [2.0, 0.0]]]), 2).tolist()
@@ -80,8 +162,52 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Return the largest element of each window of x (N, C, D, H, W); see :func:`max_pool1d`.
+    """Return the largest element of each window over three spatial axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Elements of −inf added at both ends of each axis; at most half a window.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    return_indices : bool
+        Return the positions of the largest elements too.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        Shape (N, C, D', H', W'), without N if `x` has no batch; the dtype of `x`. With
+        `return_indices` the pair (values, indices): int64 flat indices into the spatial axes of
+        `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1, or the padding exceeds half a window.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is not a tensor, array or number.
+
+    Notes
+    -----
+    A window that contains NaN gives NaN. Of equal elements the first one counts, for the index and
+    for the gradient alike.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.max_pool3d(calor.ones((1, 1, 2, 4, 4)), 2).shape
@@ -98,11 +224,43 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Return the mean of each window of x (N, C, L).
+    """Return the mean of each window over one spatial axis.
 
-    ``padding`` adds zeros at both ends, at most half a window; ``count_include_pad`` says whether
-    they count as elements.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, L), or (C, L) without a batch.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Zeros added at both ends of each axis; at most half a window.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    count_include_pad : bool
+        Count the zeros of the padding as elements of the mean.
 
+    Returns
+    -------
+    Tensor
+        Shape (N, C, L'), without N if `x` has no batch; the dtype of `x`, float32 for integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1, or the padding exceeds half a window.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.avg_pool1d(calor.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
@@ -120,10 +278,46 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Return the mean of each window of x (N, C, H, W); see :func:`avg_pool1d`.
+    """Return the mean of each window over two spatial axes.
 
-    ``divisor_override`` is what the sums are divided by, instead of the number of elements.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, H, W), or (C, H, W) without a batch.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Zeros added at both ends of each axis; at most half a window.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    count_include_pad : bool
+        Count the zeros of the padding as elements of the mean.
+    divisor_override : int, optional
+        What the sums are divided by; the number of elements if left out.
 
+    Returns
+    -------
+    Tensor
+        Shape (N, C, H', W'), without N if `x` has no batch; the dtype of `x`, float32 for integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1, the padding exceeds half a window, or
+        `divisor_override` is 0.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.avg_pool2d(calor.asarray([[[1.0, 3.0], [2.0, 0.0]]]), 2).tolist()
@@ -142,8 +336,47 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Return the mean of each window of x (N, C, D, H, W); see :func:`avg_pool2d`.
+    """Return the mean of each window over three spatial axes.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Zeros added at both ends of each axis; at most half a window.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    count_include_pad : bool
+        Count the zeros of the padding as elements of the mean.
+    divisor_override : int, optional
+        What the sums are divided by; the number of elements if left out.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, D', H', W'), without N if `x` has no batch; the dtype of `x`, float32 for
+        integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1, the padding exceeds half a window, or
+        `divisor_override` is 0.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.avg_pool3d(calor.ones((1, 1, 2, 2, 2)), 2).item()
@@ -153,43 +386,37 @@ def avg_pool3d(
     return _avg_pool(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor, 3)
 
 
-def lp_pool1d(
-    x: Operand,
-    norm_type: float,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """Return the p-norm of each window of x (N, C, L), where x is not negative.
-
-    >>> import calor
-    >>> from calor.nn import functional
-    >>> functional.lp_pool1d(calor.asarray([[[3.0, 4.0]]]), 2.0, 2).item()
-    5.0
-    """
-    return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 1)
-
-
-def lp_pool2d(
-    x: Operand,
-    norm_type: float,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """Return the p-norm of each window of x (N, C, H, W), where x is not negative.
-
-    >>> import calor
-    >>> from calor.nn import functional
-    >>> functional.lp_pool2d(calor.ones((1, 1, 2, 2)), 2.0, 2).item()
-    2.0
-    """
-    return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 2)
-
-
 def max_unpool(x: Operand, indices: Tensor, /, output_size: Sequence[int]) -> Tensor:
-    """Return zeros of the given spatial sizes with x at the places that a max pool returned.
+    """Return zeros with x at the positions that a max pool returned.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S) or (C, *S): the values.
+    indices : Tensor
+        The shape of `x`; int64 flat indices into the spatial axes of the result.
+    output_size : sequence of int
+        The spatial sizes of the result.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, *output_size), without N if `x` has no batch; the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` and `indices` differ in shape, or do not have the spatial axes of `output_size` after
+        one or two others.
+    DTypeError
+        If `x` is not a tensor, array or number.
+
+    References
+    ----------
+    Zeiler and Fergus, "Visualizing and Understanding Convolutional Networks", 2014.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> y, places = functional.max_pool1d(calor.asarray([[[1.0, 3.0]]]), 2, return_indices=True)
@@ -217,77 +444,6 @@ def max_unpool(x: Operand, indices: Tensor, /, output_size: Sequence[int]) -> Te
     return reshape(made, (*lead, *sizes))
 
 
-class _Windows:
-    """Where windows lie: their sizes by axis, and the paddings that make all of them fit."""
-
-    def __init__(
-        self,
-        x: Tensor,
-        kernel: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: bool,
-        rank: int,
-        what: str,
-    ) -> None:
-        self.kernel = per_axis(kernel, rank, f"{what}: kernel_size")
-        self.stride = self.kernel if stride is None else per_axis(stride, rank, f"{what}: stride")
-        self.padding = per_axis(padding, rank, f"{what}: padding")
-        self.dilation = per_axis(dilation, rank, f"{what}: dilation")
-        if min(self.kernel) < 1 or min(self.stride) < 1 or min(self.dilation) < 1:
-            raise ArgumentError(f"{what}: kernel_size, stride and dilation are at least 1")
-        if any(not 0 <= p <= k // 2 for p, k in zip(self.padding, self.kernel, strict=True)):
-            raise ArgumentError(
-                f"{what}: padding {self.padding} must be between 0 and half of the window "
-                f"{self.kernel}"
-            )
-        self.sizes = x.shape[-rank:]
-        self.counts = tuple(self._count(i, ceil_mode, what) for i in range(rank))
-        self.pairs = tuple(self._pair(i) for i in range(rank))
-
-    def _reach(self, axis: int) -> int:
-        return self.dilation[axis] * (self.kernel[axis] - 1) + 1
-
-    def _count(self, axis: int, ceil_mode: bool, what: str) -> int:
-        size, before, step = self.sizes[axis], self.padding[axis], self.stride[axis]
-        span = size + 2 * before - self._reach(axis)
-        if span < 0 and not (ceil_mode and span > -step):
-            raise ShapeError(
-                f"{what}: a window of {self._reach(axis)} does not fit {size} places with "
-                f"padding {before}"
-            )
-        count = (-(-span // step) if ceil_mode else span // step) + 1
-        # A window that would begin in the right padding is none.
-        return count - 1 if (count - 1) * step >= size + before else count
-
-    def _pair(self, axis: int) -> tuple[int, int]:
-        before = self.padding[axis]
-        used = (self.counts[axis] - 1) * self.stride[axis] + self._reach(axis)
-        return before, max(used - self.sizes[axis] - before, before)
-
-    def attributes(self, kind: str) -> dict[str, Any]:
-        """Return the attributes of the rows that work on these windows."""
-        return {
-            "kind": kind,
-            "window": self.kernel,
-            "stride": self.stride,
-            "padding": self.pairs,
-            "dilation": self.dilation,
-        }
-
-    def divisors(self, include_padding: bool) -> list[np.ndarray[Any, Any]]:
-        """Return for each axis how many elements its windows count."""
-        found = []
-        for size, before, kernel, step, count in zip(
-            self.sizes, self.padding, self.kernel, self.stride, self.counts, strict=True
-        ):
-            low, high = (-before, size + before) if include_padding else (0, size)
-            first = np.arange(count) * step - before
-            found.append(np.minimum(first + kernel, high) - np.maximum(first, low))
-        return found
-
-
 def _max_pool(
     x: Any,
     kernel: Any,
@@ -300,7 +456,7 @@ def _max_pool(
 ) -> Any:
     what = f"max_pool{rank}d"
     x, added = batched(as_tensor(x), rank, what)
-    windows = _Windows(x, kernel, stride, padding, dilation, ceil_mode, rank, what)
+    windows = Windows(x, kernel, stride, padding, dilation, ceil_mode, rank, what)
     attributes = windows.attributes("max")
     made = unbatched(rows.window_reduce(x, **attributes), added)
     if not return_indices:
@@ -325,7 +481,7 @@ def _avg_pool(
     if divisor == 0:
         raise ArgumentError(f"{what}: divisor_override is 0")
     x, added = batched(floating(x, what), rank, what)
-    windows = _Windows(x, kernel, stride, padding, 1, ceil_mode, rank, what)
+    windows = Windows(x, kernel, stride, padding, 1, ceil_mode, rank, what)
     total = rows.window_reduce(x, **windows.attributes("sum"))
     counts = windows.divisors(count_include_pad)
     if divisor is not None:
@@ -338,24 +494,3 @@ def _avg_pool(
             product = product[..., None] * more
         total = pair(e.div, total, baked(product, total))
     return unbatched(total, added)
-
-
-def baked(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
-    """Return an array that depends on sizes alone as a constant, in the dtype of ``like``."""
-    with on_device(like.device):
-        made: Tensor = constant(array=HostArray.of(array.astype(like.dtype.numpy)), weak=False)
-    return made
-
-
-def _lp_pool(
-    x: Any, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool, rank: int
-) -> Tensor:
-    what = f"lp_pool{rank}d"
-    if norm_type <= 0:
-        raise ArgumentError(f"{what}: norm_type {norm_type} must be above 0")
-    x, added = batched(floating(x, what), rank, what)
-    windows = _Windows(x, kernel, stride, 0, 1, ceil_mode, rank, what)
-    powers = pair(e.power, x, float(norm_type))
-    total = rows.window_reduce(powers, **windows.attributes("sum"))
-    root = pair(e.power, single(relu, total), 1.0 / norm_type)
-    return unbatched(root, added)

@@ -22,7 +22,7 @@ from calor_nn.functional.adaptive import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from calor_nn.functional.pool import baked
+from calor_nn.functional.pool_windows import baked
 from calor_nn.functional.windows import places
 
 if TYPE_CHECKING:
@@ -53,13 +53,48 @@ def interpolate(
     mode: ResizeMode = "nearest",
     align_corners: bool = False,
 ) -> Tensor:
-    """Return x (N, C, \\*S) resized to ``size``, or by ``scale_factor`` (sizes rounded down).
+    """Return signals, images or volumes resized to other spatial sizes.
 
-    ``mode``: "nearest" (the place below), "nearest-exact" (the nearest centre), "linear" (L),
-    "bilinear" (H, W), "trilinear" (D, H, W), "bicubic" (H, W; Keys' kernel with a = −0.75), "area"
-    (means). ``align_corners`` maps first to first and last to last place, for the linear and cubic
-    modes; else the ends of the pixels are mapped. Raises ShapeError and ArgumentError.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S) with one to three spatial axes.
+    size : int or sequence of int, optional
+        The new spatial sizes, in elements; give this or `scale_factor`.
+    scale_factor : float or sequence of float, optional
+        What the sizes are multiplied by, the products rounded down.
+    mode : str
+        "nearest" (the element below), "nearest-exact" (the element whose centre is nearest),
+        "linear" for (L), "bilinear" for (H, W), "trilinear" for (D, H, W), "bicubic" for (H, W), or
+        "area" (means of windows).
+    align_corners : bool
+        Map the centres of the corner elements onto each other, in the linear and cubic modes;
+        otherwise the outer edges of the elements are mapped.
 
+    Returns
+    -------
+    Tensor
+        Shape (N, C, *S'); the dtype of `x`, float32 for integers in the modes that compute means.
+
+    Raises
+    ------
+    ArgumentError
+        If `mode` is unknown, both or neither of `size` and `scale_factor` are given, or
+        `align_corners` is given for a mode without corners.
+    ShapeError
+        If `x` does not have the mode's number of spatial axes, or a size is below 1.
+    DTypeError
+        If `x` is not a tensor, array or number, or a mode that computes means gets complex or
+        float8.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981 (with a = −0.75).
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.interpolate(calor.asarray([[[0.0, 1.0]]]), 4, mode="linear").tolist()

@@ -42,11 +42,46 @@ def im2col(
     padding: Sizes = 0,
     stride: Sizes = 1,
 ) -> Tensor:
-    """Return the patches of x (N, C, H, W) as columns (N, C · KH · KW, patches).
+    """Return the patches of images as columns.
 
-    It is PyTorch's ``unfold``: a convolution is a matrix product with these columns. Patches and
-    what is inside them are in row-major order.
+    A convolution is a matrix product with these columns; PyTorch calls this `unfold`. Patches, and
+    the elements inside each, are in row-major order.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, H, W), or (C, H, W) without a batch.
+    kernel_size : int or sequence of int
+        (KH, KW), the size of a patch.
+    dilation : int or sequence of int
+        Distance of neighbouring elements of a patch.
+    padding : int or sequence of int
+        Zeros added at both ends of each spatial axis.
+    stride : int or sequence of int
+        Distance of neighbouring patches.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C · KH · KW, P) for P patches, without N if `x` has no batch; the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, the patches do not fit the padded image, or an argument
+        has a wrong number of sizes.
+    DTypeError
+        If `x` is not a tensor, array or number.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Chellapilla et al., "High Performance Convolutional Neural Networks for Document Processing",
+    2006.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.im2col(calor.ones((1, 3, 4, 4)), 2, stride=2).shape
@@ -74,11 +109,42 @@ def col2im(
     padding: Sizes = 0,
     stride: Sizes = 1,
 ) -> Tensor:
-    """Return columns (N, C · KH · KW, patches) added up to an image (N, C, H, W).
+    """Return images as sums of columns, the transpose of :func:`im2col`.
 
-    It is PyTorch's ``fold``, the transpose of :func:`im2col`; ``output_size`` is (H, W).
-    Raises ShapeError when the columns do not fit.
+    Elements that lie in several patches are added up; PyTorch calls this `fold`.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Columns, shape (N, C · KH · KW, P) for P patches, or without N.
+    output_size : sequence of int
+        (H, W) of the images.
+    kernel_size : int or sequence of int
+        (KH, KW), the size of a patch.
+    dilation : int or sequence of int
+        Distance of neighbouring elements of a patch.
+    padding : int or sequence of int
+        Zeros added at both ends of each spatial axis.
+    stride : int or sequence of int
+        Distance of neighbouring patches.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, H, W), without N if `x` has no batch; the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If the columns do not fit the patches of such an image, or an argument has a wrong number of
+        sizes.
+    DTypeError
+        If `x` is not a tensor, array or number.
+    TypeError
+        If a size is not a whole number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> x = calor.ones((1, 3, 4, 4))
@@ -139,11 +205,35 @@ def _patches(
 
 
 def pixel_shuffle(x: Operand, /, factor: int) -> Tensor:
-    """Return x (\\*N, C · r², H, W) as (\\*N, C, H · r, W · r): channels become pixels.
+    """Return x with its channels rearranged into pixels.
 
-    Raises ShapeError when the channels do not divide by r². Source: Shi et al., "Real-time single
-    image and video super-resolution", 2016.
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (*N, C · r², H, W).
+    factor : int
+        The factor r of height and width; at least 1.
 
+    Returns
+    -------
+    Tensor
+        Shape (*N, C, H · r, W · r); the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than three axes, or its channels do not divide by r².
+    DTypeError
+        If `x` is not a tensor, array or number.
+    TypeError
+        If `factor` is not a whole number.
+
+    References
+    ----------
+    Shi et al., "Real-Time Single Image and Video Super-Resolution", 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.pixel_shuffle(calor.asarray([[[1]], [[2]], [[3]], [[4]]]), 2).tolist()
@@ -161,8 +251,31 @@ def pixel_shuffle(x: Operand, /, factor: int) -> Tensor:
 
 
 def pixel_unshuffle(x: Operand, /, factor: int) -> Tensor:
-    """Return x (\\*N, C, H · r, W · r) as (\\*N, C · r², H, W): pixels become channels.
+    """Return x with its pixels rearranged into channels, the inverse of :func:`pixel_shuffle`.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (*N, C, H · r, W · r).
+    factor : int
+        The divisor r of height and width; at least 1.
+
+    Returns
+    -------
+    Tensor
+        Shape (*N, C · r², H, W); the dtype of `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than three axes, or height and width do not divide by r.
+    DTypeError
+        If `x` is not a tensor, array or number.
+    TypeError
+        If `factor` is not a whole number.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor.nn import functional
     >>> functional.pixel_unshuffle(calor.asarray([[[1, 2], [3, 4]]]), 2).tolist()

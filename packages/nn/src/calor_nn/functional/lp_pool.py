@@ -1,0 +1,136 @@
+"""Pooling by p-norms over one and two spatial axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from calor.errors import ArgumentError
+from calor.functions.activation import floating
+from calor.functions.operands import pair, single
+from calor.ops import contraction as rows
+from calor.ops import elementwise as e
+from calor.ops.composites import relu
+from calor_nn.functional.conv import Sizes, batched, unbatched
+from calor_nn.functional.pool_windows import Windows
+
+if TYPE_CHECKING:
+    from calor.functions.operands import Operand
+    from calor.tensor.tensor import Tensor
+
+
+def lp_pool1d(
+    x: Operand,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return the p-norm of each window over one spatial axis.
+
+    The norm is (Σ x^p)^(1/p), for x that is not negative; a negative sum counts as 0.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, L), or (C, L) without a batch.
+    norm_type : float
+        The exponent p; above 0.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, L'), without N if `x` has no batch; the dtype of `x`, float32 for integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1 or `norm_type` is not above 0.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor.nn import functional
+    >>> functional.lp_pool1d(calor.asarray([[[3.0, 4.0]]]), 2.0, 2).item()
+    5.0
+    """
+    return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 1)
+
+
+def lp_pool2d(
+    x: Operand,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return the p-norm of each window over two spatial axes.
+
+    The norm is (Σ x^p)^(1/p), for x that is not negative; a negative sum counts as 0.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, H, W), or (C, H, W) without a batch.
+    norm_type : float
+        The exponent p; above 0.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, H', W'), without N if `x` has no batch; the dtype of `x`, float32 for integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1 or `norm_type` is not above 0.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor.nn import functional
+    >>> functional.lp_pool2d(calor.ones((1, 1, 2, 2)), 2.0, 2).item()
+    2.0
+    """
+    return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 2)
+
+
+def _lp_pool(
+    x: Any, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool, rank: int
+) -> Tensor:
+    what = f"lp_pool{rank}d"
+    if norm_type <= 0:
+        raise ArgumentError(f"{what}: norm_type {norm_type} must be above 0")
+    x, added = batched(floating(x, what), rank, what)
+    windows = Windows(x, kernel, stride, 0, 1, ceil_mode, rank, what)
+    powers = pair(e.power, x, float(norm_type))
+    total = rows.window_reduce(powers, **windows.attributes("sum"))
+    root = pair(e.power, single(relu, total), 1.0 / norm_type)
+    return unbatched(root, added)

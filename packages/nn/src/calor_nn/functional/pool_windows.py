@@ -1,0 +1,96 @@
+"""The windows of a pooling: their positions, the paddings that complete them, their sizes.
+
+Requirements: all of it follows from sizes alone; NumPy computes it when the op is recorded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calor.backends.selection import on_device
+from calor.errors import ArgumentError, ShapeError
+from calor.ops.sources import HostArray, constant
+from calor_nn.functional.conv import per_axis
+
+if TYPE_CHECKING:
+    from calor.tensor.tensor import Tensor
+
+
+class Windows:
+    """Where windows lie: their sizes by axis, and the paddings that make all of them fit."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        kernel: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        rank: int,
+        what: str,
+    ) -> None:
+        self.kernel = per_axis(kernel, rank, f"{what}: kernel_size")
+        self.stride = self.kernel if stride is None else per_axis(stride, rank, f"{what}: stride")
+        self.padding = per_axis(padding, rank, f"{what}: padding")
+        self.dilation = per_axis(dilation, rank, f"{what}: dilation")
+        if min(self.kernel) < 1 or min(self.stride) < 1 or min(self.dilation) < 1:
+            raise ArgumentError(f"{what}: kernel_size, stride and dilation are at least 1")
+        if any(not 0 <= p <= k // 2 for p, k in zip(self.padding, self.kernel, strict=True)):
+            raise ArgumentError(
+                f"{what}: padding {self.padding} must be between 0 and half of the window "
+                f"{self.kernel}"
+            )
+        self.sizes = x.shape[-rank:]
+        self.counts = tuple(self._count(i, ceil_mode, what) for i in range(rank))
+        self.pairs = tuple(self._pair(i) for i in range(rank))
+
+    def _reach(self, axis: int) -> int:
+        return self.dilation[axis] * (self.kernel[axis] - 1) + 1
+
+    def _count(self, axis: int, ceil_mode: bool, what: str) -> int:
+        size, before, step = self.sizes[axis], self.padding[axis], self.stride[axis]
+        span = size + 2 * before - self._reach(axis)
+        if span < 0 and not (ceil_mode and span > -step):
+            raise ShapeError(
+                f"{what}: a window of {self._reach(axis)} does not fit {size} places with "
+                f"padding {before}"
+            )
+        count = (-(-span // step) if ceil_mode else span // step) + 1
+        # A window that would begin in the right padding is none.
+        return count - 1 if (count - 1) * step >= size + before else count
+
+    def _pair(self, axis: int) -> tuple[int, int]:
+        before = self.padding[axis]
+        used = (self.counts[axis] - 1) * self.stride[axis] + self._reach(axis)
+        return before, max(used - self.sizes[axis] - before, before)
+
+    def attributes(self, kind: str) -> dict[str, Any]:
+        """Return the attributes of the rows that work on these windows."""
+        return {
+            "kind": kind,
+            "window": self.kernel,
+            "stride": self.stride,
+            "padding": self.pairs,
+            "dilation": self.dilation,
+        }
+
+    def divisors(self, include_padding: bool) -> list[np.ndarray[Any, Any]]:
+        """Return for each axis how many elements its windows count."""
+        found = []
+        for size, before, kernel, step, count in zip(
+            self.sizes, self.padding, self.kernel, self.stride, self.counts, strict=True
+        ):
+            low, high = (-before, size + before) if include_padding else (0, size)
+            first = np.arange(count) * step - before
+            found.append(np.minimum(first + kernel, high) - np.maximum(first, low))
+        return found
+
+
+def baked(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
+    """Return an array that depends on sizes alone as a constant, in the dtype of ``like``."""
+    with on_device(like.device):
+        made: Tensor = constant(array=HostArray.of(array.astype(like.dtype.numpy)), weak=False)
+    return made
