@@ -22,15 +22,15 @@ from calor.specs import spec
 from calor_kernel.contract.work import Request, View
 from calor_kernel.device.lanes_device import MANY_UNITS
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.attention import boxed
+from calor_kernel.library.attention import warpgroup_tma_launch
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.library.conv import (
     lower_conv,
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
-from calor_kernel.library.matmul import units
-from calor_kernel.library.matmul.boxes import Boxes, matmul_boxes
+from calor_kernel.library.matmul import gpu_ways
+from calor_kernel.library.matmul.warpgroup_tma import Boxes, matmul_boxes
 from calor_kernel.printers import print_kernel
 from calor_kernel.printers.cuda_cpp import CudaCpp
 
@@ -87,11 +87,11 @@ def plan_of(dtype: DType, result: DType, made: Any, along: bool) -> Boxes:
     return plan if dtype is not uint8 else replace(plan, formats=(float8_e5m2, float8_e4m3fn))
 
 
-LARGE, HIGH, _, _, SMALL, _ = units._BOXES
-PLANS = [(bfloat16, bfloat16, made, False) for made in (LARGE, HIGH, *units._MORE_BOXES)]
-PLANS += [(float32, float32, made, True) for made in units._MORE_BOXES]
+LARGE, HIGH, _, _, SMALL, _ = gpu_ways._BOXES
+PLANS = [(bfloat16, bfloat16, made, False) for made in (LARGE, HIGH, *gpu_ways._MORE_BOXES)]
+PLANS += [(float32, float32, made, True) for made in gpu_ways._MORE_BOXES]
 PLANS += [(float32, float32, made, False) for made in (LARGE, SMALL)]
-PLANS += [(uint8, bfloat16, units._MORE_BOXES[0], True), (int8, int32, LARGE, True)]
+PLANS += [(uint8, bfloat16, gpu_ways._MORE_BOXES[0], True), (int8, int32, LARGE, True)]
 
 
 @pytest.mark.parametrize(("dtype", "result", "made", "along"), PLANS, ids=str)
@@ -112,11 +112,14 @@ def test_products_stay_on_their_way(
 
 
 # Shares of tiles, and parts of them in clusters.
-SHARED = [(bfloat16, bfloat16, made, False, 1) for made in units._SHARED]
-SHARED += [(bfloat16, bfloat16, made, False, 4) for made in units._SHARED[:2]]
-SHARED += [(float32, float32, units._SHARED[0], along, 1) for along in (False, True)]
-SHARED += [(float32, float32, units._SHARED[0], False, 8)]
-SHARED += [(uint8, bfloat16, units._SHARED[0], True, 1), (int8, int32, units._SHARED[1], True, 4)]
+SHARED = [(bfloat16, bfloat16, made, False, 1) for made in gpu_ways._SHARED]
+SHARED += [(bfloat16, bfloat16, made, False, 4) for made in gpu_ways._SHARED[:2]]
+SHARED += [(float32, float32, gpu_ways._SHARED[0], along, 1) for along in (False, True)]
+SHARED += [(float32, float32, gpu_ways._SHARED[0], False, 8)]
+SHARED += [
+    (uint8, bfloat16, gpu_ways._SHARED[0], True, 1),
+    (int8, int32, gpu_ways._SHARED[1], True, 4),
+]
 
 
 @pytest.mark.parametrize(("dtype", "result", "made", "along", "parts"), SHARED, ids=str)
@@ -214,7 +217,7 @@ def test_phases_by_boxes_wait_where_they_say(compiler: Any, dtype: DType) -> Non
 BOXES = [
     (name, width, made)
     for name in ("FORWARD", "QUERY", "KEY")
-    for width, tiles in getattr(boxed, name).items()
+    for width, tiles in getattr(warpgroup_tma_launch, name).items()
     for made in tiles
 ]
 
@@ -223,7 +226,7 @@ BOXES = [
 def test_powers_are_computed_beside_products(
     compiler: Any, monkeypatch: Any, name: str, width: int, made: Any
 ) -> None:
-    monkeypatch.setattr(boxed, name, {width: (made,)})
+    monkeypatch.setattr(warpgroup_tma_launch, name, {width: (made,)})
     back = name != "FORWARD"
     (work,) = (gradient if back else attention)(attended(width, width == 64, back, ENGINE))
     assert work.variant.startswith("boxes")

@@ -5,7 +5,7 @@ import pytest
 
 from calor.dtypes import as_dtype
 from calor_kernel.language.lanes import run_on_lanes
-from calor_kernel.library.members import sum_of_members
+from calor_kernel.library.peer_sum import sum_of_members
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "uint8"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from calor.backends.communication import Collective
 from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.library.members import build_for
+from calor_kernel.library.peer_sum import build_for
 from calor_kernel.planning.engine import Engine
 
 if TYPE_CHECKING:

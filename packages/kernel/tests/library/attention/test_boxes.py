@@ -6,7 +6,7 @@ import pytest
 
 from calor.dtypes import bfloat16, int32, int64
 from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
-from calor_kernel.library.attention import boxed
+from calor_kernel.library.attention import warpgroup_tma_launch
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -39,7 +39,7 @@ CASES = [
 
 @pytest.mark.parametrize(("row", "made"), CASES, ids=str)
 def test_boxes(monkeypatch, row, made):
-    monkeypatch.setattr(boxed, "FORWARD", {64: (made,), 128: (made,)})
+    monkeypatch.setattr(warpgroup_tma_launch, "FORWARD", {64: (made,), 128: (made,)})
     (work,) = attention(request_of(row, bfloat16, info=INFO))
     assert work.variant.startswith("boxes")
     check_forward(KernelBackend("lanes", lambda index: LanesDevice(INFO)), row, "bfloat16")
@@ -48,7 +48,7 @@ def test_boxes(monkeypatch, row, made):
 @pytest.mark.parametrize(("row", "made"), CASES, ids=str)
 def test_gradients_by_boxes(monkeypatch, row, made):
     for table in ("QUERY", "KEY"):
-        monkeypatch.setattr(boxed, table, {64: (made,), 128: (made,)})
+        monkeypatch.setattr(warpgroup_tma_launch, table, {64: (made,), 128: (made,)})
     (work,) = gradient(request_of(row, bfloat16, 3, info=INFO))
     assert work.variant.startswith("boxes")
     backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
@@ -59,7 +59,7 @@ def test_units_that_ask_get_registers_that_others_leave(monkeypatch):
     """A warp group of each kind shares what a cube has, by eights."""
     found = {}
     for asking in (0, 40, 56):
-        monkeypatch.setattr(boxed, "KEY", {64: ((2, 64, 2, True, 2, asking),)})
+        monkeypatch.setattr(warpgroup_tma_launch, "KEY", {64: ((2, 64, 2, True, 2, asking),)})
         (work,) = gradient(request_of(CASES[0][0], bfloat16, 3, info=INFO))
         plan = work.launches[1].build.keywords[-1][1]
         found[asking] = plan.registers
@@ -78,7 +78,7 @@ def test_tiles_fill_the_device_and_are_nearly_full(heads, rows, name):
 
 
 @pytest.mark.parametrize("rows", [300, 1 << 25])
-@pytest.mark.parametrize("width", boxed.FORWARD)
+@pytest.mark.parametrize("width", warpgroup_tma_launch.FORWARD)
 def test_tiles_fit(width, rows):
     row = Row(1, 2, 2, rows, rows, width, width)
     for lower, first in ((attention, 0), (gradient, 3)):

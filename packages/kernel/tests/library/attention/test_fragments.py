@@ -9,7 +9,7 @@ from calor.dtypes import bfloat16, float16, float32, int64
 from calor.specs import spec
 from calor_kernel.contract.work import Request, View
 from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
-from calor_kernel.library.attention import by_fragments
+from calor_kernel.library.attention import mma_launch
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -137,7 +137,7 @@ def test_instructions_by_name(name, row):
 @pytest.mark.parametrize("width", [64, 128])
 def test_tiles_of_instructions_by_name_fit(name, width):
     info = named_info(name, cores=1)
-    table = by_fragments._NAMED[name.rpartition("_")[0]]
+    table = mma_launch._NAMED[name.rpartition("_")[0]]
     row = Row(1, 2, 2, 300, 300, width, width)
     for lower, first in ((attention, 0), (gradient, 3)):
         works = lower(request_of(row, bfloat16, first, info, candidates=True))[:-1]
@@ -191,6 +191,6 @@ def test_candidates_have_names_of_their_own_and_fit(lower):
 
 
 def test_weights_of_powers_of_two():
-    from calor_kernel.library.attention.fragments import power_of_two
+    from calor_kernel.library.attention.mma_tiles import power_of_two
 
     assert power_of_two.reference(np.float32(-3)) == 0.125

@@ -14,8 +14,8 @@ from calor_kernel.library.conv import (
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
-from calor_kernel.library.conv.fragment_tiles import MORE, WEIGHTS, fits
-from calor_kernel.library.conv.fragment_weights import units_of_place
+from calor_kernel.library.conv.mma_tiles import MORE, WEIGHTS, fits
+from calor_kernel.library.conv.weight_gradient_mma import units_of_place
 from calor_kernel.library.panels import Fragments
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
@@ -175,7 +175,9 @@ def test_phases_that_take_turns_may_be_computed_together(row, monkeypatch):
     names = [work.variant for work in LOWERINGS[op](request_of(op, row, bfloat16, info, True))]
     assert any(name.endswith(", joined") for name in names)
     assert "joined" not in names[0]
-    monkeypatch.setattr("calor_kernel.library.conv.places_by_fragments.joins", lambda problem: True)
+    monkeypatch.setattr(
+        "calor_kernel.library.conv.implicit_gemm_mma_launch.joins", lambda problem: True
+    )
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, "bfloat16")
 
 
@@ -367,7 +369,7 @@ def test_gradients_of_weights_by_any_tile(dtype, made, monkeypatch):
     op, info = "conv_weight_gradient", replace(INFO, cores=16)
     row = ((3, 68, 14, 15), (72, 68, 2, 2), ONE, (NONE, NONE), ONE, 1)
     tiles = [(False, (made,), ())]
-    monkeypatch.setattr("calor_kernel.library.conv.by_fragments.tiles_of", lambda *_: tiles)
+    monkeypatch.setattr("calor_kernel.library.conv.mma_choice.tiles_of", lambda *_: tiles)
     request = request_of(op, row, dtype, info)
     said = {**request.attributes, "precision": "high"}
     work, *_ = LOWERINGS[op](replace(request, attributes=said))

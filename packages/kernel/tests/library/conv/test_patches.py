@@ -6,7 +6,7 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
-from calor_kernel.library.conv import places_by_patches, weights_by_patches
+from calor_kernel.library.conv import implicit_gemm_simt_launch, weight_gradient_simt_launch
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import NONE, OPS, check
@@ -35,7 +35,7 @@ def small(request, monkeypatch):
     """A device, and tiles of which there are several, with several steps and parts."""
     ahead = request.param == "ahead"
     only = {(4, 8, 1, 1, 8, 3 if ahead else 2): 1.0}
-    for module in (places_by_patches, weights_by_patches):
+    for module in (implicit_gemm_simt_launch, weight_gradient_simt_launch):
         monkeypatch.setattr(module, "_AHEAD", only)
         monkeypatch.setattr(module, "_LOADED", only)
     return AHEAD if ahead else LOADED
@@ -64,7 +64,7 @@ def test_one_plan_for_several_sizes(small, op):
 @pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
 def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
     only = {(4, 8, 1, 1, 8, 2): 1.0}
-    for module in (places_by_patches, weights_by_patches):
+    for module in (implicit_gemm_simt_launch, weight_gradient_simt_launch):
         monkeypatch.setattr(module, "_LOADED", only)
     assert names(LOWERINGS[op](request_of(op, row, dtype, LOADED))) & KERNELS
     check(KernelBackend("lanes", lambda index: LanesDevice(LOADED)), op, row, dtype.name)
@@ -92,7 +92,7 @@ def test_steps_have_channels_of_one_tap_where_they_can():
 @pytest.mark.parametrize("row", [ROWS[1], ROWS[2]], ids=str)
 @pytest.mark.parametrize("made", [(2, 4, 1, 4, 8, 3), (4, 8, 2, 2, 16, 3)], ids=str)
 def test_units_with_several_places(monkeypatch, row, made):
-    monkeypatch.setattr(places_by_patches, "_AHEAD", {made: 1.0})
+    monkeypatch.setattr(implicit_gemm_simt_launch, "_AHEAD", {made: 1.0})
     check(KernelBackend("lanes", lambda index: LanesDevice(AHEAD)), "conv", row, "float32")
 
 

@@ -7,7 +7,7 @@ import pytest
 from calor import dtypes
 from calor.dtypes import float32
 from calor_kernel.device.lanes_device import LanesDevice
-from calor_kernel.library.conv import lower_conv_weight_gradient, weights_by_products
+from calor_kernel.library.conv import lower_conv_weight_gradient, weight_gradient_gemm
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import DIGITS, NONE, check
@@ -34,7 +34,7 @@ def asked(row, dtype, info, candidates=False):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_products_of_places(row, dtype, monkeypatch):
     monkeypatch.setitem(DIGITS, "float32", 2e-3)
-    monkeypatch.setattr(weights_by_products, "_MANY", 1)
+    monkeypatch.setattr(weight_gradient_gemm, "_MANY", 1)
     info = replace(H200, cores=8)
     (work,) = lower_conv_weight_gradient(asked(row, dtype, info))
     assert work.variant.startswith("product of places")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
-from calor_kernel.library.matmul import squares
+from calor_kernel.library.matmul import warp_mma
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_matmul import ONE, check
@@ -18,7 +18,7 @@ ROWS = [
     ((2, 64, 9), (2, 9, 65), ((2,), (1,)), ((0,), (0,)), (None, None)),
 ]
 # What devices have, with the size of their planes.
-SIMDGROUP = (32, (squares.SQUARE,))
+SIMDGROUP = (32, (warp_mma.SQUARE,))
 CDNA = (64, ("mfma_32x32x2_float32", "mfma_32x32x8_float16", "mfma_32x32x8_bfloat16"))
 RDNA = (32, ("wmma_16x16x16_float16", "wmma_16x16x16_bfloat16"))
 # Accesses of 16 bytes reach all of these operands.
@@ -47,8 +47,8 @@ def test_products(backends, monkeypatch, row, dtype, result, names):
 
 def check_squares(backend, monkeypatch, row, dtype, result):
     seen = []
-    made = squares.Squares
-    monkeypatch.setattr(squares, "Squares", lambda *given: seen.append(made(*given)) or seen[-1])
+    made = warp_mma.Squares
+    monkeypatch.setattr(warp_mma, "Squares", lambda *given: seen.append(made(*given)) or seen[-1])
     check(backend, row, dtype, result)
     assert seen
     return seen[-1]
@@ -59,19 +59,19 @@ def check_squares(backend, monkeypatch, row, dtype, result):
 @pytest.mark.parametrize("names", [SIMDGROUP[1], CDNA[1], RDNA[1]], ids=["simd", "mfma", "wmma"])
 def test_accesses(backends, monkeypatch, names, dtype, orders):
     if names is RDNA[1] and dtype == "float32":
-        monkeypatch.setattr(squares, "Squares", None)
+        monkeypatch.setattr(warp_mma, "Squares", None)
         check(backends[names], (*ACCESSES[:4], orders), dtype, dtype)
         return
     plan = check_squares(backends[names], monkeypatch, (*ACCESSES[:4], orders), dtype, dtype)
     assert plan.a_access == plan.b_access == (4 if dtype == "float32" else 8)
 
 
-@pytest.mark.parametrize("name", squares.PLANS)
+@pytest.mark.parametrize("name", warp_mma.PLANS)
 def test_a_tile_is_shared_evenly(name):
-    for made in squares.PLANS[name]:
-        plan = squares.Squares(*made, True, False, instruction=name)
+    for made in warp_mma.PLANS[name]:
+        plan = warp_mma.Squares(*made, True, False, instruction=name)
         assert plan.rows % (plan.shape.m * plan.down) == 0
         assert plan.columns % (plan.shape.n * plan.across) == 0
         assert plan.depth % plan.shape.k == 0
         assert plan.units <= 256
-        assert plan.shared_bytes <= (32 << 10 if name == squares.SQUARE else 64 << 10)
+        assert plan.shared_bytes <= (32 << 10 if name == warp_mma.SQUARE else 64 << 10)

@@ -12,10 +12,10 @@ from calor_kernel.contract.work import Dropped, Input
 from calor_kernel.device.lanes_device import LanesDevice
 from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
 from calor_kernel.language.lanes import run_on_lanes
-from calor_kernel.library.matmul import lowering, sharing, units
+from calor_kernel.library.matmul import gpu_ways, lowering, stream_k_launch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.sharing import shares_of
 from calor_kernel.library.matmul.stream_k import Shares
+from calor_kernel.library.matmul.stream_k_launch import shares_of
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -43,7 +43,7 @@ def taken(monkeypatch, test):
         return own or able, dropped
 
     monkeypatch.setattr(lowering, "ways", shared)
-    monkeypatch.setattr(sharing, "_LEAST", 1)
+    monkeypatch.setattr(stream_k_launch, "_LEAST", 1)
     return found
 
 
@@ -76,7 +76,7 @@ def lanes(cores):
     ids=str,
 )
 def test_products_in_shares(monkeypatch, seen, row, types, plan, cores, kind):
-    monkeypatch.setattr(units, "_SHARED", (plan,))
+    monkeypatch.setattr(gpu_ways, "_SHARED", (plan,))
     more = {"precision": "high"} if types == FLOATS else {}
     check(lanes(cores), row, *types, 2e-3 if more else None, **more)
     assert seen[0].name.endswith(kind)
@@ -93,7 +93,7 @@ def test_products_in_shares(monkeypatch, seen, row, types, plan, cores, kind):
     ids=str,
 )
 def test_cubes_of_a_cluster_exchange_parts(monkeypatch, clustered, row, types, plan, cores):
-    monkeypatch.setattr(units, "_SHARED", (plan,))
+    monkeypatch.setattr(gpu_ways, "_SHARED", (plan,))
     more = {"precision": "high"} if types == FLOATS else {}
     check(lanes(cores), row, *types, 2e-3 if more else None, **more)
     assert clustered[0].launch.build.keywords[0][1].parts == 2
@@ -101,7 +101,7 @@ def test_cubes_of_a_cluster_exchange_parts(monkeypatch, clustered, row, types, p
 
 def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
     """One list runs again and again, with the same flags, and gives the same bits."""
-    monkeypatch.setattr(units, "_SHARED", ((64, 64, 2, 2),))
+    monkeypatch.setattr(gpu_ways, "_SHARED", ((64, 64, 2, 2),))
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((72, 384), (384, 64)))
     with calor.device(device_of(lanes(7), 0)):
@@ -114,7 +114,7 @@ def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
 
 def test_candidates_are_timed_with_flags(monkeypatch, seen):
     """One candidate after another, several times, all with the flags of the trial."""
-    monkeypatch.setattr(units, "_SHARED", ((64, 64, 2, 2),))
+    monkeypatch.setattr(gpu_ways, "_SHARED", ((64, 64, 2, 2),))
     monkeypatch.setattr(autotune, "_FEWEST", 1)
     found = []
 
@@ -207,22 +207,22 @@ def test_shares_need_cubes_that_go_on():
     given = product, (Input(0), Input(1))
     hopper = replace(SEVERAL, cores=132, max_units=1024)
     bound = replace(hopper, features=hopper.features - {"forward_progress"})
-    (names, _), (_, dropped) = (units.ways(*given, info, True) for info in (hopper, bound))
+    (names, _), (_, dropped) = (gpu_ways.ways(*given, info, True) for info in (hopper, bound))
     names = {way.name for way in names}
     reasons = {one.variant: one.reason for one in dropped if isinstance(one, Dropped)}
     shared = {name for name in names if name.endswith("-K")}
     assert {name.rsplit(" ", 2)[1] for name in shared} >= {"clustered"}
     assert all("go on" in reasons[name] for name in shared if "clustered" not in name)
     alone = replace(hopper, features=hopper.features - {"clusters"})
-    reasons = {one.variant: one.reason for one in units.ways(*given, alone, True)[1]}
+    reasons = {one.variant: one.reason for one in gpu_ways.ways(*given, alone, True)[1]}
     assert {reasons[name] for name in shared if name in reasons} == {"the device has no clusters"}
     # The first choice is one launch, and two where cubes may not wait for each other.
-    firsts = [units.ways(*given, info, False)[0][0].name for info in (hopper, bound)]
+    firsts = [gpu_ways.ways(*given, info, False)[0][0].name for info in (hopper, bound)]
     assert firsts == [
         "boxes 64x128x64 by 256 in 16 split-K",
         "boxes 64x128x64 by 256 in 16 in 4 parts",
     ]
-    assert len(names) == len(units.ways(*given, hopper, True)[0])
+    assert len(names) == len(gpu_ways.ways(*given, hopper, True)[0])
 
 
 def test_names_say_what_is_shared():

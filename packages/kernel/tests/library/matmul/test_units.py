@@ -7,10 +7,10 @@ import pytest
 from calor.dtypes import bfloat16, float32
 from calor_kernel.contract.work import Dropped, Input
 from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
-from calor_kernel.library.matmul import boxed, divided, lowering, units
-from calor_kernel.library.matmul.boxes import Boxes
-from calor_kernel.library.matmul.patches import Patches
+from calor_kernel.library.matmul import gpu_ways, lowering, split_k_two_pass, warpgroup_tma_launch
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.simt_gemm import Patches
+from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.panels import Fragments
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -76,23 +76,25 @@ def engine():
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Tiles of which there are several, with several steps, and planes that share them."""
-    monkeypatch.setattr(units, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
-    monkeypatch.setattr(units, "_GROUPS", ((128, 64, 64, 8, 1, 3),))
-    monkeypatch.setattr(units, "_BOXES", {(64, 64, 2, 2): 1.0})
+    monkeypatch.setattr(gpu_ways, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
+    monkeypatch.setattr(gpu_ways, "_GROUPS", ((128, 64, 64, 8, 1, 3),))
+    monkeypatch.setattr(gpu_ways, "_BOXES", {(64, 64, 2, 2): 1.0})
     patches(monkeypatch, (4, 8, 2, 1, 8))
 
 
 def patches(monkeypatch, made):
     """Make a plan of patches the only first choice, of every device."""
     only = {made: 1.0}
-    monkeypatch.setattr(units, "_AHEAD", only)
-    monkeypatch.setattr(units, "_LOADED", (only, only))
+    monkeypatch.setattr(gpu_ways, "_AHEAD", only)
+    monkeypatch.setattr(gpu_ways, "_LOADED", (only, only))
 
 
 def labels(backend, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        units, "_launch", lambda *given, made=units._launch: seen.append(given[1]) or made(*given)
+        gpu_ways,
+        "_launch",
+        lambda *given, made=gpu_ways._launch: seen.append(given[1]) or made(*given),
     )
     return seen
 
@@ -146,7 +148,7 @@ def test_patches_in_other_orders_and_early(patched, row, made):
 
 @pytest.mark.parametrize("row", ROWS[1:5:3], ids=str)
 def test_early_factors_by_wide_indices(patched, monkeypatch, row):
-    monkeypatch.setattr(units, "narrow", lambda product: False)
+    monkeypatch.setattr(gpu_ways, "narrow", lambda product: False)
     backend, seen = patched(EARLY[1])
     check(backend, row, "float32", "float32")
     assert seen
@@ -165,7 +167,9 @@ def test_products_beside_warp_groups(grouped, monkeypatch, row, dtype, result):
 def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
     seen = []
     monkeypatch.setattr(
-        boxed, "_launch", lambda *given, made=boxed._launch: seen.append(given[0]) or made(*given)
+        warpgroup_tma_launch,
+        "_launch",
+        lambda *given, made=warpgroup_tma_launch._launch: seen.append(given[0]) or made(*given),
     )
     check(engine, row, dtype, result)
     assert {type(plan) for plan in seen} == {Boxes}
@@ -180,7 +184,7 @@ TWO, LARGE, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2), (192, 64, 3, 1)
     ids=str,
 )
 def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
-    monkeypatch.setattr(units, "_BOXES", {made: 1.0})
+    monkeypatch.setattr(gpu_ways, "_BOXES", {made: 1.0})
     seen = []
 
     def boxes(*given, was=lowering.ways):
@@ -213,8 +217,8 @@ DEEP = [
 )
 def test_parts_of_sums(several, monkeypatch, row, dtype, result, plan):
     """Few tiles whose summed axis is cut, so that every core has something to do."""
-    monkeypatch.setattr(divided, "_LEAST", 32)
-    monkeypatch.setattr(units, "_DIVIDED", (plan,))
+    monkeypatch.setattr(split_k_two_pass, "_LEAST", 32)
+    monkeypatch.setattr(gpu_ways, "_DIVIDED", (plan,))
     seen = []
 
     def parts(*given, made=lowering.ways):
@@ -244,18 +248,18 @@ def test_parts_of_sums(several, monkeypatch, row, dtype, result, plan):
 def test_how_many_parts_there_are(sizes, parts):
     outer, inner, k, tiles = sizes
     product = Product((outer, inner), 64, 64, k, NORMAL, NORMAL, bfloat16)
-    assert divided.parts_of(product, tiles, SEVERAL) == parts
+    assert split_k_two_pass.parts_of(product, tiles, SEVERAL) == parts
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_products_of_tf32(engine, backend, monkeypatch, row):
     """Where it is allowed, boxes of operands that lie along the summed axis, or of copies."""
     made = []
-    monkeypatch.setattr(units, "_WORTH", 1)
+    monkeypatch.setattr(gpu_ways, "_WORTH", 1)
     monkeypatch.setattr(
-        units,
+        gpu_ways,
         "boxed",
-        lambda *given, was=units.boxed, **said: made.append(given[0]) or was(*given, **said),
+        lambda *given, was=gpu_ways.boxed, **said: made.append(given[0]) or was(*given, **said),
     )
     check(engine, row, "float32", "float32", 2e-3, precision="high")
     assert made
@@ -266,7 +270,7 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
 @pytest.mark.parametrize("made", [(64, 64, 2, 2), (128, 96, 2, 1), TWO], ids=str)
 def test_products_of_transposes(together, monkeypatch, row, made):
     """Where the right factor lies along its columns it goes through registers, as the left one."""
-    monkeypatch.setattr(units, "_BOXES", {made: 1.0})
+    monkeypatch.setattr(gpu_ways, "_BOXES", {made: 1.0})
     seen = []
 
     def ways(*given, was=lowering.ways):
@@ -290,9 +294,11 @@ def test_products_of_transposes(together, monkeypatch, row, made):
 )
 def test_products_of_bytes(engine, monkeypatch, row, boxes):
     made = []
-    monkeypatch.setattr(units, "_WORTH", 1)
+    monkeypatch.setattr(gpu_ways, "_WORTH", 1)
     monkeypatch.setattr(
-        boxed, "_launch", lambda *given, was=boxed._launch: made.append(given[0]) or was(*given)
+        warpgroup_tma_launch,
+        "_launch",
+        lambda *given, was=warpgroup_tma_launch._launch: made.append(given[0]) or was(*given),
     )
     check(engine, row, "int8", "int32")
     assert bool(made) == boxes
@@ -326,13 +332,15 @@ def test_parts_of_a_tile_take_turns_in_their_places(columns, result, pending):
 )
 def test_what_the_copy_engine_does_not_take(changed, reason):
     product = Product((1, 2), 64, 64, 64, NORMAL, NORMAL, bfloat16)
-    assert not isinstance(boxed.boxed(product, (Input(0), Input(1)), ENGINE), Dropped)
-    made = boxed.boxed(replace(product, **changed), (Input(0), Input(1)), ENGINE)
+    assert not isinstance(
+        warpgroup_tma_launch.boxed(product, (Input(0), Input(1)), ENGINE), Dropped
+    )
+    made = warpgroup_tma_launch.boxed(replace(product, **changed), (Input(0), Input(1)), ENGINE)
     assert isinstance(made, Dropped)
     assert reason in made.reason
 
 
-@pytest.mark.parametrize("made", [*units._BOXES, *units._MORE_BOXES], ids=str)
+@pytest.mark.parametrize("made", [*gpu_ways._BOXES, *gpu_ways._MORE_BOXES], ids=str)
 @pytest.mark.parametrize("result", [bfloat16, float32])
 def test_a_tile_of_boxes_fits(made, result):
     plan = Boxes(bfloat16, result, *made[:3], True, False, *made[3:])
@@ -356,7 +364,7 @@ def test_what_is_not_of_whole_accesses_is_left_to_others(backend, monkeypatch, r
     assert seen == []
 
 
-@pytest.mark.parametrize("made", units._FRAGMENTS, ids=str)
+@pytest.mark.parametrize("made", gpu_ways._FRAGMENTS, ids=str)
 def test_a_tile_is_shared_evenly(made):
     plan = Fragments(bfloat16, *made, True, False)
     assert plan.rows % (plan.shape.m * plan.down) == 0
@@ -368,7 +376,7 @@ def test_a_tile_is_shared_evenly(made):
 @pytest.mark.parametrize(("accumulators", "wide"), [(0, 2), (64, 2), (128, 4)])
 def test_units_with_many_sums_have_large_patches(monkeypatch, accumulators, wide):
     sizes = {(4, 8, 2, 4, 8): 1.0, (4, 8, 2, 2, 8): 0.5}
-    monkeypatch.setattr(units, "_LOADED", (sizes, sizes))
+    monkeypatch.setattr(gpu_ways, "_LOADED", (sizes, sizes))
     info = replace(MANY_UNITS, planes=(1,), features=frozenset(("barrier", "fma")), cores=1)
     info = replace(info, accumulators=accumulators)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))

@@ -10,7 +10,7 @@ from calor.specs import spec
 from calor_kernel.contract.cost import Ceilings
 from calor_kernel.contract.work import Request, View
 from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.matmul import units
+from calor_kernel.library.matmul import gpu_ways
 from calor_kernel.library.matmul.lowering import lower_dot_general
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
@@ -123,7 +123,7 @@ def test_the_neighbours_of_the_first(device, sizes, along, named):
     ],
 )
 def test_what_does_not_fit_says_why(device, sizes, dtype, variant, reason, monkeypatch):
-    monkeypatch.setattr(units, "_TILED", (*units._TILED, (32, 16, 4, 4)))
+    monkeypatch.setattr(gpu_ways, "_TILED", (*gpu_ways._TILED, (32, 16, 4, 4)))
     if not reason:
         monkeypatch.setitem(DEVICES, device, replace(DEVICES[device], shared_bytes=48 << 10))
         reason = "49152 bytes of shared memory"

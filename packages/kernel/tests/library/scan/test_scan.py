@@ -10,7 +10,7 @@ from calor.dtypes import float32
 from calor.specs import spec
 from calor_kernel.contract.work import Request, View
 from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.scan import lower_rows, lowering
+from calor_kernel.library.scan import lowering, rows_launch
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -93,9 +93,9 @@ WAYS = {
 @pytest.mark.parametrize("info", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_rows_that_many_cubes_share(monkeypatch, info, reverse):
-    monkeypatch.setattr(lower_rows, "_UNITS", 32)
-    monkeypatch.setattr(lower_rows, "_VECTORS", 2)
-    monkeypatch.setattr(lower_rows, "_CUBES", 5)
+    monkeypatch.setattr(rows_launch, "_UNITS", 32)
+    monkeypatch.setattr(rows_launch, "_VECTORS", 2)
+    monkeypatch.setattr(rows_launch, "_CUBES", 5)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     rng = np.random.default_rng(0)
     for shape in ((2, 2100), (1, 4097)):

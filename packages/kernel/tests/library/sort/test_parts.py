@@ -10,7 +10,7 @@ from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
 from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.sort import lower_select, lowering, parts
+from calor_kernel.library.sort import lowering, partial_sort, radix_select_launch
 from calor_kernel.library.sort.networks import pairs_of_network
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -82,7 +82,7 @@ def test_fronts(backend, dtype):
 
 @pytest.mark.parametrize("which", [(0,), (1,)])
 def test_fronts_in_parts(backend, monkeypatch, which):
-    monkeypatch.setattr(parts, "_PART", 400)
+    monkeypatch.setattr(partial_sort, "_PART", 400)
     check(backend, elements((2, 1500), np.float32), 1, False, 3, which)
 
 
@@ -130,7 +130,7 @@ def test_selected_of_lengths(selecting, n):
 
 @pytest.mark.parametrize("which", [(0,), (0, 1)])
 def test_selected_in_parts(selecting, monkeypatch, which):
-    monkeypatch.setattr(lower_select, "_PART", 64)
+    monkeypatch.setattr(radix_select_launch, "_PART", 64)
     check(selecting, elements((2, 3000), np.float32), 1, False, 30, which)
 
 
@@ -138,7 +138,7 @@ def test_selected_in_parts(selecting, monkeypatch, which):
 @pytest.mark.parametrize("order", ["rising", "falling", "equal", "all NaN", "of two"])
 def test_selected_of_orders(selecting, monkeypatch, order, parted):
     if parted:
-        monkeypatch.setattr(lower_select, "_PART", 300)
+        monkeypatch.setattr(radix_select_launch, "_PART", 300)
     n = 3000
     x = {
         "rising": np.arange(n),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.sort import lower_radix, lowering
+from calor_kernel.library.sort import lowering, radix_launch
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -105,8 +105,8 @@ WAYS = {
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("info", WAYS.values(), ids=WAYS)
 def test_rows_of_many_tiles(monkeypatch, info, descending):
-    monkeypatch.setattr(lower_radix, "_ITEMS", 2)
-    monkeypatch.setattr(lower_radix, "_UNITS", 64)
+    monkeypatch.setattr(radix_launch, "_ITEMS", 2)
+    monkeypatch.setattr(radix_launch, "_UNITS", 64)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     for dtype in (np.float32, np.int16, np.bool_, np.uint8, ml_dtypes.bfloat16):
         check(backend, elements((2, 401), dtype), 1, descending)

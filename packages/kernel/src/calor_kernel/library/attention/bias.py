@@ -25,12 +25,12 @@ from calor_kernel.language import (
     unit_index,
     vreduce,
 )
-from calor_kernel.library.attention.backward import weigh
+from calor_kernel.library.attention.cpu_gradients import weigh
+from calor_kernel.library.attention.cpu_register_tiles import Rows, along
 from calor_kernel.library.attention.problem import given
 from calor_kernel.library.attention.scores import Scores, Seen, score
-from calor_kernel.library.attention.shared import Matrix, common, head_of, team
-from calor_kernel.library.attention.teams import tile_gradient
-from calor_kernel.library.attention.tiles import Rows, along
+from calor_kernel.library.attention.simt import tile_gradient
+from calor_kernel.library.attention.simt_tiles import Matrix, common, head_of, team
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,24 @@ from math import prod
 from typing import Any
 
 from calor_kernel.contract.work import Refusal, Request, Work
+from calor_kernel.library.attention.bias_parts import bias_parts_of
 from calor_kernel.library.attention.blueprints import Tiles, gradient_tiles
-from calor_kernel.library.attention.by_fragments import (
-    forward_by_fragments,
-    gradients_by_fragments,
-    suits,
-)
-from calor_kernel.library.attention.by_teams import (
-    bias_gradient_by_teams,
-    forward_by_teams,
-    gradients_by_teams,
-)
-from calor_kernel.library.attention.by_tiles import (
+from calor_kernel.library.attention.cpu_launch import (
     bias_gradient_by_tiles,
     forward_by_tiles,
     gradients_by_tiles,
 )
-from calor_kernel.library.attention.parts import bias_parts_of
+from calor_kernel.library.attention.mma_launch import (
+    forward_by_fragments,
+    gradients_by_fragments,
+    suits,
+)
 from calor_kernel.library.attention.problem import Attention, attention_of
+from calor_kernel.library.attention.simt_launch import (
+    bias_gradient_by_teams,
+    forward_by_teams,
+    gradients_by_teams,
+)
 
 
 def attention(request: Request) -> Sequence[Work] | Refusal:

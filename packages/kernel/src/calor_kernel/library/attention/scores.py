@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calor_kernel.language import fma, helper, loop_range, registers, select, shuffle, splat
+from calor_kernel.library.attention.cpu_register_tiles import Rows, along, multiply
 from calor_kernel.library.attention.problem import Given
-from calor_kernel.library.attention.tiles import Rows, along, multiply
 
 # Keys that few queries meet together.
 _TOGETHER = 4

@@ -21,18 +21,18 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.conv.acrossing import across_steps
-from calor_kernel.library.conv.by_fragments import by_fragments
-from calor_kernel.library.conv.by_fragments import suits as suits_fragments
-from calor_kernel.library.conv.by_products import by_products
 from calor_kernel.library.conv.direct import direct
-from calor_kernel.library.conv.dotting import dot_steps
-from calor_kernel.library.conv.few import few_steps
-from calor_kernel.library.conv.lines import Placement, Steps
-from calor_kernel.library.conv.narrowing import narrow_steps
-from calor_kernel.library.conv.phases_by_boxes import phases_by_boxes
-from calor_kernel.library.conv.places_by_boxes import by_boxes
-from calor_kernel.library.conv.places_by_patches import places_by_patches
+from calor_kernel.library.conv.direct_channel_vectors_launch import across_steps
+from calor_kernel.library.conv.direct_rows_launch import part_steps, shift_steps
+from calor_kernel.library.conv.gemv_conv import few_steps
+from calor_kernel.library.conv.generic_tiles_launch import tile_steps
+from calor_kernel.library.conv.implicit_gemm_simt_launch import places_by_patches
+from calor_kernel.library.conv.implicit_gemm_tma_launch import by_boxes
+from calor_kernel.library.conv.input_gradient_stride2_tma import phases_by_boxes
+from calor_kernel.library.conv.mma_choice import by_fragments
+from calor_kernel.library.conv.mma_choice import suits as suits_fragments
+from calor_kernel.library.conv.padded_rows import Placement, Steps
+from calor_kernel.library.conv.pointwise_gemm import by_products
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
@@ -42,10 +42,10 @@ from calor_kernel.library.conv.problem import (
     forward,
     thinned,
 )
-from calor_kernel.library.conv.shifting import part_steps, shift_steps
-from calor_kernel.library.conv.tiling import tile_steps
-from calor_kernel.library.conv.weights_by_patches import weights_by_patches
-from calor_kernel.library.conv.weights_by_products import weights_by_products
+from calor_kernel.library.conv.small_width_launch import narrow_steps
+from calor_kernel.library.conv.weight_gradient_gemm import weights_by_products
+from calor_kernel.library.conv.weight_gradient_rows_launch import dot_steps
+from calor_kernel.library.conv.weight_gradient_simt_launch import weights_by_patches
 
 Way = Callable[[Correlation, Sequence[Argument], Steps, DeviceInfo], bool]
 _SIZE = Scalar(int64, nonnegative=True)

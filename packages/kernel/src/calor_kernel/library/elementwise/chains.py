@@ -31,10 +31,10 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.library.composing import redirected
 from calor_kernel.library.elementwise.expression import Expression, Step
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.library.redirection import redirected
 
 CHAIN: Final = "elementwise_chain"
 # What a chain may have at most: registers and parameters are not endless.

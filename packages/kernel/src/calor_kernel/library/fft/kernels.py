@@ -21,7 +21,7 @@ from calor_kernel.language import (
     splat,
 )
 from calor_kernel.library.fft.codelets import Pair, multiply, transform
-from calor_kernel.library.fft.places import Form, Place
+from calor_kernel.library.fft.step_layout import Form, Place
 from calor_kernel.library.math import cos, sin
 from calor_kernel.library.math.base import exactly
 

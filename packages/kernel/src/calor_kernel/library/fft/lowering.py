@@ -23,11 +23,11 @@ from calor_kernel.contract.work import (
     Work,
 )
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.fft.by_steps import transform_by_steps
-from calor_kernel.library.fft.by_tiles import transform_by_tiles
 from calor_kernel.library.fft.kernels import chirp_filter, chirp_in, chirp_out, chirp_product
-from calor_kernel.library.fft.places import Form
 from calor_kernel.library.fft.plan import SIZE, End, Plan, Rows, convolution_length, factors_of
+from calor_kernel.library.fft.step_layout import Form
+from calor_kernel.library.fft.steps_launch import transform_by_steps
+from calor_kernel.library.fft.tiles_launch import transform_by_tiles
 
 
 def transforms(request: Request) -> Sequence[Work] | Refusal:

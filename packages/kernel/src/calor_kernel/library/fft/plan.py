@@ -13,7 +13,7 @@ from calor_kernel.contract.work import Argument, Build, Launch, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.fft.kernels import turns
-from calor_kernel.library.fft.places import Form
+from calor_kernel.library.fft.step_layout import Form
 from calor_kernel.library.fft.tiles import reversed_digits
 
 SIZE = Scalar(int64, nonnegative=True)

@@ -18,7 +18,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.fft.codelets import Pair, multiply
 from calor_kernel.library.fft.kernels import along
-from calor_kernel.library.fft.places import joined, parted, twice
+from calor_kernel.library.fft.step_layout import joined, parted, twice
 
 
 @kernel

@@ -27,8 +27,8 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.fft.codelets import Pair, multiply, transform
 from calor_kernel.library.fft.kernels import along, ratio, small_turn
-from calor_kernel.library.fft.places import Form
-from calor_kernel.library.fft.sides import Lanes, Mode, Side, Steps
+from calor_kernel.library.fft.step_layout import Form
+from calor_kernel.library.fft.tile_sides import Lanes, Mode, Side, Steps
 
 # Turns between two steps of a long transform are products of two of at most this many.
 _SPLIT = 32

@@ -20,7 +20,7 @@ from calor_kernel.language import (
     select,
     splat,
 )
-from calor_kernel.library.indexing.updating import updated
+from calor_kernel.library.indexing.update_ops import updated
 from calor_kernel.library.sort.networks import COMPRESS, COUNT, LANES
 
 _LANES = LANES[uint32]

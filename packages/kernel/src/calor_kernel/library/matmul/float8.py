@@ -26,9 +26,9 @@ from calor_kernel.contract.work import (
     View,
     Work,
 )
-from calor_kernel.library.composing import redirected
+from calor_kernel.library.matmul.gpu_ways import ways
 from calor_kernel.library.matmul.problem import product_of
-from calor_kernel.library.matmul.units import ways
+from calor_kernel.library.redirection import redirected
 
 Lower = Callable[[Request], Sequence[Work] | Refusal]
 

@@ -26,7 +26,6 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.composing import copy_to_scratch
 from calor_kernel.library.matmul.blueprints import (
     Dots,
     Packed,
@@ -35,14 +34,15 @@ from calor_kernel.library.matmul.blueprints import (
     packed,
     streams,
 )
-from calor_kernel.library.matmul.complexes import expand_complex
-from calor_kernel.library.matmul.dots import dot_rows, scaled_rows
+from calor_kernel.library.matmul.complex_products import expand_complex
+from calor_kernel.library.matmul.cpu_variants import Variant, few_row_variants, tile_variants
 from calor_kernel.library.matmul.float8 import lower_float8
+from calor_kernel.library.matmul.gemv import dot_rows, scaled_rows
+from calor_kernel.library.matmul.gpu_ways import ways
 from calor_kernel.library.matmul.packed import packed_matmul
 from calor_kernel.library.matmul.packing import pack, pack_transposed
 from calor_kernel.library.matmul.problem import Operand, Product, copied, product_of
-from calor_kernel.library.matmul.units import ways
-from calor_kernel.library.matmul.variants import Variant, few_row_variants, tile_variants
+from calor_kernel.library.redirection import copy_to_scratch
 
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)

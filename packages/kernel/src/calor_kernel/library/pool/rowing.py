@@ -9,8 +9,8 @@ from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, View
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.conv.along import Along, Back
-from calor_kernel.library.conv.lines import SIZE, STRIDE
+from calor_kernel.library.conv.padded_rows import SIZE, STRIDE
+from calor_kernel.library.conv.row_windows import Along, Back
 from calor_kernel.library.pool.problem import Slide, Windows, identity, leading, working
 from calor_kernel.library.pool.rows import reduce_rows
 from calor_kernel.library.pool.rows_gradients import choose_rows, gather_rows

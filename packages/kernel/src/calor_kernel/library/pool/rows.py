@@ -19,8 +19,8 @@ from calor_kernel.language import (
     shuffle,
     splat,
 )
-from calor_kernel.library.conv.along import AHEAD, Along
-from calor_kernel.library.conv.planes import iota
+from calor_kernel.library.conv.phase_planes import iota
+from calor_kernel.library.conv.row_windows import AHEAD, Along
 
 
 @helper

@@ -20,7 +20,8 @@ from calor_kernel.language import (
     select,
     splat,
 )
-from calor_kernel.library.conv.along import (
+from calor_kernel.library.conv.phase_planes import iota
+from calor_kernel.library.conv.row_windows import (
     Along,
     Back,
     ask_ahead,
@@ -28,7 +29,6 @@ from calor_kernel.library.conv.along import (
     read_taps,
     write_phases,
 )
-from calor_kernel.library.conv.planes import iota
 from calor_kernel.library.pool.rows import seen
 
 

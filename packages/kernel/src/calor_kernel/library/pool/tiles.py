@@ -12,7 +12,7 @@ from typing import Any
 
 from calor.dtypes import DType, int32
 from calor_kernel.language import constant, cube_position, helper, kernel, select, shuffle, splat
-from calor_kernel.library.conv.planes import iota
+from calor_kernel.library.conv.phase_planes import iota
 from calor_kernel.library.pool.rows import taken
 
 

@@ -8,7 +8,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, View, row_major
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.conv.lines import SIZE
+from calor_kernel.library.conv.padded_rows import SIZE
 from calor_kernel.library.pool.problem import Windows, working
 from calor_kernel.library.pool.tiles import Tile, give_tiles, reduce_tiles
 

@@ -26,9 +26,9 @@ from calor_kernel.language import (
     unravel,
 )
 from calor_kernel.library.elementwise.values import load, store
-from calor_kernel.library.reduce.kinds import identity, joined, smaller
+from calor_kernel.library.reduce.pairwise_sums import put_aside, taken_together, tree
 from calor_kernel.library.reduce.program import Program, evaluated
-from calor_kernel.library.reduce.totals import put_aside, taken_together, tree
+from calor_kernel.library.reduce.reduction_ops import identity, joined, smaller
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.elementwise.conversions import converted
 from calor_kernel.library.elementwise.values import Complex, Value, load, store
-from calor_kernel.library.reduce.kinds import PLACES, beats, joined, start, working
+from calor_kernel.library.reduce.reduction_ops import PLACES, beats, joined, start, working
 
 Step = Callable[[Any, Any, Any], Any]
 

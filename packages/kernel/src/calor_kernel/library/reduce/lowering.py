@@ -23,14 +23,14 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.elementwise.values import parts, stored
+from calor_kernel.library.reduce.argminmax_launch import places_work
 from calor_kernel.library.reduce.composites import composite
 from calor_kernel.library.reduce.general import reduce_general
-from calor_kernel.library.reduce.kinds import PLACES, working
-from calor_kernel.library.reduce.lower_places import places_work
-from calor_kernel.library.reduce.lower_program import Plan
-from calor_kernel.library.reduce.placing import Job, Placed
+from calor_kernel.library.reduce.launch_operands import Job, Placed
 from calor_kernel.library.reduce.problem import Reduction, reduction_of
 from calor_kernel.library.reduce.program import Program, Recipe
+from calor_kernel.library.reduce.program_launch import Plan
+from calor_kernel.library.reduce.reduction_ops import PLACES, working
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _STRIDE: Final = Scalar(int64)

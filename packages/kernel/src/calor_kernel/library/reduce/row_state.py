@@ -23,8 +23,8 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.elementwise.values import lanes, load, store, stored
 from calor_kernel.library.math.base import exactly
-from calor_kernel.library.reduce.kinds import smaller
 from calor_kernel.library.reduce.program import Program, Schedule, evaluated
+from calor_kernel.library.reduce.reduction_ops import smaller
 
 # Bytes by which addresses divide where results go past the caches.
 _LINE: Final = 64

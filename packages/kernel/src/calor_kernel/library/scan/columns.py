@@ -25,7 +25,7 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.scan.kernels import joined, start_of, turned
+from calor_kernel.library.scan.chunks import joined, start_of, turned
 from calor_kernel.library.scan.tickets import looked_back, ticket
 
 # Tiles that a unit asks at a time what they say: as many answers are under way together.

@@ -18,7 +18,7 @@ from calor_kernel.language import (
     splat,
     unravel,
 )
-from calor_kernel.library.scan.kernels import joined
+from calor_kernel.library.scan.chunks import joined
 from calor_kernel.library.scan.tickets import looked_back_together, say, ticket
 from calor_kernel.library.scan.tiles import (
     TilePlan,

@@ -19,9 +19,9 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.scan.kernels import chunk_totals, scan_chunks
-from calor_kernel.library.scan.lower_columns import column_scan
-from calor_kernel.library.scan.lower_rows import RowScan
+from calor_kernel.library.scan.chunks import chunk_totals, scan_chunks
+from calor_kernel.library.scan.columns_launch import column_scan
+from calor_kernel.library.scan.rows_launch import RowScan
 
 _KINDS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 _PARTS = {complex64: float32, complex128: float64}

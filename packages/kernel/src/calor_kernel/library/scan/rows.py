@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from calor_kernel.language import cube_size, kernel, loop_range, splat, unit_position, unravel
-from calor_kernel.library.reduce.teams import over_lanes, over_team
-from calor_kernel.library.scan.kernels import joined, start_of
+from calor_kernel.library.reduce.team_reduction import over_lanes, over_team
+from calor_kernel.library.scan.chunks import joined, start_of
 from calor_kernel.library.scan.tiles import (
     TilePlan,
     between_planes,

@@ -27,7 +27,7 @@ from calor_kernel.language import (
     select,
     unit_index,
 )
-from calor_kernel.library.scan.kernels import REDUCTIONS, joined
+from calor_kernel.library.scan.chunks import REDUCTIONS, joined
 
 # What a word says: nothing, the tile's own total, all up to the tile's end.
 TOTAL, UP_TO = 1, 2

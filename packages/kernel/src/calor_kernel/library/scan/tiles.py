@@ -28,7 +28,7 @@ from calor_kernel.language import (
     splat,
     unit_position,
 )
-from calor_kernel.library.scan.kernels import REDUCTIONS, inclusive, joined, start_of, turned
+from calor_kernel.library.scan.chunks import REDUCTIONS, inclusive, joined, start_of, turned
 
 # Planes whose totals each unit joins one by one.
 _FEW = 4

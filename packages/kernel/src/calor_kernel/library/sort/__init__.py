@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calor_kernel.contract import work
-from calor_kernel.library.sort.fusing import PART, SortFuser
+from calor_kernel.library.sort.sort_fuser import PART, SortFuser
 
 __all__ = ["SortFuser", "lower_part", "lower_sort"]
 
@@ -24,6 +24,6 @@ def lower_sort(request: work.Request) -> Sequence[work.Work] | work.Refusal:
 @work.lowering(PART, dense=(0,))
 def lower_part(request: work.Request) -> Sequence[work.Work] | work.Refusal:
     """Sort for ``values``, ``indices`` or both, the first ``count`` of them along the axis."""
-    from calor_kernel.library.sort.parts import sort_part
+    from calor_kernel.library.sort.partial_sort import sort_part
 
     return sort_part(request)

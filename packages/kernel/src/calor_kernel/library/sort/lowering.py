@@ -21,8 +21,8 @@ from calor_kernel.contract.work import (
     Work,
 )
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.composing import redirected
 from calor_kernel.library.copying import as_bits
+from calor_kernel.library.redirection import redirected
 from calor_kernel.library.scan.lowering import lower_scan
 from calor_kernel.library.sort.kernels import (
     DIGITS,
@@ -32,8 +32,8 @@ from calor_kernel.library.sort.kernels import (
     take_sorted,
 )
 from calor_kernel.library.sort.keys import UNSIGNED, encode_keys
-from calor_kernel.library.sort.lower_radix import by_radix, radix_sorts
-from calor_kernel.library.sort.parts import in_pairs, sorted_pairs
+from calor_kernel.library.sort.partial_sort import in_pairs, sorted_pairs
+from calor_kernel.library.sort.radix_launch import by_radix, radix_sorts
 
 _SIZE = Scalar(int64, nonnegative=True)
 _PARTS = {complex64: float32, complex128: float64}

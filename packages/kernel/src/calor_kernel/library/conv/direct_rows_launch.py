@@ -1,0 +1,238 @@
+"""Convolutions over shifted lines as launches: what is copied, and how lines and result lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Build, Launch, Output, Scratch
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.conv.blueprints import shift
+from calor_kernel.library.conv.depthwise_launch import input_rows, row_launch
+from calor_kernel.library.conv.direct_rows import shifted
+from calor_kernel.library.conv.padded_rows import (
+    LINE_AXIS,
+    SIZE,
+    STRIDE,
+    Lines,
+    Placement,
+    Steps,
+    line_numbers,
+    lines_copied,
+    lines_in_place,
+    moved,
+    pad_launch,
+    sees_padding,
+    three,
+    wraps,
+)
+from calor_kernel.library.conv.phase_planes import merge_planes
+from calor_kernel.library.conv.problem import Axis, Correlation, accumulator, undivided
+from calor_kernel.library.conv.small_width_launch import narrow_steps
+
+# Rows of a plane that a vector of places may meet.
+_MOST_PIECES = 4
+# Strides of weights that a kernel is built for.
+_SHORT = 64
+# Bytes of masks that a unit keeps.
+_MASKS = 1 << 14
+
+
+def part_steps(
+    problem: Correlation,
+    places: Sequence[Argument],
+    steps: Steps,
+    info: DeviceInfo,
+    narrow: bool = True,
+) -> bool:
+    """Add the launches of a problem whose axes may divide, a part for each phase of the result.
+
+    Return False where lines do not suit. ``narrow``: whether tiles for narrow images may do it.
+    """
+    if narrow and narrow_steps(problem, places, steps, info):
+        return True
+    parts = undivided(problem)
+    if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
+        return shift_steps(parts[0].problem, places, Placement.dense(problem), steps, info)
+    if len(problem.axes) > 3:
+        return False
+    by_row = input_rows(problem, places, info)
+    if by_row is not None:
+        steps.launches.append(by_row)
+        return True
+    axes = three(problem)
+    strides = tuple(a.divide for a in axes)
+    extents = tuple(-(-a.count // a.divide) for a in axes)
+    volume = prod(extents)
+    images, groups, rows = (lead.size for lead in problem.leads)
+    plane = prod(strides) * volume
+    dtype = problem.a.dtype
+    memory = steps.memory(images * groups * rows * plane * dtype.itemsize)
+    leads = (groups * rows * plane, rows * plane, plane)
+    for part in parts:
+        number = 0
+        for offset, stride in zip(part.offsets, part.steps, strict=True):
+            number = number * stride + offset
+        start = Scratch(memory.number, number * volume)
+        to = Placement(leads, (extents[1] * extents[2], extents[2], 1), start)
+        if not shift_steps(part.problem, places, to, steps, info):
+            return False
+    numbers = [n for pair in zip((a.count for a in axes), extents, strict=True) for n in pair]
+    lanes = max(1, info.vector_bytes // accumulator(dtype).itemsize)
+    build = Build(
+        merge_planes,
+        (Buffer(dtype, writable=False), Buffer(dtype), *(SIZE,) * 6),
+        (("lanes", lanes), ("strides", strides)),
+    )
+    cubes = (images * groups * rows, 1, 1)
+    nbytes = 2 * problem.size * dtype.itemsize
+    steps.launches.append(
+        Launch(build, cubes, (memory, Output(0), *numbers), 0, nbytes, "conv phases")
+    )
+    return True
+
+
+def shift_steps(
+    problem: Correlation,
+    places: Sequence[Argument],
+    to: Placement,
+    steps: Steps,
+    info: DeviceInfo,
+) -> bool:
+    """Add the launches of a convolution; return False, and add none, where lines do not suit."""
+    axes = three(problem) if len(problem.axes) <= 3 else ()
+    if not axes or any(a.divide != 1 or a.summed < 1 for a in axes):
+        return False
+    by_row = row_launch(problem, axes, places, to, info)
+    if by_row is not None:
+        steps.launches.append(by_row)
+        return True
+    accumulate = accumulator(problem.a.dtype)
+    lanes = max(1, info.vector_bytes // accumulate.itemsize)
+    taps = prod(a.terms for a in axes)
+    room = 1 if taps == 1 else max(16, 1 << (taps - 1).bit_length())
+    masks = room * 8 * lanes <= _MASKS
+    lines = lines_in_place(problem, axes) if masks else None
+    copied = lines is None
+    if lines is None:
+        lines = lines_copied(problem, axes, accumulate, masks)
+    pieces = _pieces(lines, axes, to, lanes)
+    if pieces > _MOST_PIECES or max(lines.inside) >= 1 << 31:
+        return False
+    source = moved(places[0], problem.a.offset)
+    if copied:
+        spare = (lanes + 1) * 16 + lines.channel
+        nbytes = (problem.leads[0].size * lines.image + spare) * accumulate.itemsize
+        memory = steps.memory(nbytes)
+        steps.launches.append(pad_launch(problem, axes, lines, source, memory, lanes))
+        source = memory
+    weights = moved(places[1], problem.b.offset)
+    masked = sees_padding(lines, axes)
+    steps.launches.append(
+        _shifted(problem, axes, lines, (source, weights), to, info, pieces, room, masked, copied)
+    )
+    return True
+
+
+def _pieces(lines: Lines, axes: Sequence[Axis], to: Placement, lanes: int) -> int:
+    """Return how many rows a vector of places meets at most, 0 where the result is a line too."""
+    deep, high, wide = axes
+    if deep.count == 1 and high.count == 1:
+        return 0
+    along = lines.length == wide.count and (deep.count == 1 or lines.rows == high.count)
+    rows = to.axes[1] == wide.count * to.axes[2]
+    planes = deep.count == 1 or to.axes[0] == high.count * to.axes[1]
+    return 0 if along and rows and planes else wraps(lines, axes, lanes) + 1
+
+
+def _ordered(axes: Sequence[Axis]) -> bool:
+    """Return whether the weights of a channel lie one after another."""
+    step = 1
+    for axis in reversed(axes):
+        if axis.terms > 1 and axis.b != step:
+            return False
+        step *= axis.terms
+    return True
+
+
+def _shifted(
+    problem: Correlation,
+    axes: Sequence[Axis],
+    lines: Lines,
+    places: tuple[Argument, Argument],
+    to: Placement,
+    info: DeviceInfo,
+    pieces: int,
+    room: int,
+    masked: bool,
+    copied: bool,
+) -> Launch:
+    images, groups, rows = problem.leads
+    depth, count = problem.depth, lines.count(axes)
+    p = shift(
+        rows.size,
+        count,
+        problem.terms,
+        images.size * groups.size,
+        accumulator(problem.a.dtype),
+        info,
+    )
+    numbers = [
+        rows.size,
+        depth.size,
+        p.panels,
+        p.whole,
+        groups.size,
+        lines.image,
+        lines.group,
+        lines.channel,
+        groups.b,
+        rows.b,
+        depth.b,
+        *to.leads,
+        p.block_rows,
+        p.block_panels,
+        count,
+        lines.length,
+        lines.rows,
+        to.axes[0],
+        to.axes[1],
+    ]
+    signs = [SIZE if n >= 0 else STRIDE for n in numbers]
+    numbers += line_numbers(lines, axes)
+    signs += LINE_AXIS * 3
+    keywords: dict[str, Any] = {
+        "tile": p.tile,
+        "rest": p.rest,
+        "lanes": p.lanes,
+        "accumulate": p.accumulate,
+        "strides": tuple(a.result for a in axes),
+        "room": room,
+        "ordered": depth.b == 1 if room == 1 else _ordered(axes),
+        "row_step_of_weights": rows.b if 0 < rows.b <= _SHORT else 0,
+        "masked": masked,
+        "ragged": not masked and not copied,
+        "pieces": pieces,
+        "wraps": wraps(lines, axes, p.lanes) if masked else 0,
+        "element_step": to.axes[2] if axes[2].count > 1 else 1,
+        "unroll": 1 if masked else p.unroll,
+    }
+    signature: tuple[Buffer | Scalar, ...] = (
+        Buffer(lines.dtype, writable=False),
+        Buffer(problem.b.dtype, writable=False),
+        Buffer(problem.a.dtype),
+        *signs,
+    )
+    build = Build(shifted, signature, tuple(sorted(keywords.items())))
+    cubes = (
+        -(-p.panels // p.block_panels),
+        max(1, rows.size // p.block_rows),
+        images.size * groups.size,
+    )
+    flops = 2 * problem.size * problem.terms
+    nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
+    label = f"conv shifted {p.tile[0]}x{p.tile[1] * p.lanes}"
+    arguments = (*places, to.memory, *numbers)
+    return Launch(build, cubes, arguments, flops, nbytes, label)

@@ -1,0 +1,73 @@
+"""Convolutions with few places as dot products: windows beside each other, weights as they lie.
+
+Requirements: a convolution with a handful of places, as models of sound have that take one frame at
+a time, is a walk over its weights at the speed of memory; tiles along lines of places would be
+mostly empty, and packing weights takes longer than the walk. Windows are copied only where they
+do not lie in rows as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Argument, Scratch, View
+from calor_kernel.library.conv.direct_channel_vectors_launch import ordered, within
+from calor_kernel.library.conv.padded_rows import Steps, three
+from calor_kernel.library.conv.problem import Correlation
+from calor_kernel.library.matmul.blueprints import dots
+from calor_kernel.library.matmul.lowering import dots_launch
+from calor_kernel.library.matmul.problem import Operand, Product, merged
+from calor_kernel.library.redirection import copy_to_scratch
+
+# Places of an image at most, products of each at least, and channels of the result.
+_PLACES, _TERMS, _CHANNELS = 8, 64, 16
+
+
+def few_steps(
+    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
+) -> bool:
+    """Add the launches of a convolution; return False, and add none, where this does not suit."""
+    images, groups, rows = problem.leads
+    if len(problem.axes) > 3:
+        return False
+    axes = three(problem)
+    count = prod(axis.count for axis in axes)
+    if any(axis.divide != 1 or axis.summed < 1 for axis in axes):
+        return False
+    if groups.size != 1 or images.size * count > _PLACES or rows.size < _CHANNELS:
+        return False
+    lanes = info.vector_bytes // problem.a.dtype.itemsize
+    small = problem.terms < max(_TERMS, lanes) or lanes < 4 or lanes & (lanes - 1)
+    if small or problem.a.dtype.kind != "float" or not ordered(problem, axes):
+        return False
+    seen = within(problem, places[0], steps, info)
+    terms = problem.terms
+    strides = [s * axis.result for s, axis in zip(seen.strides, axes, strict=True)]
+    inner = [s * axis.summed for s, axis in zip(seen.strides, axes, strict=True)]
+    view = View(
+        (images.size, *(a.count for a in axes), problem.depth.size, *(a.terms for a in axes)),
+        (seen.image, *strides, seen.channel, *inner),
+        seen.dtype,
+    )
+    of_places, of_terms = range(1, 1 + len(axes)), range(1 + len(axes), len(view.shape))
+    across, along = merged(view, of_places), merged(view, of_terms)
+    if across is not None and along == (terms, 1):
+        columns = Operand((seen.image, 0), across[1], 1, 0, seen.dtype)
+        source = seen.place
+    else:
+        source = steps.memory(view.size * seen.dtype.itemsize)
+        assert isinstance(source, Scratch)
+        steps.launches += copy_to_scratch(view, seen.place, source.number, info)
+        columns = Operand((count * terms, 0), terms, 1, 0, seen.dtype)
+    weights = Operand((0, 0), rows.b, 1, problem.b.offset, problem.b.dtype)
+    product = Product((images.size, 1), rows.size, count, terms, weights, columns, problem.a.dtype)
+    operands = [places[1], source]
+    if count == 1:
+        # One column is one row of the product of the transposes, whose result lies alike.
+        product, operands = product.swapped(), operands[::-1]
+    blueprint = dots(product, info, max(rows.size, 1))
+    assert blueprint is not None
+    steps.launches.append(dots_launch(product, blueprint, operands))
+    return True

@@ -1,0 +1,178 @@
+"""Convolutions by cubes of many units that sum patches in float32, of places found on the fly.
+
+Requirements: a unit gathers the same place in all steps, and its neighbours gather those beside it,
+so that a place's coordinates are found once and reads lie together; what a window sees of padding
+is zeros that the copy makes; a step's terms are channels of one tap where they can be, and later
+steps are on their way while this one's are multiplied. (Implicit GEMM, as in Chetlur et al.,
+"cuDNN: efficient primitives for deep learning", 2014.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.dtypes import float32
+from calor_kernel.language import (
+    Pipeline,
+    assume_multiple,
+    cube_position,
+    helper,
+    kernel,
+    launch_attributes,
+    pack,
+    registers,
+    unit_index,
+    way_of_units,
+)
+from calor_kernel.library.conv.implicit_gemm_mma import phase_of, windows_of
+from calor_kernel.library.matmul.simt_gemm import Patches, woven
+from calor_kernel.library.matmul.simt_staging import FOUR, add_step
+from calor_kernel.library.panels import fill_ahead, work_through
+
+
+@kernel
+def conv_patches(
+    w: Any,
+    x: Any,
+    c: Any,
+    rows_total: Any,
+    part_step: Any,
+    c_row: Any,
+    c_lead: Any,
+    c_down: Any,
+    c_across: Any,
+    w_channel: Any,
+    x_channel: Any,
+    *numbers: Any,
+    plan: Patches,
+    phases: int,
+    even: bool,
+    run: int,
+) -> None:
+    """Compute a tile: channels of the result from y, its places and phase from x; a part from z.
+
+    Numbers of phases are those of ``fragments.conv_fragments``. In ``w`` the channels of the result
+    lie dense; ``w_channel``, ``x_channel``: from a summed channel to the next. ``even``: whether
+    steps have channels of one tap. ``run``: the places of the result that are one access.
+    """
+    launch_attributes(cubes_per_core=plan.together)
+    # Phases take turns, since they read and write what lies beside each other.
+    split, phase = cube_position(2), cube_position(0) % phases
+    first_row = cube_position(1) * plan.rows
+    first_column = cube_position(0) // phases * plan.columns
+    of_phase = phase_of(numbers[3:], phase, phases, 0, 1)
+    columns_total, terms, share, c_start, *rest = of_phase
+    windows = windows_of([*numbers[:3], *rest[4:]])
+    begin, end = split * share, min((split + 1) * share, terms)
+    near = min(plan.units, plan.columns)
+    mine = [
+        windows.start(first_column + far + unit_index() % near, columns_total)
+        for far in range(0, plan.columns, near)
+    ]
+    operands = (w, first_row, rows_total, rest[:4], w_channel), (x, mine, x_channel)
+    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    y_in, x_in = woven(plan)
+    sums = registers(len(plan.numbers), float32)
+
+    def take(at: Any) -> None:
+        take_rows(pipe, operands[0], windows, at, end, plan, even)
+        take_places(pipe, operands[1], windows, at, end, plan, even)
+
+    def work(at: Any) -> None:
+        add_step(sums, pipe.stage(0).at(y_in), pipe.stage(1).at(x_in), plan)
+
+    fill_ahead(pipe, take, begin, plan.depth)
+    work_through(pipe, take, work, begin, end, plan.depth)
+    for j in range(0, FOUR * plan.wide, run):
+        place = first_column + x_in + j // FOUR * (FOUR * plan.across) + j % FOUR
+        lead, within = windows.counts[0].divmod(place)
+        at = within
+        if run == 1:
+            high, wide = windows.counts[1].divmod(within)
+            at = c_start + high * c_down + wide * c_across
+        at = split * part_step + lead * c_lead + at
+        if place < columns_total:
+            for i in range(FOUR * plan.high):
+                row = first_row + y_in + i // FOUR * (FOUR * plan.down) + i % FOUR
+                if row < rows_total:
+                    found = pack([sums[plan.numbers[i, j + q]] for q in range(run)])
+                    c.store(assume_multiple(at + row * c_row, run), found.to(c.dtype))
+
+
+@helper
+def term_of(windows: Any, term: Any, depth: int, even: bool) -> Any:
+    """Return the channel of a term, and the place of its tap.
+
+    Terms are some channels of each tap, then the next channels: a step's where it is ``even``.
+    """
+    if even:
+        step = term // depth
+        some, tap = windows.taps[0].divmod(step)
+        channel = some * depth
+    else:
+        tap, channel = windows.channels.divmod(term)
+    down, across = windows.taps[1].divmod(tap)
+    return channel, down, across
+
+
+@helper
+def take_rows(
+    pipe: Any, operand: Any, windows: Any, begin: Any, end: Any, plan: Any, even: bool
+) -> None:
+    """Start copying the weights of a step, of which neighbours take accesses side by side."""
+    w, first, count, (start, _, down_step, across_step), channel_step = operand
+    lines = plan.rows // FOUR
+    whole = lines * plan.depth
+    base = start + first
+    if even:
+        channel, down, across = term_of(windows, begin, plan.depth, even)
+        base = base + channel * channel_step + down * down_step + across * across_step
+    for turn in range(-(-whole // plan.units)):
+        piece = unit_index() + turn * plan.units
+        place, deep = piece % lines * FOUR, piece // lines
+        index = base + place
+        if even:
+            index = index + deep * channel_step
+        else:
+            channel, down, across = term_of(windows, begin + deep, plan.depth, even)
+            index = index + channel * channel_step + down * down_step + across * across_step
+        inside = (first + place < count) & (begin + (0 if even else deep) < end)
+        if (whole % plan.units == 0) or (piece < whole):
+            to = place + deep * (plan.rows + FOUR)
+            pipe.copy(0, to, w, assume_multiple(index, FOUR), FOUR, inside)
+
+
+@helper
+def take_places(
+    pipe: Any, operand: Any, windows: Any, begin: Any, end: Any, plan: Any, even: bool
+) -> None:
+    """Start copying what windows see of a step's terms: a unit those of the same places."""
+    x, mine, channel_step = operand
+    near = min(plan.units, plan.columns)
+    column, first = unit_index() % near, unit_index() // near
+    apart = plan.units // near
+    if even:
+        channel, down, across = term_of(windows, begin, plan.depth, even)
+        found = [seen(windows, one, channel_step, channel + first, down, across) for one in mine]
+    for turn in range(0, plan.depth, apart):
+        deep = first + turn
+        last = begin
+        if not even:
+            last = begin + deep
+            channel, down, across = term_of(windows, last, plan.depth, even)
+            found = [seen(windows, one, channel_step, channel, down, across) for one in mine]
+        for number, (index, inside) in enumerate(found):
+            source = index + turn * channel_step if even else index
+            to = column + number * near + deep * (plan.columns + FOUR)
+            pipe.copy(1, to, x, source, 1, inside & (last < end), near=True)
+
+
+@helper
+def seen(
+    windows: Any, place: Any, channel_step: Any, channel: Any, down: Any, across: Any
+) -> tuple[Any, Any]:
+    """Return where a term of a place's window lies, and whether it is no padding."""
+    at, top, left = place
+    y, x = down * windows.axes[0][1], across * windows.axes[1][1]
+    far = y * windows.strides[1] + x * windows.strides[2] + channel * channel_step
+    return at + far, windows.inside(top + y, left + x)

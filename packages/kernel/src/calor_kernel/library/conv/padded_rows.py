@@ -1,0 +1,235 @@
+"""Channels as lines: where they are, what is copied, and how axes lie on them.
+
+Requirements: what is read where it lies needs no copy; a copy is made where rows are no rows in
+memory or a stride divides them into phases, and holds what is seen and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import gcd, prod
+
+from calor.dtypes import DType, int64
+from calor_kernel.contract.work import (
+    Argument,
+    Build,
+    Input,
+    Launch,
+    Output,
+    Scratch,
+    Work,
+    row_major,
+)
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.conv.phase_planes import pad_planes
+from calor_kernel.library.conv.problem import Axis, Correlation
+
+SIZE = Scalar(int64, nonnegative=True)
+STRIDE = Scalar(int64)
+# What the numbers of an axis of a line are.
+LINE_AXIS = (SIZE, SIZE, SIZE, SIZE, *(STRIDE,) * 3, SIZE, STRIDE, SIZE)
+_NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 1, 0, 0)
+
+
+@dataclass(slots=True)
+class Steps:
+    """Launches so far, and the scratch memory that they need."""
+
+    launches: list[Launch] = field(default_factory=list)
+    scratch: list[int] = field(default_factory=list)
+
+    def memory(self, nbytes: int) -> Scratch:
+        """Return a new piece of scratch memory."""
+        self.scratch.append(nbytes)
+        return Scratch(len(self.scratch) - 1)
+
+    def work(self) -> Work:
+        """Return the launches as work."""
+        return Work(tuple(self.launches), tuple(self.scratch))
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Channels as lines: strides of images, groups and channels, and how axes lie on a line.
+
+    Along each axis: ``first``, the place of a phase that comes first; ``inside``, where padding
+    begins; ``jumps`` from a phase to the next and ``units`` from a place to the next, in elements.
+    Rows are ``length`` places, planes ``rows`` rows.
+    """
+
+    dtype: DType
+    image: int
+    group: int
+    channel: int
+    first: tuple[int, ...]
+    inside: tuple[int, ...]
+    jumps: tuple[int, ...]
+    units: tuple[int, ...]
+    length: int
+    rows: int
+
+    def count(self, axes: Sequence[Axis]) -> int:
+        """Return how many places there are from the first to the last one of the result."""
+        deep, high, wide = (a.count for a in axes)
+        return ((deep - 1) * self.rows + high - 1) * self.length + wide
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where results go: strides of images, groups, rows and the three spatial axes."""
+
+    leads: tuple[int, int, int]
+    axes: tuple[int, int, int]
+    memory: Argument
+
+    @staticmethod
+    def dense(problem: Correlation) -> Placement:
+        """Return the placement of a result that has memory of its own."""
+        sizes = [lead.size for lead in problem.leads] + [a.count for a in three(problem)]
+        strides = row_major(sizes)
+        leads, axes = strides[:3], strides[3:]
+        return Placement((leads[0], leads[1], leads[2]), (axes[0], axes[1], axes[2]), Output(0))
+
+
+def three(problem: Correlation) -> tuple[Axis, ...]:
+    """Return the spatial axes as depth, height and width."""
+    return (_NO_AXIS,) * (3 - len(problem.axes)) + problem.axes
+
+
+def moved(place: Argument, by: int) -> Argument:
+    """Return a buffer argument that begins later."""
+    assert isinstance(place, Input | Output | Scratch)
+    return type(place)(place.number, place.offset + by)
+
+
+def shift_of(axis: Axis, k: int) -> int:
+    """Return how many places further than the result's tap k sees, in its phase."""
+    return (k * axis.summed + axis.start) // axis.result
+
+
+def phases_of(axis: Axis) -> int:
+    """Return how many phases of the input the taps of an axis see."""
+    return min(axis.terms, axis.result // gcd(axis.result, axis.summed))
+
+
+def lines_in_place(problem: Correlation, axes: Sequence[Axis]) -> Lines | None:
+    """Return the operand's own memory as lines, None where it must be copied."""
+    deep, high, wide = axes
+    if any(axis.result != 1 for axis in axes):
+        return None
+    if wide.a != 1 and (wide.size > 1 or wide.terms > 1):
+        return None
+    length = high.a if high.count > 1 else wide.count
+    if length < wide.count:
+        return None
+    rows = deep.a // length if deep.count > 1 else high.count
+    if rows < high.count or (deep.count > 1 and deep.a % length):
+        return None
+    lines = Lines(
+        problem.a.dtype,
+        problem.leads[0].a,
+        problem.leads[1].a,
+        problem.depth.a,
+        (0, 0, 0),
+        tuple(a.size for a in axes),
+        (0, 0, 0),
+        tuple(a.a for a in axes),
+        length,
+        rows,
+    )
+    wanted = prod(a.count for a in axes)
+    return lines if lines.count(axes) <= wanted + wanted // 2 else None
+
+
+def lines_copied(
+    problem: Correlation, axes: Sequence[Axis], accumulate: DType, masks: bool
+) -> Lines:
+    """Return the lines that ``pad_planes`` makes, with what is padding on them or without."""
+    first, extents = [], []
+    for axis in axes:
+        low, high = shift_of(axis, 0), shift_of(axis, axis.terms - 1) + axis.count
+        if masks:
+            low = max(low, 0)
+            high = max(min(high, -(-axis.size // axis.result)), low)
+        first.append(low)
+        extents.append(max(axis.count, high - low))
+    plane = prod(extents)
+    phases = [phases_of(a) for a in axes]
+    jumps = (phases[1] * phases[2] * plane, phases[2] * plane, plane)
+    units = (extents[1] * extents[2], extents[2], 1)
+    channel = prod(phases) * plane
+    group = problem.depth.size * channel
+    inside = tuple(a + n for a, n in zip(first, extents, strict=True))
+    return Lines(
+        accumulate,
+        problem.leads[1].size * group,
+        group,
+        channel,
+        tuple(first),
+        inside,
+        jumps,
+        units,
+        extents[2],
+        extents[1],
+    )
+
+
+def pad_launch(
+    problem: Correlation,
+    axes: Sequence[Axis],
+    lines: Lines,
+    source: Argument,
+    memory: Argument,
+    lanes: int,
+) -> Launch:
+    channels = problem.leads[1].size * problem.depth.size
+    numbers = [channels, problem.leads[0].a, problem.depth.a]
+    for axis, first, inside in zip(axes, lines.first, lines.inside, strict=True):
+        numbers += [phases_of(axis), inside - first, first, axis.summed, axis.start]
+        numbers += [axis.size, axis.a]
+    unit = axes[2].result if axes[2].a == 1 and axes[2].result <= 2 else 0
+    # 64-bit indices of elements that are gathered fill two vectors.
+    width = lanes if unit else max(lanes // 2, 1)
+    axis_numbers = (SIZE, SIZE, STRIDE, SIZE, STRIDE, SIZE, STRIDE)
+    signature: tuple[Buffer | Scalar, ...] = (
+        Buffer(problem.a.dtype, writable=False),
+        Buffer(lines.dtype),
+        SIZE,
+        STRIDE,
+        STRIDE,
+        *axis_numbers * 3,
+    )
+    strides = tuple(axis.result for axis in axes)
+    both = unit == 2 and phases_of(axes[2]) == 2
+    keywords = (("both", both), ("lanes", width), ("strides", strides), ("unit", unit))
+    build = Build(pad_planes, signature, keywords)
+    images = problem.leads[0].size
+    nbytes = images * channels * lines.channel * lines.dtype.itemsize
+    nbytes += problem.a.size * problem.a.dtype.itemsize
+    arguments = (source, memory, *numbers)
+    return Launch(build, (channels, images, 1), arguments, 0, nbytes, "conv planes")
+
+
+def line_numbers(lines: Lines, axes: Sequence[Axis]) -> list[int]:
+    """Return the numbers of a launch that say how axes lie on lines, as LINE_AXIS declares them."""
+    numbers: list[int] = []
+    for i, axis in enumerate(axes):
+        numbers += [axis.terms, phases_of(axis), lines.jumps[i], axis.summed, axis.start]
+        numbers += [lines.first[i], lines.units[i], lines.inside[i], axis.b, axis.count]
+    return numbers
+
+
+def sees_padding(lines: Lines, axes: Sequence[Axis]) -> bool:
+    """Return whether a tap sees what is on no line."""
+    return any(
+        shift_of(a, 0) < first or a.count - 1 + shift_of(a, a.terms - 1) >= inside
+        for a, first, inside in zip(axes, lines.first, lines.inside, strict=True)
+    )
+
+
+def wraps(lines: Lines, axes: Sequence[Axis], lanes: int) -> int:
+    """Return how often a vector of places may come to the next row."""
+    if axes[0].count == 1 and axes[1].count == 1:
+        return 0
+    return (lanes + lines.length - 2) // lines.length

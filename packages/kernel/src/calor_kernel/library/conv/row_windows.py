@@ -1,0 +1,127 @@
+"""Windows along rows that lie in memory: what is read for them, and what is written in turn.
+
+Requirements: a stride of two costs a shuffle and no copy; the ends of rows are told by masks, which
+are made once for all rows of a window; memory is asked for ahead of time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import int32
+from calor_kernel.language import cast, constant, helper, shuffle, splat
+from calor_kernel.library.conv.phase_planes import iota
+
+# Bytes between what is read and what is asked for ahead of time.
+AHEAD = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """Taps along a row, as the build knows them: their number, stride and dilation."""
+
+    taps: int
+    stride: int
+    dilation: int
+
+    def spread(self, lanes: int) -> int:
+        """Return how many elements a vector of places sees, or reads beside."""
+        return lanes * self.stride + (self.taps - 1) * self.dilation
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """Taps along a row as its elements see them: a row of windows has ``start`` for its first."""
+
+    taps: int
+    stride: int
+    dilation: int
+    start: int
+
+    def phase(self, phase: int) -> list[tuple[int, int]]:
+        """Return the taps that see elements ``stride * j + phase``, and from which window.
+
+        The window's number is that much more than j.
+        """
+        found = []
+        for k in range(self.taps):
+            place = phase - self.start - k * self.dilation
+            if place % self.stride == 0:
+                found.append((k, place // self.stride))
+        return found
+
+
+@helper
+def ask_ahead(x: Any, at: Any, x_row: Any, rows: Any, along: Along, lanes: int) -> None:
+    """Ask for what is read some rows later; rows in turn are no stream that processors foresee."""
+    for row in range(rows):
+        for part in range(along.stride):
+            x.prefetch(at + row * x_row + part * lanes + AHEAD // x.dtype.itemsize)
+
+
+@helper
+def masks_of(left: Any, along: Along, lanes: int, width: Any, limit: Any = None) -> list[list[Any]]:
+    """Return which elements that the taps of a row read are there: masks for ``read_taps``.
+
+    ``limit``: how many elements are read of each tap at most.
+    """
+    made = []
+    for k in range(along.taps):
+        place = left + k * along.dilation
+        end = width if limit is None else min(width, place + limit)
+        if along.stride <= 2:
+            firsts = [place + part * lanes for part in range(along.stride)]
+            made.append([_between(first, 1, lanes, end) for first in firsts])
+        else:
+            made.append([_between(place, along.stride, lanes, end)])
+    return made
+
+
+def _between(first: Any, step: int, lanes: int, end: Any) -> Any:
+    place = splat(cast(first, int32), lanes) + constant(
+        tuple(i * step for i in range(lanes)), int32
+    )
+    return (place >= 0) & (place < splat(cast(end, int32), lanes))
+
+
+def read_taps(
+    x: Any, at: Any, along: Along, lanes: int, masks: list[list[Any]] | None
+) -> list[Any]:
+    """Return what each tap of a row sees from an element on; masked where masks are given."""
+    seen: list[Any] = []
+    pair: list[Any] = []
+    for k in range(along.taps):
+        place = at + k * along.dilation
+        mask = masks[k] if masks is not None else [None, None]
+        if along.stride == 1:
+            seen.append(x.load(place, lanes, mask=mask[0]))
+        elif along.stride == 2:
+            odd = along.dilation == 1 and k % 2 == 1
+            if not odd:
+                pair = [x.load(place + i * lanes, lanes, mask=mask[i]) for i in range(2)]
+            order = tuple(range(1 if odd else 0, 2 * lanes, 2))
+            seen.append(shuffle(pair[0], order, pair[1]))
+        else:
+            steps = constant(tuple(i * along.stride for i in range(lanes)), place.dtype)
+            seen.append(x.load(place + steps, mask=mask[0]))
+    return seen
+
+
+@helper
+def write_phases(acc: Any, c: Any, to: Any, left: Any) -> None:
+    """Write phases of a row in turn, as far as it goes: ``left`` elements."""
+    lanes, span = acc.type.width, len(acc)
+    lane, end = iota(lanes), splat(cast(left, int32), lanes)
+    values = [value.to(c.dtype) for value in acc]
+    if span == 1:
+        c.store(to, values[0], mask=lane < end)
+    elif span == 2:
+        for half in range(2):
+            order = [lanes * (i % 2) + (half * lanes + i) // 2 for i in range(lanes)]
+            inside = lane + half * lanes < end
+            c.store(to + half * lanes, shuffle(values[0], order, values[1]), mask=inside)
+    else:
+        for phase in range(span):
+            steps = constant(tuple(i * span + phase for i in range(lanes)), int32)
+            c.store(to + steps.to(to.dtype), values[phase], mask=steps < end)

@@ -1,0 +1,129 @@
+"""Gradients of a convolution's weights by patches of sums in float32, of places found on the fly.
+
+Requirements: places are summed, of which both operands are read as they lie, neighbours by units
+side by side; a unit has the same lines of both in all steps, so that what tells one tap from the
+next is found once, and a step's place once for all of a unit's lines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor.dtypes import float32
+from calor_kernel.language import (
+    FastDivmod,
+    Pipeline,
+    assume_multiple,
+    cube_position,
+    helper,
+    kernel,
+    launch_attributes,
+    pack,
+    registers,
+    unit_index,
+    way_of_units,
+)
+from calor_kernel.library.matmul.simt_gemm import Patches, woven
+from calor_kernel.library.matmul.simt_staging import FOUR, add_step
+from calor_kernel.library.panels import fill_ahead, work_through
+
+
+@kernel
+def conv_weight_patches(
+    g: Any,
+    x: Any,
+    c: Any,
+    rows_total: Any,
+    columns_total: Any,
+    terms: Any,
+    share: Any,
+    part_step: Any,
+    c_row: Any,
+    g_row: Any,
+    x_channel: Any,
+    channels: Any,
+    *numbers: Any,
+    plan: Patches,
+    alike: int,
+    ragged: tuple[bool, bool],
+    padded: bool,
+    run: int,
+) -> None:
+    """Compute a tile: g's channels from y, taps of x's channels from x, a part of places from z.
+
+    Columns are the channels of a tap, of which those from ``channels`` on are left out, then those
+    of the next tap, and ``alike`` of them together have a tap; where that is 0 they are the taps of
+    a channel, then those of the next. ``numbers``: of each axis result, summed, start, size, and
+    the strides of x and g; both strides of images; the divisors of places, of columns and of taps.
+    ``ragged``: whether tiles have rows beyond the last one, and those alike channels. ``padded``:
+    whether places may lie outside of x. ``run``: the columns of the result that are one access.
+    """
+    launch_attributes(cubes_per_core=plan.together)
+    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    split = cube_position(2)
+    begin, end = split * share, min((split + 1) * share, terms)
+    deep, line = unit_index() % plan.depth, unit_index() // plan.depth
+    apart = plan.units // plan.depth
+    axes, steps = (numbers[:6], numbers[6:12]), numbers[12:14]
+    image, across, columns, taps = FastDivmod.groups(numbers[14:26])
+    together = alike or apart
+    mine = []
+    for begun in range(0, plan.columns, together):
+        column = first_column + begun + line
+        outer, inner = columns.divmod(first_column + begun if alike else column)
+        tap, channel = (outer, inner + line) if alike else (inner, outer)
+        down, right = taps.divmod(tap)
+        y = down * axes[0][0] + axes[0][2]
+        z = right * axes[1][0] + axes[1][2]
+        at = channel * x_channel + y * axes[0][4] + z * axes[1][4]
+        left = min(columns_total - column, channels - channel)
+        mine.append((y, z, at, left))
+    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    y_in, x_in = woven(plan)
+    sums = registers(len(plan.numbers), float32)
+    g_start = (first_row + line) * g_row
+
+    def take(at: Any) -> None:
+        term = at + deep
+        there = term < end
+        lead, place = image.divmod(term)
+        down, right = across.divmod(place)
+        source = g_start + lead * steps[1] + down * axes[0][5] + right * axes[1][5]
+        for turn in range(0, plan.rows, apart):
+            inside = there
+            if ragged[0]:
+                inside = inside & (first_row + line + turn < rows_total)
+            to = line + turn + deep * (plan.rows + FOUR)
+            pipe.copy(0, to, g, source + turn * g_row, 1, inside, near=True)
+        y, z = down * axes[0][1], right * axes[1][1]
+        source = lead * steps[0] + y * axes[0][4] + z * axes[1][4]
+        for number, (top, far, start, left) in enumerate(mine):
+            inside = there & (left > 0)
+            if padded:
+                inside = inside & within(y + top, axes[0][3]) & within(z + far, axes[1][3])
+            for turn in range(0, together, apart):
+                seen = inside
+                if ragged[1] and turn:
+                    seen = seen & (left > turn)
+                to = line + turn + number * together + deep * (plan.columns + FOUR)
+                pipe.copy(1, to, x, source + start + turn * x_channel, 1, seen, near=True)
+
+    def work(at: Any) -> None:
+        add_step(sums, pipe.stage(0).at(y_in), pipe.stage(1).at(x_in), plan)
+
+    fill_ahead(pipe, take, begin, plan.depth)
+    work_through(pipe, take, work, begin, end, plan.depth)
+    to = split * part_step
+    for i in range(FOUR * plan.high):
+        row = first_row + y_in + i // FOUR * (FOUR * plan.down) + i % FOUR
+        for j in range(0, FOUR * plan.wide, run):
+            column = first_column + x_in + j // FOUR * (FOUR * plan.across) + j % FOUR
+            if (row < rows_total) & (column < columns_total):
+                found = pack([sums[plan.numbers[i, j + q]] for q in range(run)])
+                c.store(assume_multiple(to + row * c_row + column, run), found.to(c.dtype))
+
+
+@helper
+def within(place: Any, size: Any) -> Any:
+    """Return whether a place is no padding."""
+    return (place >= 0) & (place < size)

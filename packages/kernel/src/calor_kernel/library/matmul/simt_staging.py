@@ -1,0 +1,238 @@
+"""Steps of products by patches, whose tiles go through registers to shared memory.
+
+Requirements: every access of memory is of four elements; the next step's tiles are on their way
+while this one's are multiplied; what a step counts beside its products is little.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from calor.dtypes import float32
+from calor_kernel.language import (
+    barrier,
+    constant,
+    fma,
+    helper,
+    loop_range,
+    registers,
+    shared,
+    unit_index,
+)
+
+if TYPE_CHECKING:
+    from calor_kernel.library.matmul.simt_gemm import Patches
+
+# Elements of an access, and its bytes.
+FOUR = 4
+ACCESS = 16
+
+
+@helper
+def add_loaded(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> None:
+    """Add a tile's products, while a later step is on its way to registers."""
+    sizes, pitches, along = sides(plan)
+    tiles, held = begin_loaded(operands, k, plan)
+    side = constant(0, k.dtype)
+    for begin in range(0, k, plan.depth):
+        now = [side * (plan.depth * pitch) for pitch in pitches]
+        add_step(sums, tiles[0].at(now[0] + y), tiles[1].at(now[1] + x), plan)
+        # The other half was read a step ago, and all have met since.
+        side = 1 - side
+        for i in range(2):
+            put(
+                held[i], tiles[i], side * (plan.depth * pitches[i]), pitches[i], sizes[i], along[i],
+                plan,
+            )  # fmt: skip
+        # Before the barrier, past which compilers do not put loads off: a whole step hides them.
+        for i in range(2):
+            take(held[i], operands[i], begin + 2 * plan.depth, k, sizes[i], along[i], plan)
+        barrier()
+
+
+@helper
+def add_early(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> None:
+    """Add a tile's products, of which each part's factors are loaded before the last is added.
+
+    The last part of a step is added after the barrier, while the next step's first factors are on
+    their way, so that no unit waits for them. Where a unit reads and writes is carried from step
+    to step: compilers compute anew in each what they could keep, which is one instruction in 40.
+    """
+    sizes, pitches, along = sides(plan)
+    tiles, held = begin_loaded(operands, k, plan)
+    index = k.dtype
+    factors = registers(plan.high, float32, FOUR), registers(plan.wide, float32, FOUR)
+    load_factors(factors, tiles[0].at(y), tiles[1].at(x), plan)
+    reads = registers(2, index)
+    reads[0], reads[1] = y.to(index), x.to(index)
+    # Where a unit takes from and puts to, and how far the operand still reaches from there.
+    froms, writes, lefts = (
+        [registers(pieces(size, plan), index) for size in sizes] for _ in range(3)
+    )
+    for i in range(2):
+        _, start, stride, first, count = operands[i]
+        for turn in range(pieces(sizes[i], plan)):
+            _, line, at = place_of(turn, sizes[i], along[i], plan)
+            place, deep = (line, at) if along[i] else (at, line)
+            later, across = deep + 2 * plan.depth, first + place
+            steps = (stride, 1) if along[i] else (1, stride)
+            froms[i][turn] = (start + across * steps[0] + later * steps[1]).to(index)
+            writes[i][turn] = ((plan.depth + deep) * pitches[i] + place).to(index)
+            left = constant(0, index)
+            if across < count:
+                left = (k - later).to(index)
+            lefts[i][turn] = left
+    forth = constant(1, index)
+    for _ in range(0, k, plan.depth):
+        add_but_last(sums, factors, tiles[0].at(reads[0]), tiles[1].at(reads[1]), plan)
+        for i in range(2):
+            half = forth * (plan.depth * pitches[i])
+            reads[i] = reads[i] + half
+            number = sizes[i] * plan.depth // FOUR
+            for turn in range(pieces(sizes[i], plan)):
+                piece = unit_index() + turn * plan.units
+                if (number % plan.units == 0) or (piece < number):
+                    put_piece(held[i][turn], tiles[i], writes[i][turn], pitches[i], along[i])
+                writes[i][turn] = writes[i][turn] - half
+        forth = 0 - forth
+        for i in range(2):
+            source, _, stride, _, _ = operands[i]
+            for turn in range(pieces(sizes[i], plan)):
+                four = constant((0.0,) * FOUR, float32)
+                if lefts[i][turn] > 0:
+                    four = source.load(froms[i][turn], FOUR)
+                held[i][turn] = four
+                lefts[i][turn] = lefts[i][turn] - plan.depth
+                further = froms[i][turn] + (plan.depth if along[i] else plan.depth * stride)
+                froms[i][turn] = further.to(index)
+        barrier()
+        add_and_load(sums, factors, tiles[0].at(reads[0]), tiles[1].at(reads[1]), plan)
+
+
+@helper
+def begin_loaded(operands: Any, k: Any, plan: Any) -> Any:
+    """Fill the first half of two tiles, and load the next step; return the tiles and what is."""
+    sizes, pitches, along = sides(plan)
+    tiles = [shared(2 * plan.depth * pitch, float32, align=ACCESS) for pitch in pitches]
+    held = [registers(pieces(size, plan), float32, FOUR) for size in sizes]
+    for i in range(2):
+        take(held[i], operands[i], 0, k, sizes[i], along[i], plan)
+        put(held[i], tiles[i], 0, pitches[i], sizes[i], along[i], plan)
+        take(held[i], operands[i], plan.depth, k, sizes[i], along[i], plan)
+    barrier()
+    return tiles, held
+
+
+@helper
+def add_step(sums: Any, left: Any, right: Any, plan: Any) -> None:
+    """Add the products of a step, of which a unit's patches begin at the pointers."""
+    for p in loop_range(0, plan.depth, unroll=plan.depth):
+        ls = [
+            left.load(p * (plan.rows + FOUR) + i * (FOUR * plan.down), FOUR)
+            for i in range(plan.high)
+        ]
+        rs = [
+            right.load(p * (plan.columns + FOUR) + j * (FOUR * plan.across), FOUR)
+            for j in range(plan.wide)
+        ]
+        add_part(sums, ls, rs, plan)
+
+
+@helper
+def add_but_last(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> None:
+    """Add the products of all parts of a step but the last, whose factors are loaded."""
+    for p in loop_range(1, plan.depth, unroll=plan.depth):
+        then = left.at(p * (plan.rows + FOUR)), right.at(p * (plan.columns + FOUR))
+        add_and_load(sums, factors, then[0], then[1], plan)
+
+
+@helper
+def add_and_load(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> None:
+    """Add the products of factors in registers, in whose place others are loaded before."""
+    ls, rs = ([side[i] for i in range(side.shape[0])] for side in factors)
+    load_factors(factors, left, right, plan)
+    add_part(sums, ls, rs, plan)
+
+
+@helper
+def load_factors(factors: Any, left: Any, right: Any, plan: Any) -> None:
+    """Load the factors of one part of the summed axis, that begin at the pointers."""
+    for i in range(plan.high):
+        factors[0][i] = left.load(i * (FOUR * plan.down), FOUR)
+    for j in range(plan.wide):
+        factors[1][j] = right.load(j * (FOUR * plan.across), FOUR)
+
+
+@helper
+def add_part(sums: Any, ls: Any, rs: Any, plan: Any) -> None:
+    """Add the products of one part of the summed axis, in the plan's order."""
+    for (i, j), number in plan.numbers.items():
+        value, other = ls[i // FOUR][i % FOUR], rs[j // FOUR][j % FOUR]
+        sums[number] = fma(value, other, sums[number])
+
+
+def sides(plan: Patches) -> tuple[tuple[int, int], tuple[int, int], tuple[bool, bool]]:
+    """Return of both tiles the size, how far lines are apart, and whether the operand is turned."""
+    sizes = plan.rows, plan.columns
+    return sizes, (sizes[0] + FOUR, sizes[1] + FOUR), (plan.a_along, plan.b_along)
+
+
+def pieces(size: int, plan: Patches) -> int:
+    """Return the accesses of a unit to a tile; those of all are the tile's."""
+    return -(-size * plan.depth // (FOUR * plan.units))
+
+
+def place_of(turn: int, size: int, along: bool, plan: Patches) -> tuple[Any, Any, Any]:
+    """Return an access of a unit: its number, the line of the operand, and the place in it."""
+    piece = unit_index() + turn * plan.units
+    lines = (plan.depth if along else size) // FOUR
+    return piece, piece // lines, piece % lines * FOUR
+
+
+@helper
+def take(
+    held: Any,
+    operand: Any,
+    begin: Any,
+    k: Any,
+    size: int,
+    along: bool,
+    plan: Any,
+) -> None:
+    """Load a unit's part of a tile to registers, zeros where the operand ends."""
+    source, start, stride, first, count = operand
+    for turn in range(pieces(size, plan)):
+        _, line, at = place_of(turn, size, along, plan)
+        if along:
+            across, deep = first + line, begin + at
+            index = start + across * stride + deep
+        else:
+            across, deep = first + at, begin + line
+            index = start + deep * stride + across
+        four = constant((0.0,) * FOUR, float32)
+        if (across < count) & (deep < k):
+            four = source.load(index, FOUR)
+        held[turn] = four
+
+
+@helper
+def put(held: Any, tile: Any, at: Any, pitch: int, size: int, along: bool, plan: Any) -> None:
+    """Store a unit's part of a tile, by lines of the summed axis."""
+    for turn in range(pieces(size, plan)):
+        piece, line, place = place_of(turn, size, along, plan)
+        if piece < size * plan.depth // FOUR:
+            if along:
+                for q in range(FOUR):
+                    tile[at + (place + q) * pitch + line] = held[turn][q]
+            else:
+                tile.store(at + line * pitch + place, held[turn])
+
+
+@helper
+def put_piece(held: Any, tile: Any, at: Any, pitch: int, along: bool) -> None:
+    """Store an access to a place: in four lines below each other what is turned."""
+    if along:
+        for q in range(FOUR):
+            tile[at + q * pitch] = held[q]
+    else:
+        tile.store(at, held)

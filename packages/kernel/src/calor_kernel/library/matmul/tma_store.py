@@ -1,0 +1,78 @@
+"""Tiles of sums as the copy engine writes them: whole lines at a time, from shared memory.
+
+Requirements: each warp group writes its own sums while the others' products go on; while a part of
+them is on its way, the next is stored; sums keep their registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calor_kernel.language import (
+    assume_multiple,
+    barrier,
+    helper,
+    shuffle,
+    unit_index,
+    wait_puts,
+)
+from calor_kernel.library.matmul.register_a import store_turned
+
+# Parts of a tile's sums that are on their way to memory.
+PARTS = 2
+
+
+@helper
+def write_tile(c_map: Any, parts: Any, sums: Any, there: Any, group: Any, plan: Any) -> None:
+    """Write a warp group's sums. ``there``: of the tile, the product, the row and the column."""
+    for part in range(plan.columns // plan.part):
+        write_part(c_map, parts, sums, there, group, part, plan.pending, plan)
+
+
+@helper
+def write_part(
+    c_map: Any,
+    parts: Any,
+    sums: Any,
+    there: Any,
+    group: Any,
+    part: int,
+    pending: int,
+    plan: Any,
+) -> None:
+    """Write a part of a warp group's columns, while ``pending`` boxes may be on their way."""
+    unit, part_size = unit_index() % 128, 64 * plan.part
+    batch, row, column = there
+    top, start = group * 64, part * plan.part
+    place = parts.at((group * PARTS + part % PARTS) * part_size)
+    wait_puts(pending, read=True)
+    barrier("warpgroup")
+    if plan.transposed:
+        store_turned(sums, place, start, plan)
+        barrier("warpgroup")
+        for block in range(64 // plan.part):
+            to = (batch, column + start, row + top + block * plan.part)
+            c_map.put(place.at(block * plan.part * plan.part), to, unit, 128)
+    else:
+        store_part(sums, place, start, plan)
+        barrier("warpgroup")
+        c_map.put(place, (batch, row + top, column + start), unit, 128)
+
+
+@helper
+def store_part(sums: Any, target: Any, start: int, plan: Any) -> None:
+    """Store some columns of sums as the copy engine takes them.
+
+    The pieces of a line are swizzled by the row's number in its eight, which is the same for all
+    sums of a unit, so that few places are computed, and the sums keep the registers.
+    """
+    row, column = sums.lane_place()
+    swizzle = plan.swizzle(plan.result)
+    begin = row * plan.part
+    within = column ^ (row % 8 << swizzle.base)
+    for block in range(0, plan.part, 8):
+        place = assume_multiple(begin + (within ^ block), 2)
+        for down in (0, 1):
+            register = (start + block) // 2 + 2 * down
+            pair = shuffle(sums.parts[0], (register, register + 1))
+            target.store(place + 8 * down * plan.part, pair.to(plan.result))

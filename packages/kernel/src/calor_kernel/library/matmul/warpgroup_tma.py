@@ -1,0 +1,366 @@
+"""Products by matrix instructions that run beside warp groups, fed by the device's copy engine.
+
+Requirements: as :mod:`groups`, on devices that copy boxes by themselves; one unit asks for boxes,
+and the other warp groups do nothing but multiply, so that the matrix units never wait for
+addresses; a step's products are still on their way when the next step's begin; a cube computes
+tile after tile, so that the next tile's boxes come while this one's sums are written, whole lines
+at a time, by the copy engine again; each warp group writes its own sums, and the others' products
+go on meanwhile; cubes of a cluster have tiles of the same columns, of which each asks for a part
+for all. (Roles of warps, and boxes for several cubes, after CUTLASS's kernels for Hopper; what each
+is worth was measured by P. Shankhdhar, "Outperforming cuBLAS on H100: a Worklog", 2024.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType
+from calor_kernel.language import (
+    Layout,
+    Mbarriers,
+    SharedMatrix,
+    Swizzle,
+    Swizzled,
+    barrier,
+    cube_count,
+    cube_position,
+    fragment,
+    helper,
+    issue_mma,
+    kernel,
+    lane_position,
+    launch_attributes,
+    role,
+    select,
+    shared,
+    tensor_map,
+    unit_index,
+    wait_mma,
+    wait_puts,
+)
+from calor_kernel.language.matrices import MatrixShape, wgmma_64
+from calor_kernel.library.matmul.register_a import rows_in_registers
+from calor_kernel.library.matmul.split_k_cluster import Parts, exchange
+from calor_kernel.library.matmul.stream_k import Shares, WholeTiles, hand_over, take_over
+from calor_kernel.library.matmul.tma_store import PARTS, write_tile
+
+# A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
+LINE = 128
+# Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
+ASKING = {1: 56, 2: 56, 3: 32}
+MULTIPLYING = {1: 240, 2: 224, 3: 160}
+# Bytes of factors that the matrix unit reads from shared memory along the summed axis alone.
+FOUR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """How a product is computed: each warp group has 64 of the ``rows``, and all ``columns``.
+
+    A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
+    ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
+    computed at the same time. ``result``: the type of c. ``cluster``: how many cubes have tiles one
+    below another and share what they read of b. ``formats``: what numbers bytes are. ``parts``: how
+    many cubes, of a cluster, compute parts of the sums of the same tile.
+    """
+
+    dtype: DType
+    result: DType
+    rows: int
+    columns: int
+    stages: int
+    a_along: bool
+    b_along: bool
+    band: int
+    cluster: int = 1
+    formats: tuple[DType, DType] | None = None
+    parts: int = 1
+
+    @property
+    def depth(self) -> int:
+        """The elements of the summed axis that are a step."""
+        return LINE // int(self.dtype.itemsize)
+
+    @property
+    def transposed(self) -> bool:
+        """Whether a goes through registers; then the result is the transpose of the product."""
+        return not self.a_along and int(self.dtype.itemsize) == FOUR
+
+    @property
+    def groups(self) -> int:
+        """The warp groups that multiply."""
+        return self.rows // 64
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return 128 * (self.groups + 1)
+
+    @property
+    def shape(self) -> MatrixShape:
+        """The instruction."""
+        return wgmma_64(self.columns, self.dtype, self.formats)
+
+    @property
+    def part(self) -> int:
+        """The columns of sums that are written at a time."""
+        return LINE // int(self.result.itemsize)
+
+    @property
+    def pending(self) -> int:
+        """How many boxes may be on their way when the next are stored, so that there is place."""
+        each = 64 // self.part if self.transposed else 1
+        return 0 if self.columns // self.part % PARTS else (PARTS - 1) * each
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a cube."""
+        return LINE * (self.stages * (self.rows + self.columns) + PARTS * self.rows) + 1024
+
+    def swizzle(self, dtype: DType) -> Swizzle:
+        """Return how pieces of 16 bytes of a line are swizzled."""
+        return Swizzle(3, {1: 4, 2: 3, 4: 2}[int(dtype.itemsize)], 3)
+
+    def layout(self, first: bool) -> Swizzled:
+        """Return where (row, column) of the tile of a, or of b, lie: in lines."""
+        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
+        line = self.depth
+        deep: tuple[Any, Any] = (line, line)
+        place: tuple[Any, Any] = ((line, size // line), (1, line * line))
+        if along:
+            deep, place = (line, 1), (size, line)
+        sides = (place, deep) if first else (deep, place)
+        return Swizzled(self.swizzle(self.dtype), Layout(*map(tuple, zip(*sides, strict=True))))
+
+    def box(self, first: bool) -> tuple[int, int]:
+        """Return the rows and columns of what is copied at a time: an operand as it lies."""
+        along = self.a_along if first else self.b_along
+        return (self.own(first) if along else self.depth, self.depth)
+
+    def own(self, first: bool) -> int:
+        """Return the rows of a, or the columns of b, that a cube asks for."""
+        return self.rows if first else self.columns // self.cluster
+
+    @property
+    def whole(self) -> bool:
+        """Whether what a cube asks for is whole boxes."""
+        part = 8 if self.b_along else self.depth
+        return self.columns % (self.cluster * part) == 0
+
+
+@kernel
+def matmul_boxes(
+    a: Any,
+    b: Any,
+    c: Any,
+    m: Any,
+    n: Any,
+    k: Any,
+    a_stride: Any,
+    b_stride: Any,
+    c_stride: Any,
+    batches: Any,
+    inner: Any,
+    a_outer: Any,
+    a_inner: Any,
+    a_outer_stride: Any,
+    a_inner_stride: Any,
+    b_outer: Any,
+    b_inner: Any,
+    b_outer_stride: Any,
+    b_inner_stride: Any,
+    *memory: Any,
+    plan: Boxes,
+) -> None:
+    """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
+
+    ``a_outer``, ``a_inner``, ``b_outer``, ``b_inner``: how many products an operand has along the
+    two axes of ``batches`` and ``inner`` of them, or 1 where all take the same. ``memory``: what
+    cubes hand sums over by, and of how many tiles, where they have shares of tiles.
+    """
+    launch_attributes(cubes_per_core=1, cluster=(plan.cluster * plan.parts, 1, 1))
+    left_at, right_at = plan.layout(True), plan.layout(False)
+    a_map = operand_map(
+        a, (a_outer, a_inner), (m, k) if plan.a_along else (k, m),
+        (a_outer_stride, a_inner_stride, a_stride), plan.box(True), plan,
+    )  # fmt: skip
+    b_map = operand_map(
+        b, (b_outer, b_inner), (n, k) if plan.b_along else (k, n),
+        (b_outer_stride, b_inner_stride, b_stride), plan.box(False), plan,
+    )  # fmt: skip
+    box = (1, plan.part if plan.transposed else 64, plan.part)
+    c_at = Swizzled(plan.swizzle(plan.result), Layout(box, (0, plan.part, 1)))
+    sizes = (n, m) if plan.transposed else (m, n)
+    c_map = tensor_map(c, (batches, *sizes), (c_stride, sizes[1], 1), box, c_at)
+    a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
+    part_size = 64 * plan.part
+    left = shared(plan.stages * a_size, plan.dtype, align=1024)
+    right = shared(plan.stages * b_size, plan.dtype, align=1024)
+    parts = shared(PARTS * plan.groups * part_size, plan.result, align=1024)
+    full = Mbarriers(plan.stages, 1, meet=False)
+    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster)
+    down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
+    whole = down * across
+    rank, first = cube_position(0) % plan.cluster, cube_position(0) // plan.cluster
+    tiles, step = whole * batches, cube_count(0) // plan.cluster
+    # There is a first step, so that sums come from products alone: where the compiler sees another
+    # way to them, it reads them early, and runs the products one after another.
+    deep = max(k, 1)
+    with role(0, registers=ASKING[plan.groups]):
+        if unit_index() == 0:
+            schedule = schedule_of(first, step, tiles, deep, memory, plan)
+            stage, parity = first * 0, first * 0 + 1
+            for turn in schedule.turns():
+                piece = schedule.piece(turn)
+                row, column, batch = place_of_tile(piece.tile, whole, down, across, rank, plan)
+                outer, within = batch // inner, batch % inner
+                a_from = (min(outer, a_outer - 1), min(within, a_inner - 1))
+                b_from = (min(outer, b_outer - 1), min(within, b_inner - 1))
+                for ahead in range(0, piece.length, plan.depth):
+                    begin = piece.start + ahead
+                    empty.wait(stage, parity)
+                    full.expect(stage, (a_size + b_size) * plan.dtype.itemsize)
+                    fetch(a_map, left.at(stage * a_size), a_from, row, begin, full, stage,
+                          plan, True)  # fmt: skip
+                    own = rank * plan.own(False)
+                    fetch(b_map, right.at(stage * b_size + own * plan.depth), b_from, column + own,
+                          begin, full, stage, plan, False)  # fmt: skip
+                    full.arrive(stage)
+                    stage, parity = following(stage, parity, plan.stages)
+    with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
+        shape = plan.shape
+        unit = unit_index() % 128
+        group = unit_index() // 128 - 1
+        top = group * 64
+        schedule = schedule_of(first, step, tiles, deep, memory, plan)
+        stage, parity = first * 0, first * 0
+        for turn in schedule.turns():
+            piece = schedule.piece(turn)
+            row, column, batch = place_of_tile(piece.tile, whole, down, across, rank, plan)
+            sums = fragment(shape, "c")
+            before = stage
+            for begin in range(0, piece.length, plan.depth):
+                full.wait(stage, parity)
+                lefts = left_factors(left, stage * a_size, left_at, top, plan)
+                rights = SharedMatrix(right.at(stage * b_size), right_at)
+                issue_mma(
+                    sums,
+                    [
+                        (lefts[p // shape.k], rights.tile((shape.k, shape.n), (p, 0)))
+                        for p in range(0, plan.depth, shape.k)
+                    ],
+                )
+                if plan.transposed:
+                    # Factors in registers are read until their products are done.
+                    wait_mma()
+                    release(empty, stage, True, plan)
+                else:
+                    # The step before has been computed once only this one is on its way.
+                    wait_mma(pending=1)
+                    release(empty, before, begin > 0, plan)
+                before = stage
+                stage, parity = following(stage, parity, plan.stages)
+            wait_mma(sums)
+            release(empty, before, not plan.transposed, plan)
+            if plan.parts > 1:
+                exchange(schedule, sums, c_map, parts, (batch, row, column), group, unit, plan)
+            elif schedule.shared and not piece.ends:
+                hand_over(schedule, sums, group, unit, plan)
+            else:
+                if schedule.shared:
+                    take_over(schedule, sums, piece, group, unit, plan)
+                write_tile(c_map, parts, sums, (batch, row, column), group, plan)
+        wait_puts()
+    if plan.cluster > 1:
+        # Others of the cluster bring boxes here, and arrive at barriers, until they are done.
+        barrier("cluster")
+
+
+def schedule_of(
+    first: Any, step: Any, tiles: Any, deep: Any, memory: tuple[Any, ...], plan: Any
+) -> WholeTiles | Shares | Parts:
+    """Return what cube ``first`` of ``step`` computes; ``memory``: what sums are handed over by.
+
+    Each role asks for it, so that no number of it is kept in registers that both share.
+    """
+    if plan.parts > 1:
+        return Parts(first, deep, plan.depth, plan.parts, memory)
+    if memory:
+        return Shares(first, step, deep, plan.depth, memory)
+    return WholeTiles(first, step, tiles, deep)
+
+
+@helper
+def left_factors(left: Any, at: Any, placed: Any, top: Any, plan: Any) -> list[Any]:
+    """Return a step's factors of a warp group's rows: where they lie, or those in registers."""
+    if plan.transposed:
+        return rows_in_registers(left, at + top * plan.depth, plan)
+    lefts, shape = SharedMatrix(left.at(at), placed), plan.shape
+    return [lefts.tile((shape.m, shape.k), (top, p)) for p in range(0, plan.depth, shape.k)]
+
+
+@helper
+def operand_map(operand: Any, batches: Any, sizes: Any, strides: Any, box: Any, plan: Any) -> Any:
+    """Return the map of an operand: two axes of products, and two of which the last is dense."""
+    whole = (1, 1, *box)
+    at = Swizzled(plan.swizzle(plan.dtype), Layout(whole, (0, 0, box[1], 1)))
+    rounded = plan.shape.tf32
+    return tensor_map(operand, (*batches, *sizes), (*strides, 1), whole, at, rounded=rounded)
+
+
+@helper
+def fetch(
+    source: Any,
+    target: Any,
+    batch: Any,
+    across: Any,
+    deep: Any,
+    full: Any,
+    stage: Any,
+    plan: Any,
+    first: bool,
+) -> None:
+    """Ask for the boxes of a step of an operand: one where it is dense along the summed axis."""
+    cubes = 1 if first else plan.cluster
+    if plan.a_along if first else plan.b_along:
+        source.fetch(target, (*batch, across, deep), full, stage, cubes=cubes)
+    else:
+        for i in range(plan.own(first) // plan.depth):
+            to = target.at(i * plan.depth * plan.depth)
+            place = (*batch, deep, across + i * plan.depth)
+            source.fetch(to, place, full, stage, cubes=cubes)
+
+
+@helper
+def following(stage: Any, parity: Any, stages: int) -> tuple[Any, Any]:
+    """Return the next stage of a ring, and the parity of its phase."""
+    later = stage + 1
+    last = later == stages
+    return select(last, 0, later), select(last, parity ^ 1, parity)
+
+
+@helper
+def release(empty: Any, stage: Any, wanted: Any, plan: Any) -> None:
+    """Say that a plane has done with a stage, to each cube that writes it."""
+    barrier("plane")
+    lane = lane_position()
+    if wanted & (lane < plan.cluster):
+        empty.arrive(stage, rank=lane if plan.cluster > 1 else None)
+
+
+@helper
+def place_of_tile(
+    tile: Any, whole: Any, down: Any, across: Any, rank: Any, plan: Any
+) -> tuple[Any, Any, Any]:
+    """Return the row and column of a tile and its product: bands of rows, from top to bottom.
+
+    ``rank``: which of the cubes of a cluster this is, whose tiles count as one.
+    """
+    batch, number = tile // whole, tile % whole
+    of_band = across * plan.band
+    first = number // of_band * plan.band
+    rows = min(down - first, plan.band)
+    place = number % of_band
+    down = (first + place % rows) * plan.cluster + rank
+    return down * plan.rows, place // rows * plan.columns, batch

@@ -1,0 +1,276 @@
+"""Which nodes of a graph become one program of rows: groups that grow around a reduction.
+
+Requirements: groups are convex, and what the planner would have to move on the way is none of a
+group's; a group is closed where nothing else reads what movement within it makes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from calor.graph.graph import Graph, Node
+from calor_kernel.contract.movement import MOVEMENTS, view_of
+from calor_kernel.contract.work import View, row_major
+from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.library.reduce.composites import COMPOSITES
+from calor_kernel.library.reduce.reduction_ops import EXTREMES, TOTALS, TRUTHS
+
+Role = Literal["along", "row"]
+FOLDS: Final = frozenset((*TOTALS, *EXTREMES, *TRUTHS))
+# Registers and parameters are not endless, and a walk computes its values anew.
+_OPERANDS, _RESULTS, _STEPS = 12, 4, 48
+
+
+@dataclass(slots=True)
+class Rows:
+    """What is taken so far.
+
+    ``roles``: per value that the group computes. ``computing``: the nodes that compute them.
+    ``between``: movement on the way.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    roles: dict[int, Role] = field(default_factory=dict)
+    computing: set[int] = field(default_factory=set)
+    between: set[int] = field(default_factory=set)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The shape of a value a row."""
+        return tuple(n for a, n in enumerate(self.shape) if a not in self.axes)
+
+    @property
+    def nodes(self) -> set[int]:
+        """All nodes of the group."""
+        return self.computing | self.between
+
+    def copy(self) -> Rows:
+        """Return a group that may grow on its own."""
+        return replace(
+            self,
+            roles=dict(self.roles),
+            computing=set(self.computing),
+            between=set(self.between),
+        )
+
+
+class Search:
+    """A graph with what growing groups asks of it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.maker = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
+        self.readers: dict[int, list[int]] = {}
+        for i, node in enumerate(graph.nodes):
+            for value in dict.fromkeys(node.inputs):
+                self.readers.setdefault(value, []).append(i)
+        self.wanted = frozenset(graph.outputs)
+        self.above: list[int] = []
+        for node in graph.nodes:
+            bits = 0
+            for value in node.inputs:
+                if value in self.maker:
+                    bits |= self.above[self.maker[value]] | 1 << self.maker[value]
+            self.above.append(bits)
+
+    # What nodes are.
+    def _reduction(self, number: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Return the shape and the axes that a node reduces, None where it is no reduction."""
+        node = self.graph.nodes[number]
+        name, attributes = node.op.name, node.attributes
+        if name not in FOLDS and name not in COMPOSITES:
+            return None
+        x = self.graph.specs[node.inputs[0]]
+        if not x.size or any(
+            self.graph.specs[v].dtype.is_complex for v in (*node.inputs, *node.outputs)
+        ):
+            return None
+        axes = (attributes["axis"],) if "axis" in attributes else tuple(sorted(attributes["axes"]))
+        return x.shape, axes
+
+    def _move(self, number: int) -> Node | None:
+        """Return a node if it only says where elements are."""
+        node = self.graph.nodes[number]
+        if node.op.name not in MOVEMENTS or len(node.inputs) != 1:
+            return None
+        x, result = self.graph.specs[node.inputs[0]], self.graph.specs[node.outputs[0]]
+        if x.dtype is not result.dtype:
+            return None
+        return node if view_of(node.op.name, View.dense(x), node.attributes, result) else None
+
+    def _elementwise(self, number: int) -> bool:
+        node = self.graph.nodes[number]
+        if node.op.name not in ROWS or self._move(number) is not None:
+            return False
+        return not any(
+            self.graph.specs[v].dtype.is_complex or self.graph.specs[v].dtype.kind == "storage"
+            for v in (*node.inputs, *node.outputs)
+        )
+
+    def role(self, group: Rows, value: int) -> Role | None:
+        """Return what a value is to a group by its shape."""
+        shape = self.graph.specs[value].shape
+        if shape == group.shape:
+            return "along"
+        squeezed = [n for n in shape if n != 1]
+        return "row" if squeezed == [n for n in group.rows if n != 1] else None
+
+    def behind(self, value: int) -> tuple[int, list[int]]:
+        """Return the value that lies behind movement, and the nodes that move it."""
+        between: list[int] = []
+        while value in self.maker and self._move(self.maker[value]) is not None:
+            between.insert(0, self.maker[value])
+            value = self.graph.nodes[self.maker[value]].inputs[0]
+        return value, between
+
+    def link(self, group: Rows, value: int, role: Role) -> tuple[int, list[int]] | None:
+        """Return the group's value that an operand is, with the movement between; None for none.
+
+        Raises ValueError for one that the group has, but not in this way.
+        """
+        source, between = self.behind(value)
+        if source not in group.roles:
+            return None
+        view: View | None = View.dense(self.graph.specs[source])
+        for number in between:
+            node = self.graph.nodes[number]
+            spec = self.graph.specs[node.outputs[0]]
+            view = view and view_of(node.op.name, view, node.attributes, spec)
+        if view is None or not self._fits(group, view, group.roles[source], role):
+            raise ValueError("moved on the way")
+        return source, between
+
+    @staticmethod
+    def _fits(group: Rows, view: View, source: Role, role: Role) -> bool:
+        if source == role:
+            return view.is_dense and not view.offset
+        if source == "along":
+            return False
+        strides = iter(row_major(group.rows))
+        expected = [0 if a in group.axes else next(strides) for a in range(len(group.shape))]
+        pairs = zip(view.shape, view.strides, expected, strict=True)
+        return not view.offset and all(n == 1 or s == e for n, s, e in pairs)
+
+    # Growing.
+    def grow(self, seed: int, taken: set[int]) -> Rows | None:
+        """Return the group around a reduction, None where there is none or nothing around it."""
+        kind = self._reduction(seed)
+        if kind is None or not kind[1]:
+            return None
+        group = self._with(Rows(*kind), seed)
+        if group is None:
+            return None
+        closed = group
+        tried: set[int] = set()
+        waiting = self._around(group)
+        while waiting:
+            number = waiting.pop(0)
+            if number in taken or number in group.computing or number in tried:
+                continue
+            grown = self._with(group, number)
+            if grown is None:
+                tried.add(number)
+                continue
+            group = grown
+            if self._closed(group):
+                closed = group
+            tried.clear()
+            waiting = self._around(group)
+        return closed if len(closed.computing) > 1 else None
+
+    def _around(self, group: Rows) -> list[int]:
+        """Return nodes that read what a group computes, and those that compute what it reads."""
+        found: set[int] = set()
+        todo = list(group.roles)
+        while todo:
+            for reader in self.readers.get(todo.pop(), ()):
+                node = self._move(reader)
+                if node is not None:
+                    todo += node.outputs
+                else:
+                    found.add(reader)
+        for number in group.computing:
+            found.update(self.maker[v] for v in self.graph.nodes[number].inputs if v in self.maker)
+        return sorted(found - group.nodes)
+
+    def _with(self, group: Rows, number: int) -> Rows | None:
+        """Return a group with one more node, None where that is not right."""
+        node, grown = self.graph.nodes[number], group.copy()
+        reduction = self._reduction(number)
+        if reduction is not None:
+            if reduction != (group.shape, group.axes):
+                return None
+            whole = node.op.name in COMPOSITES
+            roles: list[Role | None] = ["along" if whole else "row"]
+            roles += ["row"] * (len(node.outputs) - 1)
+            reads: Role | None = "along"
+        elif self._elementwise(number):
+            reads = self.role(group, node.outputs[0])
+            roles = [reads]
+        else:
+            return None
+        if reads is None:
+            return None
+        try:
+            links = [self.link(group, v, reads) for v in node.inputs]
+        except ValueError:
+            return None
+        read_by = [r for v in node.outputs for r in self.readers.get(v, ()) if r in group.computing]
+        if reads == "row" and not any(links):
+            return None
+        if group.computing and not any(links) and not read_by:
+            return None
+        for found in links:
+            if found is not None:
+                grown.between.update(found[1])
+        grown.computing.add(number)
+        grown.roles.update((v, r) for v, r in zip(node.outputs, roles, strict=True) if r)
+        return grown if self._right(grown) else None
+
+    def _right(self, group: Rows) -> bool:
+        """Return whether a group may be one launch, once it is closed."""
+        if len(group.computing) > _STEPS or len(self.results(group)) > _RESULTS:
+            return False
+        if not all(self._linked(group, number) for number in group.computing):
+            return False
+        outside = self.inputs(group)
+        if len(outside) > _OPERANDS:
+            return False
+        mine = sum(1 << n for n in group.nodes)
+        makers = {self.maker[v] for v in outside if v in self.maker}
+        return not any(self.above[n] & mine for n in makers)
+
+    def _closed(self, group: Rows) -> bool:
+        """Return whether nothing else reads what movement of the group makes."""
+        nodes = group.nodes
+        values = [v for n in group.between for v in self.graph.nodes[n].outputs]
+        return not any(
+            v in self.wanted or any(r not in nodes for r in self.readers.get(v, ())) for v in values
+        )
+
+    def _linked(self, group: Rows, number: int) -> bool:
+        """Return whether a node of a group reads the group's values as they are."""
+        node = self.graph.nodes[number]
+        reduces = self._reduction(number) is not None
+        role = "along" if reduces else self.role(group, node.outputs[0])
+        try:
+            return role is not None and all(self.link(group, v, role) or True for v in node.inputs)
+        except ValueError:
+            return False
+
+    def inputs(self, group: Rows) -> list[int]:
+        """Return the values that a group reads and does not compute."""
+        made = {o for n in group.nodes for o in self.graph.nodes[n].outputs}
+        read = {v for n in group.computing for v in self.graph.nodes[n].inputs}
+        return sorted(read - made)
+
+    def results(self, group: Rows) -> list[int]:
+        """Return the values that something else reads."""
+        nodes = group.nodes
+        return sorted(
+            v
+            for v in group.roles
+            if v in self.wanted or any(r not in nodes for r in self.readers.get(v, ()))
+        )

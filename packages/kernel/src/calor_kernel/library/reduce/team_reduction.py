@@ -1,0 +1,98 @@
+"""What the units of a team find together: one value of many, the same in each of them.
+
+Requirements: neighbours are joined first, so that the order depends on the number of units alone,
+and results are the same on devices with planes and without; a cube has few barriers; a team is a
+power of two of neighbouring units, and a cube holds whole teams; a unit alone is a team.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calor_kernel.language import (
+    Number,
+    Pointer,
+    barrier,
+    cube_size,
+    helper,
+    lane_position,
+    plane_position,
+    plane_shuffle,
+    plane_size,
+    shared,
+    shuffle,
+    unit_position,
+    vreduce,
+)
+from calor_kernel.library.reduce.pairwise_sums import tree
+from calor_kernel.library.reduce.reduction_ops import joined
+
+# Values of others that a unit without a plane reads between two barriers.
+_AT_ONCE = 8
+_LANES = {"sum": "add", "prod": "mul", "max": "max", "peak": "max", "min": "min"}
+_LANES |= {"any": "or", "all": "and"}
+
+
+def over_lanes(kind: str, vector: Number) -> Number:
+    """Return the lanes of a vector as one value, halves first."""
+    name = _LANES[kind]
+    if vector.dtype.kind == "bool":
+        name = {"max": "or", "min": "and"}.get(name, name)
+    return vreduce(name, vector)
+
+
+def over_each(kind: str, vectors: Sequence[Number]) -> Number:
+    """Return each vector's lanes as one value, in the lane of its number; as many as lanes.
+
+    Neighbouring lanes are joined, of two vectors at once, until one vector is left.
+    """
+    made, width, distance = list(vectors), vectors[0].width, 1
+    while len(made) > 1:
+        # Of the lanes with this bit 0 the first vector's results come, of the others the second's.
+        even = [(n & ~distance) + (width if n & distance else 0) for n in range(width)]
+        odd = [n + distance for n in even]
+        pairs = zip(made[::2], made[1::2], strict=True)
+        made = [joined(kind, shuffle(a, even, b), shuffle(a, odd, b)) for a, b in pairs]
+        distance *= 2
+    return made[0]
+
+
+@helper
+def over_team(kind: str, value: Any, team: int) -> Any:
+    """Return the values of a team's units as one; every unit of the cube calls it."""
+    plane = plane_size()
+    distance = 1
+    while distance < min(team, plane):
+        value = joined(kind, value, plane_shuffle(value, distance, "xor"))
+        distance *= 2
+    if distance < team:
+        if plane > 1:
+            value = over_planes(kind, value, team // plane)
+        else:
+            place = unit_position() % team
+            room: Pointer = shared(cube_size(), value.dtype)
+            mine = room.at(unit_position() - place)
+            while distance < team:
+                several = min(_AT_ONCE, team // distance)
+                mine[place] = value
+                barrier()
+                first = place - place % (distance * several)
+                value = tree(kind, [mine[first + k * distance] for k in range(several)])
+                barrier()
+                distance *= several
+    return value
+
+
+@helper
+def over_planes(kind: str, value: Any, planes: int) -> Any:
+    """Return what each of a team's planes has as one, neighbours first."""
+    room: Pointer = shared(cube_size() // plane_size(), value.dtype)
+    own = plane_position()
+    if lane_position() == 0:
+        room[own] = value
+    barrier()
+    first = own - own % planes
+    value = tree(kind, [room[first + p] for p in range(planes)])
+    barrier()
+    return value
