@@ -112,8 +112,13 @@ class Validator(validate.Validator):  # type: ignore[misc]  # numpydoc has no ty
 
     @property
     def signature_parameters(self) -> tuple[str, ...]:
-        if isinstance(self.obj, type) and not ours(constructor(self.obj).__module__):
-            return ()
+        if isinstance(self.obj, type):
+            inherited = "__init__" not in vars(self.obj)
+            if inherited and issubclass(self.obj, BaseException):
+                # calor alone makes it; who catches it reads its attributes.
+                return ()
+            if not ours(constructor(self.obj).__module__):
+                return ()
         return tuple(super().signature_parameters)
 
     @property
@@ -130,7 +135,9 @@ def constructor(owner: type) -> Any:
     """What a call of the class runs: its `__init__`, or its `__new__` where that is written."""
     for base in owner.__mro__:
         for name in ("__init__", "__new__"):
-            if isinstance(vars(base).get(name), FunctionType) and ours(base.__module__):
+            made = vars(base).get(name)
+            # An enumeration has a copy of Enum's `__new__`.
+            if isinstance(made, FunctionType) and ours(made.__module__):
                 return base
     return object
 

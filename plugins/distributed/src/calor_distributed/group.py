@@ -112,7 +112,7 @@ class Group:
         parts = [x[(*before, slice(i * step, (i + 1) * step))] for i in range(self.size)]
         return self.join(parts)
 
-    def join(self, parts: Any) -> Tensor:
+    def join(self, parts: Any) -> Tensor:  # numpydoc ignore=RS01
         """Return the tensor on the group that holds one of the given tensors on each member.
 
         Gradients flow back to the parts.
@@ -198,7 +198,7 @@ class Group:
             )
         return _split(self, x)
 
-    def gather(self, x: Tensor, axis: int = 0) -> Tensor:
+    def gather(self, x: Tensor, axis: int = 0) -> Tensor:  # numpydoc ignore=RS01
         """Concatenate the arrays of all members on the first member; the inverse of `scatter`.
 
         Parameters

@@ -31,6 +31,15 @@ class ValueInfo:
         is unknown.
     kind : str
         "tensor", "sequence", "optional" or "map".
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> model = calor_onnx.load(onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }'''))
+    >>> model.inputs[0].name, model.inputs[0].shape, model.inputs[0].type_name
+    ('x', ('N',), 'float32')
     """
 
     name: str
@@ -74,6 +83,16 @@ class Node:
         Bodies of a called function, by the types of its operands.
     known : dict
         Cached results for operands that are a few numbers on the host.
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> model = calor_onnx.load(onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }'''))
+    >>> node = model.graph.nodes[0]
+    >>> node.op, node.inputs, node.outputs, node.label
+    ('Add', ['x', 'x'], ['y'], 'Add with output y')
     """
 
     op: str
@@ -132,6 +151,15 @@ class Graph:
         Names that the nodes read from the enclosing graph.
     types : dict
         Types that the file states for values between nodes, by name.
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> model = calor_onnx.load(onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }'''))
+    >>> [node.op for node in model.graph.walk()]
+    ['Add']
     """
 
     name: str

@@ -61,6 +61,15 @@ class Model:
         If calor-onnx lacks operators of the model.
     TypeConstraintError
         If operands have types that ONNX does not allow.
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> model = calor_onnx.load(onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }'''))
+    >>> [info.name for info in model.inputs], model.opsets
+    (['x'], {'': 17})
     """
 
     def __init__(self, imported: Imported, device: Any = None, *, simplify: bool = True) -> None:

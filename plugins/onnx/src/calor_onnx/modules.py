@@ -44,6 +44,18 @@ class OnnxModule(nn.Module):
     ----------
     weights : dict of Parameter
         The trainable parameters by their names in the file.
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     line (float[N, 2] x) => (float[N, 1] y) <float[2, 1] w = {1, 2}> {
+    ...         y = MatMul (x, w)
+    ...     }''')
+    >>> module = calor_onnx.as_module(calor_onnx.load(proto))
+    >>> sorted(module.weights)
+    ['w']
     """
 
     def __init__(self, model: Model) -> None:
@@ -92,7 +104,7 @@ class OnnxModule(nn.Module):
             f"calor_onnx.as_module(calor_onnx.load(path, device={name!r}))"
         )
 
-    def forward(self, *args: Any, **inputs: Any) -> Any:
+    def forward(self, *args: Any, **inputs: Any) -> Any:  # numpydoc ignore=RS01
         """Return the outputs of the graph.
 
         Parameters

@@ -90,6 +90,8 @@ def export(
     ArgumentError
         If `opset` or `dynamic` does not fit, if the function returns no tensor, or if it changes
         tensors outside of itself.
+    DTypeError
+        If an argument is an array of a dtype that calor does not have.
 
     See Also
     --------

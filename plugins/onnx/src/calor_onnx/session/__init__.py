@@ -115,6 +115,12 @@ def get_version_string() -> str:
     -------
     str
         The version.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.get_version_string() == calor_onnx.__version__
+    True
     """
     return API_VERSION
 
@@ -137,11 +143,23 @@ def get_build_info() -> str:
 
 
 def enable_telemetry_events() -> None:
-    """Do nothing: calor sends no telemetry."""
+    """Do nothing: calor sends no telemetry.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.enable_telemetry_events()
+    """
 
 
 def disable_telemetry_events() -> None:
-    """Do nothing: calor sends no telemetry."""
+    """Do nothing: calor sends no telemetry.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.disable_telemetry_events()
+    """
 
 
 def preload_dlls(
@@ -155,6 +173,11 @@ def preload_dlls(
         Ignored.
     directory : str, default None
         Ignored.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.preload_dlls()
     """
 
 
@@ -185,6 +208,11 @@ def set_global_thread_pool_sizes(
     ----------
     intra_op_num_threads, inter_op_num_threads : int, default 0
         Ignored.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.set_global_thread_pool_sizes(4, 1)
     """
 
 
@@ -195,12 +223,25 @@ def has_collective_ops() -> bool:
     -------
     bool
         False.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.has_collective_ops()
+    False
     """
     return False
 
 
 def print_debug_info() -> None:
-    """Print the version and the available providers."""
+    """Print the version and the available providers.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.print_debug_info()  # doctest: +ELLIPSIS
+    calor-onnx, with the interface of ONNX Runtime ...: ...CPUExecutionProvider...
+    """
     print(f"{get_build_info()} {API_VERSION}: {', '.join(get_available_providers())}")
 
 

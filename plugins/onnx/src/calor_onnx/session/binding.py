@@ -20,6 +20,20 @@ class IOBinding:
     ----------
     session : InferenceSession
         The session to run.
+
+    Examples
+    --------
+    >>> import calor_onnx, numpy as np, onnx
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }''')
+    >>> session = calor_onnx.InferenceSession(proto.SerializeToString())
+    >>> binding = session.io_binding()
+    >>> binding.bind_cpu_input("x", np.ones(2, np.float32))
+    >>> binding.bind_output("y")
+    >>> session.run_with_iobinding(binding)
+    >>> binding.copy_outputs_to_cpu()
+    [array([2., 2.], dtype=float32)]
     """
 
     def __init__(self, session: Any) -> None:
@@ -38,6 +52,11 @@ class IOBinding:
             Name of the input.
         arr_on_cpu : array
             The array.
+
+        Raises
+        ------
+        DTypeError
+            If calor has no such dtype.
         """
         host = np.asarray(arr_on_cpu)
         text = host.dtype.kind in "SUO"
@@ -86,6 +105,8 @@ class IOBinding:
         ------
         InvalidArgument
             If `device_type` is not "cpu"; bind an OrtValue then.
+        DTypeError
+            If calor has no such dtype.
         """
         host = _at(buffer_ptr, element_type, shape, device_type)
         self._inputs[name] = upload(host, self._session.calor_model.device)

@@ -25,6 +25,16 @@ class NodeArg:
         The type, such as ``tensor(float)``.
     shape : list
         The sizes: a number, the name of a symbol, or None for an unknown size.
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }''')
+    >>> session = calor_onnx.InferenceSession(proto.SerializeToString())
+    >>> print(session.get_inputs()[0])
+    NodeArg(name='x', type='tensor(float)', shape=['N'])
     """
 
     name: str
@@ -101,6 +111,16 @@ class ModelMetadata:
         Version of the model.
     custom_metadata_map : dict of str
         Custom entries.
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }''')
+    >>> session = calor_onnx.InferenceSession(proto.SerializeToString())
+    >>> session.get_modelmeta().graph_name
+    'double'
     """
 
     producer_name: str = ""

@@ -17,7 +17,14 @@ from calor_onnx.session.providers import CPU, chosen, get_available_providers
 
 
 class OrtMemType(IntEnum):
-    """Purpose of a device's memory."""
+    """Purpose of a device's memory.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.OrtMemType.DEFAULT.value
+    0
+    """
 
     CPU_INPUT = -2
     CPU_OUTPUT = -1
@@ -26,7 +33,14 @@ class OrtMemType(IntEnum):
 
 
 class OrtAllocatorType(IntEnum):
-    """Kind of allocator; calor's memory pools allocate in any case."""
+    """Kind of allocator; calor's memory pools allocate in any case.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.OrtAllocatorType.ORT_ARENA_ALLOCATOR.value
+    1
+    """
 
     INVALID = -1
     ORT_DEVICE_ALLOCATOR = 0
@@ -34,14 +48,28 @@ class OrtAllocatorType(IntEnum):
 
 
 class OrtDeviceMemoryType(IntEnum):
-    """Whether the host can access memory of a device."""
+    """Whether the host can access memory of a device.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.OrtDeviceMemoryType.HOST_ACCESSIBLE.value
+    5
+    """
 
     DEFAULT = 0
     HOST_ACCESSIBLE = 5
 
 
 class OrtDeviceVendorId(IntEnum):
-    """PCI number of a device's vendor."""
+    """PCI number of a device's vendor.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> hex(calor_onnx.OrtDeviceVendorId.NVIDIA)
+    '0x10de'
+    """
 
     NONE = 0
     AMD = 0x1002
@@ -54,7 +82,14 @@ class OrtDeviceVendorId(IntEnum):
 
 
 class OrtHardwareDeviceType(IntEnum):
-    """Kind of processor."""
+    """Kind of processor.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.OrtHardwareDeviceType.GPU.value
+    1
+    """
 
     CPU = 0
     GPU = 1
@@ -62,7 +97,14 @@ class OrtHardwareDeviceType(IntEnum):
 
 
 class OrtMemoryInfoDeviceType(IntEnum):
-    """Kind of processor, in the numbering of memory."""
+    """Kind of processor, in the numbering of memory.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.OrtMemoryInfoDeviceType.NPU.value
+    3
+    """
 
     CPU = 0
     GPU = 1
@@ -71,7 +113,14 @@ class OrtMemoryInfoDeviceType(IntEnum):
 
 
 class OrtExecutionProviderDevicePolicy(IntEnum):
-    """Rule that selects a device for a session without providers."""
+    """Rule that selects a device for a session without providers.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.OrtExecutionProviderDevicePolicy.PREFER_GPU.value
+    3
+    """
 
     DEFAULT = 0
     PREFER_CPU = 1
@@ -95,6 +144,13 @@ class OrtMemoryInfo:
         Number of the device.
     mem_type : int, default 0
         An OrtMemType.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> info = calor_onnx.OrtMemoryInfo("Cpu", calor_onnx.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0)
+    >>> info.device_id
+    0
     """
 
     def __init__(
@@ -126,6 +182,12 @@ class OrtArenaCfg:
         Ignored.
     max_power_of_two_extend_bytes : int
         Ignored.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.OrtArenaCfg(max_mem=1 << 30).max_mem
+    1073741824
     """
 
     max_mem: int = 0
@@ -152,6 +214,12 @@ class OrtHardwareDevice:
         Always 0.
     metadata : dict of str
         Name and description of calor's device.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> {found.device.type.name for found in calor_onnx.get_ep_devices()} >= {"CPU"}
+    True
     """
 
     type: OrtHardwareDeviceType
@@ -239,6 +307,16 @@ class OrtEpAssignedNode:
         Domain of the operator.
     op_type : str
         Name of the operator.
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }''')
+    >>> session = calor_onnx.InferenceSession(proto.SerializeToString())
+    >>> session.get_provider_graph_assignment_info()[0].get_nodes()[0].op_type
+    'Add'
     """
 
     name: str
@@ -256,6 +334,16 @@ class OrtEpAssignedSubgraph:
         Name of the provider.
     nodes : sequence of OrtEpAssignedNode
         All nodes of the graph.
+
+    Examples
+    --------
+    >>> import calor_onnx, onnx
+    >>> proto = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     double (float[N] x) => (float[N] y) { y = Add (x, x) }''')
+    >>> session = calor_onnx.InferenceSession(proto.SerializeToString())
+    >>> [len(part.nodes) for part in session.get_provider_graph_assignment_info()]
+    [1]
     """
 
     ep_name: str
@@ -279,6 +367,12 @@ def get_ep_devices() -> list[OrtEpDevice]:
     -------
     list of OrtEpDevice
         One entry for each provider.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> "CPUExecutionProvider" in {found.ep_name for found in calor_onnx.get_ep_devices()}
+    True
     """
     return [ep_device(name, chosen([name], None)[1]) for name in get_available_providers()]
 
@@ -316,6 +410,12 @@ def create_and_register_allocator(mem_info: OrtMemoryInfo, arena_cfg: Any = None
         Ignored.
     arena_cfg : OrtArenaCfg, default None
         Ignored.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> info = calor_onnx.OrtMemoryInfo("Cpu", calor_onnx.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0)
+    >>> calor_onnx.create_and_register_allocator(info)
     """
 
 
@@ -334,4 +434,10 @@ def create_and_register_allocator_v2(
         Ignored.
     arena_cfg : OrtArenaCfg, default None
         Ignored.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> info = calor_onnx.OrtMemoryInfo("Cpu", calor_onnx.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0)
+    >>> calor_onnx.create_and_register_allocator_v2("CPUExecutionProvider", info)
     """

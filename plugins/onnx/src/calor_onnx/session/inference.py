@@ -337,7 +337,7 @@ class Session(Describing):
         return ""
 
 
-class InferenceSession(Session):
+class InferenceSession(Session):  # numpydoc ignore=RS01
     """A loaded model on the device of the first available provider.
 
     Parameters

@@ -22,7 +22,14 @@ from calor_onnx.session.hardware import OrtEpDevice, get_ep_devices, preferred
 
 
 class GraphOptimizationLevel(IntEnum):
-    """Level of ONNX Runtime's graph optimization; calor's simplification does not depend on it."""
+    """Level of ONNX Runtime's graph optimization; calor's simplification does not depend on it.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.GraphOptimizationLevel.ORT_ENABLE_ALL.value
+    99
+    """
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -32,14 +39,28 @@ class GraphOptimizationLevel(IntEnum):
 
 
 class ExecutionMode(IntEnum):
-    """ONNX Runtime's parallel execution of nodes; calor's plans decide instead."""
+    """ONNX Runtime's parallel execution of nodes; calor's plans decide instead.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.ExecutionMode.ORT_PARALLEL.value
+    1
+    """
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(IntEnum):
-    """ONNX Runtime's order of nodes; calor's plans decide instead."""
+    """ONNX Runtime's order of nodes; calor's plans decide instead.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.ExecutionOrder.MEMORY_EFFICIENT.value
+    2
+    """
 
     DEFAULT = 0
     PRIORITY_BASED = 1
@@ -292,8 +313,12 @@ class SessionOptions(_Entries):
         ----------
         delegate : callable
             Called as ``delegate(devices, model_metadata, runtime_metadata, most)`` when a session
-            is created. It returns a list of devices; the session takes the first. An empty list
-            makes the session raise Fail.
+            is created. It returns a list of devices; the session takes the first.
+
+        Raises
+        ------
+        Fail
+            If the function returns an empty list; the new session raises it.
         """
 
         def select() -> str:
@@ -378,7 +403,14 @@ class SessionOptions(_Entries):
 
 
 class RunOptions(_Entries):
-    """Options of one run. With ``terminate`` the run raises Fail; the others have no effect."""
+    """Options of one run. With ``terminate`` the run raises Fail; the others have no effect.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> options = calor_onnx.RunOptions()
+    >>> options.terminate = True
+    """
 
     __slots__ = (
         "log_severity_level",

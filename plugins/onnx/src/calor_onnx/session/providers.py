@@ -45,6 +45,12 @@ def get_all_providers() -> list[str]:
     -------
     list of str
         Names of providers.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.get_all_providers()[0]
+    'CUDAExecutionProvider'
     """
     return list(DEVICES)
 
@@ -73,6 +79,12 @@ def get_device() -> str:
     -------
     str
         "GPU" or "CPU".
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.get_device() in ("CPU", "GPU")
+    True
     """
     return "CPU" if get_available_providers()[0] == CPU else "GPU"
 
@@ -84,6 +96,11 @@ def set_default_logger_severity(severity: int) -> None:
     ----------
     severity : int
         Ignored.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.set_default_logger_severity(3)
     """
 
 
@@ -96,6 +113,11 @@ def set_default_logger_callback(callback: Callable[..., None] | None, severity: 
         Ignored.
     severity : int, default 2
         Ignored.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.set_default_logger_callback(print)
     """
 
 
@@ -106,6 +128,11 @@ def set_default_logger_verbosity(verbosity: int) -> None:
     ----------
     verbosity : int
         Ignored.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> calor_onnx.set_default_logger_verbosity(0)
     """
 
 

@@ -30,6 +30,13 @@ class OrtDevice:
         Kind of device: "cpu", "cuda", or the name of a calor device.
     number : int, default 0
         Number among devices of that kind.
+
+    Examples
+    --------
+    >>> import calor_onnx
+    >>> device = calor_onnx.OrtDevice.make("cuda", 1)
+    >>> device.device_type(), device.device_id()
+    ('cuda', 1)
     """
 
     def __init__(self, name: str, number: int = 0) -> None:
@@ -170,6 +177,11 @@ class OrtValue:
         -------
         OrtValue
             The value.
+
+        Raises
+        ------
+        DTypeError
+            If calor has no such dtype.
         """
         host = np.asarray(array)
         if host.dtype.kind in "SUO":
@@ -191,6 +203,11 @@ class OrtValue:
         -------
         OrtValue
             The value, on the CPU.
+
+        Raises
+        ------
+        ModelError
+            If ONNX has no such element type.
         """
         host = np.asarray(data)
         return OrtValue.ortvalue_from_numpy(host.view(numpy_type(onnx_element_type)))
@@ -222,6 +239,11 @@ class OrtValue:
         -------
         OrtValue
             The value.
+
+        Raises
+        ------
+        ModelError
+            If ONNX has no such element type.
         """
         kind = numpy_type(element_type) if isinstance(element_type, int) else element_type
         host = np.zeros(tuple(shape), kind)
@@ -422,6 +444,11 @@ class OrtValue:
         ----------
         array : array
             The new elements.
+
+        Raises
+        ------
+        DTypeError
+            If calor has no such dtype.
         """
         device = self.value.device if isinstance(self.value, Tensor) else None
         host = np.asarray(array)
