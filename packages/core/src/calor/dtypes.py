@@ -20,10 +20,28 @@ Kind = Literal["bool", "int", "uint", "float", "complex", "storage"]
 
 
 class DType:
-    """An element type of a tensor.
+    """An element type of a tensor. There is one object for each; compare with ``is`` or ``==``.
 
-    Attributes: ``name``, ``kind``, ``itemsize`` in bytes and ``numpy``, the host's type.
+    Parameters
+    ----------
+    name : str
+        The name, such as "float32".
+    kind : {"bool", "int", "uint", "float", "complex", "storage"}
+        The category; "storage" types (float8) have no arithmetic.
+    host : dtype-like
+        The NumPy type of the same elements.
+    index : int
+        The position in the table of all types.
 
+    Attributes
+    ----------
+    itemsize : int
+        The size of an element in bytes.
+    numpy : numpy.dtype
+        The NumPy type of the same elements.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.float32.itemsize, calor.float32.kind
     (4, 'float')
@@ -130,10 +148,25 @@ def _by_name(name: str) -> DType:
 
 
 def as_dtype(value: Any) -> DType:
-    """Return the DType for a calor dtype, its name, a NumPy dtype, or a Python number type.
+    """Return the DType of a name, a NumPy dtype or a Python number type.
 
-    Raises DTypeError when there is none.
+    Parameters
+    ----------
+    value : DType, str, NumPy dtype or type
+        Such as "bfloat16", ``numpy.float32`` or ``float`` (which is float32).
 
+    Returns
+    -------
+    DType
+        The dtype.
+
+    Raises
+    ------
+    DTypeError
+        If there is none.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.dtypes.as_dtype("bfloat16")
     calor.bfloat16
@@ -191,10 +224,32 @@ _PROMOTED: Final[dict[tuple[DType, DType], DType | None]] = {
 
 
 def promote(a: DType, b: DType) -> DType:
-    """Return the common type of two dtypes.
+    """Return the common dtype of two dtypes.
 
-    Raises DTypeError when there is none (uint64 with a signed integer, float8 with anything else).
+    Parameters
+    ----------
+    a : DType
+        The one dtype.
+    b : DType
+        The other dtype.
 
+    Returns
+    -------
+    DType
+        The dtype of an operation on both.
+
+    Raises
+    ------
+    DTypeError
+        If there is none: uint64 with a signed integer, float8 with anything else.
+
+    References
+    ----------
+    Python array API standard 2024.12, "Type promotion rules"; integers with floating types as in
+    PyTorch.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.dtypes.promote(calor.int32, calor.float16)
     calor.float16
@@ -214,10 +269,27 @@ _REAL_OF = {complex64: float32, complex128: float64}
 
 
 def promote_weak(strong: DType, weak: DType) -> DType:
-    """Return the type of an operation between a tensor of ``strong`` and a weak number.
+    """Return the dtype of an operation between a tensor and a Python number.
 
-    The number takes the tensor's type when it is of the same or a lower category (bool, integer,
-    real, complex); otherwise it brings the default type of its own category, as in PyTorch.
+    The number takes the tensor's dtype if its kind is the same or a lower one (bool, integer, real,
+    complex). Otherwise it brings the default dtype of its own kind, as in PyTorch.
+
+    Parameters
+    ----------
+    strong : DType
+        The dtype of the tensor.
+    weak : DType
+        The default dtype of the number.
+
+    Returns
+    -------
+    DType
+        The dtype of the operation.
+
+    Raises
+    ------
+    DTypeError
+        If ``strong`` is float8, which has no arithmetic.
     """
     if strong.kind == "storage":
         return promote(strong, weak)
@@ -229,17 +301,55 @@ def promote_weak(strong: DType, weak: DType) -> DType:
 
 
 def real_of(dtype: DType) -> DType:
-    """Return the type of the real part of a complex type; other types are returned as they are."""
+    """Return the dtype of the real part.
+
+    Parameters
+    ----------
+    dtype : DType
+        Any dtype.
+
+    Returns
+    -------
+    DType
+        Of complex64 float32, of complex128 float64; other dtypes as they are.
+    """
     return _REAL_OF.get(dtype, dtype)
 
 
 def complex_of(dtype: DType) -> DType:
-    """Return the complex type whose parts have the given floating type."""
+    """Return the complex dtype whose parts have a floating dtype.
+
+    Parameters
+    ----------
+    dtype : DType
+        A floating or complex dtype.
+
+    Returns
+    -------
+    DType
+        complex64 for float32 and half types, complex128 for float64.
+    """
     return dtype if dtype.kind == "complex" else _COMPLEX_OF[dtype]
 
 
 def float_of(dtype: DType) -> DType:
-    """Return the type itself when inexact, else the default floating type (integer to float)."""
+    """Return the dtype itself if it is floating or complex, else the default floating dtype.
+
+    Parameters
+    ----------
+    dtype : DType
+        Any dtype except float8.
+
+    Returns
+    -------
+    DType
+        A floating or complex dtype.
+
+    Raises
+    ------
+    DTypeError
+        If ``dtype`` is float8.
+    """
     if dtype.kind == "storage":
         raise DTypeError(f"{dtype.name} is a storage type; cast first: x.astype(calor.float32)")
     return dtype if dtype.is_inexact else DEFAULT_FLOAT

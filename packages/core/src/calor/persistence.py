@@ -26,11 +26,23 @@ _KEYS: Final = (str, int, float, bool, type(None))
 
 
 def save(tree: Any, path: str | os.PathLike[str]) -> None:
-    """Write a pytree to a file: containers of tensors, host arrays, numbers, texts and None.
+    """Write a pytree to a file that `load` reads.
 
-    The file is a safetensors file; it is written whole or not at all. Raises ArgumentError for
-    what it cannot hold, such as functions, and objects of classes: save their state instead.
+    Parameters
+    ----------
+    tree : Any
+        Nested lists, tuples and dictionaries of tensors, host arrays, numbers, strings, dtypes and
+        None. Of modules and other objects, save the state.
+    path : str or path-like
+        The file, in the safetensors format. It is written completely or not at all.
 
+    Raises
+    ------
+    ArgumentError
+        If the tree contains something else, such as a function or an object.
+
+    Examples
+    --------
     >>> import calor, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "state.safetensors")
     >>> calor.save({"w": calor.ones(2), "step": 3}, path)
@@ -47,10 +59,34 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], *, device: Any = None) -> Any:
-    """Return the pytree that ``save`` wrote, its tensors on a device (the default device).
+    """Return the pytree that `save` wrote.
 
-    A safetensors file of another origin gives a dictionary of tensors. Raises FormatError for a
-    file that is damaged.
+    Parameters
+    ----------
+    path : str or path-like
+        The file. A safetensors file of another origin gives a dictionary of tensors.
+    device : Device or str, optional
+        Where the tensors are. By default the current device.
+
+    Returns
+    -------
+    Any
+        The pytree; tensors that were saved twice are one tensor again.
+
+    Raises
+    ------
+    FormatError
+        If the file is damaged, or is no safetensors file.
+    DTypeError
+        If the file has a tensor of a dtype that calor does not have.
+
+    Examples
+    --------
+    >>> import calor, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "state.safetensors")
+    >>> calor.save({"w": calor.ones(2), "step": 3}, path)
+    >>> calor.load(path)["w"].tolist()
+    [1.0, 1.0]
     """
     file = read_safetensors(path)
     text = file.metadata.get(_TREE)

@@ -27,15 +27,30 @@ def level_of(name: str) -> str:
 
 
 class matmul_precision:
-    """Context in which products and convolutions of float32 are computed so exactly.
+    """Context that sets the precision of float32 matrix products and convolutions.
 
-    ``"highest"``, the default: as float32. ``"high"``, also called ``"tf32"``: a device may round
-    the factors to TF32 (10 bits of mantissa instead of 23, relative errors up to 2**-10), and sums
-    in float32, where its matrix units are quicker so; other devices compute as float32. Of factors
-    of float8 (``calor.matmul`` with ``dtype``) the sums may have fewer bits, about 14 on Hopper.
-    CALOR_MATMUL_PRECISION sets it for a whole process. Attention and other types are not touched.
-    ArgumentError for other names.
+    Parameters
+    ----------
+    level : {"highest", "high", "tf32"}
+        "highest", the default outside any context, computes in float32. With "high", or "tf32", a
+        device may round the factors to TF32 (10 bits of mantissa instead of 23, relative errors up
+        to 2⁻¹⁰) and add in float32, if its matrix units are faster so; other devices compute in
+        float32. With it the sums of float8 products (``calor.matmul`` with ``dtype``) may have
+        fewer bits too, about 14 on Hopper.
 
+    Raises
+    ------
+    ArgumentError
+        If ``level`` is another name.
+
+    Notes
+    -----
+    It holds for the gradients of the products recorded inside it, whenever they are computed.
+    Attention and other dtypes are not affected. ``CALOR_MATMUL_PRECISION`` sets the level for a
+    whole process.
+
+    Examples
+    --------
     >>> import calor
     >>> x = calor.ones((2, 2))
     >>> with calor.matmul_precision("high"):

@@ -69,8 +69,26 @@ class _Entry:
 class SafetensorsFile(Mapping[str, Array]):
     """The tensors of a file by name, as read-only host arrays that are mapped, not loaded.
 
-    Attributes: ``path``; ``metadata``, the file's free texts; ``specs``, shape and dtype by name
-    without touching the elements. Obtain it with :func:`read_safetensors`.
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The file.
+    metadata : dict of str to str
+        The strings that the file holds besides tensors.
+    specs : dict of str to Spec
+        Shape and dtype of each tensor, without reading the elements.
+
+    Raises
+    ------
+    FormatError
+        If the file breaks the rules of the format.
+    DTypeError
+        On access to a tensor of a dtype that calor does not have.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -112,7 +130,28 @@ class SafetensorsFile(Mapping[str, Array]):
         return f"<safetensors file {str(self.path)!r}, {len(self)} tensors>"
 
     def tensor(self, name: str, *, device: Any = None) -> Tensor:
-        """Return one of the tensors, copied from the file to a device."""
+        """Return one of the tensors, copied from the file to a device.
+
+        Parameters
+        ----------
+        name : str
+            The name of the tensor.
+        device : Device or str, optional
+            Where the result is. By default the current device, which ``with calor.device(...)``
+            sets.
+
+        Returns
+        -------
+        Tensor
+            The tensor.
+
+        Raises
+        ------
+        KeyError
+            If the file has no such tensor.
+        DTypeError
+            If calor does not have the dtype of the tensor.
+        """
         from calor.functions.creation import asarray
 
         return asarray(self[name], device=device)
@@ -132,9 +171,29 @@ class SafetensorsFile(Mapping[str, Array]):
 def read_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile:
     """Return the tensors of a safetensors file by name, mapped lazily.
 
-    Raises FormatError when the file breaks the format's rules, DTypeError on access to a tensor of
-    a type that calor does not have.
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
 
+    Returns
+    -------
+    SafetensorsFile
+        A mapping from names to read-only host arrays; its method ``tensor`` gives tensors.
+
+    Raises
+    ------
+    FormatError
+        If the file breaks the rules of the format.
+    DTypeError
+        On access to a tensor of a dtype that calor does not have.
+
+    References
+    ----------
+    https://github.com/huggingface/safetensors#format
+
+    Examples
+    --------
     >>> import calor, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "weights.safetensors")
     >>> calor.write_safetensors(path, {"w": calor.ones((2, 2))})
@@ -149,9 +208,35 @@ def write_safetensors(
     tensors: Mapping[str, Tensor | Array],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write named tensors (or host arrays) and texts to a safetensors file, whole or not at all.
+    """Write named tensors and strings to a safetensors file.
 
-    Raises ArgumentError for names or metadata that are not texts.
+    Parameters
+    ----------
+    path : str or path-like
+        The file. It is written completely or not at all.
+    tensors : mapping of str to Tensor or ndarray
+        The tensors by name.
+    metadata : mapping of str to str, optional
+        Strings that the file holds besides tensors.
+
+    Raises
+    ------
+    ArgumentError
+        If a name or metadata is not a string.
+    DTypeError
+        If an array has a dtype that calor does not have.
+
+    References
+    ----------
+    https://github.com/huggingface/safetensors#format
+
+    Examples
+    --------
+    >>> import calor, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "weights.safetensors")
+    >>> calor.write_safetensors(path, {"w": calor.ones((2, 2))}, {"author": "me"})
+    >>> calor.read_safetensors(path).metadata
+    {'author': 'me'}
     """
     texts = dict(metadata or {})
     given: tuple[Any, ...] = (*tensors, *texts, *texts.values())

@@ -17,7 +17,17 @@ Shape = tuple[int, ...]
 
 
 class Spec:
-    """Shape and dtype of a value; obtain one with :func:`spec`, never by the constructor."""
+    """Shape and dtype of a value; equal ones are the same object. Obtain one with `spec`.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The sizes of the axes.
+    dtype : DType
+        The element type.
+    weak : bool
+        Whether it is a Python number's, which yields to the dtype of a tensor.
+    """
 
     __slots__ = ("__weakref__", "dtype", "nbytes", "ndim", "shape", "size", "weak")
 
@@ -36,7 +46,18 @@ class Spec:
         return (spec, (self.shape, self.dtype, self.weak))
 
     def with_shape(self, shape: Shape) -> Spec:
-        """Return the spec of the same dtype with another shape."""
+        """Return the spec of the same dtype with another shape.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            The sizes of the axes.
+
+        Returns
+        -------
+        Spec
+            The spec; it is not weak.
+        """
         return spec(shape, self.dtype)
 
 
@@ -45,7 +66,22 @@ _entries = _INTERNED.entries
 
 
 def spec(shape: Shape, dtype: DType, weak: bool = False) -> Spec:
-    """Return the one Spec for this shape (a tuple of ints), dtype and weakness."""
+    """Return the one Spec of a shape and a dtype.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The sizes of the axes.
+    dtype : DType
+        The element type.
+    weak : bool, optional
+        Whether it is a Python number's, which yields to the dtype of a tensor.
+
+    Returns
+    -------
+    Spec
+        The same object for equal arguments, as long as somebody holds it.
+    """
     reference = _entries.get((shape, dtype, weak))
     found = None if reference is None else reference()
     if found is None:

@@ -14,7 +14,13 @@ from calor.graph.trace import Handle, flush_all, local
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Timing:
-    """How long the runs of a function took, each in seconds, in order."""
+    """How long the runs of a function took.
+
+    Parameters
+    ----------
+    seconds : tuple of float
+        The time of each run in seconds, in order.
+    """
 
     seconds: tuple[float, ...]
 
@@ -47,12 +53,33 @@ def _readable(seconds: float) -> str:
 def timeit(
     function: Callable[..., Any], /, *args: Any, repeat: int = 10, warmup: int = 2, **kwargs: Any
 ) -> Timing:
-    """Time ``function(*args, **kwargs)`` until its results are computed, not only recorded.
+    """Measure how long a function takes until its results are computed, not only recorded.
 
-    Each of the ``repeat`` runs ends when everything that it recorded is computed and the devices
-    have finished; ``warmup`` runs before them, which compile, are not counted. Raises
-    ArgumentError when ``repeat`` is less than 1.
+    Parameters
+    ----------
+    function : callable
+        Called as ``function(*args, **kwargs)``.
+    *args : Any
+        Its arguments. Pending tensors among them are computed first.
+    repeat : int, optional
+        The number of measured runs. By default 10.
+    warmup : int, optional
+        The number of runs before them, in which kernels are compiled. By default 2.
+    **kwargs : Any
+        Its keyword arguments.
 
+    Returns
+    -------
+    Timing
+        ``seconds`` of each run, and their ``median`` and ``min``.
+
+    Raises
+    ------
+    ArgumentError
+        If ``repeat`` is less than 1.
+
+    Examples
+    --------
     >>> import calor
     >>> x = calor.ones((64, 64))
     >>> timing = calor.timeit(lambda a: a + a, x, repeat=3)

@@ -19,7 +19,19 @@ Unflatten = Callable[[Any, Sequence[Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class TreeDef:
-    """The structure of a pytree: a container type, what it needs besides children, and these."""
+    """The structure of a pytree. It is hashable, and equal for equal structures.
+
+    Parameters
+    ----------
+    kind : type or None
+        The container's type; None for a leaf.
+    aux : Hashable
+        What the container needs besides its children, such as the keys of a dict.
+    children : tuple of TreeDef
+        The structures of the children.
+    count : int
+        The number of leaves.
+    """
 
     kind: type | None
     aux: Hashable
@@ -39,10 +51,32 @@ _NODES: dict[type, tuple[Flatten, Unflatten]] = {}
 
 
 def register(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) -> None:
-    """Make a type a container.
+    """Make a type a container of pytrees.
 
-    ``flatten_one(x)`` returns (children, aux), ``unflatten_one(aux, children)`` the container;
-    ``aux`` is hashable and compared. Subclasses are registered separately.
+    Parameters
+    ----------
+    kind : type
+        The type. Subclasses are registered separately.
+    flatten_one : callable
+        ``flatten_one(x)`` returns the children, a sequence, and ``aux``, a hashable value that is
+        compared.
+    unflatten_one : callable
+        ``unflatten_one(aux, children)`` returns the container.
+
+    Raises
+    ------
+    ArgumentError
+        If the type is registered already.
+
+    Examples
+    --------
+    >>> import calor
+    >>> class Pair:
+    ...     def __init__(self, a, b):
+    ...         self.a, self.b = a, b
+    >>> calor.tree.register(Pair, lambda p: ((p.a, p.b), None), lambda _, children: Pair(*children))
+    >>> calor.tree.leaves([Pair(1, 2), 3])
+    [1, 2, 3]
     """
     if kind in _NODES:
         raise ArgumentError(f"{kind.__name__} is already registered as a pytree container")
@@ -72,7 +106,17 @@ _NAMED_TUPLE: tuple[Flatten, Unflatten] = (lambda x: (list(x), type(x)), _named)
 
 
 def register_base(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) -> None:
-    """Make a type and all its subclasses containers."""
+    """Make a type and all its subclasses containers of pytrees.
+
+    Parameters
+    ----------
+    kind : type
+        The base class.
+    flatten_one : callable
+        As for `register`.
+    unflatten_one : callable
+        As for `register`.
+    """
     _INHERITED[kind] = (flatten_one, unflatten_one)
     _NODES[kind] = (flatten_one, unflatten_one)
 
@@ -93,8 +137,21 @@ register(type(None), lambda _: ((), None), lambda _, __: None)
 
 
 def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
-    """Return the leaves in order, and the structure.
+    """Return the leaves of a pytree, and its structure.
 
+    Parameters
+    ----------
+    tree : Any
+        Nested lists, tuples, named tuples, dictionaries, None, modules and registered types;
+        everything else is a leaf.
+
+    Returns
+    -------
+    tuple
+        The list of leaves in order, and the TreeDef.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.tree.flatten({"a": 1, "b": [2, 3]})[0]
     [1, 2, 3]
@@ -115,7 +172,32 @@ def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
-    """Return the tree of a structure with these leaves; the inverse of :func:`flatten`."""
+    """Return the pytree of a structure with the given leaves; the inverse of `flatten`.
+
+    Parameters
+    ----------
+    treedef : TreeDef
+        The structure.
+    leaves : iterable
+        As many leaves as the structure has.
+
+    Returns
+    -------
+    Any
+        The pytree.
+
+    Raises
+    ------
+    ArgumentError
+        If the number of leaves differs.
+
+    Examples
+    --------
+    >>> import calor
+    >>> leaves, structure = calor.tree.flatten({"a": 1, "b": [2, 3]})
+    >>> calor.tree.unflatten(structure, [10 * leaf for leaf in leaves])
+    {'a': 10, 'b': [20, 30]}
+    """
     given = list(leaves)
     if len(given) != treedef.count:
         raise ArgumentError(f"the structure has {treedef.count} leaves, not {len(given)}")
@@ -131,8 +213,29 @@ def _unflatten(treedef: TreeDef, leaves: Any) -> Any:
 
 
 def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
-    """Return the tree with ``function`` applied to its leaves (and those of ``rest`` beside them).
+    """Apply a function to the leaves of pytrees.
 
+    Parameters
+    ----------
+    function : callable
+        Called with a leaf of ``tree`` and the corresponding leaves of ``rest``.
+    tree : Any
+        The pytree whose structure the result has.
+    *rest : Any
+        Pytrees with as many leaves.
+
+    Returns
+    -------
+    Any
+        The structure of ``tree`` with the results as leaves.
+
+    Raises
+    ------
+    ArgumentError
+        If the numbers of leaves differ.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.tree.map(lambda x: x + 1, {"a": 1, "b": (2,)})
     {'a': 2, 'b': (3,)}
@@ -148,5 +251,22 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """Return the leaves of a tree, in order."""
+    """Return the leaves of a pytree in order.
+
+    Parameters
+    ----------
+    tree : Any
+        The pytree; see `flatten`.
+
+    Returns
+    -------
+    list
+        The leaves.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.tree.leaves({"a": 1, "b": (2, None)})
+    [1, 2]
+    """
     return flatten(tree)[0]

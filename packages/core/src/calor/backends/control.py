@@ -21,8 +21,18 @@ def _device(device: Any) -> Device:
 def devices() -> list[Device]:
     """Return every device that is present, of every backend that loads.
 
-    A backend that fails is left out, with a warning that says why.
+    Returns
+    -------
+    list of Device
+        The devices, by backend and index.
 
+    Warns
+    -----
+    UserWarning
+        For each backend that fails to load, with the reason. It is left out.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.device("numpy").device in calor.devices()
     True
@@ -42,10 +52,27 @@ def devices() -> list[Device]:
 
 
 def memory(device: Any = None) -> MemoryFigures:
-    """Return the bytes in use, the peak so far and the limit of a device (the current one).
+    """Return how many bytes of a device are in use.
 
-    Pending work is computed first, so that the figures speak of what was asked for.
+    Pending work is computed first.
 
+    Parameters
+    ----------
+    device : Device or str, optional
+        The device. By default the current device.
+
+    Returns
+    -------
+    MemoryFigures
+        ``in_use``, ``peak`` (the most so far) and ``limit`` (None for no limit), in bytes.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, or pending work fails.
+
+    Examples
+    --------
     >>> import calor
     >>> with calor.device("numpy"):
     ...     before = calor.memory().in_use
@@ -59,11 +86,26 @@ def memory(device: Any = None) -> MemoryFigures:
 
 
 def set_memory_limit(limit: int | None, device: Any = None) -> None:
-    """Set the most bytes that a device may hold; None for the system's own limit.
+    """Set the most bytes that a device may hold.
 
-    A plan or upload that would pass it raises OutOfMemoryError and changes nothing. Raises
-    ArgumentError for a negative limit, UnsupportedError where the device has no settable limit.
+    A plan or upload that would exceed it raises OutOfMemoryError and changes nothing.
 
+    Parameters
+    ----------
+    limit : int or None
+        The number of bytes, at least 0; None for the limit of the system.
+    device : Device or str, optional
+        The device. By default the current device.
+
+    Raises
+    ------
+    ArgumentError
+        If the limit is negative.
+    UnsupportedError
+        If the device has no settable limit.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.set_memory_limit(1 << 30, "numpy")
     >>> calor.memory("numpy").limit
@@ -80,11 +122,21 @@ def set_memory_limit(limit: int | None, device: Any = None) -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """Compute this thread's pending work on a device (all devices) and wait until it is done.
+    """Compute this thread's pending work on a device and wait until it is done.
 
-    Raises what went wrong as a typed DeviceError; the values concerned raise it again when looked
-    at, all others are computed.
+    Parameters
+    ----------
+    device : Device or str, optional
+        The device. By default all.
 
+    Raises
+    ------
+    DeviceError
+        If something failed. The tensors concerned raise the error again when they are read; all
+        others are computed.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.synchronize()
     """

@@ -27,12 +27,35 @@ _default: Device | None = None
 
 
 def as_device(device: Any) -> Device:
-    """Return the Device for a Device or its name."""
+    """Return the Device of a name.
+
+    Parameters
+    ----------
+    device : Device or str
+        The device, or its name such as "cuda:0".
+
+    Returns
+    -------
+    Device
+        The device.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device.
+    """
     return device if type(device) is Device else get_device(device)
 
 
 def current_device() -> Device:
-    """Return the device on which new tensors are made in this thread."""
+    """Return the device on which new tensors are made in this thread.
+
+    Returns
+    -------
+    Device
+        The innermost ``with calor.device(...)``, then ``CALOR_DEVICE``, then "cpu" if it is
+        installed, else "numpy" with a warning.
+    """
     if recording.jit:
         device: Device = recording.jit[-1].device
         return device
@@ -85,8 +108,22 @@ def _choose() -> Device:
 
 
 class on_device:
-    """Context in which new tensors are made on a device, given as a Device or by name.
+    """Context in which new tensors are made on a device.
 
+    Parameters
+    ----------
+    device : Device or str
+        The device, or its name such as "cuda:0".
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device.
+    TraceError
+        On entry, if `calor.jit` traces a function for another device.
+
+    Examples
+    --------
     >>> import calor
     >>> with calor.device("numpy"):
     ...     calor.zeros(2).device

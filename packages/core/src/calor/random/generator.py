@@ -41,6 +41,15 @@ def key_words(number: int) -> np.ndarray[Any, Any]:
 class Generator(Stateful):
     """A stream of random numbers: a key, and a counter that each draw advances.
 
+    Parameters
+    ----------
+    seed : int, optional
+        The seed; its lowest 64 bits count. By default 0.
+    device : Device or str, optional
+        Where the state is. By default the current device.
+
+    Examples
+    --------
     >>> import calor
     >>> a, b = calor.random.Generator(7), calor.random.Generator(7)
     >>> calor.random.normal((3,), generator=a).tolist() == b.normal((3,)).tolist()
@@ -59,7 +68,18 @@ class Generator(Stateful):
 
     @classmethod
     def deferred(cls, seed: int) -> Generator:
-        """Return a generator that is made at its first draw, so that importing needs no device."""
+        """Return a generator whose state is made at the first draw: importing needs no device.
+
+        Parameters
+        ----------
+        seed : int
+            The seed.
+
+        Returns
+        -------
+        Generator
+            The generator.
+        """
         made = cls.__new__(cls)
         made.initial, made.place, made.key, made.counter = seed, None, None, None
         return made
@@ -84,8 +104,14 @@ class Generator(Stateful):
         finally:
             local.jit, local.trace = traces, previous
 
-    def seed(self, number: int) -> None:
-        """Start again from a seed."""
+    def seed(self, number: int) -> None:  # numpydoc ignore=RS01
+        """Start again from a seed.
+
+        Parameters
+        ----------
+        number : int
+            The seed; its lowest 64 bits count.
+        """
         self._ready()
         self.initial = number
         device = self.counter.device
@@ -99,14 +125,31 @@ class Generator(Stateful):
         return self.key.detach(), self.counter.detach()
 
     def set_state(self, state: tuple[Any, Any]) -> None:
-        """Continue from an earlier ``state``."""
+        """Continue from an earlier state.
+
+        Parameters
+        ----------
+        state : tuple of Tensor
+            What the property ``state`` gave: key and counter.
+        """
         self._ready()
         self.key._rebind(to_device(state[0], self.key.device))
         self.counter._rebind(to_device(state[1], self.counter.device))
 
     @contextlib.contextmanager
     def at(self, state: tuple[Any, Any]) -> Iterator[None]:
-        """Draw as from an earlier state inside the context, then continue from the present one."""
+        """Draw from an earlier state inside a context, then continue from the present one.
+
+        Parameters
+        ----------
+        state : tuple of Tensor
+            What the property ``state`` gave: key and counter.
+
+        Yields
+        ------
+        None
+            The context has no value.
+        """
         now = self.state
         self.set_state(state)
         try:
@@ -115,7 +158,13 @@ class Generator(Stateful):
             self.set_state(now)
 
     def draw(self) -> tuple[Any, Any]:
-        """Return (key, counter) for one draw and advance."""
+        """Return the key and the counter of one draw, and advance.
+
+        Returns
+        -------
+        tuple of Tensor
+            The key, ``uint32[2]``, and the counter, ``uint32[4]``, before the draw.
+        """
         self._ready()
         # Seeding gives the key another value, and a recomputation wants the one that is read here.
         note(self.key)
@@ -125,13 +174,39 @@ class Generator(Stateful):
         return self.key, now
 
     def normal(self, shape: Shape = (), **options: Any) -> Tensor:
-        """Return normal numbers from this generator; see :func:`normal`."""
+        """Return normally distributed numbers from this stream; see `calor.random.normal`.
+
+        Parameters
+        ----------
+        shape : int or tuple of int, optional
+            The shape of the result; by default a single number.
+        **options : Any
+            The other arguments of `calor.random.normal`.
+
+        Returns
+        -------
+        Tensor
+            The given shape.
+        """
         from calor.random.distributions import normal
 
         return normal(shape, generator=self, **options)
 
     def uniform(self, shape: Shape = (), **options: Any) -> Tensor:
-        """Return uniform numbers from this generator; see :func:`uniform`."""
+        """Return uniform numbers from this stream; see `calor.random.uniform`.
+
+        Parameters
+        ----------
+        shape : int or tuple of int, optional
+            The shape of the result; by default a single number.
+        **options : Any
+            The other arguments of `calor.random.uniform`.
+
+        Returns
+        -------
+        Tensor
+            The given shape.
+        """
         from calor.random.distributions import uniform
 
         return uniform(shape, generator=self, **options)
@@ -143,6 +218,13 @@ default_generator = Generator.deferred(0)
 def seed(number: int) -> None:
     """Seed the global generator; the same seed gives the same numbers on every device.
 
+    Parameters
+    ----------
+    number : int
+        The seed; its lowest 64 bits count.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.random.seed(1); a = calor.random.uniform((2,)).tolist()
     >>> calor.random.seed(1); a == calor.random.uniform((2,)).tolist()
@@ -152,9 +234,21 @@ def seed(number: int) -> None:
 
 
 def follow(held: Iterable[Any], device: Any) -> bool:
-    """Bring the global state to a device; False if other tensors of those held are elsewhere too.
+    """Bring the global state to a device.
 
-    A program whose turn it is after one of another device goes on with the numbers that come next.
+    A program that runs after one of another device continues with the numbers that come next.
+
+    Parameters
+    ----------
+    held : iterable of Tensor
+        The tensors that the program reads.
+    device : Device
+        The program's device.
+
+    Returns
+    -------
+    bool
+        False if a tensor that is not of the global state is on another device too.
     """
     strays = [t for t in held if t._value.device is not device]
     if any(t is not default_generator.key and t is not default_generator.counter for t in strays):
@@ -165,8 +259,22 @@ def follow(held: Iterable[Any], device: Any) -> bool:
 
 
 def key(number: int, *, device: Any = None) -> Tensor:
-    """Return a key, uint32[2], for explicit use.
+    """Return a key for explicit use.
 
+    Parameters
+    ----------
+    number : int
+        The seed; its lowest 64 bits count.
+    device : Device or str, optional
+        Where the result is. By default the current device, which ``with calor.device(...)`` sets.
+
+    Returns
+    -------
+    Tensor
+        Dtype uint32, of shape (2,).
+
+    Examples
+    --------
     >>> import calor
     >>> calor.random.key(3).shape
     (2,)
@@ -175,8 +283,27 @@ def key(number: int, *, device: Any = None) -> Tensor:
 
 
 def split(key: Tensor, count: int = 2) -> Tensor:
-    """Return ``count`` independent keys derived from one, uint32[count, 2].
+    """Return independent keys derived from one.
 
+    Parameters
+    ----------
+    key : Tensor
+        A key, ``uint32[2]``. Do not draw from it as well.
+    count : int, optional
+        How many keys. By default 2.
+
+    Returns
+    -------
+    Tensor
+        Dtype uint32, of shape (count, 2); iterate over it for the keys.
+
+    Raises
+    ------
+    DTypeError
+        If the key is not ``uint32[2]``.
+
+    Examples
+    --------
     >>> import calor
     >>> a, b = calor.random.split(calor.random.key(0))
     >>> a.tolist() == b.tolist()
@@ -219,7 +346,44 @@ def bits(
     generator: Generator | None = None,
     device: Any = None,
 ) -> Tensor:
-    """Return random bits as unsigned integers of 8, 16, 32 or 64 bits."""
+    """Return random bits as unsigned integers.
+
+    Parameters
+    ----------
+    shape : int or tuple of int, optional
+        The shape of the result; by default a single number.
+    width : {8, 16, 32, 64}, optional
+        The number of bits of each integer. By default 32.
+    key : Tensor, optional
+        A key, ``uint32[2]``. The same key gives the same numbers. By default the generator is used.
+    generator : Generator, optional
+        The stream to draw from. By default the global one, which `seed` sets.
+    device : Device or str, optional
+        Where the result is when no key is given. By default the current device.
+
+    Returns
+    -------
+    Tensor
+        The given shape; uint8, uint16, uint32 or uint64.
+
+    Raises
+    ------
+    ArgumentError
+        If ``width`` is another number, or both a key and a generator are given.
+    ShapeError
+        If the key is not ``uint32[2]``.
+
+    References
+    ----------
+    Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+
+    Examples
+    --------
+    >>> import calor
+    >>> x = calor.random.bits((3,), width=8, key=calor.random.key(0))
+    >>> x.shape, x.dtype
+    ((3,), calor.uint8)
+    """
     source, counter = _source(key, generator, device)
     made: Tensor = random_bits(source, counter, shape=shape_of(shape), bits=width)
     return made

@@ -21,8 +21,33 @@ def permutation(
     generator: Generator | None = None,
     device: Any = None,
 ) -> Tensor:
-    """Return the numbers 0 … count−1 in random order, int64.
+    """Return the numbers 0 … count − 1 in random order.
 
+    Parameters
+    ----------
+    count : int
+        How many numbers, at least 0.
+    key : Tensor, optional
+        A key, ``uint32[2]``. The same key gives the same numbers. By default the generator is used.
+    generator : Generator, optional
+        The stream to draw from. By default the global one, which `seed` sets.
+    device : Device or str, optional
+        Where the result is when no key is given. By default the current device.
+
+    Returns
+    -------
+    Tensor
+        Dtype int64, of shape (count,).
+
+    Raises
+    ------
+    ArgumentError
+        If both a key and a generator are given.
+    ShapeError
+        If the key is not ``uint32[2]``.
+
+    Examples
+    --------
     >>> import calor
     >>> sorted(calor.random.permutation(5).tolist())
     [0, 1, 2, 3, 4]
@@ -39,7 +64,38 @@ def shuffle(
     key: Tensor | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Return the tensor with the slices along an axis in random order."""
+    """Return the tensor with the slices along an axis in random order.
+
+    Parameters
+    ----------
+    x : Tensor
+        At least one axis, any dtype.
+    axis : int, optional
+        The axis to shuffle along. By default the first.
+    key : Tensor, optional
+        A key, ``uint32[2]``. The same key gives the same numbers. By default the generator is used.
+    generator : Generator, optional
+        The stream to draw from. By default the global one, which `seed` sets.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Raises
+    ------
+    ArgumentError
+        If both a key and a generator are given.
+    ShapeError
+        If the key is not ``uint32[2]``.
+
+    Examples
+    --------
+    >>> import calor
+    >>> x = calor.random.shuffle(calor.asarray([[1, 2], [3, 4], [5, 6]]), key=calor.random.key(0))
+    >>> sorted(x.tolist())
+    [[1, 2], [3, 4], [5, 6]]
+    """
     axis = axis % x.ndim
     order = permutation(x.shape[axis], key=key, generator=generator, device=x.device)
     made: Tensor = indexing.gather(x, order, axis=axis)
@@ -54,7 +110,41 @@ def choice(
     key: Tensor | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Return elements of a 1-D tensor drawn at random, with or without replacement."""
+    """Return elements of a tensor drawn at random.
+
+    Parameters
+    ----------
+    x : Tensor
+        The elements, along the first axis; any dtype.
+    shape : int or tuple of int, optional
+        How many to draw, and in which shape. By default one.
+    replace : bool, optional
+        Whether an element can be drawn more than once. By default True.
+    key : Tensor, optional
+        A key, ``uint32[2]``. The same key gives the same numbers. By default the generator is used.
+    generator : Generator, optional
+        The stream to draw from. By default the global one, which `seed` sets.
+
+    Returns
+    -------
+    Tensor
+        The dtype of ``x``; the given shape, followed by the other axes of ``x``.
+
+    Raises
+    ------
+    ArgumentError
+        If more elements are wanted than there are and ``replace`` is False, or both a key and a
+        generator are given.
+    ShapeError
+        If the key is not ``uint32[2]``.
+
+    Examples
+    --------
+    >>> import calor
+    >>> x = calor.random.choice(calor.asarray([10, 20, 30]), (3,), replace=False)
+    >>> sorted(x.tolist())
+    [10, 20, 30]
+    """
     count, wanted = x.shape[0], shape_of(shape)
     total = math.prod(wanted)
     if replace:

@@ -60,14 +60,41 @@ def _check_structure(what: str, body: Body, wanted: tree.TreeDef) -> None:
         raise ShapeError(f"{what} returns the structure {body.structure}, it must be {wanted}")
 
 
-def cond(
+def cond(  # numpydoc ignore=RS01
     predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any
 ) -> Any:
-    """Return ``then(*operands)`` where the predicate holds, else ``otherwise(*operands)``.
+    """Run one of two functions, chosen by a tensor.
 
-    ``predicate`` is a 0-d bool tensor; both functions return the same structure, shapes and
-    dtypes, and only one of them runs. Differentiable.
+    Unlike Python's ``if`` it can be traced by `calor.jit`. Differentiable.
 
+    Parameters
+    ----------
+    predicate : Tensor or bool
+        A 0-d tensor, or a Python truth value.
+    then : callable
+        Called as ``then(*operands)`` if the predicate holds.
+    otherwise : callable
+        Called as ``otherwise(*operands)`` if not. Both return the same structure, shapes and
+        dtypes.
+    *operands : Any
+        Tensors, or pytrees of tensors.
+
+    Returns
+    -------
+    Any
+        What the chosen function returns. Only that one is computed.
+
+    Raises
+    ------
+    ShapeError
+        If the two functions return different structures, shapes or dtypes.
+    DTypeError
+        If the predicate is not 0-d.
+    TraceError
+        If a function reads the value of a traced tensor.
+
+    Examples
+    --------
     >>> import calor
     >>> x = calor.asarray(-2.0)
     >>> calor.cond(x > 0, lambda x: x, lambda x: -x, x).item()
@@ -102,12 +129,44 @@ def cond(
     return tree.unflatten(first.structure, made[: first.results])
 
 
-def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init: Any) -> Any:
-    """Return the carry after ``body`` was applied while ``condition(carry)`` holds.
+def while_loop(
+    condition: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
+) -> Any:  # numpydoc ignore=RS01
+    """Apply a function to a carry as long as a condition holds.
 
-    The carry is any pytree of tensors; its shapes and dtypes stay the same. Forward derivatives
-    exist (calor.jvp); there is no reverse one, since the number of steps is not known.
+    Unlike Python's ``while`` it can be traced by `calor.jit`.
 
+    Parameters
+    ----------
+    condition : callable
+        ``condition(carry)`` returns a 0-d bool tensor.
+    body : callable
+        ``body(carry)`` returns the next carry, of the same structure, shapes and dtypes.
+    init : Any
+        The first carry: a tensor, or a pytree of tensors and numbers.
+
+    Returns
+    -------
+    Any
+        The last carry.
+
+    Raises
+    ------
+    ShapeError
+        If the body changes the structure, a shape or a dtype of the carry.
+    DTypeError
+        If the condition does not return a 0-d bool.
+    TraceError
+        If a function reads the value of a traced tensor, or the condition changes a tensor in
+        place.
+
+    Notes
+    -----
+    `calor.jvp` differentiates it. Reverse mode raises GradientError, as the number of steps is not
+    known in advance; `scan` and `fori_loop` with Python bounds have reverse gradients.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.while_loop(lambda x: x < 100, lambda x: x * 2, calor.asarray(3)).item()
     192
@@ -147,11 +206,41 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """Return the last carry and the stacked outputs of ``carry, y = body(carry, x)`` over xs.
+    """Apply a function along the first axis of tensors, and hand on a carry from step to step.
 
-    ``xs`` is a pytree of tensors whose first axis is walked (from the end with ``reverse``);
-    with ``xs=None`` give ``length``, and x is None. Differentiable to any order.
+    Differentiable to any order.
 
+    Parameters
+    ----------
+    body : callable
+        ``body(carry, x)`` returns the next carry, of the same structure, shapes and dtypes, and an
+        output.
+    init : Any
+        The first carry: a tensor, or a pytree of tensors and numbers.
+    xs : Any, optional
+        A pytree of tensors with first axes of one size. Left out, ``x`` is None.
+    length : int, optional
+        The number of steps; needed if ``xs`` is left out.
+    reverse : bool, optional
+        Whether the steps go from the last index to the first. By default False.
+
+    Returns
+    -------
+    tuple
+        The last carry, and the outputs of all steps stacked along a new first axis.
+
+    Raises
+    ------
+    ArgumentError
+        If the first axes differ in size, or neither ``xs`` nor ``length`` says how many steps there
+        are.
+    ShapeError
+        If the body changes the structure, a shape or a dtype of the carry.
+    TraceError
+        If the body does not return a pair, or reads the value of a traced tensor.
+
+    Examples
+    --------
     >>> import calor
     >>> total, sums = calor.scan(lambda c, x: (c + x, c + x), 0.0, calor.asarray([1.0, 2.0, 3.0]))
     >>> total.item(), sums.tolist()
@@ -228,11 +317,34 @@ def _bound(value: Any, which: str) -> Any:
 
 
 def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any) -> Any:
-    """Return the carry after ``carry = body(i, carry)`` for i from lower to upper − 1.
+    """Apply a function to a carry for each index of a range.
 
-    With Python bounds it is a scan and differentiable; with tensors as bounds a while_loop. Raises
-    DTypeError unless the bounds are whole numbers or 0-d integer tensors.
+    Parameters
+    ----------
+    lower : int or Tensor
+        The first index; a tensor is a 0-d integer.
+    upper : int or Tensor
+        The end of the range, which is not in it. With Python bounds the loop is a `scan`, which has
+        reverse gradients, else a `while_loop`, which has none.
+    body : callable
+        ``body(i, carry)`` returns the next carry, of the same structure, shapes and dtypes.
+    init : Any
+        The first carry: a tensor, or a pytree of tensors and numbers.
 
+    Returns
+    -------
+    Any
+        The last carry; ``init`` itself if the range is empty.
+
+    Raises
+    ------
+    DTypeError
+        If a bound is not a whole number.
+    ShapeError
+        If the body changes the structure, a shape or a dtype of the carry.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.fori_loop(0, 5, lambda i, total: total + i, calor.asarray(0)).item()
     10

@@ -100,8 +100,13 @@ class CustomVjp:
     def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
         """Define the gradient.
 
-        ``forward(*args)`` returns (value, residuals); ``backward(residuals, cotangent)`` returns
-        one gradient per argument (None for zero), shaped like the argument.
+        Parameters
+        ----------
+        forward : callable
+            ``forward(*args)`` returns the value and residuals, any pytree for ``backward``.
+        backward : callable
+            ``backward(residuals, cotangent)`` returns one gradient for each argument, in its
+            structure; None for zero.
         """
         self._forward, self._backward = forward, backward
 
@@ -164,8 +169,22 @@ class CustomVjp:
 
 
 def custom_vjp(function: Callable[..., Any]) -> CustomVjp:
-    """Return the function ready for a gradient of its own: ``f.defvjp(forward, backward)``.
+    """Return the function prepared for a gradient of its own.
 
+    Parameters
+    ----------
+    function : callable
+        The function; it returns a tensor or a pytree of tensors.
+
+    Returns
+    -------
+    CustomVjp
+        A callable. Its method ``defvjp(forward, backward)`` defines the gradient:
+        ``forward(*args)`` returns the value and residuals, ``backward(residuals, cotangent)`` one
+        gradient for each argument (None for zero). Called before that, it raises GradientError.
+
+    Examples
+    --------
     >>> import calor
     >>> @calor.custom_vjp
     ... def clipped(x):
@@ -197,13 +216,27 @@ def _as_now(tensor: Any) -> Any:
 _NO_TENSOR = spec((), bool_)
 
 
-def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function without remembered intermediates: its gradient computes it again.
+def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc ignore=RS01
+    """Return the function with its intermediates recomputed for the gradient, not stored.
 
-    Trades time for memory (Chen et al., "Training deep nets with sublinear memory cost", 2016).
-    State that the function changes in place changes once, and the second run meets it as the first
-    one did, so it draws the same random numbers.
+    Parameters
+    ----------
+    function : callable
+        Any function of tensors, pytrees and modules.
 
+    Returns
+    -------
+    callable
+        It takes the arguments of ``function`` and returns its result. Tensors that ``function``
+        changes in place change once; the recomputation sees them as the first run did, so it draws
+        the same random numbers.
+
+    References
+    ----------
+    Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear memory cost", 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.grad(calor.checkpoint(lambda x: calor.sin(x) * x))(0.0).item()
     0.0

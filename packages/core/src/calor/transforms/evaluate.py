@@ -14,8 +14,22 @@ from calor.transforms.traced import traced
 
 
 def eval(*trees: Any) -> None:
-    """Compute every pending tensor of the given pytrees now; raises what their plans raised.
+    """Compute every pending tensor of the given pytrees now.
 
+    Parameters
+    ----------
+    *trees : Any
+        Tensors, or pytrees of tensors; other leaves are ignored.
+
+    Raises
+    ------
+    DeviceError
+        If a device fails to compute a tensor, such as OutOfMemoryError.
+    TraceError
+        If `calor.jit` traces the call and a tensor is of the trace.
+
+    Examples
+    --------
     >>> import calor
     >>> x = calor.ones(3) * 2
     >>> calor.eval(x)
@@ -31,8 +45,30 @@ def eval(*trees: Any) -> None:
 
 
 def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
-    """Return the graph that ``function`` records for these arguments; nothing is computed.
+    """Return the graph that a function records, without computing anything.
 
+    Parameters
+    ----------
+    function : callable
+        Any function of tensors, pytrees and modules.
+    *args : Any
+        Its arguments, as for `calor.jit`.
+    **kwargs : Any
+        Its keyword arguments.
+
+    Returns
+    -------
+    Graph
+        The graph; ``print(graph.text())`` shows it. Its inputs are the tensors of the arguments and
+        then those that the function captures.
+
+    Raises
+    ------
+    TraceError
+        If the function reads the value of a traced tensor.
+
+    Examples
+    --------
     >>> import calor
     >>> print(calor.trace(lambda x: x + x, calor.ones(2)).text())
     graph(%0: float32[2]) {

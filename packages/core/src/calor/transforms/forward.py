@@ -29,13 +29,42 @@ from calor.transforms.records import (
 )
 
 
-def jvp(
+def jvp(  # numpydoc ignore=RS01
     function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[Any, Any]:
-    """Return the function's value and its derivative along the tangents.
+    """Return the value of a function and its derivative along tangents.
 
-    ``tangents`` have the structure of ``primals``; None stands for zero.
+    Parameters
+    ----------
+    function : callable
+        It returns a tensor, or a pytree of tensors.
+    primals : sequence
+        The arguments: tensors, Python floats, pytrees of them, or modules.
+    tangents : sequence
+        The directions, in the structure, shapes and dtypes of ``primals``. None stands for zero.
 
+    Returns
+    -------
+    tuple
+        The value and the derivative, which has the structure of the value.
+
+    Raises
+    ------
+    ShapeError
+        If primals and tangents differ in number, structure or shape.
+    DTypeError
+        If a tangent has another dtype than its primal.
+    GradientError
+        If ``function`` contains a `calor.custom_vjp`, which has only a reverse rule, or an op
+        without a derivative.
+
+    References
+    ----------
+    Radul, Paszke, Frostig, Johnson and Maclaurin, "You only linearize once: tangents transpose to
+    gradients", POPL 2023.
+
+    Examples
+    --------
     >>> import calor
     >>> y, dy = calor.jvp(lambda x: x * x, (calor.asarray(3.0),), (calor.asarray(1.0),))
     >>> dy.item()

@@ -25,7 +25,22 @@ if TYPE_CHECKING:
 
 
 def backward(output: Tensor, gradient: Tensor | None, create_graph: bool) -> None:
-    """Add the gradients of ``output`` to ``.grad`` of the leaves below it."""
+    """Add the gradients of ``output`` to ``.grad`` of the leaves that it was computed from.
+
+    Parameters
+    ----------
+    output : Tensor
+        The tensor to start from.
+    gradient : Tensor or None
+        The gradient with respect to ``output``; None for 1.
+    create_graph : bool
+        Whether the gradients can be differentiated again.
+
+    Raises
+    ------
+    GradientError
+        If ``output`` depends on no tensor that requires gradients.
+    """
     note_gradients()
     if output._record is None:
         raise GradientError(
@@ -194,14 +209,45 @@ def value_and_grad(
     *,
     has_aux: bool = False,
 ) -> Callable[..., Any]:
-    """Return a function that gives the value of ``function`` and its gradient.
+    """Return a function that computes the value of ``function`` and its gradient.
 
-    ``function`` returns a real scalar tensor, or with ``has_aux`` a pair (scalar, anything).
-    The gradient has the structure of the argument named by ``argnums`` (a tuple of them for a
-    sequence); in a module it is taken for the tensors that require gradients, None elsewhere.
-    Nested calls give higher derivatives. For complex arguments it is the conjugate Wirtinger
-    derivative, as in PyTorch.
+    Parameters
+    ----------
+    function : callable
+        It returns a tensor of one real floating element, or with ``has_aux`` a pair of such a
+        tensor and anything.
+    argnums : int or sequence of int, optional
+        The positional arguments to differentiate: tensors, Python floats, pytrees of them, or
+        modules. By default the first.
+    has_aux : bool, optional
+        Whether ``function`` returns a pair. By default False.
 
+    Returns
+    -------
+    callable
+        It takes the arguments of ``function`` and returns ``(value, gradient)``, or ``((value,
+        aux), gradient)`` with ``has_aux``. The gradient has the structure of the argument; it is a
+        tuple of them if ``argnums`` is a sequence. It is None for tensors of a module that do not
+        require gradients, and for everything that is not floating or complex.
+
+    Raises
+    ------
+    ArgumentError
+        At the call, if ``argnums`` names an argument that is not given.
+    GradientError
+        At the call, if ``function`` does not return a real floating scalar.
+    ShapeError
+        At the call, from the gradient of a `calor.custom_vjp` that has another shape.
+    DTypeError
+        At the call, from the gradient of a `calor.custom_vjp` that has another dtype.
+
+    Notes
+    -----
+    Nested calls give higher derivatives. For complex arguments the gradient is the conjugate
+    Wirtinger derivative, as in PyTorch.
+
+    Examples
+    --------
     >>> import calor
     >>> value, g = calor.value_and_grad(lambda x: (x ** 2).sum())(calor.asarray([1.0, 3.0]))
     >>> value.item(), g.tolist()
@@ -242,8 +288,33 @@ def value_and_grad(
 def grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Return a function that gives the gradient of ``function``; see :func:`value_and_grad`.
+    """Return a function that computes the gradient of ``function``.
 
+    Parameters
+    ----------
+    function : callable
+        It returns a tensor of one real floating element, or with ``has_aux`` a pair of such a
+        tensor and anything.
+    argnums : int or sequence of int, optional
+        The positional arguments to differentiate, as in `value_and_grad`. By default the first.
+    has_aux : bool, optional
+        Whether ``function`` returns a pair. By default False.
+
+    Returns
+    -------
+    callable
+        It takes the arguments of ``function`` and returns the gradient, or ``(gradient, aux)`` with
+        ``has_aux``; see `value_and_grad`.
+
+    Raises
+    ------
+    ArgumentError
+        At the call, if ``argnums`` names an argument that is not given.
+    GradientError
+        At the call, if ``function`` does not return a real floating scalar.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.grad(calor.grad(lambda x: x ** 3))(2.0).item()
     12.0
@@ -281,11 +352,36 @@ def strip(value: Any, leaves: Sequence[Any]) -> Any:
     return value if outer else wrap(value._value)
 
 
-def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
-    """Return the function's value and a function from cotangents to gradients of the arguments.
+def vjp(
+    function: Callable[..., Any], *primals: Any
+) -> tuple[Any, Callable[..., tuple[Any, ...]]]:  # numpydoc ignore=RS01
+    """Return the value of a function, and the function that takes its gradients backwards.
 
-    The cotangent has the structure, shapes and dtypes of the value.
+    Parameters
+    ----------
+    function : callable
+        It returns a tensor, or a pytree of tensors.
+    *primals : Any
+        The arguments: tensors, Python floats, pytrees of them, or modules.
 
+    Returns
+    -------
+    tuple
+        The value, and a function from a cotangent to a tuple of gradients, one for each of
+        ``primals``. The cotangent has the structure, shapes and dtypes of the value; None in it
+        stands for zero. It may be called more than once.
+
+    Raises
+    ------
+    ShapeError
+        When the second function is called, if the cotangent has another structure or shape.
+    DTypeError
+        When the second function is called, if the cotangent has another dtype.
+    GradientError
+        When the second function is called, if an op of ``function`` has no gradient.
+
+    Examples
+    --------
     >>> import calor
     >>> y, pull = calor.vjp(lambda x: x * x, calor.asarray([1.0, 2.0]))
     >>> pull(calor.asarray([1.0, 10.0]))[0].tolist()
@@ -315,9 +411,21 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
     return value, pull
 
 
-def stop_gradient(x: Any) -> Any:
-    """Return the tensor (or every tensor of a pytree) with no gradient flowing through it.
+def stop_gradient(x: Any) -> Any:  # numpydoc ignore=RS01
+    """Return the tensors of a pytree with no gradient flowing through them.
 
+    Parameters
+    ----------
+    x : Any
+        A tensor, or a pytree of tensors.
+
+    Returns
+    -------
+    Any
+        The structure and values of ``x``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.grad(lambda x: x * calor.stop_gradient(x))(3.0).item()
     3.0

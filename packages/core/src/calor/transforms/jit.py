@@ -142,17 +142,35 @@ class Jitted:
         return len(self.reasons)
 
     def explain(self) -> str:
-        """Return a text that lists every trace and why it was made."""
+        """Return a text that lists every trace and why it was made.
+
+        Returns
+        -------
+        str
+            One line for each trace.
+        """
         lines = [f"{self.name}: {len(self.reasons)} traces"]
         lines += [f"  {i}: {reason}" for i, reason in enumerate(self.reasons, 1)]
         return "\n".join(lines)
 
     def bind(self, *bound: Any) -> Bound:
-        """Return the function with its first arguments fixed, as the shortest call there is.
+        """Return the function with its first arguments fixed, as the call with the least overhead.
 
-        Bound containers are taken apart once, so what is put into them later is not seen; what
-        happens to their tensors and objects is.
+        Bound containers are flattened once: what is put into them later is not seen, changes of
+        their tensors and objects are.
 
+        Parameters
+        ----------
+        *bound : Any
+            The first arguments.
+
+        Returns
+        -------
+        Bound
+            A callable that takes the other arguments.
+
+        Examples
+        --------
         >>> import calor
         >>> scale = calor.jit(lambda w, x: w * x).bind(calor.asarray([1.0, 2.0]))
         >>> scale(calor.asarray([3.0, 3.0])).tolist()
@@ -188,14 +206,41 @@ def jit(
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> Any:
-    """Return the function compiled: traced once per structure of its arguments, then replayed.
+    """Compile a function: trace it once for each structure of its arguments, then replay.
 
-    Arguments may be tensors, host arrays, Python numbers (dynamic: another number makes no new
-    trace), pytrees, modules and optimizers (their tensors are read, and changed in place), and
-    anything comparable (static). ``static_argnums`` and ``static_argnames`` name arguments whose
-    values are built into the trace. Tensors that the function captures are inputs, read at each
-    call. Raises TraceError where the function looks at a traced value.
+    Parameters
+    ----------
+    function : callable, optional
+        The function. Arguments may be tensors, host arrays, Python numbers (another number needs no
+        other trace), pytrees, modules and optimizers (their tensors are read and changed in place),
+        and anything comparable (static). Left out, a decorator is returned.
+    static_argnums : int or iterable of int, optional
+        Positional arguments whose values are built into the trace. They are compared by ``==``.
+    static_argnames : str or iterable of str, optional
+        Arguments, by name, whose values are built into the trace.
 
+    Returns
+    -------
+    Jitted
+        The compiled function. Its ``bind`` fixes the first arguments, ``explain()`` lists the
+        traces and why each was made, ``trace_count`` counts them.
+
+    Raises
+    ------
+    ArgumentError
+        If ``static_argnames`` names a parameter that the function does not have.
+    TraceError
+        At the call, if the function reads the value of a traced tensor.
+    DeviceError
+        At the call, if the arguments are on different devices.
+
+    Notes
+    -----
+    Tensors that the function captures are inputs of the program and are read at each call. The
+    environment variable ``CALOR_JIT=0`` runs jitted functions as plain Python.
+
+    Examples
+    --------
     >>> import calor
     >>> @calor.jit
     ... def f(x, scale):

@@ -217,8 +217,10 @@ class untracked:
 
 
 class no_grad(untracked):
-    """Context in which nothing is recorded for gradients.
+    """Context in which operations are not recorded for gradients.
 
+    Examples
+    --------
     >>> import calor
     >>> x = calor.ones(3, requires_grad=True)
     >>> with calor.no_grad():
@@ -240,7 +242,17 @@ class no_grad(untracked):
 
 
 class enable_grad(no_grad):
-    """Context in which gradients are recorded again, inside ``no_grad``."""
+    """Context in which operations are recorded for gradients again, inside `no_grad`.
+
+    Examples
+    --------
+    >>> import calor
+    >>> x = calor.ones(3, requires_grad=True)
+    >>> with calor.no_grad(), calor.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     enabled = True
 
