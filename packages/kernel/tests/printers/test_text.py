@@ -20,7 +20,7 @@ from calor_kernel.language import (
     unit_position,
 )
 from calor_kernel.printers import Dialect, PlainC, print_kernel
-from calor_kernel.printers.c import Printer
+from calor_kernel.printers.c import KernelPrinter
 from golden import assert_golden
 from kernel_cases import (
     atomics_case,
@@ -291,4 +291,4 @@ def test_a_scalar_is_a_vector_of_one_lane(text: str, name: str, count: int, said
         y[0] = y.builder.emit(name, [a, b][:count], (a.type,), said)[0]
 
     signature: list[Any] = [F, Scalar(float32), Scalar(float32)]
-    assert f"y[0] = {text};" in Printer(moved.build(signature), PlainC()).text()
+    assert f"y[0] = {text};" in KernelPrinter(moved.build(signature), PlainC()).text()

@@ -7,13 +7,11 @@ are those of clang's functions; which lane holds what is in :mod:`calor_kernel.l
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers import expressions as ex
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
+from calor_kernel.printers.printer import Printer
 
 # The function, and what it calls an element of a factor.
 _FUNCTIONS: Final = MappingProxyType(

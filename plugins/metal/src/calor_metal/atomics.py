@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import Helpers
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.helpers import Helpers
 
 if TYPE_CHECKING:
     from .dialect import Metal

@@ -19,9 +19,8 @@ from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import Dialect
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import FUNCTIONS, Values, in_memory
+from calor_kernel.printers.dialect import FUNCTIONS, Helpers, Values, in_memory
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.helpers import Helpers
 
 from . import atomics, matrices, tables
 

@@ -7,14 +7,12 @@ float32, so their factors become float matrices first, as in MLX.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers import expressions as ex
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
+from calor_kernel.printers.printer import Printer
 
 _PREFIX = "simdgroup_8x8x8_"
 MATRICES: Final = frozenset(_PREFIX + d.name for d in (float16, bfloat16, float32))

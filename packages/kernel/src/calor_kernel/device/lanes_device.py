@@ -23,6 +23,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.device.protocol import Device, Memory, Queue, Slot, Step, Toolchain
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Kernel, Operation
+from calor_kernel.ir.text import kernel_text
 from calor_kernel.language.lanes import Program, run_on_lanes
 
 _DTYPES = frozenset(t for t in ALL if t.kind in ("bool", "int", "uint", "float"))
@@ -124,7 +125,7 @@ class LanesToolchain(Toolchain):
             image = pickle.dumps(kernel, protocol=5)
         except (KernelTypeError, pickle.PicklingError, AttributeError) as error:
             raise CompileError(f"kernel {kernel.name} does not become an image: {error}") from error
-        return f"{kernel.text()}{_IMAGE}{b64encode(image).decode()}\n"
+        return f"{kernel_text(kernel)}{_IMAGE}{b64encode(image).decode()}\n"
 
     def compile(self, source: str, name: str) -> bytes:
         _, found, image = source.rpartition(_IMAGE)

@@ -147,9 +147,3 @@ class Kernel:
                 align = max(memory.align, memory.type.nbytes)
                 total = -(-total // align) * align + memory.type.nbytes * (memory.size or 0)
         return total
-
-    def text(self) -> str:
-        """Return the kernel as readable text."""
-        from calor_kernel.ir.text import kernel_text
-
-        return kernel_text(self)

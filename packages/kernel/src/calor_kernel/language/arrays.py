@@ -81,3 +81,8 @@ def registers(
     shape = shape if isinstance(shape, tuple) else (shape,)
     first = builder.splat(builder.coerce(fill, Type(dtype)), width)
     return Registers(builder, shape, Type(dtype, width), first)
+
+
+def arrays_of(builder: Builder) -> list[Registers]:
+    """Return the register arrays of a kernel that are alive, in the order of their making."""
+    return sorted(builder.arrays, key=lambda array: array.number)

@@ -8,16 +8,14 @@ same order of additions each time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.arrays import Registers, registers
 from calor_kernel.language.builder import current
 from calor_kernel.language.functions import pack, plane_shuffle, splat, vreduce
+from calor_kernel.language.held_matrix import HeldMatrix
 from calor_kernel.language.values import Number
-
-if TYPE_CHECKING:
-    from calor_kernel.language.fragments import Fragment
 
 
 class Band:
@@ -35,7 +33,7 @@ class Band:
         self.items = items
 
     @staticmethod
-    def of(like: Fragment, axis: int, fill: Any = 0.0) -> Band:
+    def of(like: HeldMatrix, axis: int, fill: Any = 0.0) -> Band:
         """Return a band for a fragment's rows or columns, filled with a number."""
         keys = tuple(dict.fromkeys(like.register_place(r)[1 - axis] for r in range(like.count)))
         return Band(axis, keys, registers(len(keys), like.dtype, 1, fill))
@@ -53,14 +51,14 @@ class Band:
             made[i] = item
         return Band(self.axis, self.keys, made)
 
-    def combine(self, kind: str, like: Fragment) -> Band:
+    def combine(self, kind: str, like: HeldMatrix) -> Band:
         """Reduce what units have of the same rows or columns of a fragment, and return the band."""
         for distance in _distances(like, self.axis):
             for i, item in enumerate(self.items.items):
                 self.items[i] = current().binary(kind, item, plane_shuffle(item, distance, "xor"))
         return self
 
-    def spread(self, over: Fragment, part: int) -> Number:
+    def spread(self, over: HeldMatrix, part: int) -> Number:
         """Return the number of each register of a fragment's part, as a vector."""
         first = part * over.width
         places = [over.register_place(first + i)[1 - self.axis] for i in range(over.width)]
@@ -70,7 +68,7 @@ class Band:
         return pack(chosen)
 
 
-def reduce_fragment(given: Fragment, kind: str, axis: int) -> Band:
+def reduce_fragment(given: HeldMatrix, kind: str, axis: int) -> Band:
     """Return what a unit has of each row (axis 1) or column (axis 0) of a fragment, reduced."""
     band = Band.of(given, axis)
     for i, key in enumerate(band.keys):
@@ -95,7 +93,7 @@ def _combined(kind: str, a: Any, b: Any) -> Any:
     return b if a is None else current().binary(kind, a, b)
 
 
-def _distances(given: Fragment, axis: int) -> list[int]:
+def _distances(given: HeldMatrix, axis: int) -> list[int]:
     """Return the xor distances of the lanes that hold elements of the same row or column."""
     rows = given.extent[0]
     found, step = [], 1

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -26,9 +26,6 @@ from calor_kernel.ir.nodes import Block, Memory, Operation, Position, Value
 from calor_kernel.ir.ops import OPS, Row
 from calor_kernel.ir.types import Space, Type
 from calor_kernel.language.values import Number, Undefined
-
-if TYPE_CHECKING:
-    from calor_kernel.language.arrays import Registers
 
 HERE = str(Path(__file__).parent) + os.sep
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
@@ -72,7 +69,8 @@ class Builder:
         self.attributes: dict[str, Any] = {}
         # The kernel's scalar parameters, by which a host finds their arguments.
         self.scalars: dict[Value, str] = {}
-        self.arrays: WeakSet[Registers] = WeakSet()
+        # The register arrays that are alive; language.arrays adds them.
+        self.arrays: WeakSet[Any] = WeakSet()
         self.flags: tuple[str, ...] = ("contract",)
         # Types of numbers of Python that changed in a loop, for when it is traced again.
         self.guesses: dict[Any, dict[int, Type]] = {}
@@ -369,7 +367,3 @@ class Builder:
         made = Memory(f"{name}{len(self.memories)}", space, type, size, align)
         self.memories.append(made)
         return made
-
-    def find_arrays(self) -> list[Registers]:
-        """Return the register arrays that are alive, in the order in which they were made."""
-        return sorted(self.arrays, key=lambda a: a.number)

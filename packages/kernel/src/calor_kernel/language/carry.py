@@ -15,6 +15,7 @@ from typing import Any
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Type
+from calor_kernel.language.arrays import arrays_of
 from calor_kernel.language.builder import Builder
 from calor_kernel.language.values import Number
 from calor_kernel.language.values import Undefined as Undefined
@@ -103,7 +104,7 @@ class Frame:
         self.builder = builder
         self.values = list(values)
         self.names = tuple(names)
-        self.arrays = builder.find_arrays()
+        self.arrays = arrays_of(builder)
         self.items = [list(a.items) for a in self.arrays]
 
     def restore(self) -> None:

@@ -8,27 +8,25 @@ their tables, so that a kernel says ``load`` and no more. (NVIDIA's ldmatrix.)
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import current
 from calor_kernel.language.functions import lane_position, select
+from calor_kernel.language.held_matrix import HeldMatrix
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places
 from calor_kernel.language.memory import Pointer
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
-if TYPE_CHECKING:
-    from calor_kernel.language.fragments import Fragment
-
 # A block is 8 rows of 8 elements; of each lane's pair, the first is in row lane / 4.
 _EIGHT = 8
 
 
-def load_blocks(given: Fragment, source: Pointer, at: Any) -> Number | None:
+def load_blocks(given: HeldMatrix, source: Pointer, at: Any) -> Number | None:
     """Return the registers of an operand in shared memory; None where no such load serves."""
     builder = current()
     shape, side = given.shape, given.side

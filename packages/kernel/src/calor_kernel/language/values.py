@@ -7,15 +7,34 @@ device values of different types never meet silently.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from calor.dtypes import DType
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Block, Value
 from calor_kernel.ir.types import Type
 
-if TYPE_CHECKING:
-    from calor_kernel.language.builder import Builder
+
+class Operators(Protocol):
+    """What records the operations of values: the builder of the kernel."""
+
+    def unary(self, name: str, a: Any) -> Number:
+        """Return an operation of one value."""
+
+    def binary(self, name: str, a: Any, b: Any) -> Number:
+        """Return an operation of two values, one of which may be a number of Python."""
+
+    def floor_divide(self, a: Any, b: Any) -> Number:
+        """Return the quotient, rounded down for integers."""
+
+    def floor_modulo(self, a: Any, b: Any) -> Number:
+        """Return the remainder, of the sign of the divisor."""
+
+    def cast(self, value: Any, dtype: DType) -> Number:
+        """Return a value in another type."""
+
+    def extract(self, value: Any, lane: Any) -> Number:
+        """Return a lane of a vector."""
 
 
 class Number(Value):
@@ -30,7 +49,7 @@ class Number(Value):
     # NumPy scalars must leave the operators to this class.
     __array_ufunc__ = None
 
-    def __init__(self, builder: Builder, type: Type, hint: str = "", known: Any = None) -> None:
+    def __init__(self, builder: Operators, type: Type, hint: str = "", known: Any = None) -> None:
         super().__init__(type, hint, known)
         self.builder = builder
         # The block that the value is made in; None for a kernel's parameter or a constant.

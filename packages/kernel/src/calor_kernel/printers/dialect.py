@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
+from typing import ClassVar, Final, NoReturn, Protocol
 
 from calor.dtypes import (
     DType,
@@ -32,12 +32,8 @@ from calor_kernel.ir.types import Type
 from calor_kernel.printers import numbers
 from calor_kernel.printers.expressions import ATOM, SUM, UNARY, Expression, choice, infix, prefix
 
-if TYPE_CHECKING:
-    from calor_kernel.ir.nodes import Block
-    from calor_kernel.printers.c import Printer
-    from calor_kernel.printers.helpers import Helpers
-
-    Statement = Callable[[Printer, Operation, Block], None]
+# Prints an operation: a function of the printer, the operation and its block.
+Statement = Callable[..., None]
 
 # The lanes of a value that is printed, each with its type.
 Values = Sequence[tuple[Expression, DType]]
@@ -78,6 +74,18 @@ FUNCTIONS: Final = words(
     "log1p log2 max min modf nextafter popcount pow printf remainder rint round rsqrt select "
     "signbit sin sinh sqrt tan tanh tgamma trunc INFINITY NAN"
 )
+
+
+class Helpers(Protocol):
+    """The helper functions that a kernel's text uses, by name."""
+
+    texts: dict[str, str]
+
+    def name(self, helper: str, *dtypes: DType) -> str:
+        """Return the name of a helper for some dtypes, and print it if it is new."""
+
+    def add(self, name: str, text: str) -> str:
+        """Print a function of a language's own under a name, once."""
 
 
 class Dialect:

@@ -16,9 +16,8 @@ from typing import Any, Final
 from calor.dtypes import DType, bfloat16, bool_, float16, float32, float64, uint32
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import Dialect
+from calor_kernel.printers.dialect import Dialect, Helpers
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.helpers import Helpers
 
 INFIX: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
     {

@@ -33,7 +33,7 @@ Made = tuple[dict[str, DType], DType, str]
 Functions = Mapping[str, Callable[..., Made]]
 
 
-class Helpers:
+class HelperFunctions:
     """The helper functions that one kernel uses, in the order in which they need each other."""
 
     def __init__(self, dialect: Dialect) -> None:
@@ -109,7 +109,7 @@ class Helpers:
         return f"{self.name(helper, dtype)}({text})"
 
 
-def _mulhi(t: Helpers, d: DType) -> Made:
+def _mulhi(t: HelperFunctions, d: DType) -> Made:
     parameters, bits = {"a": d, "b": d}, d.itemsize * 8
     if bits < 64:
         wide = t.of(_WIDER[d.itemsize][d.kind == "uint"])
@@ -127,8 +127,8 @@ return (a >> 32) * (b >> 32) + (left >> 32) + (middle >> 32);"""
     return parameters, d, body
 
 
-def _extreme(sign: str, tie: str) -> Callable[[Helpers, DType], Made]:
-    def made(t: Helpers, d: DType) -> Made:
+def _extreme(sign: str, tie: str) -> Callable[[HelperFunctions, DType], Made]:
+    def made(t: HelperFunctions, d: DType) -> Made:
         if d.kind != "float":
             return {"a": d, "b": d}, d, f"return a {sign} b ? a : b;"
         # Equal numbers differ at most in the sign of a zero; a sum of a NaN is one.
@@ -140,12 +140,12 @@ def _extreme(sign: str, tie: str) -> Callable[[Helpers, DType], Made]:
     return made
 
 
-def _abs(t: Helpers, d: DType) -> Made:
+def _abs(t: HelperFunctions, d: DType) -> Made:
     u = t.of(t.dialect.bits(d))
     return {"a": d}, d, f"return a < 0 ? ({t.of(d)})(0 - ({u})a) : a;"
 
 
-def _popcount(t: Helpers, d: DType) -> Made:
+def _popcount(t: HelperFunctions, d: DType) -> Made:
     u = uint64 if d.itemsize == 8 else uint32
     ones = "0101010101010101" if d.itemsize == 8 else "01010101"
     last = 56 if d.itemsize == 8 else 24
@@ -162,7 +162,7 @@ return ({t.of(d)})((x * 0x{ones}) >> {last});"""
     return {"a": d}, d, body
 
 
-def _clz(t: Helpers, d: DType) -> Made:
+def _clz(t: HelperFunctions, d: DType) -> Made:
     # All bits below the highest one are set, and those that are not are counted.
     u = t.dialect.bits(d)
     spread = "\n".join(f"x |= x >> {1 << i};" for i in range((d.itemsize * 8).bit_length() - 1))
@@ -170,13 +170,13 @@ def _clz(t: Helpers, d: DType) -> Made:
     return {"a": d}, d, f"{body}return ({t.of(d)}){t.call('popcount', u, f'({t.of(u)})~x')};"
 
 
-def _ctz(t: Helpers, d: DType) -> Made:
+def _ctz(t: HelperFunctions, d: DType) -> Made:
     u = t.dialect.bits(d)
     trailing = f"({t.of(u)})(~({t.of(u)})a & (({t.of(u)})a - 1))"
     return {"a": d}, d, f"return ({t.of(d)}){t.call('popcount', u, trailing)};"
 
 
-def _saturated(t: Helpers, source: DType, d: DType) -> Made:
+def _saturated(t: HelperFunctions, source: DType, d: DType) -> Made:
     """A float to an integer: truncated, saturated, NaN to 0."""
     bits = d.itemsize * 8 - (d.kind == "int")
     most, least = (1 << bits) - 1, -(1 << bits) if d.kind == "int" else 0
@@ -190,7 +190,7 @@ def _saturated(t: Helpers, source: DType, d: DType) -> Made:
     return {"x": source}, d, body
 
 
-def _float32_of_float16(t: Helpers, _: DType) -> Made:
+def _float32_of_float16(t: HelperFunctions, _: DType) -> Made:
     u, f = t.of(uint32), t.of(float32)
     small = f"({f})(h & 0x7fff) * {t.literal(2.0**-24, float32)}"
     body = f"""
@@ -201,7 +201,7 @@ return {t.number(f"bits | ({u})(h & 0x8000) << 16", float32)};"""
     return {"h": float16}, float32, body
 
 
-def _float16_of_float32(t: Helpers, _: DType) -> Made:
+def _float16_of_float32(t: HelperFunctions, _: DType) -> Made:
     # Adding a half to a number below 2**-14 rounds it to the step of the smallest numbers.
     u, h = t.of(uint32), t.of(uint16)
     half = t.literal(0.5, float32)
@@ -216,11 +216,11 @@ return ({h})(rest | (bits >> 16 & 0x8000));"""
     return {"x": float32}, float16, body
 
 
-def _float32_of_bfloat16(t: Helpers, _: DType) -> Made:
+def _float32_of_bfloat16(t: HelperFunctions, _: DType) -> Made:
     return {"h": bfloat16}, float32, f"return {t.number(f'({t.of(uint32)})h << 16', float32)};"
 
 
-def _bfloat16_of_float32(t: Helpers, _: DType) -> Made:
+def _bfloat16_of_float32(t: HelperFunctions, _: DType) -> Made:
     body = f"""
 {t.of(uint32)} bits = {t.bits("x", float32)};
 if (x != x) return ({t.of(uint16)})(bits >> 16 | 0x40);
@@ -228,7 +228,7 @@ return ({t.of(uint16)})((bits + 0x7fff + (bits >> 16 & 1)) >> 16);"""
     return {"x": float32}, bfloat16, body
 
 
-def _odd_of_float64(t: Helpers, _: DType) -> Made:
+def _odd_of_float64(t: HelperFunctions, _: DType) -> Made:
     # Rounded to odd, so that rounding once more to fewer bits is as if there were one rounding
     # (Boldo and Melquiond, "When double rounding is odd", 2005).
     wide = t.of(float64)
@@ -240,7 +240,7 @@ return {t.number(f"({t.bits('y', float32)} - {larger}) | 1", float32)};"""
     return {"x": float64}, float32, body
 
 
-def _odd_of_integer(t: Helpers, d: DType) -> Made:
+def _odd_of_integer(t: HelperFunctions, d: DType) -> Made:
     u, f = t.dialect.bits(d), t.of(float32)
     bits = d.itemsize * 8
     negative = "a < 0" if d.kind == "int" else "false"

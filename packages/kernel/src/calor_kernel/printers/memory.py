@@ -8,56 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from calor.dtypes import bool_
 from calor_kernel.ir.nodes import Block, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
-
-
-class Elements:
-    """How the elements of memories are read and written in the C family."""
-
-    def __init__(self, printer: Printer) -> None:
-        self.printer = printer
-
-    def place(self, memory: Memory, index: Expression) -> Expression:
-        """Return an element as it is stored."""
-        made = Expression(f"{self.printer.memories[memory]}[{index.text}]", reads=memory.writable)
-        return ex.reading(made, index)
-
-    def value(self, memory: Memory, stored: Expression) -> Expression:
-        """Return an element as a value: bools are bytes in memory."""
-        if memory.type.dtype is not bool_:
-            return stored
-        return ex.infix("!=", ex.EQUAL, stored, Expression("0", bare=True))
-
-    def written(self, memory: Memory, place: Expression, value: Expression) -> str:
-        """Return the statement that writes an element."""
-        return f"{place.text} = {value.text};"
-
-    def changed(
-        self, operation: Operation, index: Expression, values: Sequence[Expression]
-    ) -> Expression:
-        """Return what changes an element atomically, and is what it was."""
-        place = ex.prefix("&", self.place(memory_of(operation), index))
-        return self.printer.dialect.atomic(operation, place, values, self.printer.helpers)
+from calor_kernel.printers.printer import Printer, memory_of
 
 
 def moved(index: Expression, lane: int) -> Expression:
     """Return the index of a lane of consecutive elements."""
     return ex.infix("+", ex.SUM, index, Expression(str(lane), bare=True)) if lane else index
-
-
-def memory_of(operation: Operation) -> Memory:
-    """Return the memory of a load, store or change."""
-    assert operation.memory is not None
-    return operation.memory
 
 
 def load(printer: Printer, operation: Operation, block: Block) -> None:

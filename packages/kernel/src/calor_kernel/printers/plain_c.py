@@ -22,11 +22,10 @@ from calor.dtypes import ALL, DType, bool_, float32, float64, int64
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values, words
+from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, Values, words
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
-from calor_kernel.printers.helpers import Helpers
 
 _HEADERS: Final = "math stdbool stdint stdio string"
 _PLACES: Final = MappingProxyType(

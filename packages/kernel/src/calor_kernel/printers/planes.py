@@ -8,7 +8,7 @@ of the scalar rules, which the hardware's own reductions do not keep.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
+from calor_kernel.printers.printer import Printer
 
 _VALUE = Expression("x")
 

@@ -7,20 +7,18 @@ it is written; what is no recipe is a function of the language's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor.dtypes import DType
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.recipes import block_of
 from calor_kernel.printers.dialect import Dialect
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.helpers import Helpers
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
+from calor_kernel.printers.helpers import HelperFunctions
+from calor_kernel.printers.printer import Printer
 
 
-class Recipes(Helpers):
+class Recipes(HelperFunctions):
     """The functions that a kernel uses; ``printer`` makes what prints a body with them.
 
     ``wide``: whether the language has types of 64 bits.

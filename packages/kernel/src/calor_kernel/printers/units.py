@@ -7,7 +7,6 @@ which no load moves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from calor.dtypes import int32
 from calor_kernel.ir.nodes import Block, Operation
@@ -15,9 +14,7 @@ from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import planes
 from calor_kernel.printers.expressions import Expression
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
+from calor_kernel.printers.printer import Printer
 
 
 def barrier(printer: Printer, operation: Operation, block: Block) -> None:

@@ -7,16 +7,13 @@ Requirements: one set of rules for numbers, those of scalars; reductions combine
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from calor.dtypes import DType, uint8, uint16, uint32, uint64
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
+from calor_kernel.printers.printer import Printer
 
 # What is told by lanes alone, also of scalars, which are one lane.
 OF_LANES = frozenset(("splat", "extract", "insert", "shuffle", "pack", "vreduce", "dot"))

@@ -9,7 +9,7 @@ from calor_kernel.contract.work import Dropped, Input
 from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.matmul import gpu_ways, lowering, split_k_two_pass, warpgroup_tma_launch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.simt_gemm import Patches
+from calor_kernel.library.matmul.simt_plan import Patches
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.panels import Fragments
 from calor_kernel.runtime.backend import KernelBackend

@@ -13,9 +13,9 @@ from calor.dtypes import DType, float32
 from calor_kernel.ir.nodes import Memory, Operation
 from calor_kernel.ir.passes import atomics_of
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers import memory
+from calor_kernel.printers import printer as printers
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.memory import memory_of
+from calor_kernel.printers.printer import memory_of
 
 if TYPE_CHECKING:
     from .printer import WGSLPrinter
@@ -32,7 +32,7 @@ def width_of(operation: Operation) -> int:
     return (*operation.operands, *operation.results)[1].type.width
 
 
-class Elements(memory.Elements):
+class Elements(printers.Elements):
     """How the elements of a kernel's memories are read and written."""
 
     printer: WGSLPrinter

@@ -24,7 +24,7 @@ from calor_kernel.ir.passes import (
     unroll_loops,
 )
 from calor_kernel.ir.types import Type
-from calor_kernel.printers.c import Printer
+from calor_kernel.printers.c import KernelPrinter
 from calor_kernel.printers.expressions import Expression
 
 from . import memory
@@ -52,7 +52,7 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     return WGSLPrinter(eliminate_dead(made), dialect).text()
 
 
-class WGSLPrinter(Printer):
+class WGSLPrinter(KernelPrinter):
     """Prints one kernel."""
 
     dialect: WGSL

@@ -7,16 +7,13 @@ search for races reads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
-from calor_kernel.language.lanes.machine import Batch, Step, cluster_of
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step, cluster_of
 from calor_kernel.language.lanes.roles import wait_named
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
 
 Array = np.ndarray[Any, Any]
 

@@ -12,13 +12,12 @@ import numpy as np
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.copies import Copy, Fill, flight_of
-from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 from calor_kernel.language.lanes.mbarriers import barriers_of
 from calor_kernel.language.lanes.memory import reach
 from calor_kernel.language.lanes.watch import reached
 
 if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
     from calor_kernel.language.tensor_maps import Descriptor
 
 Array = np.ndarray[Any, Any]

@@ -8,16 +8,13 @@ inactive units compute is never looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
-from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 from calor_kernel.language.lanes.products import Merged, Unfinished
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
 
 Array = np.ndarray[Any, Any]
 

@@ -8,17 +8,15 @@ are counted per unit, as hardware does: a wait lets the unit's latest ``pending`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
-from calor_kernel.language.lanes.machine import Batch, Step
-from calor_kernel.language.lanes.memory import State, reach
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
+from calor_kernel.language.lanes.memory import reach
+from calor_kernel.language.lanes.state import State
 from calor_kernel.language.lanes.watch import reached
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
 
 Array = np.ndarray[Any, Any]
 

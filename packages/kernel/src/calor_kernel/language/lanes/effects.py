@@ -6,16 +6,13 @@ safe costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.arithmetic import ARITHMETIC
-from calor_kernel.language.lanes.machine import Batch, Step
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 
 Array = np.ndarray[Any, Any]
 

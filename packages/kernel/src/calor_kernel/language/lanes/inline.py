@@ -6,16 +6,11 @@ depends on it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Operation
-from calor_kernel.language.lanes.machine import Batch, Step
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 
 
 def inline_step(compiler: Compiler, operation: Operation) -> Step:

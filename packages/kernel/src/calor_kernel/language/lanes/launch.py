@@ -17,8 +17,8 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Kernel, Memory, Parameter
 from calor_kernel.ir.types import Scalar
 from calor_kernel.language.lanes.machine import Batch, Launch, cluster_of, run_steps
-from calor_kernel.language.lanes.memory import State
 from calor_kernel.language.lanes.program import Program
+from calor_kernel.language.lanes.state import State
 from calor_kernel.language.lanes.states import own_states, watch_arguments
 
 Array = np.ndarray[Any, Any]

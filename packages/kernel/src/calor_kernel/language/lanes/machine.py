@@ -7,23 +7,54 @@ uniform work costs one unit's; a mask is None while all units are active.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from calor_kernel.errors import KernelCheckError
-from calor_kernel.ir.nodes import Kernel, Operation
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.mbarriers import Phases
-    from calor_kernel.language.lanes.memory import State
-    from calor_kernel.language.lanes.roles import NamedBarrier, Party
+from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
+from calor_kernel.language.lanes.state import State
 
 Array = np.ndarray[Any, Any]
 Step = Callable[["Batch"], None]
+
+
+class Compiler(Protocol):
+    """What makes the steps of a kernel's blocks; values live in numbered slots."""
+
+    kernel: Kernel
+    values: list[Any]
+
+    def slot(self, value: Value) -> int:
+        """Return where a value lives."""
+
+    def slots(self, values: Iterable[Value]) -> list[int]:
+        """Return where values live."""
+
+    def number(self, memory: Memory | None) -> int:
+        """Return a memory's number."""
+
+    def block(self, block: Block) -> Sequence[Step]:
+        """Return the steps of a block."""
+
+    def step(self, operation: Operation) -> Step:
+        """Return the step of an operation."""
+
+    def apply(self, operation: Operation, function: Callable[..., Array]) -> Step:
+        """Return the step of an operation that is a function of its operands."""
+
+
+class Party(Protocol):
+    """Roles that run at the same time."""
+
+    def moved(self) -> None:
+        """Note that something happened for which others may wait."""
+
+    def give_way(self) -> bool:
+        """Let the other roles run; False where all wait and nothing moved."""
 
 
 class Launch:
@@ -108,8 +139,9 @@ class Batch:
         self.states = states
         self.mask: Array | None = None
         self.flights: dict[Any, Any] = {}
-        self.named: dict[int, NamedBarrier] = {}
-        self.mbarriers: dict[int, Phases] = {}
+        # The modules of these barriers make and read the entries.
+        self.named: dict[int, Any] = {}
+        self.mbarriers: dict[int, Any] = {}
         self.known = np.zeros((self.lanes if named else 0, self.peers), np.int64)
         self.party: Party | None = None
         self.every = np.arange(self.lanes)

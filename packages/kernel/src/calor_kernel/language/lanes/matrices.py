@@ -9,17 +9,14 @@ lane and register, or an object whose ``coordinates`` is one. ``shape`` is (m, n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.barriers import together
-from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 from calor_kernel.language.lanes.planes import plane_size
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
 
 Array = np.ndarray[Any, Any]
 

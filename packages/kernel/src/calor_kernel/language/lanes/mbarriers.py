@@ -7,17 +7,14 @@ an error and not a hang.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.copies import Copy, Fill
-from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 from calor_kernel.language.lanes.memory import reach
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
 
 Array = np.ndarray[Any, Any]
 

@@ -8,61 +8,17 @@ units reach is checked and written.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from calor_kernel.ir.nodes import Memory, Operation
+from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.arithmetic import COMBINE
 from calor_kernel.language.lanes.barriers import adopt, publish
-from calor_kernel.language.lanes.machine import Batch, Step
-from calor_kernel.language.lanes.watch import Watch
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
+from calor_kernel.language.lanes.state import State
 
 Array = np.ndarray[Any, Any]
-
-
-class State:
-    """A memory as a batch sees it: ``data`` and where each unit's index 0 lies in it.
-
-    Indices from ``low`` to ``high`` − 1 exist; ``base`` is a number, or one per unit; ``watch``
-    holds the checks, None where there are none.
-    """
-
-    __slots__ = ("base", "data", "high", "low", "memory", "watch")
-
-    def __init__(
-        self,
-        memory: Memory,
-        data: Array,
-        base: int | Array,
-        low: int,
-        high: int,
-        watch: Watch | None = None,
-    ) -> None:
-        self.memory = memory
-        self.data = data
-        self.base = base
-        self.low = low
-        self.high = high
-        self.watch = watch
-
-    def places(self, index: Array) -> Array:
-        """Return where elements lie in ``data``."""
-        if isinstance(self.base, int):
-            return index + self.base if self.base else index
-        return index + (self.base if index.ndim == 1 else self.base[:, None])
-
-    def start(self, lane: int) -> int:
-        """Return where a unit's index 0 lies in ``data``."""
-        return self.base if isinstance(self.base, int) else int(self.base[lane])
-
-    def index(self, cell: int, lane: int) -> int:
-        """Return the index of the element that a cell of the checks belongs to."""
-        place = cell if self.watch is None else self.watch.place(cell)
-        return place - self.start(lane)
 
 
 def reach(

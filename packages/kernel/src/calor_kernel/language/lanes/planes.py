@@ -7,7 +7,7 @@ not depend on who runs them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.arithmetic import COMBINE
 from calor_kernel.language.lanes.barriers import together
-from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 from calor_kernel.language.lanes.vectors import halves
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
 
 Array = np.ndarray[Any, Any]
 

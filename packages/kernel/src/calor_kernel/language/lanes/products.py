@@ -7,21 +7,19 @@ memory, before the wait is an error here even where nothing would go wrong on th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.barriers import WARPGROUP, together
 from calor_kernel.language.lanes.copies import flight_of
-from calor_kernel.language.lanes.machine import Batch, Step
+from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 from calor_kernel.language.lanes.matrices import as_factor
-from calor_kernel.language.lanes.memory import State, reach
+from calor_kernel.language.lanes.memory import reach
+from calor_kernel.language.lanes.state import State
 from calor_kernel.language.matrices import MatrixShape, lane_places
 from calor_kernel.language.swizzles import Swizzled
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.program import Compiler
 
 Array = np.ndarray[Any, Any]
 Read = tuple[State, Array, Array]

@@ -12,15 +12,13 @@ A *mark* says who: 0 nobody, u + 1 the unit with number u, −1 − c several un
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.machine import Batch
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.memory import State
+from calor_kernel.language.lanes.state import State
 
 Array = np.ndarray[Any, Any]
 SEVERAL = -(2**62)

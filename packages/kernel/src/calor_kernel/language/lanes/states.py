@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor_kernel.language.lanes.memory import State
 from calor_kernel.language.lanes.races import Shadow
+from calor_kernel.language.lanes.state import State
 from calor_kernel.language.lanes.watch import Watch
 
 if TYPE_CHECKING:

@@ -6,16 +6,14 @@ are the same cells, whatever their types; a memory without races (of one unit) h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.machine import Batch
 from calor_kernel.language.lanes.races import Shadow
-
-if TYPE_CHECKING:
-    from calor_kernel.language.lanes.memory import State
+from calor_kernel.language.lanes.state import State
 
 Array = np.ndarray[Any, Any]
 

@@ -25,8 +25,9 @@ from calor_kernel.language import (
     way_of_units,
 )
 from calor_kernel.library.conv.implicit_gemm_mma import phase_of, windows_of
-from calor_kernel.library.matmul.simt_gemm import Patches, woven
-from calor_kernel.library.matmul.simt_staging import FOUR, add_step
+from calor_kernel.library.matmul.simt_gemm import woven
+from calor_kernel.library.matmul.simt_plan import FOUR, Patches
+from calor_kernel.library.matmul.simt_staging import add_step
 from calor_kernel.library.panels import fill_ahead, work_through
 
 

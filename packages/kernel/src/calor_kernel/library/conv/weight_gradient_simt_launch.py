@@ -24,8 +24,7 @@ from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.weight_gradient_simt import conv_weight_patches
 from calor_kernel.library.matmul.ranking import name_of
-from calor_kernel.library.matmul.simt_gemm import Patches
-from calor_kernel.library.matmul.simt_staging import FOUR
+from calor_kernel.library.matmul.simt_plan import FOUR, Patches
 
 # As of ``places_by_patches``.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {

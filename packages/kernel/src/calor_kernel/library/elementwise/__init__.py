@@ -16,9 +16,10 @@ from calor_kernel.library.elementwise import (
     transcendental,
 )
 from calor_kernel.library.elementwise.chains import ElementwiseFuser
-from calor_kernel.library.elementwise.expression import Expression, Step
+from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.library.elementwise.step import Step
 
 __all__ = [
     "ROWS",

@@ -31,9 +31,10 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.library.elementwise.expression import Expression, Step
+from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.redirection import redirected
 
 CHAIN: Final = "elementwise_chain"

@@ -13,17 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from calor.dtypes import DType
+from calor_kernel.library.elementwise.operations import ROWS, apply
+from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import Value
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One op of an expression: its name, operands by number, attributes, and the result's dtype."""
-
-    op: str
-    operands: tuple[int, ...]
-    dtype: DType
-    attributes: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +61,10 @@ class Expression:
     @property
     def weight(self) -> int:
         """About how many instructions the expression is, for a real number."""
-        from calor_kernel.library.elementwise.operations import ROWS
-
         return sum(ROWS[step.op].weight for step in self.steps)
 
     def evaluate(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Return the results for values of the operands, in a kernel that is being built."""
-        from calor_kernel.library.elementwise.operations import apply
-
         made = list(values)
         for step in self.steps:
             given = [self.dtype(n) for n in step.operands]

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor.dtypes import DType
+from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import Value, settled, wide
 from calor_kernel.library.math.base import exactly
-
-if TYPE_CHECKING:
-    from calor_kernel.library.elementwise.expression import Step
 
 
 @dataclass(frozen=True, slots=True)

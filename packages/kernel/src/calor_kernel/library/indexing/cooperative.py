@@ -21,7 +21,7 @@ from calor_kernel.language import (
     loop_range,
     unit_position,
 )
-from calor_kernel.library.indexing.gather import checked, quick_unravel
+from calor_kernel.library.indexing.checked_index import checked, quick_unravel
 from calor_kernel.library.indexing.update_ops import updated
 
 

@@ -27,8 +27,10 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import absolute_position, constant, helper, kernel, loop_range, unravel
-from calor_kernel.library.copying import as_bits, narrow
+from calor_kernel.language import absolute_position, kernel, loop_range, unravel
+from calor_kernel.library.copying import as_bits
+from calor_kernel.library.indexing.checked_index import checked, quick_unravel
+from calor_kernel.library.indexing.cooperative_launch import gather_launch
 
 SIZE = Scalar(int64, nonnegative=True)
 STRIDE = Scalar(int64)
@@ -121,30 +123,6 @@ def gather_along(
             target[n * words + word] = source[at + word]
 
 
-def quick_unravel(index: Any, sizes: Any, small: bool) -> Any:
-    """Return coordinates, computed with 32 bits where they are ``small``."""
-    if not small:
-        return unravel(index, sizes)
-    narrowed = [n if isinstance(n, int) else n.to(int32) for n in sizes]
-    places = unravel(narrow(index), narrowed)
-    return tuple(c if isinstance(c, int) else c.to(int64) for c in places)
-
-
-@helper
-def checked(index: Any, size: Any, status: Any, failure: int) -> Any:
-    """Return an index counted from the start; one out of range is 0, and noted as a failure."""
-    place = index.to(int64)
-    wrong = (place < -size) | (place >= size)
-    if index.dtype.kind == "uint" and index.dtype.itemsize == 8:
-        wrong = wrong | (place < 0)
-    if wrong:
-        status.store(0, constant(failure, int32), order="relaxed", scope="device")
-        place = constant(0, int64)
-    if place < 0:
-        place = place + size
-    return place
-
-
 def failures(op: str, sizes: Sequence[int], axes: Sequence[int]) -> tuple[Failure, ...]:
     """Return the errors of indices out of range, one per indexed axis, and one where none is."""
     return tuple(
@@ -210,8 +188,6 @@ def _rows(
         # Nothing is read, but an index out of range is an error of its own; there is no index.
         return [Work(())]
     if info.max_units > 1:
-        from calor_kernel.library.indexing.cooperative_launch import gather_launch
-
         steps = tuple(s * count for s in strides)
         whole = prod(sizes) * length
         made = gather_launch(request, bits, indices, rows, length, picks, whole, (sizes, steps))

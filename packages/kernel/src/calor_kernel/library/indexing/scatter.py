@@ -32,8 +32,9 @@ from calor_kernel.contract.work import (
 from calor_kernel.ir.types import Buffer
 from calor_kernel.language import cube_position, helper, kernel, loop_range
 from calor_kernel.library.copying import as_bits
+from calor_kernel.library.indexing.checked_index import checked
 from calor_kernel.library.indexing.cooperative_launch import Scatter, at_once, strides_of
-from calor_kernel.library.indexing.gather import SIZE, STATUS, checked, failures
+from calor_kernel.library.indexing.gather import SIZE, STATUS, failures
 from calor_kernel.library.indexing.regions import dense_copy
 from calor_kernel.library.indexing.scatter_elements import scatter_elements
 from calor_kernel.library.indexing.update_ops import updated

@@ -34,8 +34,8 @@ from calor_kernel.library.matmul.ranking import (
     name_of,
     too_much,
 )
-from calor_kernel.library.matmul.simt_gemm import SUMS, Patches, matmul_patches, sums_of
-from calor_kernel.library.matmul.simt_staging import FOUR
+from calor_kernel.library.matmul.simt_gemm import matmul_patches
+from calor_kernel.library.matmul.simt_plan import FOUR, SUMS, Patches, sums_of
 from calor_kernel.library.matmul.split_k_two_pass import divided, parts_of
 from calor_kernel.library.matmul.staged_mma import matmul_fragments
 from calor_kernel.library.matmul.stream_k_launch import few_parts, shared_ways, split_first

@@ -13,7 +13,7 @@ from typing import TypeVar
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Launch
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.matmul.simt_gemm import Patches
+from calor_kernel.library.matmul.simt_plan import Patches
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.panels import Fragments
 

@@ -6,7 +6,7 @@ while this one's are multiplied; what a step counts beside its products is littl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor.dtypes import float32
 from calor_kernel.language import (
@@ -19,13 +19,7 @@ from calor_kernel.language import (
     shared,
     unit_index,
 )
-
-if TYPE_CHECKING:
-    from calor_kernel.library.matmul.simt_gemm import Patches
-
-# Elements of an access, and its bytes.
-FOUR = 4
-ACCESS = 16
+from calor_kernel.library.matmul.simt_plan import ACCESS, FOUR, Patches
 
 
 @helper

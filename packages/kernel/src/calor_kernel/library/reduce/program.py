@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from calor.dtypes import DType
-from calor_kernel.library.elementwise.expression import Step
 from calor_kernel.library.elementwise.operations import apply
+from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import Value
 from calor_kernel.library.math.base import exactly
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from calor_kernel.library.elementwise.expression import Step
 from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.reduce.composites import COMPOSITES, composite
 from calor_kernel.library.reduce.fusion_groups import FOLDS, Role, Rows, Search
 from calor_kernel.library.reduce.program import Fold, Program, Recipe, Schedule

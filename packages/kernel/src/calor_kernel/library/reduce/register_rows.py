@@ -18,7 +18,7 @@ from calor_kernel.language import (
     select,
     unit_position,
 )
-from calor_kernel.library.elementwise.expression import Step
+from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import lanes, load, store
 from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.pairwise_sums import tree

@@ -13,8 +13,9 @@ from dataclasses import replace
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Input, Launch, Output, View
-from calor_kernel.library.elementwise.expression import Expression, Step
+from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
+from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.redirection import redirected
 from calor_kernel.library.reduce.launch_operands import Job, Placed
 from calor_kernel.library.reduce.parts import Part, part_of

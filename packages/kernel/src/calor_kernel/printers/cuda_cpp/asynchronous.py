@@ -7,16 +7,14 @@ bits that do not count are rounded away, not cut off. (PTX ISA 9.7.9.25, 9.7.14,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor.dtypes import DType, bfloat16, float16, float32, float64, int8
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
+from calor_kernel.printers.printer import Printer
 
 _NAMES: Final = {float16: "f16", bfloat16: "bf16", int8: "s8", float32: "tf32", float64: "f64"}
 _SIZES: Final = (4, 8, 16)

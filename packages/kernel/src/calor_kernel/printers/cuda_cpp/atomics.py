@@ -6,20 +6,16 @@ exchanged by their bits until nobody else was there in between, so that a NaN en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from calor.dtypes import int64, uint64
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import Dialect, Helpers
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.helpers import Helpers
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.cuda_cpp.dialect import CudaCpp
 
 NAMES = MappingProxyType(
     {
@@ -37,19 +33,23 @@ _SIGNED = ("min", "max")
 
 
 def atomic(
-    dialect: CudaCpp,
+    dialect: Dialect,
+    names: Mapping[str, str],
     operation: Operation,
     place: Expression,
     values: Sequence[Expression],
     helpers: Helpers,
 ) -> Expression:
-    """Return what changes an element in one step and is what it was."""
+    """Return what changes an element in one step and is what it was.
+
+    ``names``: the language's atomic functions, by kind.
+    """
     memory, dtype = operation.memory, operation.result.type.dtype
     assert memory is not None
     if memory.space == "private" or dtype.itemsize < 4:
         dialect.refuse(f"atomics on {dtype} in {memory.space} memory")
     kind = operation.attributes["kind"]
-    name = dialect.atomic_names[kind]
+    name = names[kind]
     if dtype.kind != "float" or kind == "add":
         if dtype is int64 and kind not in _SIGNED:
             pointer = ex.prefix("(uint64 *)", place)
@@ -57,11 +57,12 @@ def atomic(
             return dialect.cast(int64, made)
         exact = [dialect.cast(dtype, v) if v.bare and dtype.kind != "float" else v for v in values]
         return ex.call(name, place, *exact)
-    return _by_bits(dialect, operation, place, values, helpers)
+    return _by_bits(dialect, names, operation, place, values, helpers)
 
 
 def _by_bits(
-    dialect: CudaCpp,
+    dialect: Dialect,
+    names: Mapping[str, str],
     operation: Operation,
     place: Expression,
     values: Sequence[Expression],
@@ -77,17 +78,17 @@ def _by_bits(
     def as_number(text: str) -> str:
         return dialect.reinterpret(dtype, Expression(text), bits).text
 
-    names = ("a", "b")[: len(values)]
+    given_names = ("a", "b")[: len(values)]
     if kind in ("exchange", "compare"):
-        given = ", ".join(map(as_bits, names))
-        call = f"{dialect.atomic_names[kind]}(({whole} *)place, {given})"
+        given = ", ".join(map(as_bits, given_names))
+        call = f"{names[kind]}(({whole} *)place, {given})"
         body = f"  return {as_number(call)};\n"
     else:
         like = Type(dtype)
         seen = [Expression(as_number("seen")), Expression("a")]
         scalars = Scalars(dialect, helpers)
         changed = scalars.operation(kind, like, [like, like], seen, {}).text
-        exchange = dialect.atomic_names["compare"]
+        exchange = names["compare"]
         body = (
             f"  {whole} seen, old = *(volatile {whole} *)place;\n"
             f"  do {{\n    seen = old;\n"
@@ -95,6 +96,6 @@ def _by_bits(
             f"  }} while (old != seen);\n  return {as_number('old')};\n"
         )
     function = f"atomic_{kind}_{dtype.name}"
-    declared = ", ".join(f"{type} {n}" for n in names)
+    declared = ", ".join(f"{type} {n}" for n in given_names)
     head = f"{dialect.function_prefix} {type} {function}({type} *place, {declared})"
     return ex.call(helpers.add(function, f"{head} {{\n{body}}}"), place, *values)

@@ -18,10 +18,10 @@ from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import units
 from calor_kernel.printers.expressions import Expression
+from calor_kernel.printers.printer import Printer
 
 if TYPE_CHECKING:
     from calor_kernel.language.tensor_maps import Descriptor
-    from calor_kernel.printers.c import Printer
 
 _REGISTERS: Final = 64 << 10
 _FUNCTION: Final = "static __device__ __forceinline__"

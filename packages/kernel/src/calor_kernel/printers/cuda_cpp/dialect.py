@@ -18,10 +18,9 @@ from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.cuda_cpp import atomics, boxes, tables
 from calor_kernel.printers.cuda_cpp.statements import STATEMENTS
-from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Values
+from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, Values
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
-from calor_kernel.printers.helpers import Helpers
 
 STATIC_BYTES: Final = 48 << 10
 
@@ -152,7 +151,7 @@ class CudaCpp(Dialect):
         helpers: Helpers,
     ) -> Expression:
         """Return an atomic function, or a loop around one."""
-        return atomics.atomic(self, operation, place, values, helpers)
+        return atomics.atomic(self, self.atomic_names, operation, place, values, helpers)
 
     def prefetch(self, memory: Memory, place: Expression) -> str:
         """Return a prefetch of global memory into the second cache."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers.cuda_cpp import asynchronous, boxes, warpgroups
+from calor_kernel.printers.printer import Printer
 
 if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
     from calor_kernel.printers.dialect import Statement
 
 

@@ -9,7 +9,7 @@ between. (PTX ISA 9.7.15.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from calor.dtypes import (
     DType,
@@ -29,9 +29,7 @@ from calor_kernel.language.matrices import MatrixShape
 from calor_kernel.language.swizzles import Swizzle, Swizzled
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.c import Printer
+from calor_kernel.printers.printer import Printer
 
 _NAMES: Final = {
     float16: "f16",

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import Dialect, Helpers
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.helpers import Helpers
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.opencl_c.dialect import OpenCLC
 
 _NAMES = MappingProxyType({"exchange": "xchg", "compare": "cmpxchg"})
 _SPACES = MappingProxyType({"global": "__global", "shared": "__local"})
 
 
 def atomic(
-    dialect: OpenCLC,
+    dialect: Dialect,
     operation: Operation,
     place: Expression,
     values: Sequence[Expression],

@@ -15,10 +15,16 @@ from calor.dtypes import DType, bool_, float16, float32, float64
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import FUNCTIONS, SHORT_NAMES, Dialect, Values, in_memory
+from calor_kernel.printers.dialect import (
+    FUNCTIONS,
+    SHORT_NAMES,
+    Dialect,
+    Helpers,
+    Values,
+    in_memory,
+)
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
-from calor_kernel.printers.helpers import Helpers
 from calor_kernel.printers.opencl_c import atomics, planes, tables, vectors
 
 
@@ -94,7 +100,7 @@ class OpenCLC(Dialect):
         self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
     ) -> Expression | None:
         """Return an operation on whole vectors."""
-        return vectors.operation(self, operation, operands, helpers)
+        return vectors.operation(self, operation, operands, helpers, self.dot)
 
     def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
         """Return vload."""
@@ -150,13 +156,13 @@ class OpenCLC(Dialect):
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
         """Return a shuffle of subgroups, or of warps."""
-        return planes.shuffle(self, kind, dtype, value, lane)
+        return planes.shuffle(self, self.subgroups, kind, dtype, value, lane)
 
     def plane(
         self, operation: Operation, operands: Sequence[Expression], plane: int
     ) -> Expression | None:
         """Return a vote of a warp as one instruction."""
-        return planes.ballot(self, operation, operands)
+        return planes.ballot(self, self.subgroups, operation, operands)
 
     def printed(self, text: str, values: Sequence[Values]) -> str:
         """Return a call of printf, in which long is the longest integer."""
@@ -179,6 +185,6 @@ class OpenCLC(Dialect):
         return (
             f"{extensions}#pragma OPENCL FP_CONTRACT OFF\n\n{helpers}"
             f"__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\n"
-            f"{planes.attribute(self, kernel)}"
+            f"{planes.attribute(self, self.subgroups, kernel)}"
             f"void {self.entry(kernel.name)}({listed(declared)}) {{\n{''.join(moved)}{body}}}\n"
         )

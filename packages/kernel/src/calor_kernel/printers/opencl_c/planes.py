@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor.dtypes import DType, bool_, float16, int32, uint16, uint32, uint64
 from calor_kernel.ir.nodes import Kernel, Operation
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import Dialect
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.opencl_c import tables
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.opencl_c.dialect import OpenCLC
 
 # The units of a warp, and how a shuffle of PTX is called and bounded, by its kind.
 WARP: Final = 32
@@ -85,35 +83,35 @@ def barrier(subgroups: str) -> str:
     return f"sub_group_barrier({tables.FENCES});"
 
 
-def attribute(dialect: OpenCLC, kernel: Kernel) -> str:
+def attribute(dialect: Dialect, subgroups: str, kernel: Kernel) -> str:
     """Return the line that fixes the size of subgroups."""
     if kernel.plane == 1:
         return ""
-    warps = dialect.subgroups == "ptx"
-    if not dialect.subgroups or (warps and kernel.plane != WARP):
+    warps = subgroups == "ptx"
+    if not subgroups or (warps and kernel.plane != WARP):
         dialect.refuse(f"planes of {kernel.plane}")
     return "" if warps else f"__attribute__((intel_reqd_sub_group_size({kernel.plane})))\n"
 
 
 def ballot(
-    dialect: OpenCLC, operation: Operation, operands: Sequence[Expression]
+    dialect: Dialect, subgroups: str, operation: Operation, operands: Sequence[Expression]
 ) -> Expression | None:
     """Return a vote of a warp as one instruction; None for what shuffles make."""
-    if dialect.subgroups != "ptx" or operation.name != "plane_ballot":
+    if subgroups != "ptx" or operation.name != "plane_ballot":
         return None
     made = ex.call("warp_ballot", dialect.cast(uint32, operands[0]))
     return dialect.cast(operation.result.type.dtype, made)
 
 
 def shuffle(
-    dialect: OpenCLC, kind: str, dtype: DType, value: Expression, lane: Expression
+    dialect: Dialect, subgroups: str, kind: str, dtype: DType, value: Expression, lane: Expression
 ) -> Expression:
     """Return a shuffle of a subgroup, or of a warp."""
-    if dialect.subgroups == "ptx":
+    if subgroups == "ptx":
         return _of_warp(dialect, kind, dtype, value, lane)
-    if not dialect.subgroups:
+    if not subgroups:
         dialect.refuse("subgroups that shuffle")
-    name = _PREFIX[dialect.subgroups]
+    name = _PREFIX[subgroups]
     own, distance = "(int)get_sub_group_local_id()", lane.at(ex.PRODUCT)
     number = dialect.cast(int32, lane).text
     if kind == "xor":
@@ -132,7 +130,7 @@ def shuffle(
 
 
 def _of_warp(
-    dialect: OpenCLC, kind: str, dtype: DType, value: Expression, lane: Expression
+    dialect: Dialect, kind: str, dtype: DType, value: Expression, lane: Expression
 ) -> Expression:
     """Return a shuffle of the bits of a value, of which small ones go as 32."""
     held, other = dialect.held(dtype), dialect.cast(uint32, lane)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor.dtypes import (
     DType,
@@ -30,19 +30,16 @@ from calor.dtypes import (
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers.dialect import Dialect, Helpers
 from calor_kernel.printers.elementwise import INFIX, Scalars
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.helpers import Helpers
-
-if TYPE_CHECKING:
-    from calor_kernel.printers.opencl_c.dialect import OpenCLC
 
 _SIGNED: Final = MappingProxyType({1: int8, 2: int16, 4: int32, 8: int64})
 _HALVES: Final = (float16, bfloat16)
 _DIVISION: Final = ("quotient", "modulo")
 
 
-def literal(dialect: OpenCLC, type: Type, lanes: Sequence[Expression]) -> Expression:
+def literal(dialect: Dialect, type: Type, lanes: Sequence[Expression]) -> Expression:
     """Return a vector of scalars."""
     if type.dtype is bool_:
         none = Expression("0", bare=True)
@@ -60,15 +57,20 @@ def _mask_of(lane: Expression) -> Expression:
 
 
 def operation(
-    dialect: OpenCLC, operation: Operation, operands: Sequence[Expression], helpers: Helpers
+    dialect: Dialect,
+    operation: Operation,
+    operands: Sequence[Expression],
+    helpers: Helpers,
+    dot: bool,
 ) -> Expression | None:
-    """Return an operation on whole vectors, or None."""
-    return _Vectors(dialect, helpers).operation(operation, operands)
+    """Return an operation on whole vectors, or None; ``dot``: whether there are dot products."""
+    return _Vectors(dialect, helpers, dot).operation(operation, operands)
 
 
 class _Vectors:
-    def __init__(self, dialect: OpenCLC, helpers: Helpers) -> None:
+    def __init__(self, dialect: Dialect, helpers: Helpers, dot: bool) -> None:
         self.dialect = dialect
+        self.has_dot = dot
         self.helpers = helpers
         self.scalars = Scalars(dialect, helpers)
 
@@ -144,7 +146,7 @@ class _Vectors:
         result = operation.result.type
         groups = types[0].width == 4 * result.width and result.dtype.itemsize == 4
         bytes_ = all(t.dtype in (int8, uint8) for t in types[:2])
-        if not (self.dialect.dot and groups and bytes_ and all(o.is_atom for o in operands)):
+        if not (self.has_dot and groups and bytes_ and all(o.is_atom for o in operands)):
             return None
         lanes = []
         for i in range(result.width):
@@ -254,7 +256,7 @@ class _Vectors:
         return ex.call(f"as_{self.dialect.type(result)}", value)
 
 
-def half_helper(name: str, dtype: DType, wide: Type, dialect: OpenCLC) -> tuple[str, str] | None:
+def half_helper(name: str, dtype: DType, wide: Type, dialect: Dialect) -> tuple[str, str] | None:
     """Return the function that converts between float16's bits and float32, for any width.
 
     None for every other helper, also of float16: those are as in any language.
