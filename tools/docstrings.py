@@ -77,12 +77,20 @@ def members(owner: type) -> Iterator[tuple[str, Any]]:
                 yield f"{base.__module__}.{base.__qualname__}.{name}", function
 
 
-def of_module(module: ModuleType, names: list[str], needs_example: bool) -> Iterator[Public]:
-    for name in names:
+def own_names(module: ModuleType) -> Iterator[str]:
+    """The public names that a module defines, for modules that list none."""
+    for name, thing in vars(module).items():
+        if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__:
+            yield name
+
+
+def of_module(module: ModuleType, needs_example: bool) -> Iterator[Public]:
+    """The public docstrings of a module, and of the modules that it names."""
+    for name in getattr(module, "__all__", None) or list(own_names(module)):
         thing = getattr(module, name)
         if inspect.ismodule(thing):
             if thing.__name__.startswith(f"{module.__name__}."):
-                yield from of_module(thing, list(getattr(thing, "__all__", ())), needs_example)
+                yield from of_module(thing, needs_example)
         elif isinstance(thing, type | FunctionType) and ours(thing.__module__):
             error = isinstance(thing, type) and issubclass(thing, BaseException)
             yield Public(f"{thing.__module__}.{name}", thing, needs_example and not error)
@@ -93,16 +101,9 @@ def of_module(module: ModuleType, names: list[str], needs_example: bool) -> Iter
 def public() -> list[Public]:
     """Every public docstring once, in the order of files."""
     found: dict[int, Public] = {}
-    for package in map(importlib.import_module, PACKAGES):
-        for item in of_module(package, package.__all__, True):
-            found.setdefault(id(item.thing), item)
-    for module in map(importlib.import_module, (*ERRORS, *EXTENDING)):
-        own = [
-            name
-            for name, thing in vars(module).items()
-            if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__
-        ]
-        for item in of_module(module, own, False):
+    modules = [*((name, True) for name in PACKAGES), *((n, False) for n in (*ERRORS, *EXTENDING))]
+    for name, needs_example in modules:
+        for item in of_module(importlib.import_module(name), needs_example):
             found.setdefault(id(item.thing), item)
     return sorted(found.values(), key=lambda item: item.source)
 
@@ -209,7 +210,8 @@ def raises(function: FunctionType) -> dict[str, tuple[type, str]]:
     """
     parts = [function]
     found: dict[str, tuple[type, str]] = {}
-    elsewhere = public_functions() if "." not in function.__qualname__ else set()
+    method = "." in function.__qualname__ and function.__name__ != "__init__"
+    elsewhere = set() if method else public_functions()
     for part in parts:
         helpers = (called for called in calls(part) if called not in elsewhere)
         for called in (part, *helpers):

@@ -14,21 +14,18 @@ from calor_nn.activation import (
     CELU,
     ELU,
     GELU,
-    GLU,
     SELU,
     Hardsigmoid,
     Hardswish,
     Hardtanh,
     LeakyReLU,
     LogSigmoid,
-    LogSoftmax,
     Mish,
     PReLU,
     ReLU,
     ReLU6,
     Sigmoid,
     SiLU,
-    Softmax,
     Softplus,
     Softsign,
     Tanh,
@@ -67,17 +64,7 @@ from calor_nn.losses import (
     TripletMarginLoss,
 )
 from calor_nn.module import Module, Parameter
-from calor_nn.norm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-    RMSNorm,
-)
+from calor_nn.norm import GroupNorm, LayerNorm, RMSNorm
 from calor_nn.pool import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -96,6 +83,15 @@ from calor_nn.pool import (
 )
 from calor_nn.recurrent import GRU, LSTM, RNN
 from calor_nn.resize import Fold, PixelShuffle, PixelUnshuffle, Unfold, Upsample
+from calor_nn.running_norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
+from calor_nn.softmax import GLU, LogSoftmax, Softmax
 from calor_nn.summary import summary
 from calor_nn.transformer import (
     Transformer,

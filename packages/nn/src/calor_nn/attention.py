@@ -16,13 +16,45 @@ from calor_nn.module import Module, Parameter
 
 
 class MultiHeadAttention(Module):
-    """Attention of several heads between projections (Vaswani et al., 2017).
+    """Attention of several heads between learned projections.
 
-    Parameters have PyTorch's names and shapes: ``in_proj_weight`` (3 · E, E) for query, key and
-    value together, or ``q_proj_weight``, ``k_proj_weight``, ``v_proj_weight`` where ``kdim`` or
-    ``vdim`` differ from ``embed_dim``; ``in_proj_bias``; ``out_proj``. Masks are calor's: True
-    where a place may be looked at.
+    The parameters have PyTorch's names and shapes: `in_proj_weight` (3 · E, E) for query, key and
+    value together, or `q_proj_weight` (E, E), `k_proj_weight` (E, kdim) and `v_proj_weight` (E,
+    vdim) if the widths differ; `in_proj_bias` (3 · E,); and the layer `out_proj`. Masks are
+    calor's: True where a query may attend to a key.
 
+    Parameters
+    ----------
+    embed_dim : int
+        E, the width of queries and outputs; a multiple of `num_heads`.
+    num_heads : int
+        The number of heads.
+    dropout : float
+        Probability with which a weight is set to 0 in training, in [0, 1).
+    bias : bool
+        Whether the projections have biases.
+    kdim : int, optional
+        The width of keys; E if left out.
+    vdim : int, optional
+        The width of values; E if left out.
+    batch_first : bool
+        Inputs and outputs are (N, L, E) in place of (L, N, E).
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If `embed_dim` does not divide into `num_heads`.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> layer = nn.MultiHeadAttention(8, 2, batch_first=True)
@@ -80,13 +112,42 @@ class MultiHeadAttention(Module):
         causal: bool = False,
         return_weights: bool = False,
     ) -> Any:
-        """Return the attended values, of the query's shape.
+        """Return the attended values, and the weights on request.
 
-        query is (L, N, E), with ``batch_first`` (N, L, E), or (L, E); key (S, N, kdim) and value
-        (S, N, vdim) alike. Key is the query and value the key where they are left out. ``mask``
-        (bool) and ``bias`` (added to the scores) broadcast to (N, heads, L, S), ``key_mask`` is
-        (N, S); ``causal`` hides later keys. With ``return_weights`` a tuple with the weights
-        (N, heads, L, S), before dropout.
+        Parameters
+        ----------
+        query : Tensor
+            Shape (L, N, E), (N, L, E) with `batch_first`, or (L, E).
+        key : Tensor, optional
+            Shape (S, N, kdim) or alike; the query if left out.
+        value : Tensor, optional
+            Shape (S, N, vdim) or alike; the key if left out.
+        mask : Tensor, optional
+            Bool, broadcast to (N, heads, L, S): True where a query may attend to a key.
+        key_mask : Tensor, optional
+            Bool, shape (N, S): True for keys that may be attended to.
+        bias : Tensor, optional
+            Broadcast to (N, heads, L, S): added to the scaled scores.
+        causal : bool
+            Also hide key j from query i if j > i.
+        return_weights : bool
+            Return the weights too.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+            The attended values, of the query's shape. With `return_weights` the pair (values,
+            weights): the weights are (N, heads, L, S), before dropout.
+
+        Raises
+        ------
+        ShapeError
+            If the inputs do not all have 3 axes, or 2 without a batch, or a mask does not
+            broadcast.
+        ArgumentError
+            If `dropout` is outside [0, 1).
+        DTypeError
+            If a mask is not bool.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -153,10 +214,31 @@ class MultiHeadAttention(Module):
 
 
 class PositionalEncoding(Module):
-    """Adds sines and cosines of geometric wavelengths to the places (Vaswani et al., 2017).
+    """A layer that adds sines and cosines of geometric wavelengths to a sequence.
 
-    x is (N, L, d_model), or without ``batch_first`` (L, N, d_model), with L at most ``max_len``.
+    The encodings are the buffer `table` (max_len, d_model), which is no part of state dicts.
 
+    Parameters
+    ----------
+    d_model : int
+        The size of the last axis.
+    max_len : int
+        The longest sequence.
+    dropout : float
+        Probability with which an element of the sum is set to 0 in training.
+    batch_first : bool
+        Inputs are (N, L, d_model); otherwise (L, N, d_model).
+    dtype : DType or str, optional
+        The dtype of the encodings; float32 by default.
+    device : Device or str, optional
+        Where they live; the default device if left out.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.PositionalEncoding(4)(calor.zeros((1, 2, 4))).tolist()[0][0]
@@ -188,7 +270,25 @@ class PositionalEncoding(Module):
         self.register_buffer("table", made, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a tensor of the shape of x."""
+        """Return x plus the encodings of its positions.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, L, d_model) or (L, N, d_model), with L at most `max_len`.
+
+        Returns
+        -------
+        Tensor
+            The shape of `x`.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes or features, or is longer than `max_len`.
+        ArgumentError
+            If `dropout` is outside [0, 1].
+        """
         length = x.shape[1 if self.batch_first else 0]
         if x.ndim != 3 or length > self.table.shape[0] or x.shape[-1] != self.table.shape[1]:
             raise ShapeError(

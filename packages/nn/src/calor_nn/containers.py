@@ -55,25 +55,70 @@ class _Numbered(Module):
         self._set(held)
 
     def append(self, module: Module) -> None:
-        """Add a module at the end."""
+        """Add a module at the end.
+
+        Parameters
+        ----------
+        module : Module
+            The module.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not a module.
+        """
         self._set([*self._list(), module])
 
     def extend(self, modules: Iterable[Module]) -> None:
-        """Add modules at the end."""
+        """Add modules at the end.
+
+        Parameters
+        ----------
+        modules : iterable of Module
+            The modules.
+
+        Raises
+        ------
+        ArgumentError
+            If one is not a module.
+        """
         self._set([*self._list(), *modules])
 
     def insert(self, index: int, module: Module) -> None:
-        """Add a module before a place."""
+        """Add a module before a position.
+
+        Parameters
+        ----------
+        index : int
+            The position, as for `list.insert`.
+        module : Module
+            The module.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not a module.
+        """
         held = self._list()
         held.insert(index, module)
         self._set(held)
 
 
 class Sequential(_Numbered):
-    """Modules called one after another, each with the output of the one before.
+    """Modules that are called one after another, each with the output of the one before.
 
-    Given a dictionary, the modules have its keys as names.
+    Parameters
+    ----------
+    *modules : Module
+        The modules, or one dictionary whose keys become their names.
 
+    Raises
+    ------
+    ArgumentError
+        If something is not a module, or a key cannot be a name.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -89,7 +134,18 @@ class Sequential(_Numbered):
             self._set(modules)  # type: ignore[arg-type]
 
     def forward(self, x: Any) -> Any:
-        """Return the last module's output."""
+        """Return the output of the last module.
+
+        Parameters
+        ----------
+        x : Any
+            The input of the first module.
+
+        Returns
+        -------
+        Any
+            The output of the last one; `x` if there are no modules.
+        """
         for module in self._list():
             x = module(x)
         return x
@@ -98,6 +154,18 @@ class Sequential(_Numbered):
 class ModuleList(_Numbered):
     """A list of modules.
 
+    Parameters
+    ----------
+    modules : iterable of Module
+        The modules.
+
+    Raises
+    ------
+    ArgumentError
+        If something is not a module.
+
+    Examples
+    --------
     >>> from calor import nn
     >>> layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
     >>> len(layers), len(list(layers.parameters()))
@@ -111,6 +179,18 @@ class ModuleList(_Numbered):
 class ModuleDict(Module):
     """A dictionary of modules.
 
+    Parameters
+    ----------
+    modules : mapping of str to Module, optional
+        The modules by name.
+
+    Raises
+    ------
+    ArgumentError
+        If a value is not a module, or a key cannot be a name.
+
+    Examples
+    --------
     >>> from calor import nn
     >>> heads = nn.ModuleDict({"box": nn.Linear(2, 4), "score": nn.Linear(2, 1)})
     >>> sorted(heads.keys())
@@ -144,19 +224,48 @@ class ModuleDict(Module):
         return iter(self._dict())
 
     def keys(self) -> Iterable[str]:
-        """Return the names."""
+        """Return the names.
+
+        Returns
+        -------
+        iterable of str
+            The names in the order of assignment.
+        """
         return self._dict().keys()
 
     def values(self) -> Iterable[Module]:
-        """Return the modules."""
+        """Return the modules.
+
+        Returns
+        -------
+        iterable of Module
+            The modules in the order of assignment.
+        """
         return self._dict().values()
 
     def items(self) -> Iterable[tuple[str, Module]]:
-        """Return pairs of name and module."""
+        """Return pairs of name and module.
+
+        Returns
+        -------
+        iterable of tuple
+            (name, module) in the order of assignment.
+        """
         return self._dict().items()
 
     def update(self, modules: Mapping[str, Module]) -> None:
-        """Add modules by name, in place of those that have these names."""
+        """Add modules by name, and replace those that have these names.
+
+        Parameters
+        ----------
+        modules : mapping of str to Module
+            The modules by name.
+
+        Raises
+        ------
+        ArgumentError
+            If a value is not a module, or a key cannot be a name.
+        """
         for name, module in modules.items():
             self[name] = module
 

@@ -91,7 +91,25 @@ class _Forward(_Conv):
         self._build(in_channels, out_channels, kernel_size, groups, bias, options)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, out_channels, *S') for x (N, in_channels, *S); the batch may be left out."""
+        """Return the convolution of x.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, in_channels, *S), or without N.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, out_channels, *S'), without N if `x` has no batch.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes or channels, or the kernel does not fit it.
+        ArgumentError
+            If `padding` is another text, or "same" with a stride above 1.
+        """
         padding = self.padding
         if self.padding_mode != "zeros":
             x = calor.pad(x, self._widths(x.ndim), mode=_PAD_MODES[self.padding_mode])
@@ -136,7 +154,25 @@ class _Transposed(_Conv):
         self._build(in_channels, out_channels, kernel_size, groups, bias, options)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, out_channels, *S') for x (N, in_channels, *S); the batch may be left out."""
+        """Return the transposed convolution of x.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, in_channels, *S), or without N.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, out_channels, *S'), without N if `x` has no batch.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes or channels, or `padding` leaves nothing.
+        ArgumentError
+            If `output_padding` is not below the stride or the dilation.
+        """
         functions = (
             functional.conv_transpose1d,
             functional.conv_transpose2d,
@@ -155,11 +191,53 @@ class _Transposed(_Conv):
 
 
 class Conv1d(_Forward):
-    """Convolution over (N, C, L); see :func:`functional.conv1d`.
+    """A convolution over (N, C, L); see :func:`functional.conv1d`.
 
-    ``weight`` is (out, in / groups, K), ``bias`` (out,), uniform within ±1 / √(in / groups · K).
-    ``padding_mode`` says what lies beyond the ends: "zeros", "reflect", "replicate", "circular".
+    `weight` is (out_channels, in_channels / groups, K) and `bias` (out_channels,), both drawn
+    uniformly from ±1 / √fan, where fan is the number of elements of one kernel.
 
+    Parameters
+    ----------
+    in_channels : int
+        The channels of the input.
+    out_channels : int
+        The channels of the output.
+    kernel_size : int or sequence of int
+        K, in elements.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int, sequence of int, "same" or "valid"
+        Zeros added at both ends of each axis. "valid" adds none; "same" keeps the spatial sizes,
+        and needs stride 1.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    bias : bool
+        Whether there is a bias.
+    padding_mode : {"zeros", "reflect", "replicate", "circular"}
+        What the padding holds: zeros, the mirrored input, its edge, or its other end.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If the channels do not divide into the groups, or `padding_mode` is unknown.
+    ShapeError
+        If an argument has a wrong number of sizes.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Conv1d(3, 8, 5, padding=2)(calor.ones((2, 3, 10))).shape
@@ -170,8 +248,53 @@ class Conv1d(_Forward):
 
 
 class Conv2d(_Forward):
-    """Convolution over (N, C, H, W); see :func:`functional.conv2d` and :class:`Conv1d`.
+    """A convolution over (N, C, H, W); see :func:`functional.conv2d`.
 
+    `weight` is (out_channels, in_channels / groups, KH, KW) and `bias` (out_channels,), both drawn
+    uniformly from ±1 / √fan, where fan is the number of elements of one kernel.
+
+    Parameters
+    ----------
+    in_channels : int
+        The channels of the input.
+    out_channels : int
+        The channels of the output.
+    kernel_size : int or sequence of int
+        KH, KW, in elements.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int, sequence of int, "same" or "valid"
+        Zeros added at both ends of each axis. "valid" adds none; "same" keeps the spatial sizes,
+        and needs stride 1.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    bias : bool
+        Whether there is a bias.
+    padding_mode : {"zeros", "reflect", "replicate", "circular"}
+        What the padding holds: zeros, the mirrored input, its edge, or its other end.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If the channels do not divide into the groups, or `padding_mode` is unknown.
+    ShapeError
+        If an argument has a wrong number of sizes.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Conv2d(3, 8, 3, stride=2, padding=1)(calor.ones((1, 3, 8, 8))).shape
@@ -182,8 +305,53 @@ class Conv2d(_Forward):
 
 
 class Conv3d(_Forward):
-    """Convolution over (N, C, D, H, W); see :func:`functional.conv3d` and :class:`Conv1d`.
+    """A convolution over (N, C, D, H, W); see :func:`functional.conv3d`.
 
+    `weight` is (out_channels, in_channels / groups, KD, KH, KW) and `bias` (out_channels,), both
+    drawn uniformly from ±1 / √fan, where fan is the number of elements of one kernel.
+
+    Parameters
+    ----------
+    in_channels : int
+        The channels of the input.
+    out_channels : int
+        The channels of the output.
+    kernel_size : int or sequence of int
+        KD, KH, KW, in elements.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int, sequence of int, "same" or "valid"
+        Zeros added at both ends of each axis. "valid" adds none; "same" keeps the spatial sizes,
+        and needs stride 1.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    bias : bool
+        Whether there is a bias.
+    padding_mode : {"zeros", "reflect", "replicate", "circular"}
+        What the padding holds: zeros, the mirrored input, its edge, or its other end.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If the channels do not divide into the groups, or `padding_mode` is unknown.
+    ShapeError
+        If an argument has a wrong number of sizes.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Conv3d(1, 2, (1, 3, 3))(calor.ones((1, 1, 4, 5, 5))).shape
@@ -194,10 +362,52 @@ class Conv3d(_Forward):
 
 
 class ConvTranspose1d(_Transposed):
-    """Transposed convolution over (N, C, L); see :func:`functional.conv_transpose1d`.
+    """A transposed convolution over (N, C, L); see :func:`functional.conv_transpose1d`.
 
-    ``weight`` is (in, out / groups, K), ``bias`` (out,).
+    `weight` is (in_channels, out_channels / groups, K) and `bias` (out_channels,), both drawn
+    uniformly from ±1 / √fan, with fan = out_channels / groups · the elements of the kernel.
 
+    Parameters
+    ----------
+    in_channels : int
+        The channels of the input.
+    out_channels : int
+        The channels of the output.
+    kernel_size : int or sequence of int
+        K, in elements.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int or sequence of int
+        Elements that are cut off at both ends of each axis of the result.
+    output_padding : int or sequence of int
+        Elements added at the far end of each axis; below the stride or the dilation.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    bias : bool
+        Whether there is a bias.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If the channels do not divide into the groups.
+    ShapeError
+        If an argument has a wrong number of sizes.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Zeiler et al., "Deconvolutional Networks", 2010.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.ConvTranspose1d(3, 8, 2, stride=2)(calor.ones((1, 3, 5))).shape
@@ -208,8 +418,52 @@ class ConvTranspose1d(_Transposed):
 
 
 class ConvTranspose2d(_Transposed):
-    """Transposed convolution over (N, C, H, W); see :func:`functional.conv_transpose2d`.
+    """A transposed convolution over (N, C, H, W); see :func:`functional.conv_transpose2d`.
 
+    `weight` is (in_channels, out_channels / groups, KH, KW) and `bias` (out_channels,), both drawn
+    uniformly from ±1 / √fan, with fan = out_channels / groups · the elements of the kernel.
+
+    Parameters
+    ----------
+    in_channels : int
+        The channels of the input.
+    out_channels : int
+        The channels of the output.
+    kernel_size : int or sequence of int
+        KH, KW, in elements.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int or sequence of int
+        Elements that are cut off at both ends of each axis of the result.
+    output_padding : int or sequence of int
+        Elements added at the far end of each axis; below the stride or the dilation.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    bias : bool
+        Whether there is a bias.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If the channels do not divide into the groups.
+    ShapeError
+        If an argument has a wrong number of sizes.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Zeiler et al., "Deconvolutional Networks", 2010.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.ConvTranspose2d(3, 8, 2, stride=2)(calor.ones((1, 3, 5, 5))).shape
@@ -220,8 +474,52 @@ class ConvTranspose2d(_Transposed):
 
 
 class ConvTranspose3d(_Transposed):
-    """Transposed convolution over (N, C, D, H, W); see :func:`functional.conv_transpose3d`.
+    """A transposed convolution over (N, C, D, H, W); see :func:`functional.conv_transpose3d`.
 
+    `weight` is (in_channels, out_channels / groups, KD, KH, KW) and `bias` (out_channels,), both
+    drawn uniformly from ±1 / √fan, with fan = out_channels / groups · the elements of the kernel.
+
+    Parameters
+    ----------
+    in_channels : int
+        The channels of the input.
+    out_channels : int
+        The channels of the output.
+    kernel_size : int or sequence of int
+        KD, KH, KW, in elements.
+    stride : int or sequence of int
+        Distance of neighbouring windows along each axis, in elements.
+    padding : int or sequence of int
+        Elements that are cut off at both ends of each axis of the result.
+    output_padding : int or sequence of int
+        Elements added at the far end of each axis; below the stride or the dilation.
+    groups : int
+        Into how many groups the channels are divided; each group of outputs reads one group of
+        inputs.
+    bias : bool
+        Whether there is a bias.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If the channels do not divide into the groups.
+    ShapeError
+        If an argument has a wrong number of sizes.
+    TypeError
+        If a size is not a whole number.
+
+    References
+    ----------
+    Zeiler et al., "Deconvolutional Networks", 2010.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.ConvTranspose3d(1, 1, 2, stride=2)(calor.ones((1, 1, 2, 2, 2))).shape

@@ -11,10 +11,27 @@ from calor_nn.module import Module
 
 
 class Dropout(Module):
-    """In training each element is 0 with probability ``p``, the others divided by 1 − p.
+    """A layer that sets elements to 0 at random in training, and divides the others by 1 − p.
 
-    Draws from the global generator (``calor.random.seed``); see :func:`functional.dropout`.
+    It draws from the global generator (`calor.random.seed`); see :func:`functional.dropout`. In
+    evaluation it returns its input.
 
+    Parameters
+    ----------
+    p : float
+        Probability with which an element is set to 0, in [0, 1].
+
+    Raises
+    ------
+    ArgumentError
+        If `p` is outside [0, 1].
+
+    References
+    ----------
+    Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", 2014.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Dropout(0.5).eval()(calor.ones(2)).tolist()
@@ -27,7 +44,23 @@ class Dropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a tensor of the shape of x."""
+        """Return x with elements set to 0.
+
+        Parameters
+        ----------
+        x : Tensor
+            Any shape; a real dtype.
+
+        Returns
+        -------
+        Tensor
+            The shape of `x`.
+
+        Raises
+        ------
+        DTypeError
+            If `x` is complex or float8.
+        """
         return functional.dropout(x, self.p, training=self.training)
 
     def extra_repr(self) -> str:
@@ -39,7 +72,25 @@ class _ChannelDropout(Dropout):
     rank: ClassVar[int]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a tensor of the shape of x (N, C, *S)."""
+        """Return x with whole channels set to 0.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C, *S), with as many spatial axes as the class name says.
+
+        Returns
+        -------
+        Tensor
+            The shape of `x`.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes.
+        DTypeError
+            If `x` is complex or float8.
+        """
         if x.ndim != self.rank + 2:
             raise ShapeError(
                 f"{type(self).__name__} takes batch, channels and {self.rank} spatial axes, not "
@@ -49,18 +100,93 @@ class _ChannelDropout(Dropout):
 
 
 class Dropout1d(_ChannelDropout):
-    """In training each channel of (N, C, L) is 0 with probability ``p``."""
+    """A layer that sets whole channels of (N, C, L) to 0 at random in training.
+
+    The other channels are divided by 1 − p; see :func:`functional.channel_dropout`. In evaluation
+    it returns its input.
+
+    Parameters
+    ----------
+    p : float
+        Probability with which a channel is set to 0, in [0, 1].
+
+    Raises
+    ------
+    ArgumentError
+        If `p` is outside [0, 1].
+
+    References
+    ----------
+    Tompson et al., "Efficient Object Localization Using Convolutional Networks", 2015.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.Dropout1d(0.5).eval()(calor.ones((1, 2, 3))).shape
+    (1, 2, 3)
+    """
 
     rank = 1
 
 
 class Dropout2d(_ChannelDropout):
-    """In training each channel of (N, C, H, W) is 0 with probability ``p``."""
+    """A layer that sets whole channels of (N, C, H, W) to 0 at random in training.
+
+    The other channels are divided by 1 − p; see :func:`functional.channel_dropout`. In evaluation
+    it returns its input.
+
+    Parameters
+    ----------
+    p : float
+        Probability with which a channel is set to 0, in [0, 1].
+
+    Raises
+    ------
+    ArgumentError
+        If `p` is outside [0, 1].
+
+    References
+    ----------
+    Tompson et al., "Efficient Object Localization Using Convolutional Networks", 2015.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.Dropout2d(0.5).eval()(calor.ones((1, 2, 3, 3))).shape
+    (1, 2, 3, 3)
+    """
 
     rank = 2
 
 
 class Dropout3d(_ChannelDropout):
-    """In training each channel of (N, C, D, H, W) is 0 with probability ``p``."""
+    """A layer that sets whole channels of (N, C, D, H, W) to 0 at random in training.
+
+    The other channels are divided by 1 − p; see :func:`functional.channel_dropout`. In evaluation
+    it returns its input.
+
+    Parameters
+    ----------
+    p : float
+        Probability with which a channel is set to 0, in [0, 1].
+
+    Raises
+    ------
+    ArgumentError
+        If `p` is outside [0, 1].
+
+    References
+    ----------
+    Tompson et al., "Efficient Object Localization Using Convolutional Networks", 2015.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.Dropout3d(0.5).eval()(calor.ones((1, 2, 3, 3, 3))).shape
+    (1, 2, 3, 3, 3)
+    """
 
     rank = 3

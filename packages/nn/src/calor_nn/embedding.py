@@ -10,10 +10,25 @@ from calor_nn.module import Module, Parameter
 
 
 class Embedding(Module):
-    """Returns the rows of ``weight`` (num_embeddings, embedding_dim) at integer indices.
+    """A learned table whose rows are taken by integer indices.
 
-    The table is normal, variance 1. The row ``padding_idx`` begins as zeros and does not learn.
+    `weight` is (num_embeddings, embedding_dim), drawn from the standard normal distribution.
 
+    Parameters
+    ----------
+    num_embeddings : int
+        The number of rows.
+    embedding_dim : int
+        The size of a row.
+    padding_idx : int, optional
+        A row that begins as zeros and does not learn; every row learns if left out.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Embedding(10, 4)(calor.asarray([[1, 2, 3]])).shape
@@ -38,7 +53,27 @@ class Embedding(Module):
         self.weight = Parameter(weight)
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Return (*N, embedding_dim) for indices (*N)."""
+        """Return the rows at the indices.
+
+        Parameters
+        ----------
+        indices : Tensor
+            Shape (*N,); an integer dtype.
+
+        Returns
+        -------
+        Tensor
+            Shape (*N, embedding_dim); the dtype of `weight`.
+
+        Raises
+        ------
+        DTypeError
+            If the indices are not integers.
+        ShapeError
+            If `weight` has been replaced by a tensor without axes.
+        ElementIndexError
+            At the next look, if an index is out of range.
+        """
         return functional.embedding(indices, self.weight, padding_index=self.padding_idx)
 
     def extra_repr(self) -> str:

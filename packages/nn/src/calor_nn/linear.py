@@ -13,11 +13,26 @@ from calor_nn.module import Module, Parameter
 
 
 class Linear(Module):
-    """y = x · weightᵀ + bias over the last axis of x.
+    """An affine map x · weightᵀ + bias over the last axis.
 
-    ``weight`` is (out_features, in_features), ``bias`` (out_features,); both uniform within
-    ±1 / √in_features.
+    `weight` is (out_features, in_features) and `bias` (out_features,), both drawn uniformly from ±1
+    / √in_features.
 
+    Parameters
+    ----------
+    in_features : int
+        The size of the last axis of the input.
+    out_features : int
+        The size of the last axis of the output.
+    bias : bool
+        Whether there is a bias.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Linear(3, 2)(calor.ones((5, 3))).shape
@@ -44,7 +59,23 @@ class Linear(Module):
             self.bias = Parameter(init.uniform((out_features,), -bound, bound, **options))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (*N, out_features) for x (*N, in_features)."""
+        """Return x · weightᵀ + bias.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (*N, in_features).
+
+        Returns
+        -------
+        Tensor
+            Shape (*N, out_features).
+
+        Raises
+        ------
+        ShapeError
+            If the last axis of `x` does not have `in_features` elements.
+        """
         return functional.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -53,8 +84,28 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """y[o] = x1 · weight[o] · x2 + bias[o] over the last axes of two inputs.
+    """A bilinear map x1 · weight[o] · x2 + bias[o] over the last axes of two inputs.
 
+    `weight` is (out_features, in1_features, in2_features) and `bias` (out_features,), both drawn
+    uniformly from ±1 / √in1_features.
+
+    Parameters
+    ----------
+    in1_features : int
+        The size of the last axis of the first input.
+    in2_features : int
+        The size of the last axis of the second input.
+    out_features : int
+        The size of the last axis of the output.
+    bias : bool
+        Whether there is a bias.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Bilinear(2, 3, 4)(calor.ones((5, 2)), calor.ones((5, 3))).shape
@@ -80,7 +131,25 @@ class Bilinear(Module):
             self.bias = Parameter(init.uniform((out_features,), -bound, bound, **options))
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Return (*N, out) for x1 (*N, in1) and x2 (*N, in2)."""
+        """Return x1 · weight[o] · x2 + bias[o].
+
+        Parameters
+        ----------
+        x1 : Tensor
+            Shape (*N, in1_features).
+        x2 : Tensor
+            Shape (*N, in2_features).
+
+        Returns
+        -------
+        Tensor
+            Shape (*N, out_features).
+
+        Raises
+        ------
+        ShapeError
+            If the inputs do not fit each other or the weight.
+        """
         return functional.bilinear(x1, x2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -90,16 +159,44 @@ class Bilinear(Module):
 
 
 class Identity(Module):
-    """Returns its input."""
+    """A layer that returns its input.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.Identity()(calor.ones(2)).tolist()
+    [1.0, 1.0]
+    """
 
     def forward(self, x: Any) -> Any:
-        """Return x."""
+        """Return x.
+
+        Parameters
+        ----------
+        x : Any
+            Anything.
+
+        Returns
+        -------
+        Any
+            `x` itself.
+        """
         return x
 
 
 class Flatten(Module):
-    """Makes the axes from ``start_axis`` to ``end_axis`` one; by default all but the batch.
+    """A layer that merges neighbouring axes into one.
 
+    Parameters
+    ----------
+    start_axis : int
+        The first of these axes; 1 keeps the batch.
+    end_axis : int
+        The last of these axes; negative numbers count from the end.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Flatten()(calor.ones((2, 3, 4))).shape
@@ -111,7 +208,25 @@ class Flatten(Module):
         self.end_axis = end_axis
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x with fewer axes."""
+        """Return x with the axes merged.
+
+        Parameters
+        ----------
+        x : Tensor
+            Any shape with these axes.
+
+        Returns
+        -------
+        Tensor
+            The elements of `x` in their order, with fewer axes.
+
+        Raises
+        ------
+        AxisError
+            If `x` does not have one of the axes.
+        ShapeError
+            If the first axis comes after the last.
+        """
         return calor.flatten(x, start_axis=self.start_axis, end_axis=self.end_axis)
 
     def extra_repr(self) -> str:
@@ -120,8 +235,17 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Makes one axis several of the given sizes, one of which may be −1.
+    """A layer that splits one axis into several.
 
+    Parameters
+    ----------
+    axis : int
+        The axis to split; negative numbers count from the end.
+    sizes : sequence of int
+        The sizes of the new axes. One of them may be −1, and follows from the others.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Unflatten(1, (3, -1))(calor.ones((2, 12))).shape
@@ -133,7 +257,23 @@ class Unflatten(Module):
         self.sizes = tuple(sizes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x with more axes."""
+        """Return x with the axis split.
+
+        Parameters
+        ----------
+        x : Tensor
+            Any shape with this axis.
+
+        Returns
+        -------
+        Tensor
+            The elements of `x` in their order, with more axes.
+
+        Raises
+        ------
+        ShapeError
+            If the sizes do not multiply to that of the axis.
+        """
         axis = self.axis % x.ndim
         sizes = list(self.sizes)
         if -1 in sizes:

@@ -15,7 +15,13 @@ from calor_nn.module import Module, held_tensors
 
 
 class LoadError(CalorError, KeyError):
-    """A state dict does not fit a module; the message is the whole report."""
+    """A state dict does not fit a module; the message is the whole report.
+
+    Parameters
+    ----------
+    message : str
+        The report.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -27,10 +33,27 @@ class LoadError(CalorError, KeyError):
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What a state dict and a module had in common, and what not.
+    """What a state dict and a module have in common, and what they do not.
 
-    ``loaded`` and ``missing`` are paths of the module, ``unexpected`` names of the state dict, and
-    ``misshaped`` maps a path to (shape in the module, shape in the state dict).
+    It is true if everything fitted; `str` gives one line a weight.
+
+    Parameters
+    ----------
+    loaded : tuple of str
+        Paths of the module that were set.
+    missing : tuple of str
+        Paths of the module that the state dict does not have.
+    unexpected : tuple of str
+        Names of the state dict that the module does not have.
+    misshaped : mapping of str to tuple
+        Path to (shape in the module, shape in the state dict).
+
+    Examples
+    --------
+    >>> from calor import nn
+    >>> report = nn.Linear(2, 1).load_state_dict({}, strict=False)
+    >>> bool(report), report.missing
+    (False, ('weight', 'bias'))
     """
 
     loaded: tuple[str, ...] = ()

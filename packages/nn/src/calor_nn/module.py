@@ -24,10 +24,24 @@ observers: list[Callable[[Module, tuple[Any, ...], Any], None]] = []
 
 
 def Parameter(data: Any, *, requires_grad: bool = True) -> Tensor:
-    """Return a new tensor with the value of ``data`` that gradients end at.
+    """Return a new tensor that requires gradients.
 
-    A module that is given it as an attribute has it as a parameter.
+    As an attribute of a module it is a parameter of the module.
 
+    Parameters
+    ----------
+    data : Tensor, ndarray, number or sequence
+        The value, which is copied.
+    requires_grad : bool
+        False gives a tensor that a module holds as a buffer.
+
+    Returns
+    -------
+    Tensor
+        A leaf of the shape and dtype of `data`.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Parameter(calor.zeros(2)).requires_grad
@@ -38,12 +52,14 @@ def Parameter(data: Any, *, requires_grad: bool = True) -> Tensor:
 
 
 class Module(Stateful):
-    """Base of layers and models: give it tensors and modules as attributes and define ``forward``.
+    """The base of layers and models: assign tensors and modules to it, and define `forward`.
 
     Tensors that require gradients are parameters; :meth:`register_buffer` adds tensors that are
-    state but not trained. Lists, tuples and dictionaries of modules or tensors are looked into.
-    Anything else is static: changing it makes a jitted function trace again.
+    state but are not trained. Lists, tuples and dictionaries of modules or tensors are searched.
+    Any other attribute is static: a change of it makes a jitted function trace again.
 
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> class Scale(nn.Module):
@@ -73,15 +89,40 @@ class Module(Stateful):
         return output
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the output; every module defines its own."""
+        """Return the output; every module defines its own.
+
+        Parameters
+        ----------
+        *args : Any
+            What the module is called with.
+        **kwargs : Any
+            What the module is called with by keyword.
+
+        Returns
+        -------
+        Any
+            The output.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines no forward(self, ...)")
 
     # What is inside.
 
     def register_buffer(self, name: str, value: Tensor | None, *, persistent: bool = True) -> None:
-        """Add a tensor that is state but no parameter, as an attribute of that name.
+        """Add a tensor that is state but not a parameter.
 
-        One that is not ``persistent`` is left out of :meth:`state_dict`.
+        Parameters
+        ----------
+        name : str
+            The attribute's name.
+        value : Tensor or None
+            The tensor; it must not require gradients.
+        persistent : bool
+            Whether :meth:`state_dict` contains it.
+
+        Raises
+        ------
+        ArgumentError
+            If the tensor requires gradients.
         """
         if value is not None and value.requires_grad:
             raise calor.errors.ArgumentError(
@@ -93,19 +134,43 @@ class Module(Stateful):
         setattr(self, name, value)
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, tensor) of every parameter, each tensor once, frozen ones included."""
+        """Return an iterator over the parameters with their paths, each tensor once.
+
+        Returns
+        -------
+        iterator of tuple
+            (path, parameter), such as ("layers.0.weight", tensor); frozen ones too.
+        """
         return self._distinct(parameters=True)
 
     def parameters(self) -> Iterator[Tensor]:
-        """Yield every parameter once."""
+        """Return an iterator over the parameters, each once.
+
+        Returns
+        -------
+        iterator of Tensor
+            The parameters in the order of assignment, frozen ones too.
+        """
         return (tensor for _, tensor in self.named_parameters())
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, tensor) of every tensor that is state but no parameter, each once."""
+        """Return an iterator over the buffers with their paths, each tensor once.
+
+        Returns
+        -------
+        iterator of tuple
+            (path, tensor) of what is state but not a parameter.
+        """
         return self._distinct(parameters=False)
 
     def buffers(self) -> Iterator[Tensor]:
-        """Yield every buffer once."""
+        """Return an iterator over the buffers, each once.
+
+        Returns
+        -------
+        iterator of Tensor
+            The buffers in the order of assignment.
+        """
         return (tensor for _, tensor in self.named_buffers())
 
     def _distinct(self, parameters: bool) -> Iterator[tuple[str, Tensor]]:
@@ -117,25 +182,66 @@ class Module(Stateful):
                     yield held.path, held.tensor
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Yield (name, module) of the modules held directly, or in a container attribute."""
+        """Yield the name and the module of those held directly, or in a container attribute.
+
+        Yields
+        ------
+        tuple of str and Module
+            The attribute's name, with the key or index in a container, and the module.
+        """
         for name, value in vars(self).items():
             yield from _modules_in(value, name)
 
     def children(self) -> Iterator[Module]:
-        """Yield the modules held directly, or in a container attribute."""
+        """Return an iterator over the modules held directly, or in a container attribute.
+
+        Returns
+        -------
+        iterator of Module
+            The modules in the order of assignment.
+        """
         return (module for _, module in self.named_children())
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """Yield (path, module) of this module and all below it, each module once."""
+        """Return an iterator over this module and all below it, each once, with their paths.
+
+        Parameters
+        ----------
+        prefix : str
+            The path of this module.
+
+        Returns
+        -------
+        iterator of tuple
+            (path, module), this module first.
+        """
         return _walk(self, prefix, set())
 
     def modules(self) -> Iterator[Module]:
-        """Yield this module and all below it, each once."""
+        """Return an iterator over this module and all below it, each once.
+
+        Returns
+        -------
+        iterator of Module
+            The modules, this one first.
+        """
         return (module for _, module in self.named_modules())
 
     def num_parameters(self, *, trainable: bool = False) -> int:
-        """Return the number of elements of the parameters, or of those that are not frozen.
+        """Return the number of elements of all parameters.
 
+        Parameters
+        ----------
+        trainable : bool
+            Count only the parameters that are not frozen.
+
+        Returns
+        -------
+        int
+            The number of elements; tied parameters count once.
+
+        Examples
+        --------
         >>> from calor import nn
         >>> nn.Linear(3, 2).num_parameters()
         8
@@ -145,13 +251,35 @@ class Module(Stateful):
     # Changing all of it.
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
-        """Call a function on every module below and on this one, children first; return self."""
+        """Call a function on every module below and on this one, children first.
+
+        Parameters
+        ----------
+        function : callable
+            Called with a module; its result is not used.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         for module in reversed(list(self.modules())):
             function(module)
         return self
 
     def train(self, mode: bool = True) -> Self:
-        """Switch this module and all below to training (or, with False, to evaluation)."""
+        """Switch this module and all below it to training or evaluation.
+
+        Parameters
+        ----------
+        mode : bool
+            True for training, False for evaluation.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         for module in self.modules():
             # An assignment would make jitted functions look at the structure again.
             if module.training is not mode:
@@ -166,11 +294,28 @@ class Module(Stateful):
         self.training = False
 
     def eval(self) -> Self:
-        """Switch to evaluation: no dropout, norms by running statistics."""
+        """Switch to evaluation: no dropout, and norms by their running moments.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         return self.train(False)
 
     def requires_grad_(self, wanted: bool = True) -> Self:
-        """Unfreeze (or, with False, freeze) all parameters; return self."""
+        """Unfreeze or freeze all parameters.
+
+        Parameters
+        ----------
+        wanted : bool
+            True unfreezes them, False freezes them.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         for parameter in self.parameters():
             parameter.requires_grad_(wanted)
         return self
@@ -185,6 +330,22 @@ class Module(Stateful):
 
         The tensors keep their identity, so optimizers and tied weights stay connected.
 
+        Parameters
+        ----------
+        target : Device, DType or str, optional
+            The device or the dtype, by position.
+        device : Device or str, optional
+            The device; the present one if left out.
+        dtype : DType or str, optional
+            The dtype of floating and complex tensors; the present one if left out.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
         >>> from calor import nn
         >>> nn.Linear(1, 1).to(calor.float16).weight.dtype
         calor.float16
@@ -208,8 +369,15 @@ class Module(Stateful):
     # State.
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return path to tensor of parameters and persistent buffers, as copies.
+        """Return copies of parameters and persistent buffers by path.
 
+        Returns
+        -------
+        dict of str to Tensor
+            The tensors, without gradients; tied ones under each of their paths.
+
+        Examples
+        --------
         >>> from calor import nn
         >>> list(nn.Linear(1, 1).state_dict())
         ['weight', 'bias']
@@ -217,11 +385,26 @@ class Module(Stateful):
         return {h.path: h.tensor.detach() for h in held_tensors(self) if not h.is_transient}
 
     def load_state_dict(self, state: Any, *, strict: bool = True) -> LoadReport:
-        """Set parameters and buffers from path → tensor (or host array); return what did not fit.
+        """Set parameters and buffers from a state dict.
 
-        With ``strict`` anything missing, unexpected or misshaped raises LoadError with the whole
-        report, and the module is left as it was; otherwise what fits is loaded. Values are cast to
-        the dtype and moved to the device of the tensor that they replace.
+        Values are cast to the dtype, and moved to the device, of the tensors that they replace.
+
+        Parameters
+        ----------
+        state : mapping of str to Tensor or ndarray
+            The values by path.
+        strict : bool
+            Load everything or nothing; otherwise load what fits.
+
+        Returns
+        -------
+        LoadReport
+            What was loaded and what did not fit.
+
+        Raises
+        ------
+        LoadError
+            If `strict` and a value is missing, unexpected or misshaped; the module is unchanged.
         """
         from calor_nn.loading import load_into
 
@@ -244,8 +427,18 @@ class Module(Stateful):
     def summary(self, *inputs: Any) -> str:
         """Return a table of the modules with output shapes, parameters and bytes.
 
-        ``inputs`` are what the module is called with: tensors, or shapes of float32 tensors.
-        Nothing is computed and no state changes. Without inputs the shapes are left out.
+        Nothing is computed and no state changes.
+
+        Parameters
+        ----------
+        *inputs : Tensor or tuple of int
+            What the module is called with: tensors, or shapes of float32 tensors. Without inputs
+            the table has no output shapes.
+
+        Returns
+        -------
+        str
+            One line for each module, and the totals.
         """
         from calor_nn.summary import summary
 

@@ -31,7 +31,25 @@ class _MaxPool(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, x: Tensor) -> Any:
-        """Return the largest element of each window, and their places when asked for."""
+        """Return the largest element of each window.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C, *S), or without N.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+            Shape (N, C, *S'); with `return_indices` the pair (values, indices).
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes, or a window does not fit it.
+        ArgumentError
+            If a size, stride or dilation is below 1, or the padding exceeds half a window.
+        """
         return (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[self.rank - 1](
             x,
             self.kernel_size,
@@ -48,8 +66,26 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """Largest element of windows of (N, C, L); see :func:`functional.max_pool1d`.
+    """The largest element of each window of (N, C, L); see :func:`functional.max_pool1d`.
 
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Elements of −inf added at both ends of each axis; at most half a window.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    return_indices : bool
+        Return the positions of the largest elements too.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.MaxPool1d(2)(calor.ones((1, 1, 6))).shape
@@ -60,8 +96,26 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """Largest element of windows of (N, C, H, W); see :func:`functional.max_pool2d`.
+    """The largest element of each window of (N, C, H, W); see :func:`functional.max_pool2d`.
 
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Elements of −inf added at both ends of each axis; at most half a window.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    return_indices : bool
+        Return the positions of the largest elements too.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.MaxPool2d(2)(calor.ones((1, 1, 6, 4))).shape
@@ -72,8 +126,26 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """Largest element of windows of (N, C, D, H, W); see :func:`functional.max_pool3d`.
+    """The largest element of each window of (N, C, D, H, W); see :func:`functional.max_pool3d`.
 
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Elements of −inf added at both ends of each axis; at most half a window.
+    dilation : int or sequence of int
+        Distance of neighbouring kernel elements along each axis, in elements.
+    return_indices : bool
+        Return the positions of the largest elements too.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.MaxPool3d(2)(calor.ones((1, 1, 2, 6, 4))).shape
@@ -84,8 +156,24 @@ class MaxPool3d(_MaxPool):
 
 
 class AvgPool1d(Module):
-    """Mean of windows of (N, C, L); see :func:`functional.avg_pool1d`.
+    """The mean of each window of (N, C, L); see :func:`functional.avg_pool1d`.
 
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Zeros added at both ends of each axis; at most half a window.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    count_include_pad : bool
+        Count the zeros of the padding as elements of the mean.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.AvgPool1d(2)(calor.ones((1, 1, 6))).shape
@@ -107,7 +195,25 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean of each window."""
+        """Return the mean of each window.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C, L), or without N; a real dtype.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C, L'), without N if `x` has no batch.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes, or a window does not fit it.
+        ArgumentError
+            If a size or stride is below 1, or the padding exceeds half a window.
+        """
         return functional.avg_pool1d(
             x,
             self.kernel_size,
@@ -138,7 +244,26 @@ class _AvgPool(AvgPool1d):
         self.divisor_override = divisor_override
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean of each window."""
+        """Return the mean of each window.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C, *S), or without N; a real dtype.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C, *S'), without N if `x` has no batch.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes, or a window does not fit it.
+        ArgumentError
+            If a size or stride is below 1, the padding exceeds half a window, or `divisor_override`
+            is 0.
+        """
         return (functional.avg_pool2d, functional.avg_pool3d)[self.rank - 2](
             x,
             self.kernel_size,
@@ -151,8 +276,26 @@ class _AvgPool(AvgPool1d):
 
 
 class AvgPool2d(_AvgPool):
-    """Mean of windows of (N, C, H, W); see :func:`functional.avg_pool2d`.
+    """The mean of each window of (N, C, H, W); see :func:`functional.avg_pool2d`.
 
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Zeros added at both ends of each axis; at most half a window.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    count_include_pad : bool
+        Count the zeros of the padding as elements of the mean.
+    divisor_override : int, optional
+        What the sums are divided by; the number of elements if left out.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.AvgPool2d(2)(calor.ones((1, 1, 6, 4))).shape
@@ -163,8 +306,26 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(_AvgPool):
-    """Mean of windows of (N, C, D, H, W); see :func:`functional.avg_pool3d`.
+    """The mean of each window of (N, C, D, H, W); see :func:`functional.avg_pool3d`.
 
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    padding : int or sequence of int
+        Zeros added at both ends of each axis; at most half a window.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+    count_include_pad : bool
+        Count the zeros of the padding as elements of the mean.
+    divisor_override : int, optional
+        What the sums are divided by; the number of elements if left out.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.AvgPool3d(2)(calor.ones((1, 1, 2, 6, 4))).shape
@@ -190,7 +351,25 @@ class _LPPool(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the norm of each window."""
+        """Return the p-norm of each window.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C, *S), or without N; a real dtype.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C, *S'), without N if `x` has no batch.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes, or a window does not fit it.
+        ArgumentError
+            If a size or stride is below 1, or `norm_type` is not above 0.
+        """
         function = (functional.lp_pool1d, functional.lp_pool2d)[self.rank - 1]
         return function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
@@ -200,8 +379,22 @@ class _LPPool(Module):
 
 
 class LPPool1d(_LPPool):
-    """p-norm of windows of (N, C, L); see :func:`functional.lp_pool1d`.
+    """The p-norm of each window of (N, C, L); see :func:`functional.lp_pool1d`.
 
+    Parameters
+    ----------
+    norm_type : float
+        The exponent p; above 0.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.LPPool1d(2.0, 2)(calor.ones((1, 1, 6))).shape
@@ -212,8 +405,22 @@ class LPPool1d(_LPPool):
 
 
 class LPPool2d(_LPPool):
-    """p-norm of windows of (N, C, H, W); see :func:`functional.lp_pool2d`.
+    """The p-norm of each window of (N, C, H, W); see :func:`functional.lp_pool2d`.
 
+    Parameters
+    ----------
+    norm_type : float
+        The exponent p; above 0.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.LPPool2d(2.0, 2)(calor.ones((1, 1, 6, 4))).shape
@@ -230,7 +437,23 @@ class _Adaptive(Module):
         self.output_size = output_size
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a tensor with the wanted spatial sizes."""
+        """Return one element for each window.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C, *S), or without N; a real dtype.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C, *output_size), without N if `x` has no batch.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another number of axes, or a size is below 1.
+        """
         made: Tensor = getattr(functional, self.function)(x, self.output_size)
         return made
 
@@ -240,8 +463,17 @@ class _Adaptive(Module):
 
 
 class AdaptiveAvgPool1d(_Adaptive):
-    """Means of a given number of windows of (N, C, L).
+    """The means of a given number of windows of (N, C, L).
 
+    See :func:`functional.adaptive_avg_pool1d`.
+
+    Parameters
+    ----------
+    output_size : int or sequence of int or None
+        L': the number of windows along each axis. None keeps the size of the axis.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.AdaptiveAvgPool1d(3)(calor.ones((1, 2, 8))).shape
@@ -252,8 +484,17 @@ class AdaptiveAvgPool1d(_Adaptive):
 
 
 class AdaptiveAvgPool2d(_Adaptive):
-    """Means of a given number of windows of (N, C, H, W).
+    """The means of a given number of windows of (N, C, H, W).
 
+    See :func:`functional.adaptive_avg_pool2d`.
+
+    Parameters
+    ----------
+    output_size : int or sequence of int or None
+        H', W': the number of windows along each axis. None keeps the size of the axis.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.AdaptiveAvgPool2d(1)(calor.ones((1, 2, 8, 8))).shape
@@ -264,24 +505,84 @@ class AdaptiveAvgPool2d(_Adaptive):
 
 
 class AdaptiveAvgPool3d(_Adaptive):
-    """Means of a given number of windows of (N, C, D, H, W)."""
+    """The means of a given number of windows of (N, C, D, H, W).
+
+    See :func:`functional.adaptive_avg_pool3d`.
+
+    Parameters
+    ----------
+    output_size : int or sequence of int or None
+        D', H', W': the number of windows along each axis. None keeps the size of the axis.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.AdaptiveAvgPool3d(1)(calor.ones((1, 2, 4, 4, 4))).shape
+    (1, 2, 1, 1, 1)
+    """
 
     function = "adaptive_avg_pool3d"
 
 
 class AdaptiveMaxPool1d(_Adaptive):
-    """Largest elements of a given number of windows of (N, C, L)."""
+    """The largest elements of a given number of windows of (N, C, L).
+
+    See :func:`functional.adaptive_max_pool1d`.
+
+    Parameters
+    ----------
+    output_size : int or sequence of int or None
+        L': the number of windows along each axis. None keeps the size of the axis.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.AdaptiveMaxPool1d(3)(calor.ones((1, 2, 8))).shape
+    (1, 2, 3)
+    """
 
     function = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_Adaptive):
-    """Largest elements of a given number of windows of (N, C, H, W)."""
+    """The largest elements of a given number of windows of (N, C, H, W).
+
+    See :func:`functional.adaptive_max_pool2d`.
+
+    Parameters
+    ----------
+    output_size : int or sequence of int or None
+        H', W': the number of windows along each axis. None keeps the size of the axis.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.AdaptiveMaxPool2d((1, None))(calor.ones((1, 2, 8, 8))).shape
+    (1, 2, 1, 8)
+    """
 
     function = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_Adaptive):
-    """Largest elements of a given number of windows of (N, C, D, H, W)."""
+    """The largest elements of a given number of windows of (N, C, D, H, W).
+
+    See :func:`functional.adaptive_max_pool3d`.
+
+    Parameters
+    ----------
+    output_size : int or sequence of int or None
+        D', H', W': the number of windows along each axis. None keeps the size of the axis.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.AdaptiveMaxPool3d(1)(calor.ones((1, 2, 4, 4, 4))).shape
+    (1, 2, 1, 1, 1)
+    """
 
     function = "adaptive_max_pool3d"

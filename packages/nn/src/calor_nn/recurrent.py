@@ -106,10 +106,28 @@ class _Recurrent(Module):
         return outputs, end
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the outputs at all times and the last state.
+        """Return the outputs at all times, and the last state.
 
-        x is (T, N, input_size), with ``batch_first`` (N, T, input_size), or (T, input_size). The
-        state is (D · layers, N, hidden_size), with D = 2 when bidirectional; zeros when left out.
+        Parameters
+        ----------
+        x : Tensor
+            Shape (T, N, input_size), (N, T, input_size) with `batch_first`, or (T, input_size); T
+            at least 1.
+        state : Tensor or tuple of Tensor, optional
+            The first state, shape (D · layers, N, hidden_size) with D = 2 directions if
+            bidirectional, else 1; for :class:`LSTM` the pair (h, c). Zeros if left out.
+
+        Returns
+        -------
+        outputs : Tensor
+            Shape (T, N, D · hidden_size), with the axes of `x`.
+        state : Tensor or tuple of Tensor
+            The last state, of the shape of the first one.
+
+        Raises
+        ------
+        ShapeError
+            If `x` has another shape or no steps, or the state does not fit it.
         """
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
             raise ShapeError(
@@ -160,8 +178,42 @@ _KINDS = ("ih", "hh")
 
 
 class RNN(_Recurrent):
-    """h = tanh(W_ih · x + b_ih + W_hh · h + b_hh), or relu (Elman, 1990).
+    """A recurrent layer h = tanh(W_ih · x + b_ih + W_hh · h + b_hh).
 
+    Parameters
+    ----------
+    input_size : int
+        The size of the last axis of the input.
+    hidden_size : int
+        The size H of a state.
+    num_layers : int
+        The number of layers; each reads the outputs of the one before.
+    nonlinearity : {"tanh", "relu"}
+        The function of the sum.
+    bias : bool
+        Whether there are biases.
+    batch_first : bool
+        Inputs and outputs are (N, T, ·) in place of (T, N, ·).
+    dropout : float
+        Probability with which an element between layers is set to 0 in training, in [0, 1].
+    bidirectional : bool
+        Run a second cell backwards, and concatenate the outputs.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If a size is below 1, `dropout` is outside [0, 1], or `nonlinearity` is unknown.
+
+    References
+    ----------
+    Elman, "Finding Structure in Time", 1990.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> outputs, last = nn.RNN(3, 4)(calor.ones((5, 2, 3)))
@@ -208,10 +260,42 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory; gates input, forget, cell, output (Hochreiter, Schmidhuber, 1997).
+    """A long short-term memory, with the gates input i, forget f, cell g and output o.
 
-    c = σ(f) · c + σ(i) · tanh(g), h = σ(o) · tanh(c). Takes and returns the state (h, c).
+    It computes c = σ(f) · c + σ(i) · tanh(g) and h = σ(o) · tanh(c). Its state is the pair (h, c).
 
+    Parameters
+    ----------
+    input_size : int
+        The size of the last axis of the input.
+    hidden_size : int
+        The size H of a state.
+    num_layers : int
+        The number of layers; each reads the outputs of the one before.
+    bias : bool
+        Whether there are biases.
+    batch_first : bool
+        Inputs and outputs are (N, T, ·) in place of (T, N, ·).
+    dropout : float
+        Probability with which an element between layers is set to 0 in training, in [0, 1].
+    bidirectional : bool
+        Run a second cell backwards, and concatenate the outputs.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If a size is below 1, or `dropout` is outside [0, 1].
+
+    References
+    ----------
+    Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> outputs, (h, c) = nn.LSTM(3, 4, bidirectional=True)(calor.ones((5, 2, 3)))
@@ -230,10 +314,42 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent units; gates reset, update, new (Cho et al., 2014, as cuDNN computes them).
+    """A layer of gated recurrent units, with the gates reset r, update z and new n.
 
-    n = tanh(n_x + σ(r) · n_h), h = (1 − σ(z)) · n + σ(z) · h.
+    It computes n = tanh(n_x + σ(r) · n_h) and h = (1 − σ(z)) · n + σ(z) · h, as cuDNN does.
 
+    Parameters
+    ----------
+    input_size : int
+        The size of the last axis of the input.
+    hidden_size : int
+        The size H of a state.
+    num_layers : int
+        The number of layers; each reads the outputs of the one before.
+    bias : bool
+        Whether there are biases.
+    batch_first : bool
+        Inputs and outputs are (N, T, ·) in place of (T, N, ·).
+    dropout : float
+        Probability with which an element between layers is set to 0 in training, in [0, 1].
+    bidirectional : bool
+        Run a second cell backwards, and concatenate the outputs.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If a size is below 1, or `dropout` is outside [0, 1].
+
+    References
+    ----------
+    Cho et al., "Learning Phrase Representations Using RNN Encoder–Decoder", 2014.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> outputs, h = nn.GRU(3, 4, num_layers=2, batch_first=True)(calor.ones((2, 5, 3)))

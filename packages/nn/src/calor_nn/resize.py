@@ -12,8 +12,21 @@ from calor_nn.module import Module
 
 
 class Upsample(Module):
-    """Resizes (N, C, *S) to a size or by a factor; see :func:`functional.interpolate`.
+    """A layer that resizes signals, images or volumes; see :func:`functional.interpolate`.
 
+    Parameters
+    ----------
+    size : int or sequence of int, optional
+        The new spatial sizes; give this or `scale_factor`.
+    scale_factor : float or sequence of float, optional
+        What the sizes are multiplied by, the products rounded down.
+    mode : str
+        "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic" or "area".
+    align_corners : bool
+        Map the centres of the corner elements onto each other, in the linear and cubic modes.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Upsample(scale_factor=2, mode="bilinear")(calor.ones((1, 1, 3, 3))).shape
@@ -33,7 +46,25 @@ class Upsample(Module):
         self.align_corners = align_corners
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x resized."""
+        """Return x resized.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C, *S).
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C, *S').
+
+        Raises
+        ------
+        ArgumentError
+            If the arguments of the layer contradict each other, or the mode is unknown.
+        ShapeError
+            If `x` does not have the mode's number of spatial axes.
+        """
         return functional.interpolate(
             x, self.size, self.scale_factor, self.mode, self.align_corners
         )
@@ -45,8 +76,19 @@ class Upsample(Module):
 
 
 class PixelShuffle(Module):
-    """(*N, C · r², H, W) as (*N, C, H · r, W · r); see :func:`functional.pixel_shuffle`.
+    """A layer that rearranges channels into pixels; see :func:`functional.pixel_shuffle`.
 
+    Parameters
+    ----------
+    upscale_factor : int
+        The factor r of height and width.
+
+    References
+    ----------
+    Shi et al., "Real-Time Single Image and Video Super-Resolution", 2016.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.PixelShuffle(2)(calor.ones((1, 4, 3, 3))).shape
@@ -57,7 +99,23 @@ class PixelShuffle(Module):
         self.upscale_factor = upscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x with channels made pixels."""
+        """Return x with its channels rearranged into pixels.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (*N, C · r², H, W).
+
+        Returns
+        -------
+        Tensor
+            Shape (*N, C, H · r, W · r).
+
+        Raises
+        ------
+        ShapeError
+            If the channels do not divide by r².
+        """
         return functional.pixel_shuffle(x, self.upscale_factor)
 
     def extra_repr(self) -> str:
@@ -66,13 +124,42 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*N, C, H · r, W · r) as (*N, C · r², H, W); see :func:`functional.pixel_unshuffle`."""
+    """A layer that rearranges pixels into channels; see :func:`functional.pixel_unshuffle`.
+
+    Parameters
+    ----------
+    downscale_factor : int
+        The divisor r of height and width.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.PixelUnshuffle(2)(calor.ones((1, 1, 6, 6))).shape
+    (1, 4, 3, 3)
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         self.downscale_factor = downscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x with pixels made channels."""
+        """Return x with its pixels rearranged into channels.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (*N, C, H · r, W · r).
+
+        Returns
+        -------
+        Tensor
+            Shape (*N, C · r², H, W).
+
+        Raises
+        ------
+        ShapeError
+            If height and width do not divide by r.
+        """
         return functional.pixel_unshuffle(x, self.downscale_factor)
 
     def extra_repr(self) -> str:
@@ -81,8 +168,21 @@ class PixelUnshuffle(Module):
 
 
 class Unfold(Module):
-    """Patches of (N, C, H, W) as columns; see :func:`functional.im2col`.
+    """A layer that takes the patches of images as columns; see :func:`functional.im2col`.
 
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        (KH, KW), the size of a patch.
+    dilation : int or sequence of int
+        Distance of neighbouring elements of a patch.
+    padding : int or sequence of int
+        Zeros added at both ends of each spatial axis.
+    stride : int or sequence of int
+        Distance of neighbouring patches.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> nn.Unfold(2, stride=2)(calor.ones((1, 3, 4, 4))).shape
@@ -98,7 +198,23 @@ class Unfold(Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the columns."""
+        """Return the columns.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C, H, W), or without N.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C · KH · KW, P) for P patches.
+
+        Raises
+        ------
+        ShapeError
+            If the patches do not fit the padded image.
+        """
         return functional.im2col(
             x,
             self.kernel_size,
@@ -109,7 +225,28 @@ class Unfold(Module):
 
 
 class Fold(Unfold):
-    """Columns added up to an image; see :func:`functional.col2im`."""
+    """A layer that adds columns up to images; see :func:`functional.col2im`.
+
+    Parameters
+    ----------
+    output_size : sequence of int
+        (H, W) of the images.
+    kernel_size : int or sequence of int
+        (KH, KW), the size of a patch.
+    dilation : int or sequence of int
+        Distance of neighbouring elements of a patch.
+    padding : int or sequence of int
+        Zeros added at both ends of each spatial axis.
+    stride : int or sequence of int
+        Distance of neighbouring patches.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.Fold((4, 4), 2, stride=2)(calor.ones((1, 12, 4))).shape
+    (1, 3, 4, 4)
+    """
 
     def __init__(
         self,
@@ -123,7 +260,23 @@ class Fold(Unfold):
         self.output_size = tuple(output_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the image."""
+        """Return the images.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (N, C · KH · KW, P) for P patches, or without N.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C, H, W).
+
+        Raises
+        ------
+        ShapeError
+            If the columns do not fit such an image.
+        """
         return functional.col2im(
             x,
             self.output_size,

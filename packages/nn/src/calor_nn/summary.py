@@ -26,8 +26,25 @@ class _Row:
 
 
 def summary(module: Module, *inputs: Any) -> str:
-    """Return a table of a module and all below it as text; see ``Module.summary``.
+    """Return a table of a module and all below it: output shapes, parameters and bytes.
 
+    Nothing is computed and no state changes.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+    *inputs : Tensor or tuple of int
+        What the module is called with: tensors, or shapes of float32 tensors. Without inputs the
+        table has no output shapes.
+
+    Returns
+    -------
+    str
+        One line for each module, and the totals.
+
+    Examples
+    --------
     >>> from calor import nn
     >>> print(nn.summary(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), (1, 3)))
     layer                         output  parameters  bytes

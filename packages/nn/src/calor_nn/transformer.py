@@ -66,8 +66,45 @@ class _Block(Module):
 
 
 class TransformerEncoderLayer(_Block):
-    """Self-attention, then a feed-forward part, each with a residual and a layer norm.
+    """Self-attention and a feed-forward part, each with a residual and a layer norm.
 
+    Parameters
+    ----------
+    d_model : int
+        The width of inputs and outputs; a multiple of `nhead`.
+    nhead : int
+        The number of heads.
+    dim_feedforward : int
+        The width between the two layers of the feed-forward part.
+    dropout : float
+        Probability with which an element is set to 0 in training, in [0, 1).
+    activation : {"relu", "gelu"} or callable
+        The activation of the feed-forward part.
+    layer_norm_eps : float
+        Added to the variance in the layer norms.
+    batch_first : bool
+        Inputs and outputs are (N, L, d_model) in place of (L, N, d_model).
+    norm_first : bool
+        Normalize before each part in place of after its residual.
+    bias : bool
+        Whether the layers have biases.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If `d_model` does not divide into `nhead`, `dropout` is outside [0, 1], or `activation` is
+        unknown.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
@@ -109,7 +146,29 @@ class TransformerEncoderLayer(_Block):
         key_mask: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Return a tensor of the shape of x; masks as for ``MultiHeadAttention``."""
+        """Return the encoded sequence.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (L, N, d_model), (N, L, d_model) with `batch_first`, or (L, d_model).
+        mask : Tensor, optional
+            Bool, broadcast to (N, heads, L, L): True where a position may attend to another.
+        key_mask : Tensor, optional
+            Bool, shape (N, L): True for positions that may be attended to.
+        causal : bool
+            Also hide later positions.
+
+        Returns
+        -------
+        Tensor
+            The shape of `x`.
+
+        Raises
+        ------
+        ShapeError
+            If `x` or a mask does not fit.
+        """
 
         def attend(t: Tensor) -> Tensor:
             made: Tensor = self.self_attn(t, mask=mask, key_mask=key_mask, causal=causal)
@@ -120,8 +179,47 @@ class TransformerEncoderLayer(_Block):
 
 
 class TransformerDecoderLayer(_Block):
-    """Self-attention, attention to the encoder's output, then a feed-forward part.
+    """Self-attention, attention to the encoder's output, and a feed-forward part.
 
+    Each of the three has a residual and a layer norm.
+
+    Parameters
+    ----------
+    d_model : int
+        The width of inputs and outputs; a multiple of `nhead`.
+    nhead : int
+        The number of heads.
+    dim_feedforward : int
+        The width between the two layers of the feed-forward part.
+    dropout : float
+        Probability with which an element is set to 0 in training, in [0, 1).
+    activation : {"relu", "gelu"} or callable
+        The activation of the feed-forward part.
+    layer_norm_eps : float
+        Added to the variance in the layer norms.
+    batch_first : bool
+        Inputs and outputs are (N, L, d_model) in place of (L, N, d_model).
+    norm_first : bool
+        Normalize before each part in place of after its residual.
+    bias : bool
+        Whether the layers have biases.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If `d_model` does not divide into `nhead`, `dropout` is outside [0, 1], or `activation` is
+        unknown.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> layer = nn.TransformerDecoderLayer(8, 2, dim_feedforward=16, batch_first=True)
@@ -178,7 +276,37 @@ class TransformerDecoderLayer(_Block):
         causal: bool = False,
         memory_causal: bool = False,
     ) -> Tensor:
-        """Return a tensor of the shape of x; the ``memory_`` masks are those of the memory."""
+        """Return the decoded sequence.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape (L, N, d_model), (N, L, d_model) with `batch_first`, or (L, d_model).
+        memory : Tensor
+            The encoder's output, shape (S, N, d_model) or alike.
+        mask : Tensor, optional
+            Bool, broadcast to (N, heads, L, L): True where a position may attend to another.
+        memory_mask : Tensor, optional
+            Bool, broadcast to (N, heads, L, S): True where a position may attend to the memory.
+        key_mask : Tensor, optional
+            Bool, shape (N, L): True for positions that may be attended to.
+        memory_key_mask : Tensor, optional
+            Bool, shape (N, S): True for positions of the memory that may be attended to.
+        causal : bool
+            Also hide later positions.
+        memory_causal : bool
+            Also hide position j of the memory from position i if j > i.
+
+        Returns
+        -------
+        Tensor
+            The shape of `x`.
+
+        Raises
+        ------
+        ShapeError
+            If an input or a mask does not fit.
+        """
 
         def attend(t: Tensor) -> Tensor:
             made: Tensor = self.self_attn(t, mask=mask, key_mask=key_mask, causal=causal)
@@ -201,7 +329,22 @@ class _Stack(Module):
         self.norm = norm
 
     def forward(self, x: Tensor, *args: Any, **masks: Any) -> Tensor:
-        """Return the last layer's output, normalized where there is a norm."""
+        """Return the output of the last layer, normalized if there is a norm.
+
+        Parameters
+        ----------
+        x : Tensor
+            The input of the first layer.
+        *args : Any
+            What each layer is called with beside it.
+        **masks : Any
+            Masks as each layer takes them.
+
+        Returns
+        -------
+        Tensor
+            The shape of `x`.
+        """
         for layer in self.layers:
             x = layer(x, *args, **masks)
         if self.norm is not None:
@@ -210,8 +353,19 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """Copies of an encoder layer, one after another, and a norm; called as the layer is.
+    """Copies of an encoder layer, one after another; it is called as the layer is.
 
+    Parameters
+    ----------
+    layer : Module
+        The layer, which is copied with its values.
+    num_layers : int
+        The number of copies.
+    norm : Module, optional
+        A norm of the last output; none if left out.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
@@ -221,12 +375,71 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """Copies of a decoder layer, one after another, and a norm; called as the layer is."""
+    """Copies of a decoder layer, one after another; it is called as the layer is.
+
+    Parameters
+    ----------
+    layer : Module
+        The layer, which is copied with its values.
+    num_layers : int
+        The number of copies.
+    norm : Module, optional
+        A norm of the last output; none if left out.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> layer = nn.TransformerDecoderLayer(8, 2, dim_feedforward=16, batch_first=True)
+    >>> nn.TransformerDecoder(layer, 2)(calor.ones((1, 5, 8)), calor.ones((1, 7, 8))).shape
+    (1, 5, 8)
+    """
 
 
 class Transformer(Module):
-    """Encoder and decoder (Vaswani et al., 2017); weights by Xavier's uniform distribution.
+    """An encoder and a decoder, with weights drawn from Xavier's uniform distribution.
 
+    Parameters
+    ----------
+    d_model : int
+        The width of inputs and outputs; a multiple of `nhead`.
+    nhead : int
+        The number of heads.
+    num_encoder_layers : int
+        The number of encoder layers.
+    num_decoder_layers : int
+        The number of decoder layers.
+    dim_feedforward : int
+        The width between the two layers of the feed-forward part.
+    dropout : float
+        Probability with which an element is set to 0 in training, in [0, 1).
+    activation : {"relu", "gelu"} or callable
+        The activation of the feed-forward part.
+    layer_norm_eps : float
+        Added to the variance in the layer norms.
+    batch_first : bool
+        Inputs and outputs are (N, L, d_model) in place of (L, N, d_model).
+    norm_first : bool
+        Normalize before each part in place of after its residual.
+    bias : bool
+        Whether the layers have biases.
+    dtype : DType or str, optional
+        The dtype of the parameters; float32 by default.
+    device : Device or str, optional
+        Where the parameters live; the default device if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If `d_model` does not divide into `nhead`, `dropout` is outside [0, 1], or `activation` is
+        unknown.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need", 2017.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor import nn
     >>> model = nn.Transformer(8, 2, 1, 1, dim_feedforward=16, batch_first=True)
@@ -291,7 +504,43 @@ class Transformer(Module):
         target_causal: bool = False,
         memory_causal: bool = False,
     ) -> Tensor:
-        """Return the decoder's output, of the target's shape."""
+        """Return the decoder's output.
+
+        Parameters
+        ----------
+        source : Tensor
+            Shape (S, N, d_model), (N, S, d_model) with `batch_first`, or (S, d_model).
+        target : Tensor
+            Shape (L, N, d_model) or alike.
+        source_mask : Tensor, optional
+            Bool, broadcast to (N, heads, S, S): True where a source position may attend to another.
+        target_mask : Tensor, optional
+            Bool, broadcast to (N, heads, L, L), alike for the target.
+        memory_mask : Tensor, optional
+            Bool, broadcast to (N, heads, L, S): True where the target may attend to the source.
+        source_key_mask : Tensor, optional
+            Bool, shape (N, S): True for source positions that may be attended to by the encoder.
+        target_key_mask : Tensor, optional
+            Bool, shape (N, L): True for target positions that may be attended to.
+        memory_key_mask : Tensor, optional
+            Bool, shape (N, S): True for source positions that may be attended to by the decoder.
+        source_causal : bool
+            Also hide later source positions from each other.
+        target_causal : bool
+            Also hide later target positions from each other.
+        memory_causal : bool
+            Also hide source position j from target position i if j > i.
+
+        Returns
+        -------
+        Tensor
+            The shape of `target`.
+
+        Raises
+        ------
+        ShapeError
+            If an input or a mask does not fit.
+        """
         memory = self.encoder(
             source, mask=source_mask, key_mask=source_key_mask, causal=source_causal
         )

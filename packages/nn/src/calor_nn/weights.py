@@ -27,6 +27,17 @@ def save_weights(
     The file is written whole or not at all. A tied weight is written under each of its names, so
     that every reader finds it.
 
+    Parameters
+    ----------
+    module : Module
+        The module.
+    path : str or PathLike
+        The file, which is replaced if it exists.
+    metadata : mapping of str to str, optional
+        Texts for the file's header.
+
+    Examples
+    --------
     >>> from calor import nn
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
@@ -42,11 +53,40 @@ def save_weights(
 def load_weights(
     module: Module, path: str | os.PathLike[str], *, strict: bool = True
 ) -> LoadReport:
-    """Set a module's parameters and buffers from a safetensors file; return what did not fit.
+    """Set a module's parameters and buffers from a safetensors file.
 
-    The file is mapped, and each tensor copied once, from the file to its place. With ``strict``
-    anything missing, unexpected or misshaped raises LoadError with the report, and nothing is
-    loaded; otherwise what fits is.
+    The file is mapped into memory, and each tensor is copied once. Values are cast to the dtype,
+    and moved to the device, of the tensors that they replace.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+    path : str or PathLike
+        The file.
+    strict : bool
+        Load everything or nothing; otherwise load what fits.
+
+    Returns
+    -------
+    LoadReport
+        What was loaded and what did not fit.
+
+    Raises
+    ------
+    LoadError
+        If `strict` and a weight is missing, unexpected or misshaped; the module is unchanged.
+    FormatError
+        If the file is not a safetensors file.
+
+    Examples
+    --------
+    >>> from calor import nn
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> nn.save_weights(nn.Linear(2, 1), path)
+    >>> nn.load_weights(nn.Linear(2, 1), path).loaded
+    ('weight', 'bias')
     """
     return load_into(module, calor.read_safetensors(path), strict=strict)
 
@@ -54,11 +94,32 @@ def load_weights(
 def from_torch_state_dict(
     module: Module, state: Mapping[str, Any], *, strict: bool = True
 ) -> LoadReport:
-    """Set a module's parameters and buffers from a PyTorch state dict; return what did not fit.
+    """Set a module's parameters and buffers from a PyTorch state dict.
 
-    Values are PyTorch tensors (of any device and type) or host arrays; PyTorch itself is not
-    needed. ``strict`` is as in :func:`load_weights`.
+    PyTorch itself is not needed. Values are cast to the dtype, and moved to the device, of the
+    tensors that they replace.
 
+    Parameters
+    ----------
+    module : Module
+        The module.
+    state : mapping of str to torch.Tensor or ndarray
+        The values by path, of any device and dtype.
+    strict : bool
+        Load everything or nothing; otherwise load what fits.
+
+    Returns
+    -------
+    LoadReport
+        What was loaded and what did not fit.
+
+    Raises
+    ------
+    LoadError
+        If `strict` and a weight is missing, unexpected or misshaped; the module is unchanged.
+
+    Examples
+    --------
     >>> from calor import nn
     >>> import numpy as np
     >>> layer = nn.Linear(2, 1)
