@@ -26,6 +26,9 @@ TOPICS = {
     "Element by element": (
         "calor.functions.elementwise",
         "calor.functions.transcendental",
+        "calor.functions.error_functions",
+        "calor.functions.logarithms",
+        "calor.functions.signals",
         "calor.functions.logic",
     ),
     "Shapes, joining, indexing": (

@@ -16,6 +16,7 @@ import numpy as np
 from calor import dtypes
 from calor.dtypes import DType
 from calor.errors import AxisError, DTypeError, ShapeError
+from calor.graph.recipes import common_dtype as common_type_of
 from calor.graph.record import binary, elementwise, number_on, unary, weak_spec
 from calor.graph.trace import Handle
 from calor.ops import elementwise as e
@@ -73,6 +74,22 @@ def pair(row: Op, x1: Any, x2: Any) -> Tensor:
     if made is NotImplemented:
         raise _foreign(x1 if isinstance(x2, Handle) else x2)
     return made  # type: ignore[no-any-return]
+
+
+def several(row: Op, *operands: Any) -> Tensor:
+    """Record an elementwise op of any number of operands, of which each may be a number."""
+    given = [python_number(x) for x in operands]
+    first: Any = next((x for x in given if isinstance(x, Handle)), None)
+    if first is None:
+        given[0] = first = as_tensor(given[0])
+    given = [x if isinstance(x, _NUMBERS) else as_tensor(x, first) for x in given]
+    if any(isinstance(x, _NUMBERS) for x in given):
+        # Numbers are handed over in the dtype that the op computes in; no cast is recorded.
+        specs = [weak_spec(x) if isinstance(x, _NUMBERS) else x._value.spec for x in given]
+        dtype = common_type_of(row, specs)
+        given = [number_on(x, dtype, first.device) if isinstance(x, _NUMBERS) else x for x in given]
+    made: Tensor = elementwise(row, tuple(given))
+    return made
 
 
 def truth(x: Any) -> Any:

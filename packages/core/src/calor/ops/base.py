@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.interning import Interner
@@ -21,6 +21,30 @@ Rule = Callable[..., Any]
 Promotion = Literal["same", "float", "none"]
 Residuals = str | tuple[str, ...]
 Saves = Residuals | Callable[..., Residuals]
+
+
+class Check(NamedTuple):
+    """Operands at which the conformance suite meets an op, and how near its results must be.
+
+    The suite takes every dtype that the op's rule takes, special numbers and gradients beside.
+
+    Attributes
+    ----------
+    domains: for each operand the interval that its elements are drawn from.
+    ulps: the largest error, in units in the last place of the exact result.
+    scale: operands to a size at which units are taken instead, where that is larger: for results
+        that are differences of larger terms.
+    name: tells several checks of one op apart.
+    no_gradient: why the op is not differentiated at these operands, if it is not.
+    at_edges: why a gradient saves an operand whose numbers change it at edges alone, if one does.
+    """
+
+    domains: tuple[tuple[float, float], ...]
+    ulps: float = 4.0
+    scale: Callable[..., Any] | None = None
+    name: str = ""
+    no_gradient: str | None = None
+    at_edges: str | None = None
 
 
 class Op:
@@ -44,9 +68,12 @@ class Op:
     promotion: how operands of an elementwise op meet: "same" common type, "float" the same with
         integers made floating, "none" for ops that are not elementwise.
     since: the first release that has the row; a row added later carries a decomposition.
+    checks: where the conformance suite meets the op, for rows that say it themselves; its tables
+        say it for all others.
     """
 
     __slots__ = (
+        "checks",
         "decompose",
         "jvp",
         "memo",
@@ -75,6 +102,7 @@ class Op:
         promotion: Promotion,
         partial: bool,
         since: str,
+        checks: tuple[Check, ...],
     ) -> None:
         self.name: Final = name
         self.rule: Final = rule
@@ -87,6 +115,7 @@ class Op:
         self.promotion: Final = promotion
         self.partial: Final = partial
         self.since: Final = since
+        self.checks: Final = checks
         # Memo of (operand specs, attributes) to a recipe; filled by the recorder.
         self.memo: dict[Any, Any] = {}
 
@@ -154,6 +183,7 @@ def op(
     promotion: Promotion = "none",
     partial: bool = False,
     since: str = "0.1",
+    checks: tuple[Check, ...] = (),
 ) -> Op:
     """Add a row to the op table and return it.
 
@@ -180,6 +210,7 @@ def op(
         promotion=promotion,
         partial=partial,
         since=since,
+        checks=checks,
     )
     TABLE[name] = row
     return row

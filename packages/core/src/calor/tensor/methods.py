@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from calor.functions.error_functions import ErrorFunctionMethods
+from calor.functions.logarithms import LogarithmMethods
+from calor.functions.signals import SignalMethods
 from calor.keywords import explain_methods
 from calor.tensor.methods_elementwise import ElementwiseMethods
 from calor.tensor.methods_neural import NeuralMethods
@@ -10,7 +13,16 @@ from calor.tensor.methods_shape import ShapeMethods
 from calor.tensor.methods_types import TypeMethods
 
 
-class Methods(ElementwiseMethods, ReductionMethods, ShapeMethods, NeuralMethods, TypeMethods):
+class Methods(
+    ElementwiseMethods,
+    ErrorFunctionMethods,
+    LogarithmMethods,
+    SignalMethods,
+    ReductionMethods,
+    ShapeMethods,
+    NeuralMethods,
+    TypeMethods,
+):
     """All methods that only call a function."""
 
     __slots__ = ()
