@@ -368,7 +368,7 @@ def in_order(nodes: list[Node], known: set[str], inputs: list[ValueInfo]) -> lis
                 heapq.heappush(ready, reader)
     if len(ordered) < len(nodes):
         stuck = next(node for node, count in zip(nodes, missing, strict=True) if count)
-        raise ModelError(f"nodes depend on each other in a circle, which {stuck.label} is part of")
+        raise ModelError(f"{stuck.label} is in a circle of nodes that depend on each other")
     return ordered
 
 
