@@ -8,18 +8,21 @@ import json
 import platform
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nox
 
 # What the sessions share; nox itself does not look for modules beside this file.
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 
+from environments import WHEELHOUSE, apart, beside, install, shared
+from part_times import PartTimes
 from projects import (
     CORE,
     PROJECTS,
     ROOT,
-    environment_python,
     existing,
     group,
     install_projects,
@@ -28,10 +31,10 @@ from projects import (
     package_of,
     with_extras,
 )
-from proving import DEVICES, EVERYTHING, INTEL, OLDER, present, prove
+from proving import CONFORMANCE, DEVICES, EVERYTHING, INTEL, OLDER, present, prove
 
 nox.needs_version = ">=2025.2.9"
-nox.options.default_venv_backend = "venv"
+nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["tests"]
@@ -46,108 +49,132 @@ THIRD_PARTY = "integration-tests/third_party"
 HOST_SHIM = "./integration-tests/host_shim"
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
 DIST = ROOT / "dist"
+# Isolated builds install their backend from what the shared environment was made of.
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(WHEELHOUSE)}
+
+
+PARTS = ("lint", "types", "unit", "conformance", "intel", "wheels", "third_party", "docs")
+TIMES = PartTimes()
+
+
+def part(function: Callable[[nox.Session], None]) -> Callable[..., Any]:
+    """Make a session of a function that runs in the shared environment, and note its time."""
+    return nox.session(venv_backend="none")(TIMES.of(function))
 
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """Is everything in order? Runs every check that a change has to pass."""
-    for name in ("lint", "types", "unit", "conformance", "intel", "wheels", "third_party", "docs"):
+    """Is everything in order? Runs every check that a change has to pass, and says their times."""
+    TIMES.print_at_exit(PARTS)
+    for name in PARTS:
         session.notify(name)
 
 
-@nox.session
+@part
 def lint(session: nox.Session) -> None:
     """Does the code have the agreed form?"""
-    tools = nox.project.load_toml(ROOT / "pyproject.toml")["tool"]
-    documented = tools["numpydoc_validation"]["packages"]
-    editable = [f"-e./{project}" for project in PROJECTS if package_of(project) in documented]
-    session.install(*editable, *group("lint"))
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-    session.run("python", "tools/docstrings.py")
+    python = shared(session)
+    run(session, python, "-m", "ruff", "check", ".")
+    run(session, python, "-m", "ruff", "format", "--check", ".")
+    run(session, python, "tools/docstrings.py")
 
 
-@nox.session
+@part
 def types(session: nox.Session) -> None:
     """Do the types hold, in strict mode?"""
-    install_projects(session, *group("types"))
-    session.run("mypy", *(str(project / "src") for project in PROJECTS))
-    session.run("mypy", *existing(*map(Path, TOOLS)))
+    mypy = (shared(session), "-m", "mypy")
+    run(session, *mypy, *(str(project / "src") for project in PROJECTS))
+    run(session, *mypy, *existing(*map(Path, TOOLS)))
     # Apart from the others, as there are two modules named run.
-    session.run("mypy", "integration-tests/array_api")
-    session.run("mypy", f"{HOST_SHIM}/src")
-    session.run("mypy", *sorted(map(str, ROOT.glob(f"{THIRD_PARTY}/*/src"))))
-    session.run("mypy", f"{THIRD_PARTY}/conftest.py", f"{THIRD_PARTY}/test_third_party.py")
+    run(session, *mypy, "integration-tests/array_api")
+    run(session, *mypy, f"{HOST_SHIM}/src")
+    run(session, *mypy, *sorted(map(str, ROOT.glob(f"{THIRD_PARTY}/*/src"))))
+    run(session, *mypy, f"{THIRD_PARTY}/conftest.py", f"{THIRD_PARTY}/test_third_party.py")
 
 
-@nox.session
+@part
 def unit(session: nox.Session) -> None:
     """Does each part do what it says?"""
-    install_projects(session, *group("test"))
-    session.run("pytest", *(session.posargs or [*WHOLE, "--durations=10"]))
+    options = session.posargs or [*WHOLE, "--durations=10"]
+    run(session, shared(session), "-m", "pytest", *options)
 
 
-@nox.session
+@part
 def conformance(session: nox.Session) -> None:
     """Do the devices that run here keep what they declare? `-- --device NAME --tier full`"""
-    install_projects(session, "-e", HOST_SHIM, extras=False)
+    python = imitating(session)
     if session.posargs:
-        session.run("calor-conformance", *session.posargs)
+        run(session, python, *CONFORMANCE, *session.posargs)
         return
-    for device in present(session, DEVICES):
+    for device in present(session, python, DEVICES):
         for options in DEVICES[device]:
-            prove(session, device, options)
+            prove(session, python, device, options)
     if platform.machine().lower() in ("x86_64", "amd64"):
         for target, shard in OLDER.items():
             session.env["CALOR_CPU_TARGET"] = target
-            prove(session, "cpu", ("--tier", "basic", "--shard", shard))
+            prove(session, python, "cpu", ("--tier", "basic", "--shard", shard))
 
 
-@nox.session
+@part
 def conformance_full(session: nox.Session) -> None:
     """Do they keep it in every check, where `conformance` asks a sample? `-- NAME ...`"""
-    install_projects(session, "-e", HOST_SHIM, extras=False)
+    python = imitating(session)
     sampled = [name for name, runs in DEVICES.items() if EVERYTHING not in runs]
-    for device in present(session, session.posargs or sampled):
-        prove(session, device, EVERYTHING)
+    for device in present(session, python, session.posargs or sampled):
+        prove(session, python, device, EVERYTHING)
 
 
-@nox.session
+@part
 def intel(session: nox.Session) -> None:
     """Do kernels with float16 and subgroups hold, on Intel's OpenCL for processors? `-- --full`"""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         session.skip("Intel's OpenCL runtime is for Linux on x86-64 here")
-    install_projects(session, *group("test", "intel"), extras=False)
-    # The wheel's own file for OpenCL's loader names a path of the machine that built it.
-    libraries = Path(session.virtualenv.location).resolve() / "lib"
-    vendors = Path(session.create_tmp()).resolve() / "vendors"
-    vendors.mkdir(exist_ok=True)
-    (vendors / "intel.icd").write_text(f"{libraries / 'libintelocl.so'}\n", "utf-8")
-    session.env.update(OCL_ICD_VENDORS=str(vendors), LD_LIBRARY_PATH=str(libraries))
-    session.run("pytest", "plugins/opencl/tests")
+    python = shared(session)
+    libraries = Path(session.create_tmp()).resolve() / "intel"
+    vendors = libraries / "vendors"
+    if not vendors.exists():
+        prefix = ("--prefix", str(libraries), "--no-compile", *group("intel"))
+        session.run_install(python, "-m", "pip", "install", "--quiet", *prefix, external=True)
+        # The wheel's own file for OpenCL's loader names a path of the machine that built it.
+        vendors.mkdir(parents=True)
+        (vendors / "intel.icd").write_text(f"{libraries / 'lib/libintelocl.so'}\n", "utf-8")
+    session.env.update(OCL_ICD_VENDORS=str(vendors), LD_LIBRARY_PATH=str(libraries / "lib"))
+    run(session, python, "-m", "pytest", "plugins/opencl/tests")
     for options in (EVERYTHING,) if "--full" in session.posargs else INTEL:
-        prove(session, "opencl", options)
+        prove(session, python, "opencl", options)
 
 
-@nox.session
+@part
 def cuda_kernels(session: nox.Session) -> None:
     """Does NVRTC take every kernel that the suite asks for, and is it right? `-- --shard 1/400`"""
-    install_projects(session, "pytest>=9.0")
-    session.run("python", "testing/cuda_kernels.py", *(session.posargs or ["--quiet"]))
+    options = session.posargs or ["--quiet"]
+    run(session, shared(session), "testing/cuda_kernels.py", *options)
 
 
-@nox.session
+@part
 def hip_kernels(session: nox.Session) -> None:
     """Does clang take every kernel for AMD's processors, and is it right? `-- --shard 1/400`"""
-    install_projects(session, "-e", HOST_SHIM, "pytest>=9.0", extras=False)
-    session.run("python", "testing/hip_kernels.py", *(session.posargs or ["--quiet"]))
+    options = session.posargs or ["--quiet"]
+    run(session, imitating(session), "testing/hip_kernels.py", *options)
 
 
-@nox.session
+@part
 def self_test(session: nox.Session) -> None:
     """Does the suite catch every backend that is broken on purpose, whatever is drawn?"""
-    install_projects(session, extras=False)
-    session.run("calor-conformance", "self-test", *(session.posargs or ["--seeds", "10"]))
+    options = session.posargs or ["--seeds", "10"]
+    run(session, shared(session), *CONFORMANCE, "self-test", *options)
+
+
+def imitating(session: nox.Session) -> str:
+    """Return the shared environment's interpreter, which finds the devices that imitate GPUs."""
+    folder = beside(session, Path(session.create_tmp()).resolve() / "host_shim", HOST_SHIM)
+    session.env["PYTHONPATH"] = str(folder)
+    return shared(session)
+
+
+def run(session: nox.Session, *command: str, **options: Any) -> None:
+    """Run a program of an environment that is not the session's own."""
+    session.run(*command, external=True, **options)
 
 
 @nox.session
@@ -177,12 +204,11 @@ def onnx_backend(session: nox.Session) -> None:
     session.run("python", "testing/onnx_tests.py", "--onnxruntime", *session.posargs)
 
 
-@nox.session
+@part
 def onnx_fuzz(session: nox.Session) -> None:
     """Are ONNX models that are damaged at random refused with a typed error? `-- 20000`"""
-    install_projects(session, *group("test"), extras=False)
     env = {"CALOR_ONNX_FUZZ": session.posargs[0] if session.posargs else "5000"}
-    session.run("pytest", "plugins/onnx/tests/test_fuzz.py", env=env)
+    run(session, shared(session), "-m", "pytest", "plugins/onnx/tests/test_fuzz.py", env=env)
 
 
 @nox.session
@@ -204,27 +230,21 @@ def real_models(session: nox.Session) -> None:
         session.run("python", str(folder / "scikit_learn.py"))
 
 
-@nox.session
+@part
 def wheels(session: nox.Session) -> None:
     """Do the built wheels work together, where nothing but they and their needs is installed?"""
-    session.install(*group("wheels"))
+    python = shared(session)
     shutil.rmtree(DIST, ignore_errors=True)
     for project in PROJECTS:
-        session.run("python", "-m", "build", "--outdir", str(DIST), str(project), silent=True)
-    session.run("pytest", "integration-tests/wheels", env={"CALOR_DIST": str(DIST)})
+        # All have the same build backend, so one isolated build shows what it needs.
+        isolated = [] if project == CORE else ["--no-isolation"]
+        build = ("-m", "build", *isolated, "--outdir", str(DIST), str(project))
+        run(session, python, *build, env=OFFLINE, silent=True)
+    run(session, python, "-m", "pytest", "integration-tests/wheels", env={"CALOR_DIST": str(DIST)})
 
     house = Path(session.create_tmp()).resolve()
-    wheelhouse = house / "wheelhouse"
-    shutil.rmtree(wheelhouse, ignore_errors=True)
-    built = {project: next(DIST.glob(f"{package_of(project)}-[0-9]*.whl")) for project in PROJECTS}
-    paths = [with_extras(project, str(wheel)) for project, wheel in built.items()]
-    download = ["-m", "pip", "download", "--quiet", "--only-binary", ":all:"]
-    session.run("python", *download, "--dest", str(wheelhouse), *paths, *group("test"))
-    offline = ["-m", "pip", "install", "--quiet", "--no-index"]
-    offline += ["--find-links", str(DIST), "--find-links", str(wheelhouse)]
-
-    alone = environment_python(session, house / "alone")
-    session.run(alone, *offline, "calor", external=True)
+    links = ("--find-links", str(DIST))
+    alone = apart(session, house / "alone", "calor", *links)
     listing = session.run(
         alone, "-m", "pip", "list", "--format", "json", external=True, silent=True, log=False
     )
@@ -232,51 +252,51 @@ def wheels(session: nox.Session) -> None:
     found -= {"pip", "setuptools", "wheel"}
     if found != {"calor", "numpy", "ml_dtypes", "pluggy"}:
         session.error(f"installing calor alone installed {sorted(found)}")
-    session.run(alone, "-c", "import calor", external=True)
+    run(session, alone, "-c", "import calor")
 
-    together = environment_python(session, house / "together")
     names = [with_extras(project, name_of(project)) for project in PROJECTS]
-    session.run(together, *offline, *names, *group("test"), external=True)
+    together = apart(session, house / "together", *names, *group("test"), *links)
     for project in PROJECTS:
         package = package_of(project)
         check = f"import {package}; assert 'site-packages' in {package}.__file__"
-        session.run(together, "-c", check, external=True)
+        run(session, together, "-c", check)
     # The unit session runs them all, on the sources.
     tests = [*PARALLEL, str(CORE / "tests"), *(session.posargs or ["--sample", "5"])]
-    session.run(together, "-m", "pytest", *tests, external=True)
-    new_backend(session, together, offline, house / "calor-sample")
+    run(session, together, "-m", "pytest", *tests)
+    new_backend(session, python, together, house / "calor-sample")
 
 
-def new_backend(session: nox.Session, python: str, offline: list[str], folder: Path) -> None:
+def new_backend(session: nox.Session, python: str, together: str, folder: Path) -> None:
     """Build what `python -m calor new-backend` writes, install it and look at its device."""
     shutil.rmtree(folder, ignore_errors=True)
     write = ["-m", "calor", "new-backend", "sample", "--directory", str(folder)]
-    session.run(python, *write, external=True)
-    session.run("python", "-m", "build", str(folder), silent=True)
-    links = ["--find-links", str(folder / "dist")]
-    session.run(python, *offline, *links, "calor-sample[test]", external=True)
-    session.run(python, "-m", "calor", "devices", "--features", "sample", external=True)
-    own = ["-m", "pytest", "-o", "addopts=", str(folder / "tests")]
-    session.run(python, *own, external=True)
+    run(session, together, *write)
+    run(session, python, "-m", "build", str(folder), env=OFFLINE, silent=True)
+    links = ["--find-links", str(folder / "dist"), "--find-links", str(DIST)]
+    install(session, together, *links, "calor-sample[test]")
+    run(session, together, "-m", "calor", "devices", "--features", "sample")
+    run(session, together, "-m", "pytest", "-o", "addopts=", str(folder / "tests"))
 
 
-@nox.session
+@part
 def third_party(session: nox.Session) -> None:
     """Do devices of others, built and installed apart, prove what they claim? `-- --full`"""
-    session.install(*group("third-party"))
-    session.run("pytest", THIRD_PARTY, *session.posargs)
+    command = ("-m", "pytest", THIRD_PARTY, *session.posargs)
+    run(session, shared(session), *command, env={"CALOR_WHEELHOUSE": str(WHEELHOUSE)})
 
 
-@nox.session
+@part
 def docs(session: nox.Session) -> None:
     """Do the pages build without a warning, and does every example in them run?"""
-    install_projects(session, *group("docs"))
-    session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "site")
-    session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
+    python = shared(session)
+    sphinx = ("-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-j", "auto")
+    run(session, python, *sphinx, "docs", "site")
+    run(session, python, "-m", "towncrier", "build", "--draft", "--version", "next", silent=True)
     packages = [str(project / "src") for project in PROJECTS]
     readmes = existing(*(project / "README.md" for project in PROJECTS))
-    session.run("pytest", "--doctest-modules", *packages)
-    session.run("pytest", "-p", "markdown_examples", "docs", "README.md", *readmes)
+    run(session, python, "-m", "pytest", *PARALLEL, "--doctest-modules", *packages)
+    pages = ("-p", "markdown_examples", "docs", "README.md", *readmes)
+    run(session, python, "-m", "pytest", *PARALLEL, *pages)
 
 
 @nox.session

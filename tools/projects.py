@@ -6,8 +6,6 @@ pyproject.toml is checked, built and installed by every session without a change
 
 from __future__ import annotations
 
-import shutil
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -70,13 +68,6 @@ def install_projects(session: nox.Session, *more: str, extras: bool = True) -> N
 
 def existing(*paths: Path) -> list[str]:
     return [str(path) for path in paths if (ROOT / path).exists()]
-
-
-def environment_python(session: nox.Session, folder: Path) -> str:
-    """The interpreter of a new, empty environment."""
-    shutil.rmtree(folder, ignore_errors=True)
-    session.run("python", "-m", "venv", str(folder))
-    return str(folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
 
 
 def lowest_versions(session: nox.Session) -> list[str]:

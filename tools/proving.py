@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import nox
@@ -32,6 +32,7 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
 OLDER = {"x86-64-v3": "1/6", "x86-64": "2/6"}
 # Intel's runtime has what PoCL lacks: it computes with float16, and has subgroups that shuffle.
 INTEL = (("--shard", "7/200"), ("--dtype", "float16", "--shard", "3/40"))
+CONFORMANCE = ("-m", "calor_conformance")
 ABSENT = {
     "opencl": "no OpenCL driver; apt-get install pocl-opencl-icd makes the processor a device",
     "wgpu": "no Vulkan driver; apt-get install mesa-vulkan-drivers makes the processor a device",
@@ -40,36 +41,35 @@ ABSENT = {
 }
 
 
-def present(session: nox.Session, devices: Iterable[str]) -> list[str]:
-    """Return the devices that this machine has; what is left out is said."""
+def present(session: nox.Session, python: str, devices: Collection[str]) -> list[str]:
+    """Return the devices that this machine has, and warn of each that is left out."""
     ask = "import sys; from calor.plugins.discovery import registry as r; "
     ask += "print(r.backend(sys.argv[1]).enumerate())"
-    there = []
-    for device in devices:
-        name = (
-            device.removeprefix("group:")
-            .removeprefix("strict:")
-            .partition(",")[0]
-            .partition(":")[0]
-        )
-        count = session.run("python", "-c", ask, name, silent=True, log=False)
-        if int(str(count)):
-            there.append(device)
-        else:
-            session.warn(
-                f"{device} IS LEFT OUT: {ABSENT.get(name, 'the machine has no such device')}"
-            )
-    return there
+    counts: dict[str, int] = {}
+    # One process for each backend: two drivers may bring one library in two versions.
+    for name in dict.fromkeys(map(base_name, devices)):
+        told = session.run(python, "-c", ask, name, silent=True, log=False, external=True)
+        counts[name] = int(str(told))
+        if not counts[name]:
+            why = ABSENT.get(name, "the machine has no such device")
+            session.warn(f"{name} IS LEFT OUT: {why}")
+    return [device for device in devices if counts[base_name(device)]]
 
 
-def prove(session: nox.Session, device: str, options: Sequence[str]) -> None:
+def base_name(device: str) -> str:
+    """Return the name of the backend that a device, or the first of a group, is of."""
+    name = device.removeprefix("group:").removeprefix("strict:")
+    return name.partition(",")[0].partition(":")[0]
+
+
+def prove(session: nox.Session, python: str, device: str, options: Sequence[str]) -> None:
     """Ask the suite. The whole is judged by its verdicts, a shard by what failed in it."""
     name = "-".join([device, *options]).replace(":", "-").replace(",", "-").replace("/", "-of-")
     path = Path(session.create_tmp()).resolve() / f"{name}.json"
     path.unlink(missing_ok=True)
     suite = ["--device", device, "--jobs", "2", "--json", str(path), *options]
-    session.run("calor-conformance", *suite, success_codes=[0, 1])
-    session.run("calor-conformance", "verify", str(path))
+    session.run(python, *CONFORMANCE, *suite, success_codes=[0, 1], external=True)
+    session.run(python, *CONFORMANCE, "verify", str(path), external=True)
     report = json.loads(path.read_text("utf-8"))
     why = [f"{tier}: {text}" for tier, found in report["tiers"].items() for text in found["why"]]
     if "--shard" in options:

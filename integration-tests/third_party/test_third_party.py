@@ -2,7 +2,8 @@
 
 Each folder here is a project as it would lie in a repository of its own. The wheels of calor and of
 the projects are built, and installed from files alone in a new environment. The default run asks
-the basic tier, `--full` all that the projects claim.
+the basic tier, `--full` all that the projects claim. `nox -s third_party` names the folder with the
+wheels that others publish in CALOR_WHEELHOUSE.
 """
 
 import ast
@@ -22,6 +23,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECTS = sorted(path.parent for path in HERE.glob("*/pyproject.toml"))
+WHEELHOUSE = os.environ.get("CALOR_WHEELHOUSE", "")
 SUITE = ("packages/conformance", "plugins/distributed", "plugins/linalg")
 OURS = [ROOT / path for path in ("packages/core", "packages/kernel", *SUITE)]
 # Device, profile, and the tiers that its project claims.
@@ -45,6 +47,11 @@ def run(*command: object, **options: Any) -> str:
     return done.stdout
 
 
+def pip_of(python: Path) -> tuple[object, ...]:
+    """Return the command that manages the environment of an interpreter."""
+    return (sys.executable, "-m", "pip", "--python", python)
+
+
 @dataclass(frozen=True)
 class House:
     """Folders outside the repository: the projects, all wheels, and environments."""
@@ -58,17 +65,19 @@ class House:
     def environment(self, name: str, *requirements: str) -> Path:
         """Return the interpreter of a new environment with these and what they need."""
         folder = self.folder / name
-        run(sys.executable, "-m", "venv", folder)
+        # The pip of this environment installs; the module venv would take seconds to bring one.
+        run(sys.executable, "-m", "venv", "--without-pip", folder)
         windows = sys.platform == "win32"
         python = folder / ("Scripts/python.exe" if windows else "bin/python")
-        install = ("-m", "pip", "install", "--quiet", "--no-index")
-        run(python, *install, "--find-links", self.folder / "dist", *requirements)
+        install = (*pip_of(python), "install", "--quiet", "--no-compile", "--no-index")
+        links = ("--find-links", self.folder / "dist", "--find-links", WHEELHOUSE)
+        run(*install, *links, *requirements)
         return python
 
 
 @pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> House:
-    """Copy the projects, build all wheels, and fetch what they need from an index."""
+    """Copy the projects and build all wheels."""
     folder = tmp_path_factory.mktemp("house")
     ignored = shutil.ignore_patterns("__pycache__", ".*_cache")
     for project in PROJECTS:
@@ -77,8 +86,6 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     sources = [*OURS, *(folder / project.name for project in PROJECTS)]
     pip = (sys.executable, "-m", "pip", "--quiet")
     run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", dist, *sources)
-    ours = dist.glob("calor*.whl")
-    run(*pip, "download", "--only-binary", ":all:", "--dest", dist, "--find-links", dist, *ours)
     return House(folder)
 
 
@@ -152,7 +159,7 @@ def test_the_suite_brings_pytest_hypothesis_and_calor_alone(
     house: House, away: dict[str, Any]
 ) -> None:
     python = house.environment("suite", "calor-conformance")
-    listing = json.loads(run(python, "-m", "pip", "list", "--format", "json", **away))
+    listing = json.loads(run(*pip_of(python), "list", "--format", "json", **away))
     found = {row["name"].lower().replace("_", "-") for row in listing} - {"pip", "setuptools"}
     asked = "import importlib.metadata as m; print(*m.requires('calor-conformance'), sep=chr(10))"
     required = {re.split(r"[^\w-]", line)[0] for line in run(python, "-c", asked).split("\n")[:-1]}
