@@ -53,6 +53,16 @@ def test_runs_everywhere(project: Path) -> None:
 
 
 @each_project
+def test_is_built_as_core_is(project: Path) -> None:
+    """Core alone is built in isolation, which shows that its build needs what it says."""
+    systems = [
+        tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["build-system"]
+        for folder in (project, ROOT / "packages/core")
+    ]
+    assert systems[0] == systems[1]
+
+
+@each_project
 def test_carries_the_licence(project: Path) -> None:
     with zipfile.ZipFile(wheel_of(project)) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("licenses/LICENSE"))
