@@ -1,7 +1,8 @@
 """Copies of boxes between a tensor and shared memory, of a device's copy engine.
 
 Requirements: what lies outside of the tensor is read as zeros and never written; data does not
-arrive before it is waited for, at a barrier in memory or by a group.
+arrive before it is waited for, at a barrier in memory or by a group. One unit of a cube copies a
+box, so indices are computed for the active units alone, and not for all as elsewhere.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from calor_kernel.ir.nodes import Operation
 from calor_kernel.language.lanes.copies import Copy, Fill, flight_of
 from calor_kernel.language.lanes.machine import Batch, Compiler, Step
 from calor_kernel.language.lanes.mbarriers import barriers_of
-from calor_kernel.language.lanes.memory import reach
-from calor_kernel.language.lanes.watch import reached
+from calor_kernel.language.lanes.memory import reach_each
 
 if TYPE_CHECKING:
     from calor_kernel.language.tensor_maps import Descriptor
@@ -29,32 +29,38 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
     number, origin = compiler.number(operation.memory), compiler.number(said["source"])
     barrier_number = compiler.number(said["barrier"])
     to, barrier, *numbers = compiler.slots(operation.operands)
-    offsets, cubes_each = _offsets(said["map"]), said.get("cubes", 1)
+    offsets, inside = _offsets(said["map"]), _inside(said["map"])
+    cubes_each = said.get("cubes", 1)
 
     def step(batch: Batch) -> None:
         values, source, target = batch.values, batch.states[origin], batch.states[number]
-        index, exists = _elements(batch, said["map"].box, numbers)
-        to_index = batch.full(values[to])[:, None] + offsets
-        froms, read = reach(batch, operation, source, index, exists)
-        tos, needed = reach(batch, operation, target, to_index, None)
+        lanes = np.flatnonzero(batch.active())
+        index, exists = _elements(batch, lanes, inside, numbers)
+        readers, writers = _each(lanes, exists), np.repeat(lanes, offsets.size)
+        to_index = batch.full(values[to])[lanes, None] + offsets
+        froms = reach_each(batch, operation, source, index[exists], readers)
+        tos = reach_each(batch, operation, target, to_index.reshape(-1), writers)
         if source.watch is not None:
-            source.watch.read(batch, operation, source, froms, read)
+            source.watch.read_each(batch, operation, source, froms, readers)
         phases, own, places = barriers_of(batch, operation, barrier_number, values[barrier])
+        per_lane = np.split(froms, np.cumsum(exists.sum(axis=1))[:-1])
         for member in range(cubes_each):
             # The same place of each cube of the cluster, or of one's own.
             cubes = own // cubes_each * cubes_each + member
-            away = np.zeros((batch.lanes, 1), np.int64)
-            away[batch.active(), 0] = (cubes - own) * (target.memory.size or 0)
-            there = tos + away
+            away = (cubes - own) * (target.memory.size or 0)
+            there = tos + np.repeat(away, offsets.size)
             if target.watch is not None:
-                target.watch.write(batch, operation, target, there, needed, starts=True)
-            for lane, where in zip(
-                np.flatnonzero(batch.active()).tolist(),
+                target.watch.write_each(batch, operation, target, there, writers, starts=True)
+            rows = zip(
+                lanes.tolist(),
                 zip(cubes.tolist(), places.tolist(), strict=True),
+                per_lane,
+                there.reshape(exists.shape),
+                exists,
                 strict=True,
-            ):
-                here, now = exists[lane], int(phases.phase[where])
-                starts, ends, empty = froms[lane][here], there[lane][here], there[lane][~here]
+            )
+            for lane, where, starts, box, here in rows:
+                now, ends, empty = int(phases.phase[where]), box[here], box[~here]
                 who, data = np.full(len(starts), lane), source.data[starts]
                 landing = phases.landing.setdefault(where, [])
                 landing.append((now, Copy(operation, source, target, starts, ends, who, data)))
@@ -70,21 +76,21 @@ def store_step(compiler: Compiler, operation: Operation) -> Step:
     said = operation.attributes
     number, origin = compiler.number(operation.memory), compiler.number(said["source"])
     start, *numbers = compiler.slots(operation.operands)
-    offsets = _offsets(said["map"])
+    offsets, inside = _offsets(said["map"]), _inside(said["map"])
 
     def step(batch: Batch) -> None:
         values, source, target = batch.values, batch.states[origin], batch.states[number]
-        index, exists = _elements(batch, said["map"].box, numbers)
-        from_index = batch.full(values[start])[:, None] + offsets
-        froms, read = reach(batch, operation, source, from_index, exists)
-        tos, needed = reach(batch, operation, target, index, exists)
+        lanes = np.flatnonzero(batch.active())
+        index, exists = _elements(batch, lanes, inside, numbers)
+        each = _each(lanes, exists)
+        from_index = batch.full(values[start])[lanes, None] + offsets
+        starts = reach_each(batch, operation, source, from_index[exists], each)
+        ends = reach_each(batch, operation, target, index[exists], each)
         if source.watch is not None:
-            source.watch.read(batch, operation, source, froms, read)
+            source.watch.read_each(batch, operation, source, starts, each)
         if target.watch is not None:
-            target.watch.write(batch, operation, target, tos, needed, starts=True)
-        starts, lanes = reached(batch, froms, read)
-        ends, _ = reached(batch, tos, needed)
-        made = Copy(operation, source, target, starts, ends, lanes, source.data[starts])
+            target.watch.write_each(batch, operation, target, ends, each, starts=True)
+        made = Copy(operation, source, target, starts, ends, each, source.data[starts])
         flight_of(batch, said["group"]).open.append(made)
 
     return step
@@ -95,12 +101,21 @@ def _offsets(made: Descriptor) -> Array:
     return np.asarray(made.at(*np.indices(made.box).reshape(len(made.box), -1)))
 
 
-def _elements(batch: Batch, box: tuple[int, ...], numbers: list[int]) -> tuple[Array, Array]:
-    """Return the indices of a box's elements in a tensor, and which of them exist."""
-    rank, inside = len(box), np.indices(box).reshape(len(box), -1)
-    given = [batch.full(batch.values[n]).astype(np.int64)[:, None] for n in numbers]
-    exists = np.ones((batch.lanes, inside.shape[1]), np.bool_)
-    index = np.zeros((batch.lanes, inside.shape[1]), np.int64)
+def _inside(made: Descriptor) -> Array:
+    """Return the position of each of a box's elements in the box, by axis."""
+    return np.indices(made.box).reshape(len(made.box), -1)
+
+
+def _each(lanes: Array, exists: Array) -> Array:
+    """Return the unit that each existing element is of."""
+    return np.repeat(lanes, exists.sum(axis=1))
+
+
+def _elements(batch: Batch, lanes: Array, inside: Array, numbers: list[int]) -> tuple[Array, Array]:
+    """Return the indices of boxes' elements in a tensor, a row for each unit, and which exist."""
+    rank, shape = len(inside), (len(lanes), inside.shape[1])
+    given = [batch.full(batch.values[n])[lanes, None].astype(np.int64) for n in numbers]
+    exists, index = np.ones(shape, np.bool_), np.zeros(shape, np.int64)
     axes = (given[:rank], given[rank : 2 * rank], given[2 * rank :], inside)
     for start, size, stride, along in zip(*axes, strict=True):
         place = start + along

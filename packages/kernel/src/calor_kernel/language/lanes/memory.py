@@ -8,7 +8,7 @@ units reach is checked and written.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -39,18 +39,31 @@ def reach(
             bad = np.broadcast_to(bad, np.broadcast_shapes(bad.shape, (batch.lanes, 1)[: bad.ndim]))
             lane, *rest = (int(i) for i in np.argwhere(bad)[0])
             at = int(np.broadcast_to(index, bad.shape)[(lane, *rest)])
-            batch.fail(
-                operation,
-                "bounds",
-                lane,
-                f"outside of its elements {state.low} to {state.high - 1}"
-                if state.low
-                else f"outside of its {state.high} elements",
-                memory=state.memory.name,
-                index=at,
-            )
+            _fail_outside(batch, operation, state, lane, at)
         index = np.where(outside, state.low, index)
     return state.places(index), needed
+
+
+def reach_each(
+    batch: Batch, operation: Operation, state: State, index: Array, lanes: Array
+) -> Array:
+    """Return the places of accesses of one element each, which units make one after another."""
+    outside = (index < state.low) | (index >= state.high)
+    if outside.any():
+        first = int(np.argmax(outside))
+        _fail_outside(batch, operation, state, int(lanes[first]), int(index[first]))
+    return np.asarray(index + (state.base if isinstance(state.base, int) else state.base[lanes]))
+
+
+def _fail_outside(
+    batch: Batch, operation: Operation, state: State, lane: int, index: int
+) -> NoReturn:
+    message = (
+        f"outside of its elements {state.low} to {state.high - 1}"
+        if state.low
+        else f"outside of its {state.high} elements"
+    )
+    batch.fail(operation, "bounds", lane, message, memory=state.memory.name, index=index)
 
 
 def _claim(operation: Operation) -> int:

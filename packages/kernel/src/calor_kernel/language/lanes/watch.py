@@ -48,6 +48,18 @@ class Watch:
     ) -> None:
         """Check a read of places, of which ``needed`` says the ones that are reached."""
         flat, lanes = reached(batch, places, needed)
+        self.read_each(batch, operation, state, flat, lanes, atomic)
+
+    def read_each(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        flat: Array,
+        lanes: Array,
+        atomic: bool = False,
+    ) -> None:
+        """Check reads of one place each, which units make one after another."""
         self._settled(batch, operation, state, flat, lanes)
         if self.unset is not None:
             bad = self.unset.take(flat)
@@ -73,6 +85,19 @@ class Watch:
         ``starts``: an asynchronous copy, of which the data comes later.
         """
         flat, lanes = reached(batch, places, needed)
+        self.write_each(batch, operation, state, flat, lanes, atomic, starts)
+
+    def write_each(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        flat: Array,
+        lanes: Array,
+        atomic: bool = False,
+        starts: bool = False,
+    ) -> None:
+        """Check writes to one place each, which units make one after another."""
         self._settled(batch, operation, state, flat, lanes)
         if starts:
             if self.pending is None:
