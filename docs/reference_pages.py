@@ -68,6 +68,7 @@ EXTENDING = (
     "calor.specs",
     "calor.graph.graph",
     "calor.backends.protocol",
+    "calor.backends.capabilities",
     "calor.backends.op_table",
     "calor.backends.device",
     "calor.plugins.hooks",

@@ -38,7 +38,13 @@ class _OfOp(CalorError):
         return "; ".join(parts)
 
     def name_op(self, op: str) -> None:
-        """Say which op was being recorded, unless one within it is known already."""
+        """Record which op raised, unless an op inside it is known already.
+
+        Parameters
+        ----------
+        op : str
+            The op's name.
+        """
         if self.op is not None:
             return
         self.op = op
@@ -49,31 +55,31 @@ class _OfOp(CalorError):
 
 
 class ShapeError(_OfOp, ValueError):
-    """Shapes, axes or sizes do not fit the operation."""
+    """Shapes, axes or sizes do not fit the operation. It is a ValueError."""
 
 
 class AxisError(ShapeError, IndexError):
-    """An axis does not exist in a shape."""
+    """An axis does not exist in a shape. It is an IndexError too."""
 
 
 class DTypeError(_OfOp, TypeError):
-    """An element type does not fit the operation, or two types have no common type."""
+    """A dtype does not fit the operation, or dtypes have no common one. It is a TypeError."""
 
 
 class ArgumentError(_OfOp, ValueError):
-    """An argument has a value that the operation does not accept."""
+    """An argument has a value that the operation does not accept. It is a ValueError."""
 
 
 class IndexingError(CalorError, IndexError):
-    """An index is out of range or of a kind that cannot index a tensor."""
+    """An index is out of range, or of a kind that cannot index a tensor. It is an IndexError."""
 
 
 class GradientError(CalorError, RuntimeError):
-    """A gradient was asked for where there is none, with the reason."""
+    """A gradient was asked for where there is none; the message says why."""
 
 
 class TraceError(CalorError, RuntimeError):
-    """A function being traced did something that only concrete values allow."""
+    """A function being traced did something that needs concrete values, such as ``bool(x)``."""
 
 
 class GraphError(CalorError, ValueError):
@@ -81,30 +87,31 @@ class GraphError(CalorError, ValueError):
 
 
 class FormatError(CalorError, ValueError):
-    """A file is not what its format prescribes: cut short, damaged, or another kind of file."""
+    """A file does not follow its format: it is truncated, damaged, or another kind of file."""
 
 
 class ExchangeError(CalorError, BufferError, ValueError):
-    """Memory cannot be exchanged with another library as asked, such as without a copy.
+    """Memory cannot be exchanged with another library as asked, for example without a copy.
 
-    The array API standard calls for a BufferError in some cases and a ValueError in others.
+    The array API standard asks for a BufferError in some cases and a ValueError in others; it is
+    both.
     """
 
 
 class PluginError(CalorError, ImportError):
-    """A plugin is missing, failed to load, or speaks another version of the plugin API."""
+    """A plugin is missing, failed to load, or was made for another version of the plugin API."""
 
 
 class ExtensionError(CalorError, AttributeError):
-    """An extension of the array API standard is not installed; ``hasattr`` says so too."""
+    """An extension of the array API standard is not installed. ``hasattr`` returns False then."""
 
 
 class DeviceError(_OfOp, RuntimeError):
-    """A device could not do what it was asked to; ``op`` names the operation where it is known."""
+    """A device could not do what it was asked to; ``op`` names the operation if it is known."""
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
-    """The device has less free memory than the plan or upload needs; live tensors are intact."""
+    """The device has less free memory than a plan or upload needs. Live tensors are intact."""
 
 
 class CompileError(DeviceError):
@@ -112,25 +119,25 @@ class CompileError(DeviceError):
 
 
 class DeviceLostError(DeviceError):
-    """The device stopped answering; its buffers are gone."""
+    """The device no longer answers; its buffers are lost."""
 
 
 class MembersDifferError(DeviceError):
-    """The members of a group have different arrays for a value that was read as one array."""
+    """The members of a group of devices have different values where one was asked for."""
 
 
 class UnsupportedError(DeviceError, NotImplementedError):
-    """The device declares that it cannot run this op or dtype, with its reason.
+    """The device declares that it cannot run an op or a dtype; the message gives its reason.
 
     ``refused`` holds (op name, names of its dtypes, reason) for each node of a graph that no device
-    takes; it is empty where a method and no graph was refused.
+    runs; it is empty if a method was refused, not a graph.
     """
 
     refused: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
 
 class ElementIndexError(DeviceError, IndexingError):
-    """An index that a tensor holds is out of range; found when the elements were computed."""
+    """An index in a tensor is out of range; found when the elements were computed."""
 
 
 class LinearAlgebraError(DeviceError, LinAlgError):
@@ -138,7 +145,15 @@ class LinearAlgebraError(DeviceError, LinAlgError):
 
 
 class ProtocolError(CalorError, RuntimeError):
-    """A backend, or what called it, broke the backend protocol; ``rule`` names the broken rule."""
+    """A backend, or its caller, broke a rule of the backend protocol.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    rule : str
+        The name of the rule.
+    """
 
     def __init__(self, message: str, *, rule: str) -> None:
         super().__init__(message)
@@ -153,4 +168,4 @@ def _protocol_error(message: str, rule: str) -> ProtocolError:
 
 
 class NonFiniteWarning(UserWarning):
-    """A training quantity became NaN or infinite."""
+    """A quantity became NaN or infinite during training."""

@@ -18,7 +18,28 @@ PLAN_LIMIT: Final = 1024
 
 
 class Device:
-    """A device by name and index, for example ``numpy:0``; compare with ``is`` or ``==``."""
+    """A device, identified by backend and index. There is one object for each; compare with ``==``.
+
+    Parameters
+    ----------
+    backend : Backend
+        The backend that runs it.
+    index : int
+        Which of the backend's devices it is, from 0.
+
+    Attributes
+    ----------
+    name : str
+        The name by which users ask for it, such as "cuda:1".
+    plans_made : int
+        How many graphs were compiled for it.
+    fallbacks : int
+        How many nodes ran on another device instead, over all calls.
+    transfers : int
+        How many values were moved to or from another device.
+    transferred_bytes : int
+        The bytes of these values.
+    """
 
     def __init__(self, backend: Backend, index: int) -> None:
         self.backend = backend
@@ -52,10 +73,22 @@ class Device:
         return self.backend.memory(self.index)
 
     def plan(self, key: Any, build: Callable[[], Graph], *, jit: bool = False) -> Executable:
-        """Return the executable for a key, building and compiling its graph the first time.
+        """Return the executable of a key; build and compile its graph the first time.
 
-        ``jit`` says that the graph is a program and not what happens to be pending at a look: a
-        device that is not interactive compiles nothing else.
+        Parameters
+        ----------
+        key : Hashable
+            What identifies the graph.
+        build : callable
+            Called without arguments; it returns the graph.
+        jit : bool, optional
+            Whether the graph is a whole program and not just pending operations. A device that is
+            not interactive compiles only programs.
+
+        Returns
+        -------
+        Executable
+            The executable. A device keeps the last 1024.
         """
         found = self.plans.get(key)
         if found is None:
@@ -71,7 +104,7 @@ class Device:
         return found
 
     def lose(self) -> None:
-        """Make every later use raise DeviceLostError, in a child process that cannot use it."""
+        """Make every later use raise DeviceLostError, in a forked child that cannot use it."""
         lost = LostBackend(self.backend, self.info)
         self.backend = lost
         self.plans.clear()
@@ -110,7 +143,25 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def device_of(backend: Backend, index: int) -> Device:
-    """Return the one Device of a backend and index."""
+    """Return the one Device of a backend and an index.
+
+    Parameters
+    ----------
+    backend : Backend
+        The backend.
+    index : int
+        Which of its devices, from 0.
+
+    Returns
+    -------
+    Device
+        The device.
+
+    Raises
+    ------
+    DeviceError
+        If the backend has no device of this index.
+    """
     key = (id(backend), index)
     found = known_devices.get(key)
     if found is None:
@@ -129,7 +180,23 @@ def device_of(backend: Backend, index: int) -> Device:
 
 
 def get_device(name: str) -> Device:
-    """Return a device by name, ``"numpy"`` or ``"cuda:1"``; DeviceError says what is installed."""
+    """Return the device of a name.
+
+    Parameters
+    ----------
+    name : str
+        A backend's name, or with an index, such as "numpy" or "cuda:1".
+
+    Returns
+    -------
+    Device
+        The device.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device; the message lists the installed backends.
+    """
     from calor.plugins.discovery import resolve_device
 
     return resolve_device(name)

@@ -33,10 +33,11 @@ Sharing = Literal["always", "maybe"]
 class OpTable(Backend):
     """A backend whose graphs run one op after another.
 
-    A subclass provides ``table`` and the four conversions between buffers and the values that its
-    functions compute with (for NumPy both are arrays). ``views`` names the ops whose result may
-    share the memory of their first operand: "always" allocates nothing. ``constants`` names ops
-    without operands whose results an executable computes once and keeps; nobody may write to them.
+    A subclass provides ``table`` and the conversions between buffers and the values that its
+    functions compute with (with NumPy both are arrays). ``views`` names the ops whose result may
+    share the memory of their first operand; "always" means that they allocate nothing.
+    ``constants`` names ops without operands whose results an executable computes once and keeps;
+    they are read-only.
     """
 
     views: Mapping[str, Sharing] = MappingProxyType({})
@@ -44,28 +45,110 @@ class OpTable(Backend):
 
     @abstractmethod
     def table(self, index: int) -> Mapping[str, Function]:
-        """Return op name to function; each takes operand values and the op's attributes."""
+        """Return the functions of the ops.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        mapping of str to callable
+            A function for each op's name; it takes the operands' values and, by keyword, the
+            attributes.
+        """
 
     @abstractmethod
     def reserve(self, index: int, nbytes: int) -> None:
-        """Raise OutOfMemoryError when a plan's bytes do not fit; allocate nothing."""
+        """Check that a plan's bytes fit; allocate nothing.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        nbytes : int
+            What the plan allocates at most.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If they do not fit.
+        """
 
     @abstractmethod
     def enter(self, index: int, given: Any, spec: Spec) -> Any:
-        """Turn an input (a buffer, or a host number or array) into a value of the table."""
+        """Return an input as a value that the functions compute with.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        given : Any
+            A buffer, or a host number or array.
+        spec : Spec
+            Its shape and dtype.
+
+        Returns
+        -------
+        Any
+            The value.
+        """
 
     @abstractmethod
     def own(self, index: int, values: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-        """Return results, dense, each in memory of its own: shared with no input and no other."""
+        """Return results in dense memory that no input and no other result shares.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        values : sequence
+            The results.
+        inputs : sequence
+            The inputs' values, which results may share memory with.
+
+        Returns
+        -------
+        list
+            The values, copied where they shared memory.
+        """
 
     @abstractmethod
     def leave(self, index: int, value: Any, spec: Spec, into: Buffer | None) -> Buffer:
-        """Turn an owned value into a buffer, or write it into ``into`` and return that."""
+        """Return a value in a buffer.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        value : Any
+            A value that `own` returned.
+        spec : Spec
+            Its shape and dtype.
+        into : Buffer or None
+            The buffer to write to; None for a new one.
+
+        Returns
+        -------
+        Buffer
+            The buffer with the value.
+        """
 
     def failure(self, error: Exception, op: str) -> Exception:
-        """Return what to raise for an error of a function of the table: a typed error, as a rule.
+        """Return the typed error for what a function of the table raised.
 
-        An error of calor's own stays, with the op's name added.
+        Parameters
+        ----------
+        error : Exception
+            What it raised. An error of calor's own is returned with the op's name added.
+        op : str
+            The op's name.
+
+        Returns
+        -------
+        Exception
+            The error to raise.
         """
         if isinstance(error, DeviceError) and error.op is None:
             error.op = op
@@ -80,7 +163,20 @@ class OpTable(Backend):
         return DeviceError(f"{self.name} failed: {type(error).__name__}: {error}", op=op)
 
     def claim(self, index: int, graph: Graph) -> Claim:
-        """Take every node whose op is in the table and whose dtypes the device has."""
+        """Claim every node whose op is in the table and whose dtypes the device has.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        graph : Graph
+            The graph.
+
+        Returns
+        -------
+        Claim
+            One part, and the reasons for the nodes that are not in it.
+        """
         table = self.table(index)
         reasons = self.info(index).objections(graph)
         for number, node in enumerate(graph.nodes):
@@ -90,7 +186,20 @@ class OpTable(Backend):
         return Claim((taken,) if taken else (), reasons)
 
     def compile(self, index: int, graph: Graph) -> OpTableExecutable:
-        """Prepare the list of calls."""
+        """Return the graph as a list of calls.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        graph : Graph
+            The graph.
+
+        Returns
+        -------
+        OpTableExecutable
+            The executable.
+        """
         return OpTableExecutable(self, index, graph)
 
 
@@ -133,7 +242,17 @@ def _step(function: Function, node: Node, ends: tuple[int, ...]) -> Step:
 
 
 class OpTableExecutable:
-    """A graph as a list of calls."""
+    """A graph as a list of calls.
+
+    Parameters
+    ----------
+    backend : OpTable
+        The backend with the table.
+    index : int
+        The device.
+    graph : Graph
+        The graph.
+    """
 
     def __init__(self, backend: OpTable, index: int, graph: Graph) -> None:
         self.backend = backend
@@ -211,10 +330,22 @@ class OpTableExecutable:
 
 
 def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str | None]:
-    """Return the most bytes that a run occupies at once, and the op with the largest result.
+    """Return how many bytes a run occupies at most, and the op with the largest result.
 
-    Counted are the values, with what a view keeps alive, and copies of outputs that would share
-    memory; what a function needs for its own work is not.
+    It counts values, what views keep alive, and copies of outputs that would share memory; it does
+    not count what a function allocates for its own work.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    views : mapping of str to {"always", "maybe"}
+        The ops whose result shares the memory of their first operand.
+
+    Returns
+    -------
+    tuple
+        The number of bytes, and the op's name or None.
     """
     # For each value, the allocations that it keeps alive, named by the value that made them.
     holds: list[frozenset[int]] = [frozenset()] * len(graph.specs)

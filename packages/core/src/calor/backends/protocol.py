@@ -10,13 +10,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from calor.backends.calls import BoundCall
-from calor.dtypes import ALL, DType
+from calor.backends.capabilities import (
+    FEATURES,
+    FULL,
+    NOT_YET,
+    Info,
+    Level,
+    MemoryFigures,
+    State,
+    impossible,
+    partial,
+)
 from calor.errors import UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
@@ -24,116 +33,24 @@ from calor.specs import Spec
 if TYPE_CHECKING:
     from calor.backends.communication import Communicator
 
-Level = Literal["full", "partial", "not_yet", "impossible"]
+__all__ = [
+    "FEATURES",
+    "FULL",
+    "NOT_YET",
+    "Backend",
+    "Buffer",
+    "Claim",
+    "Executable",
+    "Info",
+    "Level",
+    "MemoryFigures",
+    "State",
+    "impossible",
+    "partial",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """How far a capability goes. ``partial`` and ``impossible`` carry the reason."""
-
-    level: Level
-    reason: str = ""
-
-    def __bool__(self) -> bool:
-        return self.level in ("full", "partial")
-
-    def __str__(self) -> str:
-        return f"{self.level} ({self.reason})" if self.reason else self.level
-
-
-FULL = State("full")
-NOT_YET = State("not_yet")
-
-
-def partial(reason: str) -> State:
-    """Return the state of a capability that holds with the stated limits."""
-    return State("partial", reason)
-
-
-def impossible(reason: str) -> State:
-    """Return the state of a capability that the device can never have, with the reason."""
-    return State("impossible", reason)
-
-
-# The features that a backend may state; one that it does not name is not_yet.
-FEATURES: Mapping[str, str] = MappingProxyType(
-    {
-        "interactive": "compiles fast enough that a print may compile",
-        "dynamic_shapes": "runs graphs of any static shape without a compile in the minutes",
-        "control_flow": "runs cond, while_loop and scan nodes itself",
-        "in_place": "writes outputs into given buffers",
-        "host_views": "download returns a read-only view of the buffer's own memory",
-        "dlpack": "exchanges buffers through DLPack without a copy",
-        "serialize": "executables can be stored and loaded",
-        "memory_limit": "the memory limit can be set",
-        "fork": "works on in a forked child process",
-        "quantized_only": "runs only quantised graphs",
-        "collectives": "its devices exchange what they have by means of their own",
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Info:
-    """What a device is and can do.
-
-    ``dtypes``: a state per dtype; one that is not named is impossible. ``ops``: a state per op
-    name, or per (op name, dtype), where it differs from full. ``limits``: numbers such as
-    ``max_rank`` or ``max_buffer_bytes``. ``flushes``: the floating dtypes, declared partial, of
-    which numbers below the smallest normal one may be taken for zeros, as operands and as results.
-    """
-
-    description: str
-    dtypes: Mapping[DType, State] = field(default_factory=lambda: dict.fromkeys(ALL, FULL))
-    features: Mapping[str, State] = field(default_factory=dict)
-    ops: Mapping[str | tuple[str, DType], State] = field(default_factory=dict)
-    limits: Mapping[str, int] = field(default_factory=dict)
-    flushes: frozenset[DType] = frozenset()
-
-    def feature(self, name: str) -> State:
-        """Return the state of a feature of FEATURES; KeyError for a name that is none."""
-        if name not in FEATURES:
-            raise KeyError(f"{name!r} is no feature; there are {', '.join(FEATURES)}")
-        return self.features.get(name, NOT_YET)
-
-    def supports(self, op: str, dtype: DType) -> State:
-        """Return the state of an op for operands and results of a dtype."""
-        state = self.dtypes.get(dtype)
-        if state is None:
-            return impossible(f"the device has no {dtype.name}")
-        if not state:
-            return state
-        return self.ops.get((op, dtype), self.ops.get(op, state))
-
-    def objections(self, graph: Graph) -> dict[int, str]:
-        """Return, for each node that the description rules out, why: its dtypes or its op."""
-        found: dict[int, str] = {}
-        specs = graph.specs
-        for number, node in enumerate(graph.nodes):
-            name = node.op.name
-            for dtype in dict.fromkeys(specs[v].dtype for v in (*node.inputs, *node.outputs)):
-                state = self.supports(name, dtype)
-                if not state:
-                    found[number] = f"{dtype.name} is {state}"
-                    break
-            else:
-                bodies = (v for v in node.attributes.values() if isinstance(v, Graph))
-                inner = next((why for b in bodies for why in self.objections(b).values()), None)
-                if inner is not None:
-                    found[number] = f"in its sub-graph, {inner}"
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryFigures:
-    """Bytes in use by live buffers, the highest use so far, and the limit (None: the system's)."""
-
-    in_use: int
-    peak: int
-    limit: int | None
-
-
-class Buffer(Protocol):
+class Buffer(Protocol):  # numpydoc ignore=RS01
     """A dense, row-major piece of device memory that holds one value."""
 
     @property
@@ -147,11 +64,8 @@ class Buffer(Protocol):
         ...
 
 
-class Executable(Protocol):
-    """A compiled graph.
-
-    ``required_bytes`` is what a call allocates at most, known before it runs.
-    """
+class Executable(Protocol):  # numpydoc ignore=RS01
+    """A compiled graph. ``required_bytes``, known before a call, is what it allocates at most."""
 
     required_bytes: int
 
@@ -169,11 +83,15 @@ class Executable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Which nodes of a graph a backend takes.
+    """Which nodes of a graph a backend runs.
 
-    ``parts``: groups of node indices that the device would compile together; core cuts a group
-    where a node outside it stands between two of its nodes. ``reasons``: for every node that is in
-    no part, why.
+    Parameters
+    ----------
+    parts : tuple of tuple of int
+        Positions of nodes that the device would compile together. Core cuts a group where a node
+        outside it stands between two of its nodes.
+    reasons : mapping of int to str, optional
+        Why, for every node that is in no part.
     """
 
     parts: tuple[tuple[int, ...], ...]
@@ -181,114 +99,419 @@ class Claim:
 
 
 class Backend(ABC):
-    """One kind of device. ``index`` tells a backend's devices apart, from 0."""
+    """One kind of device. The ``index`` of its methods tells its devices apart, from 0."""
 
     name: str
 
     def device_name(self, index: int) -> str:
-        """Return the name by which users ask for a device: the backend's name and the index."""
+        """Return the name by which users ask for a device.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        str
+            By default the backend's name, a colon and the index.
+        """
         return f"{self.name}:{index}"
 
     @abstractmethod
     def enumerate(self) -> int:
-        """Return how many devices are present; 0 when there is none. Cheap, and never raises."""
+        """Return how many devices are present. It is cheap and never raises.
+
+        Returns
+        -------
+        int
+            The number; 0 if there is none.
+        """
 
     def opened(self, index: int) -> bool:
-        """Return whether a device was ever used here; what was not, a forked child leaves alone.
+        """Tell whether a device was used in this process; a forked child leaves others alone.
 
-        To ask a driver for the first time after a fork may hang.
+        The first call of a driver after a fork may hang.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        bool
+            By default True.
         """
         return True
 
     def diagnosis(self) -> Sequence[tuple[str, str]]:
-        """Return what the devices need, and what was found of it, for ``python -m calor doctor``.
+        """Return what the devices need and what was found, for ``python -m calor doctor``.
 
-        Rows of two texts: a package, a driver or a device, and its version or what to do about it.
-        It raises nothing.
+        Returns
+        -------
+        sequence of tuple of str
+            Pairs: a package, driver or device, and its version or what to do about it. The method
+            never raises.
         """
         return ()
 
     @abstractmethod
     def info(self, index: int) -> Info:
-        """Return what the device is and can do."""
+        """Return what a device is and can do.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        Info
+            The description.
+        """
 
     @abstractmethod
     def upload(self, index: int, array: np.ndarray[Any, Any]) -> Buffer:
-        """Copy a contiguous host array to a new buffer; the array may change afterwards."""
+        """Copy a host array to a new buffer.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        array : numpy.ndarray
+            A contiguous array; it may change after the call.
+
+        Returns
+        -------
+        Buffer
+            The buffer.
+        """
 
     @abstractmethod
     def download(self, index: int, buffer: Any, spec: Spec) -> np.ndarray[Any, Any]:
-        """Return the buffer's contents; a read-only view when the feature host_views is full."""
+        """Return the contents of a buffer as a host array.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        buffer : Buffer
+            A buffer of this device.
+        spec : Spec
+            Shape and dtype of its value.
+
+        Returns
+        -------
+        numpy.ndarray
+            A read-only view if the feature host_views is full, else a copy.
+        """
 
     @abstractmethod
     def copy(self, index: int, buffer: Any, spec: Spec, target: int) -> Buffer:
-        """Copy a buffer to another device of this backend (or the same one)."""
+        """Copy a buffer to a device of this backend.
+
+        Parameters
+        ----------
+        index : int
+            The device that has the buffer.
+        buffer : Buffer
+            The buffer.
+        spec : Spec
+            Shape and dtype of its value.
+        target : int
+            The device to copy to; it may be the same one.
+
+        Returns
+        -------
+        Buffer
+            A new buffer on the target.
+        """
 
     @abstractmethod
     def claim(self, index: int, graph: Graph) -> Claim:
-        """Say which nodes the device takes, and why not the rest. Compiles nothing."""
+        """Say which nodes of a graph the device runs, and why not the rest. Compile nothing.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        graph : Graph
+            The graph.
+
+        Returns
+        -------
+        Claim
+            The nodes that it runs, in parts, and the reasons for the others.
+        """
 
     @abstractmethod
     def compile(self, index: int, graph: Graph) -> Executable:
-        """Return the executable of a graph that ``claim`` took whole; CompileError on failure."""
+        """Return the executable of a graph of which `claim` took every node.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        graph : Graph
+            The graph.
+
+        Returns
+        -------
+        Executable
+            The executable.
+
+        Raises
+        ------
+        CompileError
+            If the graph cannot be compiled after all.
+        """
 
     @abstractmethod
     def synchronize(self, index: int) -> None:
-        """Wait until everything submitted has finished; raise what went wrong as a DeviceError."""
+        """Wait until all submitted work has finished.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Raises
+        ------
+        DeviceError
+            If something submitted failed.
+        """
 
     @abstractmethod
     def memory(self, index: int) -> MemoryFigures:
-        """Return the memory figures of the device."""
+        """Return how many bytes of a device are in use.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        MemoryFigures
+            The figures.
+        """
 
     def set_memory_limit(self, index: int, limit: int | None) -> None:
-        """Set the limit in bytes, None for the system's; needs the feature memory_limit."""
+        """Set the most bytes that a device may hold; needs the feature memory_limit.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        limit : int or None
+            The bytes; None for the limit of the system.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend does not have the feature.
+        """
         raise UnsupportedError(f"backend {self.name!r} has no settable memory limit")
 
     def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
-        """Return a DLPack capsule that shares the buffer; needs the feature dlpack."""
+        """Return a DLPack capsule that shares a buffer's memory; needs the feature dlpack.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        buffer : Buffer
+            The buffer.
+        spec : Spec
+            Shape and dtype of its value.
+        **options : Any
+            The options of ``__dlpack__``.
+
+        Returns
+        -------
+        PyCapsule
+            The capsule.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend does not have the feature.
+        """
         raise UnsupportedError(f"backend {self.name!r} does not export DLPack; use x.numpy()")
 
     def dlpack_device(self, index: int) -> tuple[int, int]:
-        """Return the DLPack device type and id (1, 0 is the host)."""
+        """Return the DLPack device type and number.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        tuple of int
+            By default (1, 0), the host.
+        """
         return (1, 0)
 
     def from_dlpack(self, index: int, array: Any, copy: bool) -> tuple[Buffer, Spec]:
-        """Return another library's array on this device as a buffer, its own where ``copy``.
+        """Return another library's array as a buffer; needs the feature dlpack.
 
-        It needs the feature dlpack, and a DLPack device other than the host's. ExchangeError where
-        memory cannot be shared as it lies, and ``copy`` is False.
+        It is called only for backends with another DLPack device than the host's.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        array : object
+            An array with ``__dlpack__`` on this device.
+        copy : bool
+            Whether the buffer has memory of its own.
+
+        Returns
+        -------
+        tuple
+            The buffer and its Spec.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend does not have the feature.
+        ExchangeError
+            If ``copy`` is False and the memory's layout cannot be shared.
         """
         raise UnsupportedError(f"backend {self.name!r} takes no memory through DLPack; it copies")
 
     def cuda_array_interface(self, index: int, buffer: Any, spec: Spec) -> dict[str, Any] | None:
-        """Return what Numba's protocol of this name says of a buffer; None on other devices."""
+        """Return a buffer's description in Numba's CUDA array interface.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        buffer : Buffer
+            The buffer.
+        spec : Spec
+            Shape and dtype of its value.
+
+        Returns
+        -------
+        dict or None
+            The description; None for devices without it, the default.
+        """
         return None
 
     def adopt(self, index: int, array: np.ndarray[Any, Any]) -> Buffer:
-        """Return a buffer that shares a host array's memory; needs the feature host_views."""
+        """Return a buffer that shares a host array's memory; needs the feature host_views.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        array : numpy.ndarray
+            A contiguous array.
+
+        Returns
+        -------
+        Buffer
+            The buffer.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend does not have the feature.
+        """
         raise UnsupportedError(f"backend {self.name!r} cannot share host memory; it copies")
 
     def caller(
         self, index: int, executable: Executable, call: BoundCall
     ) -> Callable[..., Any] | None:
-        """Return a compiled bound call of an executable; None: it is made in Python as ever."""
+        """Return a compiled function that runs a bound call of an executable.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        executable : Executable
+            The executable.
+        call : BoundCall
+            What the call fixes and what it takes.
+
+        Returns
+        -------
+        callable or None
+            The function; None, the default, if calls are to be made in Python.
+        """
         return None
 
     def communicator(self, indices: Sequence[int]) -> Communicator:
-        """Return what carries out collectives of devices of this backend, in this order.
+        """Return what runs collectives of several devices; needs the feature collectives.
 
-        It needs the feature collectives; core has copies for all others. DeviceError where the
-        means that it needs are missing or fail.
+        For backends without the feature core makes copies.
+
+        Parameters
+        ----------
+        indices : sequence of int
+            The devices, in the order of the group.
+
+        Returns
+        -------
+        Communicator
+            The collectives.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend does not have the feature.
+        DeviceError
+            If a library that it needs is missing or fails.
         """
         raise UnsupportedError(f"backend {self.name!r} has no collectives of its own; core copies")
 
     def serialize(self, index: int, executable: Executable) -> bytes:
-        """Return the executable as bytes for ``deserialize``; needs the feature serialize."""
+        """Return an executable as bytes; needs the feature serialize.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        executable : Executable
+            The executable.
+
+        Returns
+        -------
+        bytes
+            What `deserialize` takes.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend does not have the feature.
+        """
         raise UnsupportedError(f"backend {self.name!r} cannot store executables")
 
     def deserialize(self, index: int, data: bytes) -> Executable:
-        """Return the executable stored by ``serialize``; needs the feature serialize."""
+        """Return the executable that `serialize` stored; needs the feature serialize.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        data : bytes
+            What `serialize` returned.
+
+        Returns
+        -------
+        Executable
+            The executable.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend does not have the feature.
+        """
         raise UnsupportedError(f"backend {self.name!r} cannot load executables")
 
     def close(self) -> None:  # noqa: B027 - most backends hold nothing that needs closing
-        """Free everything; the backend is not used afterwards."""
+        """Free everything. The backend is not used afterwards."""

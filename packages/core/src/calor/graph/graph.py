@@ -22,7 +22,19 @@ from calor.specs import Spec
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation: ``inputs`` and ``outputs`` are value numbers of the graph that holds it."""
+    """One operation of a graph.
+
+    Parameters
+    ----------
+    op : Op
+        The row of the op table.
+    inputs : tuple of int
+        Numbers of the graph's values that it reads.
+    attributes : mapping of str to Any
+        The op's attributes.
+    outputs : tuple of int
+        Numbers of the values that it makes.
+    """
 
     op: Op
     inputs: tuple[int, ...]
@@ -33,10 +45,21 @@ class Node:
 class Graph:
     """A function from input values to output values, as a list of nodes.
 
-    Attributes: ``specs`` (of every value, by number), ``inputs`` (value numbers, 0 … n−1), ``host``
-    (the inputs that are host numbers or small host arrays handed over at each call), ``nodes``,
-    ``outputs`` (value numbers).
+    Parameters
+    ----------
+    specs : sequence of Spec
+        The specs of all values, by number.
+    host : iterable of int
+        The inputs that are host numbers, or small host arrays, passed at each call.
+    nodes : sequence of Node
+        The nodes; each value is made before it is read.
+    outputs : sequence of int
+        The numbers of the values that are returned.
+    input_count : int
+        The number of inputs, which are the values 0 … n − 1.
 
+    Examples
+    --------
     >>> import calor
     >>> graph = calor.trace(lambda x: x * 2 + 1, calor.ones((2, 3)))
     >>> [node.op.name for node in graph.nodes][-1]
@@ -88,7 +111,13 @@ class Graph:
         return tuple(self.specs[i] for i in self.outputs)
 
     def last_uses(self) -> list[tuple[int, ...]]:
-        """For each node, the values that nothing reads after it (outputs and inputs excluded)."""
+        """Return for each node the values that nothing reads after it.
+
+        Returns
+        -------
+        list of tuple of int
+            One tuple for each node, without inputs and outputs of the graph.
+        """
         keep = set(self.outputs) | set(self.inputs)
         seen: set[int] = set()
         result: list[tuple[int, ...]] = []
@@ -101,17 +130,32 @@ class Graph:
         return result
 
     def text(self) -> str:
-        """Return the graph as readable text, one node a line."""
+        """Return the graph as readable text.
+
+        Returns
+        -------
+        str
+            One line for each node.
+        """
         from calor.graph.text import graph_text
 
         return graph_text(self)
 
     def svg(self) -> str:
-        """Return a picture of the graph as the text of an SVG file.
+        """Return a picture of the graph: inputs on top, outputs below, a colour per family of ops.
 
-        Inputs are on top, outputs below; colours tell the families of ops apart. PluginError where
-        calor-drawing is not installed.
+        Returns
+        -------
+        str
+            The text of an SVG file.
 
+        Raises
+        ------
+        PluginError
+            If calor-drawing is not installed.
+
+        Examples
+        --------
         >>> import calor
         >>> calor.trace(calor.exp, calor.ones(2)).svg().splitlines()[1]
         '<title>Graph of 1 inputs, 1 nodes, 1 outputs</title>'
@@ -121,14 +165,27 @@ class Graph:
         return graph_svg(self)
 
     def draw(self, path: str | PathLike[str]) -> None:
-        """Write the picture to a file whose name ends in ``.svg``; ArgumentError for another."""
+        """Write the picture of the graph to a file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file; its name ends in ".svg".
+
+        Raises
+        ------
+        ArgumentError
+            If the name has another suffix.
+        PluginError
+            If calor-drawing is not installed.
+        """
         from calor.drawing import draw
 
         draw(self, path)
 
 
 class Builder:
-    """Builds a graph node by node; each method returns value numbers of the new graph."""
+    """Builds a graph node by node; its methods return numbers of values of the new graph."""
 
     def __init__(self) -> None:
         self.specs: list[Spec] = []
@@ -137,7 +194,25 @@ class Builder:
         self.input_count = 0
 
     def input(self, spec: Spec, host: bool = False) -> int:
-        """Add an input; all inputs come before the first node."""
+        """Add an input.
+
+        Parameters
+        ----------
+        spec : Spec
+            Its shape and dtype.
+        host : bool, optional
+            Whether it is a host number or small host array, passed at each call.
+
+        Returns
+        -------
+        int
+            The number of the value.
+
+        Raises
+        ------
+        GraphError
+            If the graph has a node already.
+        """
         if self.nodes:
             raise GraphError("inputs of a graph come before its first node")
         number = len(self.specs)
@@ -154,7 +229,24 @@ class Builder:
         attributes: Mapping[str, Any] | None = None,
         outputs: Sequence[Spec] | None = None,
     ) -> tuple[int, ...]:
-        """Add a node and return the numbers of its outputs; specs come from the op's rule."""
+        """Add a node.
+
+        Parameters
+        ----------
+        op : Op
+            The row of the op table.
+        inputs : sequence of int
+            The numbers of its operands.
+        attributes : mapping of str to Any, optional
+            The op's attributes.
+        outputs : sequence of Spec, optional
+            The specs of its results. By default the op's rule gives them.
+
+        Returns
+        -------
+        tuple of int
+            The numbers of its results.
+        """
         attributes = dict(attributes or {})
         if outputs is None:
             outputs = signature(op, tuple(self.specs[i] for i in inputs), attributes).outputs
@@ -165,7 +257,25 @@ class Builder:
         return numbers
 
     def inline(self, graph: Graph, arguments: Sequence[int]) -> tuple[int, ...]:
-        """Add the nodes of another graph with its inputs replaced; return its outputs."""
+        """Add the nodes of another graph, with its inputs replaced.
+
+        Parameters
+        ----------
+        graph : Graph
+            The other graph.
+        arguments : sequence of int
+            One value of the new graph for each of its inputs.
+
+        Returns
+        -------
+        tuple of int
+            The values that correspond to its outputs.
+
+        Raises
+        ------
+        GraphError
+            If the number of arguments differs from that of inputs.
+        """
         if len(arguments) != len(graph.inputs):
             raise GraphError(f"{graph!r} takes {len(graph.inputs)} inputs, not {len(arguments)}")
         numbers = dict(zip(graph.inputs, arguments, strict=True))
@@ -173,7 +283,18 @@ class Builder:
         return tuple(numbers[o] for o in graph.outputs)
 
     def take(self, graph: Graph, nodes: Iterable[Node], numbers: dict[int, int]) -> None:
-        """Add nodes of another graph; ``numbers`` says where its values are here, then theirs."""
+        """Add nodes of another graph.
+
+        Parameters
+        ----------
+        graph : Graph
+            The other graph.
+        nodes : iterable of Node
+            Its nodes to add, in order.
+        numbers : dict of int to int
+            The new graph's value for each value of the other one that the nodes read. Their results
+            are added to it.
+        """
         for node in nodes:
             made = self.add(
                 node.op,
@@ -184,12 +305,34 @@ class Builder:
             numbers.update(zip(node.outputs, made, strict=True))
 
     def build(self, outputs: Sequence[int]) -> Graph:
-        """Return the finished graph."""
+        """Return the finished graph.
+
+        Parameters
+        ----------
+        outputs : sequence of int
+            The numbers of the values to return.
+
+        Returns
+        -------
+        Graph
+            The graph.
+        """
         return Graph(self.specs, self.host, self.nodes, outputs, self.input_count)
 
 
 def prune(graph: Graph) -> Graph:
-    """Return the graph without the nodes that no output needs; inputs stay, used or not."""
+    """Return the graph without the nodes that no output needs.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+
+    Returns
+    -------
+    Graph
+        A graph with the same inputs, used or not, and outputs.
+    """
     needed = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
@@ -208,9 +351,25 @@ def part(
     outputs: Sequence[int],
     numbers_of_host: Collection[int] = (),
 ) -> Graph:
-    """Return some nodes as a graph of its own, its inputs and outputs values of the whole one.
+    """Return some nodes of a graph as a graph of its own.
 
-    An input is a host number where it is one in the whole graph, or in ``numbers_of_host``.
+    Parameters
+    ----------
+    graph : Graph
+        The whole graph.
+    inputs : iterable of int
+        Its values that are inputs of the part.
+    nodes : iterable of Node
+        The nodes, in order.
+    outputs : sequence of int
+        Its values that are outputs of the part.
+    numbers_of_host : collection of int, optional
+        Inputs that are host numbers, besides those that are so in the whole graph.
+
+    Returns
+    -------
+    Graph
+        The part.
     """
     builder = Builder()
     numbers = {

@@ -24,7 +24,25 @@ def _refuse(x: Spec, wanted: str) -> DTypeError:
 
 
 def numbers(*specs: Spec) -> Spec:
-    """Integers, floating or complex in, the same out."""
+    """Accept integer, floating and complex operands of one spec.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands.
+
+    Returns
+    -------
+    Spec
+        The same.
+
+    Raises
+    ------
+    DTypeError
+        If they are bool or float8.
+    ShapeError
+        If they differ.
+    """
     _same_shape(specs)
     if specs[0].dtype.kind in ("bool", "storage"):
         raise _refuse(specs[0], "numeric")
@@ -32,7 +50,25 @@ def numbers(*specs: Spec) -> Spec:
 
 
 def floats(*specs: Spec) -> Spec:
-    """Floating or complex in, the same out."""
+    """Accept floating and complex operands of one spec.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands.
+
+    Returns
+    -------
+    Spec
+        The same.
+
+    Raises
+    ------
+    DTypeError
+        If they are of another dtype.
+    ShapeError
+        If they differ.
+    """
     _same_shape(specs)
     if not specs[0].dtype.is_inexact:
         raise _refuse(specs[0], "floating or complex")
@@ -40,7 +76,25 @@ def floats(*specs: Spec) -> Spec:
 
 
 def real_floats(*specs: Spec) -> Spec:
-    """Real floating in, the same out."""
+    """Accept real floating operands of one spec.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands.
+
+    Returns
+    -------
+    Spec
+        The same.
+
+    Raises
+    ------
+    DTypeError
+        If they are of another dtype.
+    ShapeError
+        If they differ.
+    """
     _same_shape(specs)
     if specs[0].dtype.kind != "float":
         raise _refuse(specs[0], "real floating")
@@ -48,7 +102,25 @@ def real_floats(*specs: Spec) -> Spec:
 
 
 def reals(*specs: Spec) -> Spec:
-    """Integers or real floating in, the same out."""
+    """Accept integer and real floating operands of one spec.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands.
+
+    Returns
+    -------
+    Spec
+        The same.
+
+    Raises
+    ------
+    DTypeError
+        If they are of another dtype.
+    ShapeError
+        If they differ.
+    """
     _same_shape(specs)
     if specs[0].dtype.kind not in ("int", "uint", "float"):
         raise _refuse(specs[0], "real")
@@ -56,7 +128,25 @@ def reals(*specs: Spec) -> Spec:
 
 
 def ordered(*specs: Spec) -> Spec:
-    """Bool, integers or real floating in, the same out."""
+    """Accept bool, integer and real floating operands of one spec.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands.
+
+    Returns
+    -------
+    Spec
+        The same.
+
+    Raises
+    ------
+    DTypeError
+        If they are complex or float8.
+    ShapeError
+        If they differ.
+    """
     _same_shape(specs)
     if specs[0].dtype.kind in ("complex", "storage"):
         raise _refuse(specs[0], "real")
@@ -64,7 +154,25 @@ def ordered(*specs: Spec) -> Spec:
 
 
 def bits(*specs: Spec) -> Spec:
-    """Bool or integers in, the same out."""
+    """Accept bool and integer operands of one spec.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands.
+
+    Returns
+    -------
+    Spec
+        The same.
+
+    Raises
+    ------
+    DTypeError
+        If they are of another dtype.
+    ShapeError
+        If they differ.
+    """
     _same_shape(specs)
     if specs[0].dtype.kind not in ("bool", "int", "uint"):
         raise _refuse(specs[0], "integer or bool")
@@ -72,7 +180,25 @@ def bits(*specs: Spec) -> Spec:
 
 
 def integers(*specs: Spec) -> Spec:
-    """Integers in, the same out."""
+    """Accept integer operands of one spec.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands.
+
+    Returns
+    -------
+    Spec
+        The same.
+
+    Raises
+    ------
+    DTypeError
+        If they are of another dtype.
+    ShapeError
+        If they differ.
+    """
     _same_shape(specs)
     if not specs[0].dtype.is_integer:
         raise _refuse(specs[0], "integer")
@@ -80,7 +206,25 @@ def integers(*specs: Spec) -> Spec:
 
 
 def anything(*specs: Spec) -> Spec:
-    """Any dtype but storage in, the same out."""
+    """Accept operands of one spec, of any dtype but float8.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands.
+
+    Returns
+    -------
+    Spec
+        The same.
+
+    Raises
+    ------
+    DTypeError
+        If they are float8.
+    ShapeError
+        If they differ.
+    """
     _same_shape(specs)
     if specs[0].dtype.kind == "storage":
         raise _refuse(specs[0], "arithmetic")
@@ -88,32 +232,122 @@ def anything(*specs: Spec) -> Spec:
 
 
 def magnitude(x: Spec) -> Spec:
-    """Numbers in, their real type out."""
+    """Return the spec of absolute values: numbers in, their real dtype out.
+
+    Parameters
+    ----------
+    x : Spec
+        The operand.
+
+    Returns
+    -------
+    Spec
+        The shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is bool or float8.
+    """
     numbers(x)
     return spec(x.shape, real_of(x.dtype))
 
 
 def part(x: Spec) -> Spec:
-    """Complex in, its real type out."""
+    """Return the spec of a real or imaginary part: complex in, its real dtype out.
+
+    Parameters
+    ----------
+    x : Spec
+        The operand.
+
+    Returns
+    -------
+    Spec
+        The shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is not complex.
+    """
     if not x.dtype.is_complex:
         raise _refuse(x, "complex")
     return spec(x.shape, real_of(x.dtype))
 
 
 def test(*specs: Spec) -> Spec:
-    """Any dtype but storage in, bool out."""
+    """Return the spec of a test of each element: any dtype but float8 in, bool out.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands, of one spec.
+
+    Returns
+    -------
+    Spec
+        Their shape and bool.
+
+    Raises
+    ------
+    DTypeError
+        If they are float8.
+    ShapeError
+        If they differ.
+    """
     anything(*specs)
     return spec(specs[0].shape, bool_)
 
 
 def compare(*specs: Spec) -> Spec:
-    """Two operands of an ordered dtype in, bool out."""
+    """Return the spec of a comparison: bool, integer or real floating in, bool out.
+
+    Parameters
+    ----------
+    *specs : Spec
+        The operands, of one spec.
+
+    Returns
+    -------
+    Spec
+        Their shape and bool.
+
+    Raises
+    ------
+    DTypeError
+        If they are complex or float8.
+    ShapeError
+        If they differ.
+    """
     ordered(*specs)
     return spec(specs[0].shape, bool_)
 
 
 def select(condition: Spec, x: Spec, y: Spec) -> Spec:
-    """A bool condition and two operands of one spec."""
+    """Return the spec of a choice between two operands.
+
+    Parameters
+    ----------
+    condition : Spec
+        A bool of the same shape.
+    x : Spec
+        The one operand.
+    y : Spec
+        The other operand, of the same spec.
+
+    Returns
+    -------
+    Spec
+        The spec of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If the condition is not bool.
+    ShapeError
+        If the operands differ, or the condition has another shape.
+    """
     if condition.dtype is not bool_:
         raise _refuse(condition, "a bool condition and")
     _same_shape((x, y))
@@ -123,25 +357,84 @@ def select(condition: Spec, x: Spec, y: Spec) -> Spec:
 
 
 def check_axes(x: Spec, axes: tuple[int, ...]) -> None:
-    """Raise ShapeError unless the axes are distinct and within the rank (not negative here)."""
+    """Check that axes are distinct and exist. Negative ones do not.
+
+    Parameters
+    ----------
+    x : Spec
+        The operand.
+    axes : tuple of int
+        The axes.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is named twice or does not exist.
+    """
     if len(set(axes)) != len(axes) or any(not 0 <= a < x.ndim for a in axes):
         raise ShapeError(f"axes {axes} do not fit {x}; axes are distinct and below {x.ndim}")
 
 
 def without_axes(x: Spec, axes: tuple[int, ...], dtype: DType) -> Spec:
-    """Return the spec of a reduction over the axes."""
+    """Return the spec of a reduction over axes.
+
+    Parameters
+    ----------
+    x : Spec
+        The operand.
+    axes : tuple of int
+        The axes, distinct and not negative.
+    dtype : DType
+        The dtype of the result.
+
+    Returns
+    -------
+    Spec
+        The shape of ``x`` without the axes.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is named twice or does not exist.
+    """
     check_axes(x, axes)
     return spec(tuple(n for i, n in enumerate(x.shape) if i not in axes), dtype)
 
 
 def index_type(x: Spec) -> None:
-    """Raise DTypeError unless x holds integers."""
+    """Check that an operand holds integers.
+
+    Parameters
+    ----------
+    x : Spec
+        The operand.
+
+    Raises
+    ------
+    DTypeError
+        If it does not.
+    """
     if not x.dtype.is_integer:
         raise _refuse(x, "integer index")
 
 
 def same_rank(x: Spec, other: tuple[int, ...], what: str) -> None:
-    """Raise ShapeError unless a per-axis attribute has one entry for each axis."""
+    """Check that an attribute has one entry for each axis.
+
+    Parameters
+    ----------
+    x : Spec
+        The operand.
+    other : tuple of int
+        The attribute.
+    what : str
+        Its name, for the error.
+
+    Raises
+    ------
+    ShapeError
+        If the number of entries differs from that of axes.
+    """
     if len(other) != x.ndim:
         raise ShapeError(
             f"{what} {other} has {len(other)} entries for {x}, which has {x.ndim} axes"
