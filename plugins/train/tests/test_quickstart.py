@@ -49,7 +49,7 @@ def test_it_learns_to_read_digits(learned):
     results = json.loads((folder / "results.json").read_text("utf-8"))
     assert results["right"] >= 0.98 * results["held_out"] == 0.98 * 360
     share = f"{100 * results['right'] / 360:.2f} %"
-    assert f"held-out digits read rightly: {share}" in process.stdout
+    assert f"held-out digits classified correctly: {share}" in process.stdout
     assert f"loaded in a new process: {share}, the same classes" in process.stdout
     assert len((folder / "history.csv").read_text("utf-8").splitlines()) == 9
 

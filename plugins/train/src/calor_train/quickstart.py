@@ -6,7 +6,7 @@ The digits are scikit-learn's (Alpaydin and Kaynak, 1998: 1,797 images of 8×8 p
 a fifth of them is held out. The output folder receives the weights, the curves, the confusion
 matrix and a sheet of predictions. At the end a new process loads the weights and classifies the
 held-out digits; it must find the very same classes. The exit status is 0 when at least 98 % of
-the held-out digits are read rightly.
+the held-out digits are classified correctly.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def learn(options: argparse.Namespace) -> int:
         "classes": shares.argmax(1).tolist(),
     }
     (folder / RESULTS).write_text(json.dumps(results), "utf-8")
-    reading = f"{right} of {len(held_classes)} held-out digits read rightly"
+    reading = f"{right} of {len(held_classes)} held-out digits classified correctly"
     plot_history(learner.history, folder / "curves.png", valid_label="held out")
     plot_confusion_matrix(confusion, folder / "confusion.png", title=reading)
     plot_predictions(
