@@ -23,6 +23,15 @@ class KernelTypeError(CalorError, TypeError):
     """Types that do not fit in a kernel; the message says where, and what to write instead."""
 
 
+class LaunchError(KernelTypeError):
+    """Arguments of a launch that do not fit the kernel; ``kernel`` and ``parameter`` name where."""
+
+    def __init__(self, kernel: str, parameter: str, problem: str) -> None:
+        super().__init__(f"kernel {kernel}, parameter {parameter}: {problem}")
+        self.kernel = kernel
+        self.parameter = parameter
+
+
 class KernelCheckError(CalorError):
     """A kernel broke a rule while it ran on lanes: out of bounds, a race, a missing barrier.
 

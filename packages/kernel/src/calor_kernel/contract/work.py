@@ -67,6 +67,7 @@ class Build:
 
     ``keywords`` are the build-time arguments: numbers, text, dtypes, tuples of those, functions of
     modules and frozen dataclasses of all these; their ``repr`` is part of the key on disk.
+    ``counts``: how many parameters there are in each tuple of declared ones.
     ``folded``: whether the cubes of all axes are launched along x and y; the last three numbers of
     the signature then say how many there are along each, and the function knows nothing of them.
     """
@@ -78,6 +79,7 @@ class Build:
     plane: int = 1
     index: DType = int64
     folded: bool = False
+    counts: tuple[int, ...] = ()
 
     def kernel(self, features: frozenset[str] = frozenset()) -> Kernel:
         """Build the kernel's intermediate form."""
@@ -87,6 +89,7 @@ class Build:
             plane=self.plane,
             index=self.index,
             features=features,
+            counts=self.counts,
             **dict(self.keywords),
         )
         return fold_cubes(made) if self.folded else made

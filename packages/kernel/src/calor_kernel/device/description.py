@@ -38,11 +38,12 @@ def build_text(build: Build) -> str:
             f"kernel {build.function.name} is defined where there is no file (in a notebook, for "
             f"one), so that what it calls may be another thing in the next process"
         )
+    folded = " folded" if build.folded else ""
     parts = (
         describe(build.function),
         f"({','.join(map(_declared, build.signature))})",
         describe(build.keywords),
-        f"{build.cube} {build.plane} {build.index.name}{' folded' if build.folded else ''}",
+        f"{build.cube} {build.plane} {build.index.name}{folded} {build.counts}",
     )
     return "\n".join(parts)
 

@@ -132,7 +132,7 @@ def _power(number: int) -> int | None:
     return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
 
 
-def unravel(index: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
+def unravel(index: Number | int, sizes: Sequence[Number | int | FastDivmod]) -> tuple[Any, ...]:
     """Return the coordinates of a nonnegative index into an array, the last axis fastest.
 
     ``sizes`` are numbers of Python, of the device or FastDivmods; the first is not looked at, as
@@ -148,13 +148,15 @@ def unravel(index: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
     return (index, *reversed(found)) if len(sizes) else ()
 
 
-def offset_of(position: Sequence[Any], strides: Sequence[Any]) -> Any:
-    """Return the sum of coordinates times strides, both of Python or of the device.
+def offset_of(
+    position: Sequence[Number | int], strides: Sequence[Number | int], start: Number | int = 0
+) -> Any:
+    """Return a start plus the sum of coordinates times strides, of Python or of the device.
 
     >>> offset_of((1, 2, 3), (12, 4, 1))
     23
     """
-    total: Any = 0
+    total: Any = start
     for place, stride in zip(position, strides, strict=True):
         total = total + place * stride
     return total

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from calor.dtypes import DType, int64
@@ -17,6 +17,7 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Kernel, Memory, Parameter
 from calor_kernel.ir.types import Buffer, Scalar, Type
 from calor_kernel.language.builder import HERE, Builder
+from calor_kernel.language.declared import Declaration, declaration_of
 from calor_kernel.language.memory import Pointer
 from calor_kernel.language.rewrite import rewrite
 
@@ -40,6 +41,11 @@ class KernelFunction:
         if inspect.Parameter.VAR_KEYWORD in kinds:
             raise KernelTypeError(f"kernel {self.name} names its build-time parameters; no **")
         self._rewritten: Callable[..., None] | None = None
+
+    @cached_property
+    def declaration(self) -> Declaration | None:
+        """What the annotations declare of the run-time parameters, None where they do not."""
+        return declaration_of(self.function)
 
     def __call__(self, *arguments: Any, **build: Any) -> None:
         """Put the kernel's body into the kernel that is being built, as a helper."""
@@ -66,17 +72,19 @@ class KernelFunction:
         index: DType = int64,
         features: frozenset[str] = frozenset(),
         attributes: Mapping[str, Any] | None = None,
+        counts: tuple[int, ...] = (),
         **build: Any,
     ) -> Kernel:
         """Return the kernel for a signature and build-time arguments.
 
-        ``signature`` says what each positional parameter is. KernelTypeError and KernelSyntaxError
-        name the line at fault.
+        ``signature`` says what each run-time parameter is; ``counts``: how many there are in each
+        tuple of declared ones, and of those that may be left out. KernelTypeError and
+        KernelSyntaxError name the line at fault.
         """
         builder = Builder(index, cube, plane, features)
         parameters: list[Parameter] = []
         arguments: list[Any] = []
-        names = _positional(self.function, len(signature))
+        names = self._names(len(signature), counts)
         for name, declared in zip(names, signature, strict=True):
             if isinstance(declared, Buffer):
                 memory = Memory(
@@ -95,6 +103,8 @@ class KernelFunction:
                 builder.scalars[value] = name
                 parameters.append(Parameter(name, declared, value=value))
                 arguments.append(value)
+        if self.declaration is not None:
+            arguments = self.declaration.arguments(iter(arguments), counts)
         with builder.active():
             try:
                 self.body(*arguments, **build)
@@ -111,6 +121,20 @@ class KernelFunction:
             {**builder.attributes, **(attributes or {})},
         )
 
+    def _names(self, count: int, counts: tuple[int, ...]) -> list[str]:
+        """Return the names of the run-time parameters of a build."""
+        declared = self.declaration
+        if declared is None:
+            names = _positional(self.function, count)
+        else:
+            names = declared.names(counts)
+        if len(names) != count:
+            raise KernelTypeError(
+                f"kernel {self.name} has {len(names)} run-time parameters "
+                f"({', '.join(names)}); the signature names {count}"
+            )
+        return names
+
 
 def _positional(function: Callable[..., Any], count: int) -> list[str]:
     names: list[str] = []
@@ -119,11 +143,6 @@ def _positional(function: Callable[..., Any], count: int) -> list[str]:
             names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
         elif parameter.kind is not parameter.KEYWORD_ONLY:
             names.append(parameter.name)
-    if len(names) != count:
-        raise KernelTypeError(
-            f"kernel {function.__name__} has {len(names)} run-time parameters "
-            f"({', '.join(names)}); the signature names {count}"
-        )
     return names
 
 

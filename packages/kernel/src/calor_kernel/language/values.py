@@ -65,7 +65,8 @@ class Number(Value):
         """The number of lanes; 1 for a scalar."""
         return self.type.width
 
-    def __bool__(self) -> NoReturn:
+    # What a kernel's body does with these is rewritten, so for a type checker they return.
+    def __bool__(self) -> bool:
         raise KernelTypeError(
             f"{self!r} exists only when the kernel runs and has no truth value at build time; in a "
             f"helper function write @helper above it, so that its if and while are rewritten"
@@ -77,13 +78,13 @@ class Number(Value):
             f"build-time steps or a shape must be known at build time (a keyword-only parameter)"
         )
 
-    def __index__(self) -> NoReturn:
+    def __index__(self) -> int:
         self._no_number()
 
-    def __int__(self) -> NoReturn:
+    def __int__(self) -> int:
         self._no_number()
 
-    def __float__(self) -> NoReturn:
+    def __float__(self) -> float:
         self._no_number()
 
     def __iter__(self) -> NoReturn:

@@ -10,14 +10,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from calor.dtypes import int32
-from calor_kernel.language import cast, constant, cube_position, helper, kernel, shuffle, splat
+from calor_kernel.language import (
+    Number,
+    cast,
+    constant,
+    cube_position,
+    helper,
+    kernel,
+    shuffle,
+    splat,
+)
 
 # The numbers of an axis for ``pad_planes``.
 AXIS = 7
 Strides = tuple[int, int, int]
 
 
-def iota(lanes: int) -> Any:
+def iota(lanes: int) -> Number:
     """Return the vector 0, 1, … of 32-bit integers."""
     return constant(tuple(range(lanes)), int32)
 

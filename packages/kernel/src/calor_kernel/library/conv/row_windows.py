@@ -6,11 +6,24 @@ are made once for all rows of a window; memory is asked for ahead of time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from calor.dtypes import int32
-from calor_kernel.language import cast, constant, helper, shuffle, splat
+from calor_kernel.language import (
+    Index,
+    Mask,
+    Number,
+    Pointer,
+    Registers,
+    cast,
+    constant,
+    helper,
+    min,
+    range,
+    shuffle,
+    splat,
+)
 from calor_kernel.library.conv.phase_planes import iota
 
 # Bytes between what is read and what is asked for ahead of time.
@@ -53,7 +66,7 @@ class Back:
 
 
 @helper
-def ask_ahead(x: Any, at: Any, x_row: Any, rows: Any, along: Along, lanes: int) -> None:
+def ask_ahead(x: Pointer, at: Number, x_row: Number, rows: Index, along: Along, lanes: int) -> None:
     """Ask for what is read some rows later; rows in turn are no stream that processors foresee."""
     for row in range(rows):
         for part in range(along.stride):
@@ -61,7 +74,9 @@ def ask_ahead(x: Any, at: Any, x_row: Any, rows: Any, along: Along, lanes: int) 
 
 
 @helper
-def masks_of(left: Any, along: Along, lanes: int, width: Any, limit: Any = None) -> list[list[Any]]:
+def masks_of(
+    left: Index, along: Along, lanes: int, width: Index, limit: Index | None = None
+) -> list[list[Mask]]:
     """Return which elements that the taps of a row read are there: masks for ``read_taps``.
 
     ``limit``: how many elements are read of each tap at most.
@@ -78,7 +93,7 @@ def masks_of(left: Any, along: Along, lanes: int, width: Any, limit: Any = None)
     return made
 
 
-def _between(first: Any, step: int, lanes: int, end: Any) -> Any:
+def _between(first: Index, step: int, lanes: int, end: Index) -> Mask:
     place = splat(cast(first, int32), lanes) + constant(
         tuple(i * step for i in range(lanes)), int32
     )
@@ -86,14 +101,14 @@ def _between(first: Any, step: int, lanes: int, end: Any) -> Any:
 
 
 def read_taps(
-    x: Any, at: Any, along: Along, lanes: int, masks: list[list[Any]] | None
-) -> list[Any]:
+    x: Pointer, at: Number, along: Along, lanes: int, masks: list[list[Mask]] | None
+) -> list[Number]:
     """Return what each tap of a row sees from an element on; masked where masks are given."""
-    seen: list[Any] = []
-    pair: list[Any] = []
+    seen: list[Number] = []
+    pair: list[Number] = []
     for k in range(along.taps):
         place = at + k * along.dilation
-        mask = masks[k] if masks is not None else [None, None]
+        mask: Sequence[Mask | None] = masks[k] if masks is not None else [None, None]
         if along.stride == 1:
             seen.append(x.load(place, lanes, mask=mask[0]))
         elif along.stride == 2:
@@ -109,7 +124,7 @@ def read_taps(
 
 
 @helper
-def write_phases(acc: Any, c: Any, to: Any, left: Any) -> None:
+def write_phases(acc: Registers, c: Pointer, to: Number, left: Index) -> None:
     """Write phases of a row in turn, as far as it goes: ``left`` elements."""
     lanes, span = acc.type.width, len(acc)
     lane, end = iota(lanes), splat(cast(left, int32), lanes)

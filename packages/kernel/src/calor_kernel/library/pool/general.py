@@ -8,26 +8,39 @@ a unit computes a vector of results, whose operands it gathers.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from calor.dtypes import DType
 from calor_kernel.language import (
+    In,
+    Index,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Registers,
+    Size,
+    Stride,
     absolute_position,
     constant,
     helper,
     kernel,
+    max,
+    min,
+    offset_of,
     quotient,
+    range,
     registers,
     select,
     splat,
     unravel,
 )
+from calor_kernel.library.pool.problem import Lead, Slide
 
-# The numbers of an axis along which windows slide.
-SLIDE = 6
+Slides = Sequence[Slide[Number]]
 
 
-def results(count: Any, width: int) -> tuple[Any, Any, Any]:
+def results(count: Number, width: int) -> tuple[Number, Number, Mask]:
     """Return the first result of this unit, the places of all of them, and which there are.
 
     Places beyond the end are the last one.
@@ -38,53 +51,44 @@ def results(count: Any, width: int) -> tuple[Any, Any, Any]:
     return first, select(inside, index, count - 1), inside
 
 
-def slides_of(numbers: Any, rank: int) -> list[Any]:
-    """Return the numbers of each axis along which windows slide."""
-    return [numbers[i * SLIDE : (i + 1) * SLIDE] for i in range(rank)]
-
-
-def sum_of(places: Any, strides: Any, start: Any) -> Any:
-    """Return start plus places times strides."""
-    for place, stride in zip(places, strides, strict=True):
-        start = start + place * stride
-    return start
+def starts_of(places: Sequence[Number], slides: Slides) -> list[Number]:
+    """Return where windows begin, along each axis along which they slide."""
+    return [p * s.stride + s.start for p, s in zip(places, slides, strict=True)]
 
 
 @kernel
 def reduce_windows(
-    x: Any,
-    c: Any,
-    count: Any,
-    *numbers: Any,
-    rank: int,
+    x: In,
+    c: Out,
+    count: Size,
+    slides: tuple[Slide[Number], ...],
+    strides: tuple[tuple[Stride, ...], ...],
+    leads: tuple[Lead[Number], ...],
+    *,
     width: int,
     kind: str,
     identity: float,
     wide: DType,
 ) -> None:
-    """Reduce ``width`` windows. ``numbers``: the slides, strides along them, then lead axes."""
-    slides = slides_of(numbers, rank)
-    strides = numbers[rank * SLIDE : rank * (SLIDE + 1)]
-    leads = numbers[rank * (SLIDE + 1) :]
-    sizes, jumps = leads[::2], leads[1::2]
+    """Reduce ``width`` windows. ``strides``: those of x along the slides."""
     first, index, inside = results(count, width)
-    place = unravel(index, [*sizes, *(s[0] for s in slides)])
-    base = sum_of(place[: len(sizes)], jumps, index * 0)
-    starts = [p * s[2] + s[4] for p, s in zip(place[len(sizes) :], slides, strict=True)]
+    place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
+    base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
+    starts = starts_of(place[len(leads) :], slides)
     total = registers(1, wide, width, identity)
-    take_all(total, x, slides, starts, strides, base, inside, kind, identity)
+    take_all(total, x, slides, starts, strides[0], base, inside, kind, identity)
     c.store(first, total[0].to(c.dtype), mask=inside)
 
 
 @helper
 def take_all(
-    total: Any,
-    x: Any,
-    slides: list[Any],
-    starts: list[Any],
-    strides: Any,
-    base: Any,
-    inside: Any,
+    total: Registers,
+    x: Pointer,
+    slides: Slides,
+    starts: list[Number],
+    strides: Sequence[Number],
+    base: Number,
+    inside: Mask,
     kind: str,
     identity: float,
 ) -> None:
@@ -98,10 +102,10 @@ def take_all(
         else:
             total[0] = min(total[0], value)
     else:
-        _, window, _, dilation, _, size = slides[0]
-        for k in range(window):
-            at = starts[0] + k * dilation
-            valid = inside & (at >= 0) & (at < size)
+        slide = slides[0]
+        for k in range(slide.window):
+            at = starts[0] + k * slide.dilation
+            valid = inside & (at >= 0) & (at < slide.size)
             take_all(
                 total,
                 x,
@@ -117,77 +121,72 @@ def take_all(
 
 @kernel
 def choose_places(
-    x: Any,
-    chosen: Any,
-    count: Any,
-    *numbers: Any,
-    rank: int,
+    x: In,
+    chosen: Out,
+    count: Size,
+    slides: tuple[Slide[Number], ...],
+    strides: tuple[tuple[Stride, ...], ...],
+    leads: tuple[Lead[Number], ...],
+    *,
     width: int,
     kind: str,
     wide: DType,
 ) -> None:
     """Write which place of each window is its extreme, counted from 1; 0 where all is padding."""
-    slides = slides_of(numbers, rank)
-    strides = numbers[rank * SLIDE : rank * (SLIDE + 1)]
-    leads = numbers[rank * (SLIDE + 1) :]
-    sizes, jumps = leads[::2], leads[1::2]
     first, index, inside = results(count, width)
-    place = unravel(index, [*sizes, *(s[0] for s in slides)])
-    base = sum_of(place[: len(sizes)], jumps, index * 0)
-    starts = [p * s[2] + s[4] for p, s in zip(place[len(sizes) :], slides, strict=True)]
+    place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
+    base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
+    starts = starts_of(place[len(leads) :], slides)
     best = registers(1, wide, width)
     number = registers(1, index.dtype, width)
-    compare_all(best, number, x, slides, starts, strides, base, index * 0, inside, kind)
+    compare_all(best, number, x, slides, starts, strides[0], base, index * 0, inside, kind)
     chosen.store(first, number[0].to(chosen.dtype), mask=inside)
 
 
 @kernel
 def pick_places(
-    u: Any,
-    x: Any,
-    c: Any,
-    count: Any,
-    *numbers: Any,
-    rank: int,
+    u: In,
+    x: In,
+    c: Out,
+    count: Size,
+    slides: tuple[Slide[Number], ...],
+    strides: tuple[tuple[Stride, ...], ...],
+    leads: tuple[Lead[Number], ...],
+    *,
     width: int,
     kind: str,
     wide: DType,
 ) -> None:
     """Write what u has at the extreme of each window of x, 0 where all is padding.
 
-    ``numbers``: the slides, strides of x along them, those of u, then lead axes with both strides.
+    ``strides``: those of x along the slides, and those of u.
     """
-    slides = slides_of(numbers, rank)
-    strides = numbers[rank * SLIDE : rank * (SLIDE + 1)]
-    others = numbers[rank * (SLIDE + 1) : rank * (SLIDE + 2)]
-    leads = numbers[rank * (SLIDE + 2) :]
-    sizes, jumps, leaps = leads[::3], leads[1::3], leads[2::3]
     first, index, inside = results(count, width)
-    place = unravel(index, [*sizes, *(s[0] for s in slides)])
-    base = sum_of(place[: len(sizes)], jumps, index * 0)
-    at = sum_of(place[: len(sizes)], leaps, index * 0)
-    starts = [p * s[2] + s[4] for p, s in zip(place[len(sizes) :], slides, strict=True)]
+    place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
+    base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
+    at = offset_of(place[: len(leads)], [a.strides[1] for a in leads], index * 0)
+    starts = starts_of(place[len(leads) :], slides)
     best = registers(1, wide, width)
     number = registers(1, index.dtype, width)
-    compare_all(best, number, x, slides, starts, strides, base, index * 0, inside, kind)
+    compare_all(best, number, x, slides, starts, strides[0], base, index * 0, inside, kind)
     some = number[0] > 0
-    taps = unravel(select(some, number[0] - 1, 0), [s[1] for s in slides])
-    seen = [start + k * s[3] for start, k, s in zip(starts, taps, slides, strict=True)]
-    value = u.load(sum_of(seen, others, at), mask=inside & some)
+    taps = unravel(select(some, number[0] - 1, 0), [s.window for s in slides])
+    seen = [start + k * s.dilation for start, k, s in zip(starts, taps, slides, strict=True)]
+    value = u.load(offset_of(seen, strides[1], at), mask=inside & some)
     c.store(first, value, mask=inside)
 
 
 @helper
 def compare_all(
-    best: Any,
-    number: Any,
-    x: Any,
-    slides: list[Any],
-    starts: list[Any],
-    strides: Any,
-    base: Any,
-    tap: Any,
-    inside: Any,
+    best: Registers,
+    number: Registers,
+    x: Pointer,
+    slides: Slides,
+    starts: list[Number],
+    strides: Sequence[Number],
+    base: Number,
+    tap: Number,
+    inside: Mask,
     kind: str,
 ) -> None:
     """Find the first extreme of windows along the axes from the first one given on.
@@ -203,10 +202,10 @@ def compare_all(
         best[0] = select(better, value, best[0])
         number[0] = select(better, tap + 1, number[0])
     else:
-        _, window, _, dilation, _, size = slides[0]
-        for k in range(window):
-            at = starts[0] + k * dilation
-            valid = inside & (at >= 0) & (at < size)
+        slide = slides[0]
+        for k in range(slide.window):
+            at = starts[0] + k * slide.dilation
+            valid = inside & (at >= 0) & (at < slide.size)
             compare_all(
                 best,
                 number,
@@ -215,7 +214,7 @@ def compare_all(
                 starts[1:],
                 strides[1:],
                 base + at * strides[0],
-                tap * window + k,
+                tap * slide.window + k,
                 valid,
                 kind,
             )
@@ -223,49 +222,48 @@ def compare_all(
 
 @kernel
 def gather_gradient(
-    g: Any,
-    chosen: Any,
-    c: Any,
-    count: Any,
-    *numbers: Any,
-    rank: int,
+    g: In,
+    chosen: In,
+    c: Out,
+    count: Size,
+    slides: tuple[Slide[Number], ...],
+    strides: tuple[tuple[Stride, ...], ...],
+    leads: tuple[Lead[Number], ...],
+    *,
     width: int,
     all_places: bool,
     wide: DType,
 ) -> None:
     """Sum, for ``width`` elements, the gradients of the windows that see each of them.
 
-    Where not ``all_places``, of those that have ``chosen`` it. ``numbers``: the slides, strides of
-    g along them, strides of ``chosen``, then lead axes with both strides.
+    Where not ``all_places``, of those that have ``chosen`` it. ``strides``: those of g along the
+    slides, and those of ``chosen``.
     """
-    slides = slides_of(numbers, rank)
-    strides = numbers[rank * SLIDE : rank * (SLIDE + 1)]
-    others = numbers[rank * (SLIDE + 1) : rank * (SLIDE + 2)]
-    leads = numbers[rank * (SLIDE + 2) :]
-    sizes, jumps, leaps = leads[::3], leads[1::3], leads[2::3]
     first, index, inside = results(count, width)
-    place = unravel(index, [*sizes, *(s[5] for s in slides)])
-    base = sum_of(place[: len(sizes)], jumps, index * 0)
-    at = sum_of(place[: len(sizes)], leaps, index * 0)
-    starts = [p - s[4] for p, s in zip(place[len(sizes) :], slides, strict=True)]
+    place = unravel(index, [*(a.size for a in leads), *(s.size for s in slides)])
+    base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
+    at = offset_of(place[: len(leads)], [a.strides[1] for a in leads], index * 0)
+    starts = [p - s.start for p, s in zip(place[len(leads) :], slides, strict=True)]
     total = registers(1, wide, width)
-    add_all(total, g, chosen, slides, starts, strides, others, base, at, 1, inside, all_places)
+    add_all(
+        total, g, chosen, slides, starts, strides[0], strides[1], base, at, 1, inside, all_places
+    )
     c.store(first, total[0].to(c.dtype), mask=inside)
 
 
 @helper
 def add_all(
-    total: Any,
-    g: Any,
-    chosen: Any,
-    slides: list[Any],
-    starts: list[Any],
-    strides: Any,
-    others: Any,
-    base: Any,
-    at: Any,
-    tap: Any,
-    inside: Any,
+    total: Registers,
+    g: Pointer,
+    chosen: Pointer,
+    slides: Slides,
+    starts: list[Number],
+    strides: Sequence[Number],
+    others: Sequence[Number],
+    base: Number,
+    at: Number,
+    tap: Index,
+    inside: Mask,
     all_places: bool,
 ) -> None:
     """Add what windows give to elements along the axes from the first one given on."""
@@ -275,11 +273,11 @@ def add_all(
             valid = valid & (chosen.load(at, mask=inside).to(base.dtype) == tap)
         total[0] = total[0] + g.load(base, mask=valid).to(total.type.dtype)
     else:
-        windows, window, stride, dilation, _, _ = slides[0]
-        for k in range(window):
-            place = starts[0] - k * dilation
-            i = quotient(place, splat(stride, place.width))
-            valid = inside & (place >= 0) & (i < windows) & (i * stride == place)
+        slide = slides[0]
+        for k in range(slide.window):
+            place = starts[0] - k * slide.dilation
+            i = quotient(place, splat(slide.stride, place.width))
+            valid = inside & (place >= 0) & (i < slide.count) & (i * slide.stride == place)
             add_all(
                 total,
                 g,
@@ -291,7 +289,7 @@ def add_all(
                 base + i * strides[0],
                 at + i * others[0],
                 # Places are counted from 1 over the whole window.
-                (tap - 1) * window + k + 1,
+                (tap - 1) * slide.window + k + 1,
                 valid,
                 all_places,
             )

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
-from typing import Any
 
-from calor.dtypes import DType, int32, int64, uint8
+from calor.dtypes import DType, int32, uint8
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
-    Argument,
-    Build,
-    Input,
     Launch,
     Output,
     Refusal,
@@ -22,7 +18,6 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.pool.general import (
     choose_places,
@@ -30,13 +25,15 @@ from calor_kernel.library.pool.general import (
     pick_places,
     reduce_windows,
 )
-from calor_kernel.library.pool.problem import Windows, identity, leading, windows_of, working
+from calor_kernel.library.pool.problem import (
+    Windows,
+    identity,
+    leading,
+    windows_of,
+    working,
+)
 from calor_kernel.library.pool.rowing import choice_of_rows, gradient_of_rows, reduction_of_rows
 from calor_kernel.library.pool.tiling import gradient_of_tiles, reduction_of_tiles
-
-_SIZE = Scalar(int64, nonnegative=True)
-_STRIDE = Scalar(int64)
-_SLIDE = (_SIZE, _SIZE, _SIZE, _SIZE, _STRIDE, _SIZE)
 
 
 @lowering("window_reduce", strided=True)
@@ -59,25 +56,19 @@ def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
         return [Work(())]
     if kind == "sum":
         return _reductions(windows, u, kind, request.info)
-    keywords = {"kind": kind, "wide": working(x.dtype, kind)}
-    places: tuple[Argument, ...] = (Input(0, u.offset), Input(1, x.offset), Output(0))
-    return [
-        Work(
-            (
-                _general(
-                    pick_places,
-                    windows,
-                    windows.windows,
-                    (x, u),
-                    (u.dtype, x.dtype),
-                    u.dtype,
-                    places,
-                    keywords,
-                    request.info,
-                ),
-            )
-        )
-    ]
+    wide = working(x.dtype, kind)
+    made = _general(
+        pick_places,
+        windows,
+        (x, u),
+        Bound(Output(), u.dtype),
+        request.info,
+        u=operand(0, u),
+        x=operand(1, x),
+        kind=kind,
+        wide=wide,
+    )
+    return [Work((made,))]
 
 
 @lowering("window_gradient", strided=True)
@@ -91,96 +82,80 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     tiles = gradient_of_tiles(windows, g, x, kind, info)
     if tiles is not None:
         return [Work((tiles,))]
-    every = kind == "sum"
     # Numbers of places, of which 0 is none.
     numbers: DType = uint8 if windows.places < 255 and uint8 in info.dtypes else int32
-    chosen = View(g.shape, row_major(g.shape), numbers)
+    every = kind == "sum" or not windows.windows
+    chosen, places = (g, operand(0, g)), View(g.shape, row_major(g.shape), numbers)
     launches: list[Launch] = []
     scratch: tuple[int, ...] = ()
-    second: Argument = Input(0, g.offset)
-    if not every and windows.windows:
-        second = Scratch(0)
-        scratch = (chosen.size * numbers.itemsize,)
-        launches.append(
-            choice_of_rows(windows, x, kind, numbers, Scratch(0), info)
-            or _general(
-                choose_places,
-                windows,
-                windows.windows,
-                (x,),
-                (x.dtype,),
-                numbers,
-                (Input(1, x.offset), Scratch(0)),
-                {"kind": kind, "wide": working(x.dtype, kind)},
-                info,
-            )
-        )
-    every = every or not windows.windows
-    if every:
-        chosen = replace(g, dtype=g.dtype)
+    if not every:
+        chosen = places, Bound(Scratch(0), numbers)
+        scratch = (places.size * numbers.itemsize,)
+        launches.append(_choice(windows, x, kind, chosen[1], info))
     launches.append(
-        gradient_of_rows(windows, g, second, chosen.dtype, every, info)
+        gradient_of_rows(windows, g, chosen[1], every, info)
         or _general(
             gather_gradient,
             windows,
-            windows.elements,
-            (g, chosen),
-            (g.dtype, chosen.dtype),
-            g.dtype,
-            (Input(0, g.offset), second, Output(0)),
-            {"all_places": every, "wide": working(g.dtype, "sum")},
+            (g, chosen[0]),
+            Bound(Output(), g.dtype),
             info,
+            g=operand(0, g),
+            chosen=chosen[1],
+            all_places=every,
+            wide=working(g.dtype, "sum"),
         )
     )
     return [Work(tuple(launches), scratch)]
 
 
+def _choice(windows: Windows, x: View, kind: str, chosen: Bound, info: DeviceInfo) -> Launch:
+    """Return the launch that finds the extreme of each window."""
+    rows = choice_of_rows(windows, x, kind, chosen, info)
+    given = {"x": operand(1, x), "kind": kind, "wide": working(x.dtype, kind)}
+    return rows or _general(choose_places, windows, (x,), chosen, info, **given)
+
+
 def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:
-    rows = reduction_of_tiles(windows, x, kind, info)
-    rows = rows or reduction_of_rows(windows, x, kind, info)
-    return [Work((rows or _reduce(windows, x, kind, info),))]
-
-
-def _reduce(windows: Windows, x: View, kind: str, info: DeviceInfo) -> Launch:
-    keywords = {"kind": kind, "identity": identity(x.dtype, kind), "wide": working(x.dtype, kind)}
-    places: tuple[Argument, ...] = (Input(0, x.offset), Output(0))
-    count = windows.windows
-    return _general(
-        reduce_windows, windows, count, (x,), (x.dtype,), x.dtype, places, keywords, info
+    made = reduction_of_tiles(windows, x, kind, info)
+    made = made or reduction_of_rows(windows, x, kind, info)
+    made = made or _general(
+        reduce_windows,
+        windows,
+        (x,),
+        Bound(Output(), x.dtype),
+        info,
+        x=operand(0, x),
+        kind=kind,
+        identity=identity(x.dtype, kind),
+        wide=working(x.dtype, kind),
     )
+    return [Work((made,))]
 
 
 def _general(
     function: KernelFunction,
     windows: Windows,
-    count: int,
     views: Sequence[View],
-    read: Sequence[DType],
-    written: DType,
-    places: Sequence[Argument],
-    keywords: dict[str, Any],
+    result: Bound,
     info: DeviceInfo,
+    **given: object,
 ) -> Launch:
-    """Return the launch of a general body, whose numbers follow from the views."""
-    rank, lead = windows.rank, len(windows.lead)
-    leads = leading(views, lead)
-    numbers = [n for slide in windows.slides for n in astuple(slide)]
-    numbers += [s for view in views for s in view.strides[lead:]]
-    numbers += [n for one in leads for n in one]
+    """Return the launch of a general body, whose numbers follow from one or two views."""
+    lead = len(windows.lead)
+    count = windows.elements if function is gather_gradient else windows.windows
     units = min(info.max_units, 128)
     width = 1 if units > 1 else max(1, info.vector_bytes // 8)
-    strides = (_STRIDE,) * len(views)
-    signature: tuple[Buffer | Scalar, ...] = (
-        *(Buffer(dtype, writable=False) for dtype in read),
-        Buffer(written),
-        _SIZE,
-        *_SLIDE * rank,
-        *strides * rank,
-        *(_SIZE, *strides) * len(leads),
+    nbytes = windows.elements * views[0].dtype.itemsize + windows.windows * result.dtype.itemsize
+    given["chosen" if function is choose_places else "c"] = result
+    return launch(
+        function,
+        Grid.line(-(-count // (units * width)), units),
+        Effort(function.name, windows.windows * windows.places, nbytes),
+        count=count,
+        slides=windows.slides,
+        strides=[view.strides[lead:] for view in views],
+        leads=leading(views, lead),
+        width=width,
+        **given,
     )
-    said = {**keywords, "rank": rank, "width": width}
-    build = Build(function, signature, tuple(sorted(said.items())), (units, 1, 1))
-    cubes = (-(-count // (units * width)), 1, 1)
-    nbytes = windows.elements * views[0].dtype.itemsize + windows.windows * written.itemsize
-    flops = windows.windows * windows.places
-    return Launch(build, cubes, (*places, count, *numbers), flops, nbytes, function.name)

@@ -9,26 +9,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from calor.dtypes import DType, float32, int32, int64, uint32, uint64
 from calor_kernel.contract.work import View
+from calor_kernel.language import SizeOf, StrideOf
+
+N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
-class Slide:
+class Slide(Generic[N]):
     """An axis along which windows slide: window i sees ``stride * i + dilation * k + start``.
 
     ``size`` elements are there; places outside of them are padding. There are ``count`` windows of
     ``window`` places.
     """
 
-    count: int
-    window: int
-    stride: int
-    dilation: int
-    start: int
-    size: int
+    count: SizeOf[N]
+    window: SizeOf[N]
+    stride: SizeOf[N]
+    dilation: SizeOf[N]
+    start: StrideOf[N]
+    size: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Lead(Generic[N]):
+    """An axis along which windows do not slide, and the strides of the operands along it."""
+
+    size: SizeOf[N]
+    strides: tuple[StrideOf[N], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +47,7 @@ class Windows:
     """Windows over the last axes; ``lead`` is the shape of the others."""
 
     lead: tuple[int, ...]
-    slides: tuple[Slide, ...]
+    slides: tuple[Slide[int], ...]
 
     @property
     def rank(self) -> int:
@@ -79,22 +90,19 @@ def windows_of(shape: Sequence[int], attributes: Mapping[str, Any]) -> Windows:
     return Windows(tuple(shape[:lead]), tuple(slides))
 
 
-def leading(views: Sequence[View], lead: int) -> list[tuple[int, ...]]:
-    """Return the first axes of views of one shape, merged: (size, a stride per view) each.
-
-    At least one axis comes back.
-    """
-    found: list[tuple[int, ...]] = []
+def leading(views: Sequence[View], lead: int) -> list[Lead[int]]:
+    """Return the first axes of views of one shape, merged; at least one axis comes back."""
+    found: list[Lead[int]] = []
     for axis in range(lead):
         n = views[0].shape[axis]
         if n == 1:
             continue
         strides = tuple(v.strides[axis] for v in views)
-        if found and all(s == t * n for s, t in zip(found[-1][1:], strides, strict=True)):
-            found[-1] = (found[-1][0] * n, *strides)
+        if found and all(s == t * n for s, t in zip(found[-1].strides, strides, strict=True)):
+            found[-1] = Lead(found[-1].size * n, strides)
         else:
-            found.append((n, *strides))
-    return found or [(1, *(0 for _ in views))]
+            found.append(Lead(n, strides))
+    return found or [Lead(1, (0,) * len(views))]
 
 
 def working(dtype: DType, kind: str) -> DType:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, View
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.conv.padded_rows import SIZE, STRIDE
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Launch, Output, View
 from calor_kernel.library.conv.row_windows import Along, Back
 from calor_kernel.library.pool.problem import Slide, Windows, identity, leading, working
-from calor_kernel.library.pool.rows import reduce_rows
-from calor_kernel.library.pool.rows_gradients import choose_rows, gather_rows
+from calor_kernel.library.pool.rows import SeenRows, reduce_rows
+from calor_kernel.library.pool.rows_gradients import GivenRows, choose_rows, gather_rows
 
-Signature = tuple[Buffer | Scalar, ...]
 _NO_SLIDE = Slide(1, 1, 1, 1, 0, 1)
 # Windows of a row that are reduced together, and bytes of input that a cube reads.
 _BLOCK, _GRAIN = 256, 1 << 17
@@ -30,8 +26,8 @@ class Rows:
     planes: int
     plane_step: int
     row_step: int
-    high: Slide
-    wide: Slide
+    high: Slide[int]
+    wide: Slide[int]
 
     @property
     def along(self) -> Along:
@@ -50,28 +46,29 @@ def rows_of(windows: Windows, x: View, info: DeviceInfo) -> Rows | None:
         return None
     high = windows.slides[0] if windows.rank == 2 else _NO_SLIDE
     row_step = x.strides[-2] if windows.rank == 2 else 0
-    return Rows(lead[0][0], lead[0][1], row_step, high, windows.slides[-1])
+    return Rows(lead[0].size, lead[0].strides[0], row_step, high, windows.slides[-1])
 
 
-def _numbers(rows: Rows, turns: int) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
-    """Return the numbers that say which rows and places windows see, and what they are."""
+def _seen(rows: Rows, x: View) -> tuple[SeenRows[int], int]:
+    """Return which rows and places windows see, and the number of cubes."""
     high, across = rows.high, rows.wide
-    numbers = (
-        rows.planes * high.count,
-        turns,
-        high.count,
-        high.window,
-        high.stride,
-        high.start,
-        high.size,
-        rows.plane_step,
-        rows.row_step,
-        across.count,
-        across.start,
-        across.size,
+    turns = max(1, _GRAIN // max(across.size * high.stride * x.dtype.itemsize, 1))
+    count = rows.planes * high.count
+    made = SeenRows(
+        rows=count,
+        turns=turns,
+        windows=high.count,
+        window=high.window,
+        stride=high.stride,
+        start=high.start,
+        height=high.size,
+        plane_step=rows.plane_step,
+        row_step=rows.row_step,
+        out_width=across.count,
+        width_start=across.start,
+        width=across.size,
     )
-    signs = (*(SIZE,) * 5, STRIDE, SIZE, STRIDE, STRIDE, SIZE, STRIDE, SIZE)
-    return numbers, signs
+    return made, -(-count // turns)
 
 
 def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) -> Launch | None:
@@ -81,66 +78,58 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
         return None
     wide = working(x.dtype, kind)
     lanes = max(1, info.vector_bytes // wide.itemsize)
-    high, across = rows.high, rows.wide
-    count = rows.planes * high.count
-    turns = max(1, _GRAIN // max(across.size * high.stride * x.dtype.itemsize, 1))
     nbytes = windows.windows * x.dtype.itemsize
     shared = info.native.get("shared_cache", 0)
-    whole = across.count % lanes == 0 and x.dtype is wide
-    numbers, signs = _numbers(rows, turns)
-    signature: Signature = (Buffer(x.dtype, writable=False), Buffer(x.dtype), *signs)
-    keywords: dict[str, Any] = {
-        "along": rows.along,
-        "dilation": high.dilation,
-        "lanes": lanes,
-        "block": _BLOCK,
-        "kind": kind,
-        "identity": identity(x.dtype, kind),
-        "wide": wide,
-        "stream": bool(shared) and nbytes > shared // 2 and whole,
-    }
-    build = Build(reduce_rows, signature, tuple(sorted(keywords.items())))
+    whole = rows.wide.count % lanes == 0 and x.dtype is wide
+    stream = bool(shared) and nbytes > shared // 2 and whole
     nbytes += windows.elements * x.dtype.itemsize
-    flops = windows.windows * windows.places
-    arguments: tuple[Argument, ...] = (Input(0, x.offset), Output(0), *numbers)
-    return Launch(build, (-(-count // turns), 1, 1), arguments, flops, nbytes, "window rows")
+    over, cubes = _seen(rows, x)
+    return launch(
+        reduce_rows,
+        Grid.line(cubes),
+        Effort("window rows", windows.windows * windows.places, nbytes),
+        x=operand(0, x),
+        c=Bound(Output(), x.dtype),
+        over=over,
+        along=rows.along,
+        dilation=rows.high.dilation,
+        lanes=lanes,
+        block=_BLOCK,
+        kind=kind,
+        identity=identity(x.dtype, kind),
+        wide=wide,
+        stream=stream,
+    )
 
 
 def choice_of_rows(
-    windows: Windows, x: View, kind: str, numbers: DType, to: Argument, info: DeviceInfo
+    windows: Windows, x: View, kind: str, chosen: Bound, info: DeviceInfo
 ) -> Launch | None:
     """Return the launch that finds the windows' extremes row by row, None where none are rows."""
     rows = rows_of(windows, x, info)
     if rows is None:
         return None
-    high, across = rows.high, rows.wide
-    turns = max(1, _GRAIN // max(across.size * high.stride * x.dtype.itemsize, 1))
     wide = working(x.dtype, kind)
-    given, signs = _numbers(rows, turns)
-    keywords: dict[str, Any] = {
-        "along": rows.along,
-        "dilation": high.dilation,
-        "lanes": max(1, info.vector_bytes // max(wide.itemsize, 4)),
-        "kind": kind,
-        "identity": identity(x.dtype, kind),
-        "wide": wide,
-    }
-    signature: Signature = (Buffer(x.dtype, writable=False), Buffer(numbers), *signs)
-    build = Build(choose_rows, signature, tuple(sorted(keywords.items())))
-    count = rows.planes * high.count
-    nbytes = windows.elements * x.dtype.itemsize + windows.windows * numbers.itemsize
-    flops = windows.windows * windows.places
-    arguments = (Input(1, x.offset), to, *given)
-    return Launch(build, (-(-count // turns), 1, 1), arguments, flops, nbytes, "window choice rows")
+    over, cubes = _seen(rows, x)
+    nbytes = windows.elements * x.dtype.itemsize + windows.windows * chosen.dtype.itemsize
+    return launch(
+        choose_rows,
+        Grid.line(cubes),
+        Effort("window choice rows", windows.windows * windows.places, nbytes),
+        x=operand(1, x),
+        chosen=chosen,
+        over=over,
+        along=rows.along,
+        dilation=rows.high.dilation,
+        lanes=max(1, info.vector_bytes // max(wide.itemsize, 4)),
+        kind=kind,
+        identity=identity(x.dtype, kind),
+        wide=wide,
+    )
 
 
 def gradient_of_rows(
-    windows: Windows,
-    g: View,
-    chosen: Argument,
-    numbers: DType,
-    all_places: bool,
-    info: DeviceInfo,
+    windows: Windows, g: View, chosen: Bound, all_places: bool, info: DeviceInfo
 ) -> Launch | None:
     """Return the launch that gives gradients to elements row by row, None where none are rows."""
     rows = rows_of(windows, g, info)
@@ -150,30 +139,30 @@ def gradient_of_rows(
     count = rows.planes * high.size
     turns = max(1, _GRAIN // max(across.size * g.dtype.itemsize, 1))
     wide = working(g.dtype, "sum")
-    given = (
-        count,
-        turns,
-        high.start,
-        high.size,
-        across.size,
-        high.count,
-        across.count,
-        rows.plane_step,
-        rows.row_step,
-    )
-    signs = (SIZE, SIZE, STRIDE, *(SIZE,) * 4, STRIDE, STRIDE)
-    keywords: dict[str, Any] = {
-        "back": Back(across.window, across.stride, across.dilation, across.start),
-        "taps": high.window,
-        "stride": high.stride,
-        "dilation": high.dilation,
-        "lanes": max(1, info.vector_bytes // max(wide.itemsize, 4)),
-        "all_places": all_places,
-        "wide": wide,
-    }
-    read = Buffer(g.dtype, writable=False), Buffer(numbers, writable=False)
-    build = Build(gather_rows, (*read, Buffer(g.dtype), *signs), tuple(sorted(keywords.items())))
     nbytes = (windows.elements + windows.windows) * g.dtype.itemsize
-    arguments = (Input(0, g.offset), chosen, Output(0), *given)
-    cubes = (-(-count // turns), 1, 1)
-    return Launch(build, cubes, arguments, windows.elements, nbytes, "window gradient rows")
+    return launch(
+        gather_rows,
+        Grid.line(-(-count // turns)),
+        Effort("window gradient rows", windows.elements, nbytes),
+        g=operand(0, g),
+        chosen=chosen,
+        c=Bound(Output(), g.dtype),
+        over=GivenRows(
+            rows=count,
+            turns=turns,
+            start=high.start,
+            height=high.size,
+            width=across.size,
+            out_height=high.count,
+            out_width=across.count,
+            plane_step=rows.plane_step,
+            row_step=rows.row_step,
+        ),
+        back=Back(across.window, across.stride, across.dilation, across.start),
+        taps=high.window,
+        stride=high.stride,
+        dilation=high.dilation,
+        lanes=max(1, info.vector_bytes // max(wide.itemsize, 4)),
+        all_places=all_places,
+        wide=wide,
+    )

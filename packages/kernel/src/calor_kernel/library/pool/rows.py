@@ -7,24 +7,60 @@ stride of two costs a shuffle. Sums have an order that depends on the windows al
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32
 from calor_kernel.language import (
+    In,
+    Number,
+    Out,
+    Pointer,
+    SizeOf,
+    StrideOf,
     constant,
     cube_position,
     helper,
     kernel,
+    max,
+    min,
     private,
+    range,
     shuffle,
     splat,
 )
 from calor_kernel.library.conv.phase_planes import iota
 from calor_kernel.library.conv.row_windows import AHEAD, Along
 
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRows(Generic[N]):
+    """Rows of windows, and the rows and places that they see.
+
+    A cube has ``turns`` of the ``rows``, of which ``windows`` are a plane. ``window``, ``stride``,
+    ``start`` and ``height`` say which rows of an operand a row of windows sees; that operand has
+    planes ``plane_step`` apart, and rows of ``width`` elements ``row_step`` apart. A row of
+    ``out_width`` windows begins at ``width_start``.
+    """
+
+    rows: SizeOf[N]
+    turns: SizeOf[N]
+    windows: SizeOf[N]
+    window: SizeOf[N]
+    stride: SizeOf[N]
+    start: StrideOf[N]
+    height: SizeOf[N]
+    plane_step: StrideOf[N]
+    row_step: StrideOf[N]
+    out_width: SizeOf[N]
+    width_start: StrideOf[N]
+    width: SizeOf[N]
+
 
 @helper
-def taken(kind: str, total: Any, value: Any) -> Any:
+def taken(kind: str, total: Number, value: Number) -> Number:
     """Return a total with a value taken into it."""
     if kind == "sum":
         return total + value
@@ -33,20 +69,9 @@ def taken(kind: str, total: Any, value: Any) -> Any:
 
 @kernel
 def reduce_rows(
-    x: Any,
-    c: Any,
-    rows: Any,
-    turns: Any,
-    windows: Any,
-    window: Any,
-    stride: Any,
-    start: Any,
-    height: Any,
-    plane_step: Any,
-    row_step: Any,
-    out_width: Any,
-    width_start: Any,
-    width: Any,
+    x: In,
+    c: Out,
+    over: SeenRows[Number],
     *,
     along: Along,
     dilation: int,
@@ -57,50 +82,45 @@ def reduce_rows(
     wide: DType,
     stream: bool,
 ) -> None:
-    """Reduce ``turns`` rows of windows. ``windows`` rows of windows are a plane.
-
-    ``window``, ``stride``, ``start`` and ``height`` say which rows a row of windows sees, with the
-    ``dilation``; ``width_start`` where windows begin in rows of ``width``. ``block`` windows are
-    reduced together. ``stream``: results are not kept in caches.
-    """
-    first = cube_position(0) * turns
-    last = min(first + turns, rows)
-    plane, y = first // windows, first % windows
+    """Reduce rows of windows, ``block`` windows together; ``stream``: caches keep no results."""
+    first = cube_position(0) * over.turns
+    last = min(first + over.turns, over.rows)
+    plane, y = first // over.windows, first % over.windows
     buffer = private(
         block * along.stride + (along.taps - 1) * along.dilation + 2 * lanes, wide, align=64
     )
     for row in range(first, last):
-        top = y * stride + start
-        begin, end = seen(top, window, height, dilation)
-        at = plane * plane_step + (top + begin * dilation) * row_step
-        for o in range(0, out_width, block):
-            count = min(out_width - o, block)
-            left = o * along.stride + width_start
+        top = y * over.stride + over.start
+        begin, end = seen(top, over.window, over.height, dilation)
+        at = plane * over.plane_step + (top + begin * dilation) * over.row_step
+        for o in range(0, over.out_width, block):
+            count = min(over.out_width - o, block)
+            left = o * along.stride + over.width_start
             # Whole vectors of windows are read, and vectors of two elements a window.
             full = (count + (lanes - 1)) // lanes * lanes
             spread = full * along.stride + (along.taps - 1) * along.dilation
             for i in range(0, spread, lanes):
                 value = fold(
-                    x, at, left + i, width, end - begin, dilation * row_step, lanes, kind,
-                    identity, wide,
+                    x, at, left + i, over.width, end - begin, dilation * over.row_step, lanes,
+                    kind, identity, wide,
                 )  # fmt: skip
                 buffer.store(i, value)
             for i in range(0, count, lanes):
                 value = reduced(buffer, i * along.stride, along, lanes, kind).to(c.dtype)
-                place = row * out_width + o + i
+                place = row * over.out_width + o + i
                 if i + lanes <= count:
                     align = lanes * c.dtype.itemsize if stream else 0
                     c.store(place, value, nontemporal=stream, align=align)
                 else:
                     c.store(place, value, mask=iota(lanes) < splat((count - i).to(int32), lanes))
         y += 1
-        if y == windows:
+        if y == over.windows:
             y = y * 0
             plane += 1
 
 
 @helper
-def seen(top: Any, window: Any, height: Any, dilation: int) -> tuple[Any, Any]:
+def seen(top: Number, window: Number, height: Number, dilation: int) -> tuple[Number, Number]:
     """Return the first place of a window that is on the array, and the first one beyond it."""
     begin = (max(-top, 0) + (dilation - 1)) // dilation
     end = min(window, (max(height - top, 0) + (dilation - 1)) // dilation)
@@ -109,17 +129,17 @@ def seen(top: Any, window: Any, height: Any, dilation: int) -> tuple[Any, Any]:
 
 @helper
 def fold(
-    x: Any,
-    at: Any,
-    column: Any,
-    width: Any,
-    count: Any,
-    step: Any,
+    x: Pointer,
+    at: Number,
+    column: Number,
+    width: Number,
+    count: Number,
+    step: Number,
     lanes: int,
     kind: str,
     identity: float,
     wide: DType,
-) -> Any:
+) -> Number:
     """Return a vector of ``count`` rows reduced onto each other, the identity beyond the row."""
     total = constant(identity, wide, lanes)
     # Rows one below the other are no stream that a processor foresees well.
@@ -137,10 +157,10 @@ def fold(
     return total
 
 
-def reduced(buffer: Any, at: Any, along: Along, lanes: int, kind: str) -> Any:
+def reduced(buffer: Pointer, at: Number, along: Along, lanes: int, kind: str) -> Number:
     """Return windows of a row reduced, from the one that begins at ``at``."""
-    total: Any = None
-    pair: list[Any] = []
+    total: Number | None = None
+    pair: list[Number] = []
     for k in range(along.taps):
         place = at + k * along.dilation
         if along.stride == 1:
@@ -154,4 +174,5 @@ def reduced(buffer: Any, at: Any, along: Along, lanes: int, kind: str) -> Any:
             steps = tuple(i * along.stride for i in range(lanes))
             value = buffer.load(place + constant(steps, place.dtype))
         total = value if total is None else taken(kind, total, value)
+    assert total is not None
     return total

@@ -7,15 +7,27 @@ order; rows are read and written in order, also at strides.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32
 from calor_kernel.language import (
+    In,
+    Index,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Registers,
+    SizeOf,
+    StrideOf,
     cast,
     constant,
     cube_position,
     helper,
     kernel,
+    min,
+    range,
     registers,
     select,
     splat,
@@ -29,25 +41,14 @@ from calor_kernel.library.conv.row_windows import (
     read_taps,
     write_phases,
 )
-from calor_kernel.library.pool.rows import seen
+from calor_kernel.library.pool.rows import SeenRows, seen
 
 
 @kernel
 def choose_rows(
-    x: Any,
-    chosen: Any,
-    rows: Any,
-    turns: Any,
-    windows: Any,
-    window: Any,
-    stride: Any,
-    start: Any,
-    height: Any,
-    plane_step: Any,
-    row_step: Any,
-    out_width: Any,
-    width_start: Any,
-    width: Any,
+    x: In,
+    chosen: Out,
+    over: SeenRows[Number],
     *,
     along: Along,
     dilation: int,
@@ -56,20 +57,18 @@ def choose_rows(
     identity: float,
     wide: DType,
 ) -> None:
-    """Write which place of each window is its extreme, counted from 1; 0 where all is padding.
-
-    Arguments as for ``reduce_rows``.
-    """
-    first = cube_position(0) * turns
-    last = min(first + turns, rows)
-    plane, y = first // windows, first % windows
+    """Write which place of each window is its extreme, counted from 1; 0 where all is padding."""
+    row_step, width = over.row_step, over.width
+    first = cube_position(0) * over.turns
+    last = min(first + over.turns, over.rows)
+    plane, y = first // over.windows, first % over.windows
     for row in range(first, last):
-        top = y * stride + start
-        begin, end = seen(top, window, height, dilation)
-        at = plane * plane_step + top * row_step
-        for o in range(0, out_width, lanes):
-            left = o * along.stride + width_start
-            ask_ahead(x, at + left, row_step, stride, along, lanes)
+        top = y * over.stride + over.start
+        begin, end = seen(top, over.window, over.height, dilation)
+        at = plane * over.plane_step + top * row_step
+        for o in range(0, over.out_width, lanes):
+            left = o * along.stride + over.width_start
+            ask_ahead(x, at + left, row_step, over.stride, along, lanes)
             # What is no more extreme than the identity leaves the choice with the first place.
             best = registers(1, wide, lanes, identity)
             number = registers(1, int32, lanes)
@@ -82,23 +81,23 @@ def choose_rows(
             else:
                 masks = masks_of(left, along, lanes, width)
                 there = [tap_mask(left, k, along, lanes, width) for k in range(along.taps)]
-                for k in reversed(range(along.taps)):
-                    mark = splat(cast(begin * along.taps + (k + 1), int32), lanes)
-                    number[0] = select(there[k], mark, number[0])
+                for tap in reversed(range(along.taps)):
+                    mark = splat(cast(begin * along.taps + (tap + 1), int32), lanes)
+                    number[0] = select(there[tap], mark, number[0])
                 for k in range(begin, end):
                     places = read_taps(x, at + k * dilation * row_step + left, along, lanes, masks)
                     compare(best, number, places, k * along.taps, there, kind)
             if begin == end:
                 number[0] = constant(0, int32, lanes)
-            inside = iota(lanes) < splat(cast(out_width - o, int32), lanes)
-            chosen.store(row * out_width + o, number[0].to(chosen.dtype), mask=inside)
+            inside = iota(lanes) < splat(cast(over.out_width - o, int32), lanes)
+            chosen.store(row * over.out_width + o, number[0].to(chosen.dtype), mask=inside)
         y += 1
-        if y == windows:
+        if y == over.windows:
             y = y * 0
             plane += 1
 
 
-def tap_mask(left: Any, k: int, along: Along, lanes: int, width: Any) -> Any:
+def tap_mask(left: Number, k: int, along: Along, lanes: int, width: Number) -> Mask:
     """Return for which windows a tap sees no padding."""
     steps = constant(tuple(i * along.stride + k * along.dilation for i in range(lanes)), int32)
     place = splat(cast(left, int32), lanes) + steps
@@ -106,7 +105,12 @@ def tap_mask(left: Any, k: int, along: Along, lanes: int, width: Any) -> Any:
 
 
 def compare(
-    best: Any, number: Any, places: list[Any], first: Any, there: list[Any] | None, kind: str
+    best: Registers,
+    number: Registers,
+    places: list[Number],
+    first: Index,
+    there: list[Mask] | None,
+    kind: str,
 ) -> None:
     """Take what the taps of a row see, whose numbers follow ``first``, where it is more extreme."""
     for k, value in enumerate(places):
@@ -124,20 +128,35 @@ def compare(
         number[0] = select(better, mark, number[0])
 
 
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows(Generic[N]):
+    """Rows of elements, and the rows of windows that see them.
+
+    A cube has ``turns`` of the ``rows``, of which ``height`` are a plane, with ``width`` elements
+    each. Windows begin at the row ``start``; there are ``out_height`` rows of ``out_width`` of
+    them in a plane. What they give has planes ``plane_step`` and rows ``row_step`` apart.
+    """
+
+    rows: SizeOf[N]
+    turns: SizeOf[N]
+    start: StrideOf[N]
+    height: SizeOf[N]
+    width: SizeOf[N]
+    out_height: SizeOf[N]
+    out_width: SizeOf[N]
+    plane_step: StrideOf[N]
+    row_step: StrideOf[N]
+
+
 @kernel
 def gather_rows(
-    g: Any,
-    chosen: Any,
-    c: Any,
-    rows: Any,
-    turns: Any,
-    start: Any,
-    height: Any,
-    width: Any,
-    out_height: Any,
-    out_width: Any,
-    plane_step: Any,
-    row_step: Any,
+    g: In,
+    chosen: In,
+    c: Out,
+    over: GivenRows[Number],
     *,
     back: Back,
     taps: int,
@@ -147,24 +166,24 @@ def gather_rows(
     all_places: bool,
     wide: DType,
 ) -> None:
-    """Sum, for ``turns`` rows of elements, what the windows that see each give to it.
+    """Sum, for rows of elements, what the windows that see each give to it.
 
-    ``chosen`` is dense; g has planes ``plane_step`` and rows ``row_step`` apart. Where not
-    ``all_places``, a window gives to the place that it chose.
+    ``chosen`` is dense. Where not ``all_places``, a window gives to the place that it chose.
     """
-    first = cube_position(0) * turns
-    last = min(first + turns, rows)
+    height, width, out_width = over.height, over.width, over.out_width
+    first = cube_position(0) * over.turns
+    last = min(first + over.turns, over.rows)
     plane, y = first // height, first % height
     span = back.stride
     for line in range(first, last):
         for j in range(0, (width + (span - 1)) // span, lanes):
             acc = registers(span, wide, lanes)
             for k in range(taps):
-                place = y - start - k * dilation
-                if (place >= 0) & (place % stride == 0) & (place < out_height * stride):
+                place = y - over.start - k * dilation
+                if (place >= 0) & (place % stride == 0) & (place < over.out_height * stride):
                     row = place // stride
-                    at = plane * plane_step + row * row_step
-                    of = (plane * out_height + row) * out_width
+                    at = plane * over.plane_step + row * over.row_step
+                    of = (plane * over.out_height + row) * out_width
                     mark = k * back.taps + 1
                     add_chosen(acc, g, at, chosen, of, j, out_width, mark, back, all_places)
             write_phases(acc, c, line * width + j * span, width - j * span)
@@ -176,21 +195,21 @@ def gather_rows(
 
 @helper
 def add_chosen(
-    acc: Any,
-    g: Any,
-    at: Any,
-    chosen: Any,
-    of: Any,
-    j: Any,
-    out_width: Any,
+    acc: Registers,
+    g: Pointer,
+    at: Number,
+    chosen: Pointer,
+    of: Number,
+    j: Number,
+    out_width: Number,
     mark: int,
     back: Back,
     all_places: bool,
 ) -> None:
     """Add what a row of windows gives to each phase of the elements from ``stride * j`` on."""
     lanes, wide = acc.type.width, acc.type.dtype
-    values: dict[int, Any] = {}
-    marks: dict[int, Any] = {}
+    values: dict[int, Number] = {}
+    marks: dict[int, Number] = {}
     none = constant(0, wide, lanes)
     for phase in range(back.stride):
         for k, further in back.phase(phase):

@@ -8,10 +8,25 @@ costs shuffles. Sums have the order that windows over longer rows have.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from calor.dtypes import DType, int32
-from calor_kernel.language import constant, cube_position, helper, kernel, select, shuffle, splat
+from calor_kernel.language import (
+    In,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    constant,
+    cube_position,
+    helper,
+    kernel,
+    min,
+    range,
+    select,
+    shuffle,
+    splat,
+)
 from calor_kernel.library.conv.phase_planes import iota
 from calor_kernel.library.pool.rows import taken
 
@@ -54,7 +69,7 @@ class Tile:
 
 @kernel
 def reduce_tiles(
-    x: Any, c: Any, windows: Any, turns: Any, *, tile: Tile, kind: str, wide: DType
+    x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, kind: str, wide: DType
 ) -> None:
     """Reduce ``turns`` vectors of windows; there are ``windows`` in all."""
     first = cube_position(0) * turns * tile.lanes
@@ -70,11 +85,11 @@ def reduce_tiles(
 
 @kernel
 def give_tiles(
-    g: Any,
-    x: Any,
-    c: Any,
-    windows: Any,
-    turns: Any,
+    g: In,
+    x: In,
+    c: Out,
+    windows: Size,
+    turns: Size,
     *,
     tile: Tile,
     kind: str,
@@ -95,12 +110,12 @@ def give_tiles(
             c.store(at * places, made, mask=rest((windows - at) * places, tile.block))
 
 
-def rest(count: Any, lanes: int) -> Any:
+def rest(count: Number, lanes: int) -> Mask:
     """Return which of the lanes are below a count."""
     return iota(lanes) < splat(count.to(int32), lanes)
 
 
-def read(x: Any, at: Any, windows: Any, tile: Tile, whole: bool) -> Any:
+def read(x: Pointer, at: Number, windows: Number, tile: Tile, whole: bool) -> Number:
     """Return the block of the windows from ``at`` on."""
     places = tile.high * tile.wide
     if whole:
@@ -108,19 +123,21 @@ def read(x: Any, at: Any, windows: Any, tile: Tile, whole: bool) -> Any:
     return x.load(at * places, tile.block, mask=rest((windows - at) * places, tile.block))
 
 
-def reduced(block: Any, tile: Tile, kind: str, wide: DType) -> Any:
+def reduced(block: Number, tile: Tile, kind: str, wide: DType) -> Number:
     """Return the windows of a block reduced: rows onto each other, then along the row."""
-    total: Any = None
+    total: Number | None = None
     for j in range(tile.wide):
-        column: Any = None
+        column: Number | None = None
         for i in range(tile.high):
             value = shuffle(block, tile.place(i, j)).to(wide)
             column = value if column is None else taken(kind, column, value)
+        assert column is not None
         total = column if total is None else taken(kind, total, column)
+    assert total is not None
     return total
 
 
-def spread(given: Any, block: Any, tile: Tile, kind: str, wide: DType) -> Any:
+def spread(given: Number, block: Number, tile: Tile, kind: str, wide: DType) -> Number:
     """Return for each element of a block what its window gives to it."""
     windows, numbers = tile.owners()
     made = shuffle(given, windows)
@@ -132,7 +149,7 @@ def spread(given: Any, block: Any, tile: Tile, kind: str, wide: DType) -> Any:
 
 
 @helper
-def choice(block: Any, tile: Tile, kind: str, wide: DType) -> Any:
+def choice(block: Number, tile: Tile, kind: str, wide: DType) -> Number:
     """Return the number of each window's extreme, the first one in row-major order."""
     best = shuffle(block, tile.place(0, 0)).to(wide)
     number = constant(0, int32, tile.lanes)

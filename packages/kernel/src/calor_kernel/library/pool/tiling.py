@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, View, row_major
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Launch, Output, View, row_major
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.conv.padded_rows import SIZE
 from calor_kernel.library.pool.problem import Windows, working
 from calor_kernel.library.pool.tiles import Tile, give_tiles, reduce_tiles
 
@@ -40,7 +37,8 @@ def reduction_of_tiles(windows: Windows, x: View, kind: str, info: DeviceInfo) -
     tile = tile_of(windows, (x,), kind, info)
     if tile is None:
         return None
-    return _launch(reduce_tiles, windows, tile, (x,), kind, (Input(0, x.offset),), "window tiles")
+    c = Bound(Output(), x.dtype)
+    return _launch(reduce_tiles, windows, tile, kind, "window tiles", x=operand(0, x), c=c)
 
 
 def gradient_of_tiles(
@@ -50,30 +48,26 @@ def gradient_of_tiles(
     tile = tile_of(windows, (g, x), kind, info)
     if tile is None:
         return None
-    given = (Input(0, g.offset), Input(1, x.offset))
-    return _launch(give_tiles, windows, tile, (g, x), kind, given, "window gradient tiles")
+    memory = {"g": operand(0, g), "x": operand(1, x), "c": Bound(Output(), g.dtype)}
+    return _launch(give_tiles, windows, tile, kind, "window gradient tiles", **memory)
 
 
 def _launch(
-    function: KernelFunction,
-    windows: Windows,
-    tile: Tile,
-    views: tuple[View, ...],
-    kind: str,
-    given: tuple[Argument, ...],
-    label: str,
+    function: KernelFunction, windows: Windows, tile: Tile, kind: str, label: str, **memory: Bound
 ) -> Launch:
-    x = views[-1]
-    turns = max(1, _GRAIN // (tile.block * x.dtype.itemsize))
-    signature: tuple[Buffer | Scalar, ...] = (
-        *(Buffer(view.dtype, writable=False) for view in views),
-        Buffer(views[0].dtype),
-        *(SIZE, SIZE),
+    dtype, g = memory["x"].dtype, memory.get("g")
+    turns = max(1, _GRAIN // (tile.block * dtype.itemsize))
+    # The gradients of windows and of elements beside the elements, or the windows' results.
+    nbytes = windows.windows * dtype.itemsize if g is None else windows.windows * g.dtype.itemsize
+    nbytes += windows.elements * dtype.itemsize * (1 if g is None else 2)
+    return launch(
+        function,
+        Grid.line(-(-windows.windows // (turns * tile.lanes))),
+        Effort(label, windows.elements, nbytes),
+        windows=windows.windows,
+        turns=turns,
+        tile=tile,
+        kind=kind,
+        wide=working(dtype, kind),
+        **memory,
     )
-    keywords = {"tile": tile, "kind": kind, "wide": working(x.dtype, kind)}
-    build = Build(function, signature, tuple(sorted(keywords.items())))
-    cubes = (-(-windows.windows // (turns * tile.lanes)), 1, 1)
-    arguments = (*given, Output(0), windows.windows, turns)
-    nbytes = sum(prod(view.shape) * view.dtype.itemsize for view in views)
-    nbytes += (windows.windows if len(views) == 1 else windows.elements) * x.dtype.itemsize
-    return Launch(build, cubes, arguments, windows.elements, nbytes, label)

@@ -1,0 +1,214 @@
+"""Launches of kernels whose parameters are declared.
+
+Requirements: arguments are given by name, and signature, order and build-time keywords follow from
+the kernel's declaration; an argument that is missing, unknown or of another kind is an error where
+the launch is made, which names kernel and parameter; sizes that are not known yet are numbers like
+any other, and nothing is asked of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType, int64
+from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.work import (
+    Argument,
+    Build,
+    Flags,
+    Input,
+    Launch,
+    Output,
+    Scratch,
+    Status,
+    View,
+)
+from calor_kernel.errors import KernelTypeError, LaunchError
+from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language.declared import DIVISOR, Access, Declaration, Kind, Quantity
+from calor_kernel.language.division import FastDivmod
+from calor_kernel.language.kernel import KernelFunction
+
+Place = Input | Output | Scratch | Status | Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Memory for a parameter, and its element type.
+
+    ``align``: bytes by which the address of the first element is known to divide.
+    """
+
+    place: Place
+    dtype: DType
+    align: int = 0
+
+    def aligned(self, nbytes: int) -> Bound:
+        """Return the memory, its first element known to lie at a multiple of some bytes."""
+        return Bound(self.place, self.dtype, nbytes)
+
+
+def operand(number: int, view: View) -> Bound:
+    """Return the memory of an operand, from the first element of its view on."""
+    return Bound(Input(number, view.offset), view.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """A number of a launch that is known to divide by another one, which widens accesses."""
+
+    number: int
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A number of a launch that is an element of a type."""
+
+    number: int | float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How many cubes there are along x, y and z, and what they are built as.
+
+    ``cube``: units of a cube along its axes. ``plane``: units in lock step. ``index``: the type of
+    positions and of sizes and strides.
+    """
+
+    cubes: tuple[int, int, int]
+    cube: tuple[int, int, int] = (1, 1, 1)
+    plane: int = 1
+    index: DType = int64
+
+    @staticmethod
+    def line(cubes: int, units: int = 1, plane: int = 1, index: DType = int64) -> Grid:
+        """Return cubes of units along x."""
+        return Grid((cubes, 1, 1), (units, 1, 1), plane, index)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What profiles say of a launch: its label, and what it computes and moves at least."""
+
+    label: str = ""
+    flops: int = 0
+    nbytes: int = 0
+
+
+def launch(kernel: KernelFunction, grid: Grid, effort: Effort, /, **arguments: object) -> Launch:
+    """Return a launch of a kernel with an argument for each of its parameters, by name.
+
+    Memory is given as Bound, a number as an integer or a Size, as Multiple where it is known to
+    divide by another one, or as Typed; a group as its dataclass, with integers. Build-time
+    parameters are given beside them. LaunchError names the parameter that does not fit.
+
+    >>> from calor.dtypes import float32
+    >>> from calor_kernel.language import In, Out, Size, absolute_position, kernel
+    >>> @kernel
+    ... def scale(x: In, y: Out, n: Size, *, factor: float) -> None:
+    ...     i = absolute_position()
+    ...     if i < n:
+    ...         y[i] = x[i] * factor
+    >>> x, y = Bound(Input(0), float32), Bound(Output(), float32)
+    >>> made = launch(scale, Grid.line(2, 64), Effort("scale"), y=y, x=x, n=100, factor=2.0)
+    >>> made.arguments
+    (Input(number=0, offset=0), Output(number=0, offset=0), 100)
+    >>> print(*made.build.signature)
+    const float32[] float32[] int64
+    """
+    declared = kernel.declaration
+    if declared is None:
+        raise KernelTypeError(
+            f"kernel {kernel.name} does not declare its parameters; annotate them as In, Out, "
+            f"InOut, Size, Stride or Element"
+        )
+    _names_fit(kernel, declared, arguments)
+    made = _Made(kernel, grid.index)
+    for name, form in declared.forms.items():
+        try:
+            form.spread(name, arguments[name], made.take, made.counts)
+        except LaunchError:
+            raise
+        except KernelTypeError as error:
+            raise LaunchError(kernel.name, name, str(error)) from None
+    said = tuple(sorted((n, a) for n, a in arguments.items() if n in declared.keywords))
+    signature, counts = tuple(made.signature), tuple(made.counts)
+    build = Build(kernel, signature, said, grid.cube, grid.plane, grid.index, counts=counts)
+    given = tuple(made.given)
+    return Launch(build, grid.cubes, given, effort.flops, effort.nbytes, effort.label)
+
+
+def _names_fit(kernel: KernelFunction, declared: Declaration, arguments: dict[str, object]) -> None:
+    known = ", ".join([*declared.forms, *sorted(declared.keywords)])
+    for name in arguments:
+        if name not in declared.forms and name not in declared.keywords:
+            raise LaunchError(kernel.name, name, f"there is none of this name; there are {known}")
+    for name in (*declared.forms, *sorted(declared.required)):
+        if name not in arguments:
+            raise LaunchError(kernel.name, name, f"it has no argument; the kernel takes {known}")
+
+
+class _Made:
+    """The parts of a launch while its arguments are taken."""
+
+    def __init__(self, kernel: KernelFunction, index: DType) -> None:
+        self.kernel, self.index = kernel, index
+        self.signature: list[Buffer | Scalar] = []
+        self.given: list[Argument] = []
+        self.counts: list[int] = []
+
+    def take(self, name: str, kind: Kind, given: object) -> None:
+        """Add an argument."""
+        if isinstance(kind, Access):
+            self._memory(name, kind, given)
+        else:
+            self._number(name, kind, given)
+
+    def _fail(self, name: str, problem: str) -> LaunchError:
+        return LaunchError(self.kernel.name, name, problem)
+
+    def _memory(self, name: str, kind: Access, given: object) -> None:
+        if not isinstance(given, Bound):
+            raise self._fail(name, f"it is memory ({kind.name}), and {given!r} is none; give Bound")
+        if kind.writes and isinstance(given.place, Input):
+            raise self._fail(name, f"it is written ({kind.name}), and {given.place} is an operand")
+        if kind.dtype is not None and given.dtype is not kind.dtype:
+            raise self._fail(name, f"its elements are {kind.dtype}, not {given.dtype}")
+        self.signature.append(Buffer(given.dtype, writable=kind.writes, align=given.align))
+        self.given.append(given.place)
+
+    def _number(self, name: str, kind: Quantity, given: object) -> None:
+        if kind.element:
+            if not isinstance(given, Typed):
+                raise self._fail(
+                    name, f"it is an Element; give Typed(number, dtype), not {given!r}"
+                )
+            self.signature.append(Scalar(given.dtype))
+            self.given.append(given.number)
+            return
+        whole = given.number if isinstance(given, Multiple) else given
+        divisor = given.divisor if isinstance(given, Multiple) else 1
+        number = self._integer(name, kind, whole)
+        if not is_size(number) and number % divisor:
+            raise self._fail(name, f"{number} is no multiple of {divisor}")
+        if kind is DIVISOR:
+            self.signature += FastDivmod.declared(self.index)
+            self.given += FastDivmod.arguments(number, self.index)
+            return
+        dtype = kind.dtype or self.index
+        self.signature.append(Scalar(dtype, divisible=divisor, nonnegative=kind.nonnegative))
+        self.given.append(number)
+
+    def _integer(self, name: str, kind: Quantity, given: Any) -> int:
+        """Return an integer, or a size that is not known; nothing is asked of that."""
+        if is_size(given):
+            known: int = given
+            return known
+        if not isinstance(given, int) or isinstance(given, bool):
+            raise self._fail(name, f"it is a number ({kind.name}), and {given!r} is none")
+        if kind.nonnegative and given < 0:
+            raise self._fail(name, f"it is at least 0 ({kind.name}), not {given}; declare a Stride")
+        return given

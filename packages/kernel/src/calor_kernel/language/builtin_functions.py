@@ -1,0 +1,46 @@
+"""``min``, ``max`` and ``range`` of device values, as a type checker sees them.
+
+In a kernel the built-in functions work too. Python's types say that they take numbers with a truth
+value and an index, which device values have not, so modules that are checked import these.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, overload
+
+from calor_kernel.language import statements
+from calor_kernel.language.values import Number
+
+if TYPE_CHECKING:
+
+    @overload
+    def min(first: int, *others: int) -> int: ...
+
+    @overload
+    def min(first: Number | float, *others: Number | float) -> Number: ...
+
+    def min(first: Number | float, *others: Number | float) -> Number | int:
+        """Return the smallest, lane by lane; NaN where one is NaN."""
+
+    @overload
+    def max(first: int, *others: int) -> int: ...
+
+    @overload
+    def max(first: Number | float, *others: Number | float) -> Number: ...
+
+    def max(first: Number | float, *others: Number | float) -> Number | int:
+        """Return the greatest, lane by lane; NaN where one is NaN."""
+
+    @overload
+    def range(*bounds: int) -> builtins.range: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def range(*bounds: Number | int) -> Iterable[Number]: ...
+
+    def range(*bounds: Number | int) -> Iterable[Number] | builtins.range:
+        """Return a range, which is a loop on the device where a bound is a device value."""
+
+else:
+    min, max, range = statements.min_, statements.max_, statements.range_

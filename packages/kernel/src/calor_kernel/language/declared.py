@@ -1,0 +1,276 @@
+"""Declared parameters: a kernel's annotations say what each run-time parameter is.
+
+Requirements: the declaration is the only place that knows kinds and order of parameters, for the
+kernel's body and for its launches alike; a type checker sees device values with their operators and
+memory with its methods; numbers that always go together are one frozen dataclass, so that the two
+sides cannot differ in their order; what is read of annotations is read once per kernel.
+
+A parameter is one of
+
+- ``In``, ``Out``, ``InOut``: memory that the kernel reads, writes, or both,
+- ``Size``, ``Stride``: an integer of the build's index type, a size being at least 0,
+- ``Element``: a number of an element type that the launch names,
+- ``FastDivmod``: a divisor, for which a launch gives one integer,
+- a frozen dataclass whose fields are parameters; a generic one over the type of its numbers
+  (``SizeOf[N]``, ``StrideOf[N]``) also serves the planner, with integers,
+- ``tuple[P, ...]``: as many parameters as a launch gives,
+- ``P | None``: a parameter that a launch may leave out, which the kernel then sees as None.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from calor.dtypes import DType
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.language.division import FastDivmod
+from calor_kernel.language.memory import Pointer
+from calor_kernel.language.values import Number
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A parameter that is memory. ``dtype``: the element type that it has in every launch."""
+
+    name: str
+    reads: bool
+    writes: bool
+    dtype: DType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A parameter that is a number.
+
+    ``dtype`` None is the build's index type, or, of an ``element``, the type that a launch names.
+    """
+
+    name: str
+    nonnegative: bool = False
+    dtype: DType | None = None
+    element: bool = False
+
+
+READS: Final = Access("In", True, False)
+WRITES: Final = Access("Out", False, True)
+CHANGES: Final = Access("InOut", True, True)
+SIZE: Final = Quantity("Size", nonnegative=True)
+STRIDE: Final = Quantity("Stride")
+ELEMENT: Final = Quantity("Element", element=True)
+DIVISOR: Final = Quantity("FastDivmod", nonnegative=True)
+
+In = Annotated[Pointer, READS]
+Out = Annotated[Pointer, WRITES]
+InOut = Annotated[Pointer, CHANGES]
+Size = Annotated[Number, SIZE]
+Stride = Annotated[Number, STRIDE]
+Element = Annotated[Number, ELEMENT]
+
+N = TypeVar("N")
+SizeOf = Annotated[N, SIZE]
+StrideOf = Annotated[N, STRIDE]
+
+# What helpers take that are called with numbers of the device and of the build.
+Index = Number | int
+Mask = Number | bool
+
+Kind = Access | Quantity
+Leaf = Callable[[str, Kind, object], None]
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """A parameter that is one buffer or one number."""
+
+    kind: Kind
+
+    def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
+        """Yield the names of the parameters of a build."""
+        yield name
+
+    def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
+        """Return what the kernel's body sees, of the values of a build's parameters."""
+        return next(values)
+
+    def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
+        """Hand what a launch gives to ``leaf``, one by one, and note the counts of tuples."""
+        leaf(name, self.kind, given)
+
+
+@dataclass(frozen=True, slots=True)
+class Divisor(One):
+    """A parameter that is a FastDivmod: three numbers of a build."""
+
+    def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
+        """Yield the names of the parameters of a build."""
+        yield from (f"{name}_{field.name}" for field in fields(FastDivmod))
+
+    def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
+        """Return the divisor."""
+        return FastDivmod(next(values), next(values), next(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A parameter that is a frozen dataclass of parameters."""
+
+    made: type[Any]
+    fields: tuple[tuple[str, Form], ...]
+
+    def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
+        """Yield the names of the parameters of a build."""
+        for field, form in self.fields:
+            yield from form.names(f"{name}_{field}", counts)
+
+    def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
+        """Return the dataclass with device values in its fields."""
+        return self.made(*(form.taken(values, counts) for _, form in self.fields))
+
+    def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
+        """Hand over the fields in their order."""
+        if not isinstance(given, self.made):
+            raise KernelTypeError(f"{name} is a {self.made.__name__}, not {given!r}")
+        for field, form in self.fields:
+            form.spread(f"{name}.{field}", getattr(given, field), leaf, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """A parameter that is a tuple of parameters of one form; how many, a launch says."""
+
+    form: Form
+
+    def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
+        """Yield the names of the parameters of a build."""
+        for number in range(next(counts)):
+            yield from self.form.names(f"{name}_{number}", counts)
+
+    def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
+        """Return the tuple."""
+        return tuple([self.form.taken(values, counts) for _ in range(next(counts))])
+
+    def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
+        """Hand over the items in their order."""
+        if not isinstance(given, tuple | list):
+            raise KernelTypeError(f"{name} is a tuple, not {given!r}")
+        counts.append(len(given))
+        for number, item in enumerate(given):
+            self.form.spread(f"{name}[{number}]", item, leaf, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """A parameter that a launch may leave out."""
+
+    form: Form
+
+    def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
+        """Yield the names of the parameters of a build."""
+        if next(counts):
+            yield from self.form.names(name, counts)
+
+    def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
+        """Return what is there, or None."""
+        return self.form.taken(values, counts) if next(counts) else None
+
+    def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
+        """Hand over what is there."""
+        counts.append(int(given is not None))
+        if given is not None:
+            self.form.spread(name, given, leaf, counts)
+
+
+Form = One | Group | Several | Maybe
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The run-time parameters of a kernel by name, and its build-time ones.
+
+    ``required``: the build-time parameters without a default.
+    """
+
+    forms: Mapping[str, Form]
+    keywords: frozenset[str]
+    required: frozenset[str]
+
+    def names(self, counts: tuple[int, ...]) -> list[str]:
+        """Return the names of the parameters of a build."""
+        left = iter(counts)
+        return [n for name, form in self.forms.items() for n in form.names(name, left)]
+
+    def arguments(self, values: Iterator[Any], counts: tuple[int, ...]) -> list[Any]:
+        """Return the arguments of a kernel's body."""
+        left = iter(counts)
+        return [form.taken(values, left) for form in self.forms.values()]
+
+
+def declaration_of(function: Callable[..., None]) -> Declaration | None:
+    """Return what a kernel declares, None where a run-time parameter is not declared.
+
+    KernelTypeError where some are and others are not.
+    """
+    forms: dict[str, Form | None] = {}
+    keywords: set[str] = set()
+    required: set[str] = set()
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            keywords.add(parameter.name)
+            if parameter.default is parameter.empty:
+                required.add(parameter.name)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            forms[parameter.name] = None
+        else:
+            forms[parameter.name] = form_of(_evaluated(function, parameter.annotation))
+    declared = {name: form for name, form in forms.items() if form is not None}
+    if len(declared) == len(forms):
+        return Declaration(declared, frozenset(keywords), frozenset(required))
+    if declared:
+        missing = ", ".join(name for name, form in forms.items() if form is None)
+        raise KernelTypeError(
+            f"kernel {function.__name__} declares {', '.join(declared)} and not {missing}; "
+            f"annotate each run-time parameter as In, Out, InOut, Size, Stride, Element or a "
+            f"group of these"
+        )
+    return None
+
+
+def form_of(annotation: Any) -> Form | None:
+    """Return what an annotation declares, None where that is no run-time parameter."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        kinds = [m for m in annotation.__metadata__ if isinstance(m, Access | Quantity)]
+        return One(kinds[0]) if kinds else None
+    if annotation is FastDivmod:
+        return Divisor(DIVISOR)
+    if origin is tuple:
+        item, *rest = get_args(annotation)
+        form = form_of(item) if rest == [Ellipsis] else None
+        return None if form is None else Several(form)
+    if origin in (Union, types.UnionType):
+        chosen = [one for one in get_args(annotation) if one is not types.NoneType]
+        form = form_of(chosen[0]) if len(chosen) == 1 else None
+        return None if form is None else Maybe(form)
+    made = origin or annotation
+    if not (isinstance(made, type) and is_dataclass(made)):
+        return None
+    hints = get_type_hints(made, include_extras=True)
+    found = {field.name: form_of(hints[field.name]) for field in fields(made)}
+    forms = tuple((name, form) for name, form in found.items() if form is not None)
+    return Group(made, forms) if len(forms) == len(found) else None
+
+
+def _evaluated(function: Callable[..., None], annotation: Any) -> Any:
+    """Return an annotation that may be text; None where a name in it is not there at run time."""
+    if not isinstance(annotation, str):
+        return annotation
+    inner = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    names = {name: cell.cell_contents for name, cell in inner.items()}
+    try:
+        return eval(annotation, function.__globals__, names)
+    except NameError:
+        return None
