@@ -9,6 +9,7 @@ any other, and nothing is asked of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from calor.dtypes import DType, int64
@@ -29,6 +30,10 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.declared import DIVISOR, Access, Declaration, Kind, Quantity
 from calor_kernel.language.division import FastDivmod
 from calor_kernel.language.kernel import KernelFunction
+
+# Most launches declare one of a few parameters, which are described by identity.
+_buffer = cache(Buffer)
+_scalar = cache(Scalar)
 
 Place = Input | Output | Scratch | Status | Flags
 
@@ -177,7 +182,7 @@ class _Made:
             raise self._fail(name, f"it is written ({kind.name}), and {given.place} is an operand")
         if kind.dtype is not None and given.dtype is not kind.dtype:
             raise self._fail(name, f"its elements are {kind.dtype}, not {given.dtype}")
-        self.signature.append(Buffer(given.dtype, writable=kind.writes, align=given.align))
+        self.signature.append(_buffer(given.dtype, kind.writes, given.align))
         self.given.append(given.place)
 
     def _number(self, name: str, kind: Quantity, given: object) -> None:
@@ -186,7 +191,7 @@ class _Made:
                 raise self._fail(
                     name, f"it is an Element; give Typed(number, dtype), not {given!r}"
                 )
-            self.signature.append(Scalar(given.dtype))
+            self.signature.append(_scalar(given.dtype))
             self.given.append(given.number)
             return
         whole = given.number if isinstance(given, Multiple) else given
@@ -199,7 +204,7 @@ class _Made:
             self.given += FastDivmod.arguments(number, self.index)
             return
         dtype = kind.dtype or self.index
-        self.signature.append(Scalar(dtype, divisible=divisor, nonnegative=kind.nonnegative))
+        self.signature.append(_scalar(dtype, divisor, kind.nonnegative))
         self.given.append(number)
 
     def _integer(self, name: str, kind: Quantity, given: Any) -> int:
