@@ -21,14 +21,11 @@ TOPICS = {
         "calor.functions.creation",
         "calor.functions.conversion",
         "calor.functions.ranges",
-        "calor.backends.",
+        "calor.device_selection",
     ),
     "Element by element": (
         "calor.functions.elementwise",
         "calor.functions.transcendental",
-        "calor.functions.error_functions",
-        "calor.functions.logarithms",
-        "calor.functions.signals",
         "calor.functions.logic",
     ),
     "Shapes, joining, indexing": (
@@ -47,7 +44,7 @@ TOPICS = {
     ),
     "Products of matrices": ("calor.functions.linear_algebra",),
     "Activations": ("calor.functions.activation",),
-    "Gradients, jit, control flow": ("calor.transforms.",),
+    "Gradients, jit, control flow": ("calor.transforms.", "calor.recording.records"),
     "dtypes": ("calor.dtypes", "calor.functions.data_types", "calor.functions.inspection"),
 }
 REST = "Files, devices, timing"
@@ -67,8 +64,11 @@ EXTENDING = (
     "calor.ops.rules",
     "calor.specs",
     "calor.graph.graph",
+    "calor.graph.op",
+    "calor.graph.attributes",
     "calor.backends.protocol",
     "calor.backends.capabilities",
+    "calor.backends.buffer",
     "calor.backends.op_table",
     "calor.backends.device",
     "calor.plugins.hooks",

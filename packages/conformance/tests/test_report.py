@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from calor.backends.device import get_device
 from calor.errors import FormatError
+from calor.plugins.discovery import get_device
 from calor_conformance import markdown, report, running, suite, verify
 from calor_conformance.outcomes import Result
 from calor_conformance.selection import Selection

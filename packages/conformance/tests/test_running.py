@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import calor
-from calor.backends.device import Device, device_of, get_device
+from calor.backends.device import Device, device_of
 from calor.backends.numpy_backend import NumpyBackend
 from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible
 from calor.errors import ArgumentError, FormatError
+from calor.plugins.discovery import get_device
 from calor_conformance import outcomes, packing, running, suite
 from calor_conformance.checks.base import Check, Place
 from calor_conformance.outcomes import Result

@@ -11,7 +11,7 @@ import calor
 from calor.backends.device import device_of
 from calor.backends.numpy_backend import NumpyBackend
 from calor.errors import ArgumentError
-from calor.graph.trace import local
+from calor.local import local
 from calor.transforms.evaluate import trace
 
 
@@ -82,7 +82,7 @@ def test_another_name_is_an_error():
 
 @pytest.mark.parametrize(("text", "expected"), [("tf32", "high"), ("", "highest")])
 def test_a_variable_sets_it_for_the_process(text, expected):
-    code = "from calor.graph.trace import local; print(local.precision)"
+    code = "from calor.recording.trace import local; print(local.precision)"
     environment = {**os.environ, "CALOR_MATMUL_PRECISION": text}
     made = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from calor.graph.trace import local
+from calor.local import local
 from device_contract import held
 from imitated_cuda import H200, Fake
 from imitated_nccl import Nccl

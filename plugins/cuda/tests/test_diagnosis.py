@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import calor_cuda.diagnosis as under_test
+from calor.doctor import doctor_text
 from calor.errors import DeviceError
-from calor.plugins.doctor import doctor_text
 from calor_cuda.bindings import failure
 from calor_cuda.diagnosis import diagnosis
 from imitated_cuda import H200, CudaError

@@ -23,8 +23,8 @@ from calor.distributed import (
 from calor.dtypes import ALL, as_dtype, float16, float32
 from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError, UnsupportedError
 from calor.graph.graph import prune
-from calor.graph.simplify import simplify
 from calor.specs import spec
+from calor.transforms.simplify import simplify
 from calor_distributed import rows
 from calor_distributed.copies import Copies
 from calor_distributed.executable import ExchangeStage, MemberStage

@@ -9,8 +9,8 @@ from calor.dtypes import as_dtype
 from calor.graph.decompose import decompose
 from calor.graph.graph import Graph
 from calor.graph.interpreter import interpret
-from calor.graph.tracing import trace_function
 from calor.ops.base import Op, find
+from calor.recording.tracing import trace_function
 from calor.specs import spec
 from calor_linalg import solutions as solutions
 

@@ -7,8 +7,8 @@ import pytest
 
 import calor
 from calor import linalg
-from calor.graph import trace as traces
 from calor.ops.base import SIGNATURES
+from calor.recording import trace as traces
 
 SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], list[str]]] = [
     ((2, 3), (3, 4), ["dot_general"]),

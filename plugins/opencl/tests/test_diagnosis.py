@@ -7,7 +7,7 @@ from typing import Any
 import pyopencl as cl
 import pytest
 
-from calor.plugins.doctor import doctor_text
+from calor.doctor import doctor_text
 from calor_opencl import _bindings
 from calor_opencl.diagnosis import diagnosis
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from calor.backends.device import get_device
 from calor.errors import CalorError
+from calor.plugins.discovery import get_device
 
 from . import markdown, parallel, report, running, suite, verify
 from .checks.base import TIERS

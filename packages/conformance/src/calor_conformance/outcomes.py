@@ -11,7 +11,8 @@ import calor
 from calor.backends.protocol import Info, State, impossible
 from calor.dtypes import DType
 from calor.errors import CalorError, UnsupportedError
-from calor.graph.trace import flush_all, local
+from calor.local import local
+from calor.recording.trace import flush_all
 
 from .checks.base import Check, Place
 

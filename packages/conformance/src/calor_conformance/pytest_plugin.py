@@ -71,7 +71,7 @@ class _Suite:
     """The run of one pytest session."""
 
     def __init__(self, config: pytest.Config, name: str) -> None:
-        from calor.backends.device import get_device
+        from calor.plugins.discovery import get_device
 
         from .checks.base import Place
 

@@ -15,7 +15,7 @@ from functools import cache
 from calor.backends.device import device_of, known_devices
 from calor.backends.protocol import Backend
 from calor.dtypes import ALL
-from calor.graph.trace import local
+from calor.local import local
 
 from . import outcomes, suite
 from .checks.base import Check, Place

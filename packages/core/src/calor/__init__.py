@@ -1,12 +1,14 @@
 """calor: tensors, gradients and compiled graphs on any device."""
 
+import sys as _sys
 from math import e, inf, nan, pi
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 
-from calor import _arrays, dtypes, random, tree
+from calor import _arrays, dtypes, methods, random, tree
 from calor._arrays import *  # noqa: F403 - its __all__ is added below
-from calor.backends.control import devices, memory, set_memory_limit, synchronize
-from calor.backends.selection import on_device as device
+from calor.device_control import devices, memory, set_memory_limit, synchronize
+from calor.device_selection import on_device as device
 from calor.dtypes import (
     DType,
     bfloat16,
@@ -29,17 +31,24 @@ from calor.dtypes import (
 )
 from calor.dtypes import bool_ as bool
 from calor.keywords import explain as _explain
+from calor.ops import on_demand as _on_demand
 from calor.precision import matmul_precision
+from calor.recording.records import enable_grad, no_grad
 from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import with_methods as _with_methods
+from calor.transforms import control_gradients as _control_gradients
 from calor.transforms.control import cond, fori_loop, scan, while_loop
 from calor.transforms.custom import checkpoint, custom_vjp
 from calor.transforms.evaluate import eval, trace
 from calor.transforms.forward import jvp
 from calor.transforms.grad import grad, stop_gradient, value_and_grad, vjp
 from calor.transforms.jit import jit
-from calor.transforms.records import enable_grad, no_grad
 
+# Imported for what they register: methods of tensors, rows of the op table, gradients of rows.
+_REGISTERED = (methods, _on_demand, _control_gradients)
 __array_api_version__ = "2024.12"
+# Versions of the array API standard whose names and meanings calor has.
+_STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12")
 newaxis = None
 
 __all__ = [
@@ -157,3 +166,18 @@ else:
 
 
 _explain(globals())
+
+
+@_with_methods
+class _Namespace(Tensor):
+    """The method of tensors that returns this module."""
+
+    __slots__ = ()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> _ModuleType:
+        """Return calor; ValueError for a version of the standard that it does not have."""
+        if api_version is not None and api_version not in _STANDARDS:
+            raise ValueError(
+                f"calor has the array API standard of {', '.join(_STANDARDS)}, not {api_version!r}"
+            )
+        return _sys.modules[__name__]

@@ -32,15 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answer(options: argparse.Namespace) -> tuple[str, int]:
-    from calor.plugins import doctor
-    from calor.plugins.discovery import resolve_device
+    from calor import doctor
+    from calor.plugins.discovery import get_device
 
     if options.command == "new-backend":
         return _new_backend(options.name, options.directory), 0
     if options.command == "doctor":
         return doctor.doctor_text()
     if options.features:
-        return doctor.features_text(resolve_device(options.features)), 0
+        return doctor.features_text(get_device(options.features)), 0
     return doctor.devices_text()
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from calor.plugins.doors import open_door
+from calor.doors import open_door
 
 if TYPE_CHECKING:
     from calor_distributed import *  # noqa: F403 - what type checkers and editors see

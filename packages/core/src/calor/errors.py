@@ -49,7 +49,7 @@ class _OfOp(CalorError):
             return
         self.op = op
         if config.debug:
-            from calor.graph.lines import user_line
+            from calor.lines import user_line
 
             self.line = user_line()
 

@@ -32,7 +32,7 @@ def explained(function: FunctionType) -> Callable[..., Any]:
                 raise
             from calor.migration import wrong_call
 
-            raise wrong_call(function, args, kwargs, error) from None
+            raise wrong_call(function, parameters(function), args, kwargs, error) from None
 
     return call
 

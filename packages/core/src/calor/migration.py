@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, Final, NamedTuple
 
-from calor.keywords import parameters
+from calor import _arrays
 
 
 class Row(NamedTuple):
@@ -82,6 +82,7 @@ NAMES: Final = (
     Row("neg", "calor.negative(x)", "t"),
     Row("absolute", "calor.abs(x)", "tnj"),
     Row("fabs", "calor.abs(x)", "nj"),
+    Row("rsqrt", "1 / calor.sqrt(x)", "t"),
     Row("rint", "calor.round(x)", "nj"),
     Row("around", "calor.round(x)", "nj"),
     Row("fix", "calor.trunc(x)", "tn"),
@@ -248,6 +249,7 @@ METHODS: Final = (
     Row("clamp", "x.clip(min, max)", "t"),
     Row("clamp_", "x = x.clip(min, max)", "t"),
     Row("absolute", "x.abs()", "t"),
+    Row("rsqrt", "1 / x.sqrt()", "t"),
     Row("conjugate", "x.conj()", "n"),
     Row("amax", "x.max(axis)", "t"),
     Row("amin", "x.min(axis)", "t"),
@@ -319,25 +321,25 @@ def missing_method(x: Any, name: str) -> AttributeError:
 
 def numpy_function(name: str) -> TypeError:
     """Return the error for ``np.name(x)`` of a tensor, with calor's function where there is one."""
-    import calor
-
-    ours = f"calor.{name}(...)" if name in calor.__all__ else _NAMES.get(name)
+    ours = f"calor.{name}(...)" if name in _arrays.__all__ else _NAMES.get(name)
     write = f"write {ours}, or " if ours else ""
     return TypeError(f"np.{name} does not take a tensor: {write}give it x.numpy()")
 
 
 def wrong_call(
     function: FunctionType,
+    accepted: Sequence[str],
     positional: Sequence[Any],
     keywords: Mapping[str, Any],
     error: TypeError,
 ) -> TypeError:
     """Return the error for arguments that a function does not take, with calor's way to give them.
 
+    ``accepted`` are the names of its parameters.
+
     The error that Python made is returned itself when the table has no answer.
     """
     text = str(error).replace(f"{function.__qualname__}()", f"{function.__name__}()")
-    accepted = parameters(function)
     if "out" in keywords:
         # NumPy's reductions call the method of their name with out=None.
         if keywords["out"] is None:

@@ -17,9 +17,9 @@ import numpy as np
 
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, DTypeError, FormatError
-from calor.graph.trace import Handle
+from calor.recording.records import Leaf
 from calor.safetensors_file import SafetensorsFile, read_safetensors, write_safetensors
-from calor.transforms.records import Leaf
+from calor.tensor.values import Handle
 
 _TREE: Final = "calor.tree"
 _KEYS: Final = (str, int, float, bool, type(None))

@@ -12,7 +12,7 @@ from typing import Self
 
 from calor.config import PRECISIONS
 from calor.errors import ArgumentError
-from calor.graph.trace import local
+from calor.local import local
 
 
 def level_of(name: str) -> str:

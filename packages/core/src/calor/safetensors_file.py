@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -26,9 +26,7 @@ from calor import dtypes
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, DTypeError, FormatError
 from calor.specs import Spec, spec
-
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

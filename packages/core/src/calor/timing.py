@@ -9,7 +9,9 @@ from typing import Any
 
 from calor import tree
 from calor.errors import ArgumentError
-from calor.graph.trace import Handle, flush_all, local
+from calor.local import local
+from calor.recording.trace import flush_all
+from calor.tensor.values import Handle
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.backends import device as devices
-from calor.backends import selection
+from calor import device_selection as selection
 from calor.backends.device import Device, device_of, known_devices
 from calor.backends.numpy_backend import NumpyBackend
 from calor.backends.protocol import (
@@ -26,10 +25,13 @@ from calor.backends.protocol import (
     impossible,
     partial,
 )
+from calor.compiling import plans
+from calor.compiling.partitioned import PartitionedExecutable
+from calor.compiling.plans import plan_for
 from calor.config import config
 from calor.dtypes import ALL, bfloat16, float16, float32
 from calor.errors import DeviceError, TraceError, UnsupportedError
-from calor.graph.partitioned import PartitionedExecutable
+from calor.plugins import discovery
 from calor.plugins.registry import Registry
 
 
@@ -55,8 +57,8 @@ NAMES = ["numpy", "numpy:0", "strict:numpy", "strict:numpy:0", "null:0"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_device_is_one_object_under_all_its_names(name: str) -> None:
-    device = devices.get_device(name)
-    assert devices.get_device(device.name) is device
+    device = discovery.get_device(name)
+    assert discovery.get_device(device.name) is device
     assert pickle.loads(pickle.dumps(device)) is device
     assert copy.deepcopy(device) is device
     assert device == device.name
@@ -64,7 +66,7 @@ def test_a_device_is_one_object_under_all_its_names(name: str) -> None:
     assert device != "other"
     assert device != 3
     assert repr(device) == f"device('{device}')"
-    assert {device: 1}[devices.get_device(name)] == 1
+    assert {device: 1}[discovery.get_device(name)] == 1
 
 
 def test_plans_are_made_once_for_one_structure() -> None:
@@ -78,11 +80,11 @@ def test_plans_are_made_once_for_one_structure() -> None:
 
 
 def test_the_oldest_plan_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "PLAN_LIMIT", 3)
+    monkeypatch.setattr(plans, "PLAN_LIMIT", 3)
     device = Device(NumpyBackend(), 0)
     graph = calor.trace(calor.exp, calor.ones(2))
     for key in "abcd":
-        device.plan(key, lambda: graph)
+        plan_for(device, key, lambda: graph)
     assert list(device.plans) == ["b", "c", "d"]
     assert device.plans_made == 4
 

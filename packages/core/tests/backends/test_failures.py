@@ -121,7 +121,7 @@ def debug(monkeypatch: pytest.MonkeyPatch) -> None:
     calor.eval()
     calor.synchronize()
     monkeypatch.setattr(config, "debug", True)
-    from calor.graph.trace import local
+    from calor.local import local
 
     for trace in local.traces.values():
         trace.reset()

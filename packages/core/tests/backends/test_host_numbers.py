@@ -13,9 +13,9 @@ import calor
 from calor.backends.device import Device, device_of, known_devices
 from calor.backends.numpy_backend import NumpyBackend
 from calor.backends.protocol import FULL, Info
+from calor.compiling.host_numbers import WithHostNumbers, split
 from calor.dtypes import ALL, complex128, float64, int64
 from calor.errors import UnsupportedError
-from calor.graph.host_numbers import WithHostNumbers, split
 from calor_conformance.strict.backend import StrictBackend
 
 NARROW = {t: FULL for t in ALL if t not in (float64, int64, complex128)}

@@ -23,7 +23,7 @@ from calor.errors import (
     UnsupportedError,
 )
 from calor.graph.graph import Graph
-from calor.graph.trace import local
+from calor.local import local
 
 KIB = 1024
 

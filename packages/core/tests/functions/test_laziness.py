@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import calor
-from calor.graph import trace
+from calor.recording import trace
 
 X = calor.asarray([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
 

@@ -18,7 +18,7 @@ from calor.backends.device import Device
 from calor.backends.numpy_backend import NumpyBackend
 from calor.config import config
 from calor.errors import ElementIndexError
-from calor.graph.trace import local
+from calor.local import local
 
 
 class Press:

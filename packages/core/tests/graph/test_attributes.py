@@ -14,13 +14,13 @@ import calor
 from calor.backends.device import Device
 from calor.backends.numpy_backend import NumpyBackend
 from calor.dtypes import float64
+from calor.graph.attributes import exact_items
 from calor.graph.decompose import definition
 from calor.graph.graph import Builder, Graph
-from calor.graph.simplify import simplify
-from calor.ops.attributes import exact_items
 from calor.ops.base import TABLE, Op, Scalar, op
 from calor.ops.sources import full
 from calor.specs import spec
+from calor.transforms.simplify import simplify
 
 KINDS = (bool, int, float, complex)
 EQUAL: list[tuple[Any, ...]] = [

@@ -13,7 +13,7 @@ import calor
 from calor.backends.device import Device
 from calor.backends.null import NullBackend
 from calor.config import config
-from calor.graph.trace import local
+from calor.local import local
 
 NODES = 128
 

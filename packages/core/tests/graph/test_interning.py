@@ -14,8 +14,8 @@ import calor
 from calor.backends.device import Device
 from calor.backends.null import NullBackend
 from calor.dtypes import float32
-from calor.graph.trace import local
 from calor.interning import Interner
+from calor.local import local
 from calor.ops import elementwise as e
 from calor.ops.base import SIGNATURES, TABLE, signature
 from calor.specs import _INTERNED, spec
@@ -27,7 +27,7 @@ LIMIT = 32
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     """A device that computes nothing, with room for few recipes and plans."""
     monkeypatch.setattr("calor.interning.MEMO_LIMIT", LIMIT)
-    monkeypatch.setattr("calor.backends.device.PLAN_LIMIT", LIMIT)
+    monkeypatch.setattr("calor.compiling.plans.PLAN_LIMIT", LIMIT)
     for row in TABLE.values():
         row.memo.clear()
     made = Device(NullBackend(), 0)

@@ -4,7 +4,7 @@ import pytest
 
 import calor
 from calor.errors import TraceError
-from calor.graph.tracing import outside
+from calor.recording.tracing import outside
 
 
 def test_numbers_are_computed_while_a_function_is_traced():

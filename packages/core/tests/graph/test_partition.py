@@ -11,12 +11,12 @@ import calor
 from calor.backends.device import Device
 from calor.backends.numpy_backend import NumpyBackend
 from calor.backends.protocol import Claim, Info, State, impossible
+from calor.compiling.partition import compile_graph
+from calor.compiling.partitioned import PartitionedExecutable
 from calor.dtypes import ALL, DType, float32, float64
 from calor.errors import OutOfMemoryError, UnsupportedError
 from calor.graph.graph import Builder, Graph
 from calor.graph.interpreter import interpret
-from calor.graph.partition import compile_graph
-from calor.graph.partitioned import PartitionedExecutable
 from calor.graph.segments import cut
 from calor.graph.verify import verify
 from calor.ops import elementwise as e

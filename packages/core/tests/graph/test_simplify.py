@@ -28,7 +28,6 @@ from calor.dtypes import (
 )
 from calor.graph.graph import Builder, Graph
 from calor.graph.interpreter import interpret
-from calor.graph.simplify import simplify
 from calor.graph.verify import verify
 from calor.ops import elementwise as e
 from calor.ops import movement as m
@@ -40,6 +39,7 @@ from calor.ops.sources import HostArray, constant, full, iota
 from calor.ops.spectral import random_bits
 from calor.specs import Spec, spec
 from calor.transforms.custom import barrier
+from calor.transforms.simplify import simplify
 
 from . import random_graphs
 

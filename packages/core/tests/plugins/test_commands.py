@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from calor.__main__ import main
-from calor.backends.device import get_device
 from calor.config import Config
-from calor.plugins.doctor import bytes_text
+from calor.doctor import bytes_text
+from calor.plugins.discovery import get_device
 
 from .distributions import backend_module, write_distribution
 
@@ -179,9 +179,9 @@ def test_doctor_says_which_device_is_the_default(
     there: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, told = PREFERRED[there]
-    monkeypatch.setattr("calor.plugins.doctor.config", Config(device=None))
+    monkeypatch.setattr("calor.doctor.config", Config(device=None))
     monkeypatch.setattr(
-        "calor.plugins.doctor.preferred_device", lambda: None if name is None else get_device(name)
+        "calor.doctor.preferred_device", lambda: None if name is None else get_device(name)
     )
     assert main(["doctor"]) == int(there == "a cpu that fails")
     assert told in capsys.readouterr().out

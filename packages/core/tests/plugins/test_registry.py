@@ -209,7 +209,8 @@ def test_a_device_is_named_by_a_text(registry: Registry) -> None:
 
 
 SCHEME = """
-    from calor.backends.device import device_of, get_device
+    from calor.backends.device import device_of
+    from calor.plugins.discovery import get_device
     from calor.errors import DeviceError
     from calor.plugins import hookimpl
 

@@ -17,8 +17,8 @@ import pytest
 import calor
 from calor.dtypes import DType
 from calor.graph.graph import Graph
-from calor.graph.tracing import trace_function
 from calor.ops.base import TABLE, Op, Signature, signature
+from calor.recording.tracing import trace_function
 from calor.specs import Spec, spec
 from calor_conformance.rows.differences import differentiable
 from calor_conformance.rows.exemptions import KEPT_WITHOUT_USE, NO_ROW

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import calor
+from calor import from_dlpack
 from calor.errors import DTypeError, ExchangeError, ShapeError, UnsupportedError
-from calor.tensor.dlpack import from_dlpack
-from calor.tensor.interop import _OPERATORS
+from calor.methods.interop import _OPERATORS
 
 OPERATORS: list[Callable[[Any, Any], Any]] = [
     operator.add,

@@ -6,7 +6,7 @@ import pytest
 
 import calor
 from calor.errors import ArgumentError
-from calor.graph.trace import local, nowhere
+from calor.local import local, nowhere
 from calor.timing import Timing, timeit
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import calor
-from calor.backends.device import Device, get_device
-from calor.graph.trace import flush_all
+from calor.backends.device import Device
+from calor.plugins.discovery import get_device
+from calor.recording.trace import flush_all
 
 DEVICE = "strict:numpy"
 

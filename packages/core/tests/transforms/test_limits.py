@@ -10,7 +10,8 @@ import pytest
 
 import calor
 from calor.config import config
-from calor.graph.trace import flush_all, local
+from calor.local import local
+from calor.recording.trace import flush_all
 
 from .objects import Momentum, Pair
 

@@ -11,8 +11,8 @@ import pytest
 import calor
 from calor.config import config
 from calor.errors import GradientError, TraceError
-from calor.graph.trace import local
 from calor.graph.verify import verify
+from calor.local import local
 from calor.transforms.flows import flows
 from calor.transforms.state import Stateful
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import calor
 from calor import Tensor
-from calor.graph.tracing import GraphTrace
+from calor.recording.tracing import GraphTrace
 from calor.specs import spec
 from calor_nn.module import Module, held_tensors, observers, own_tensors
 

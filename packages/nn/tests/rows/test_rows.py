@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calor.backends.device import get_device
+from calor.plugins.discovery import get_device
 from calor_conformance import outcomes, suite
 from calor_conformance.checks.base import Check, Place
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.backends.communication import Collective, Communicator, Exchange
-from calor.backends.device import Device, device_of, get_device
+from calor.backends.device import Device, device_of
 from calor.backends.protocol import (
     FEATURES,
     FULL,
@@ -31,6 +31,7 @@ from calor.backends.protocol import (
 )
 from calor.errors import DeviceError, MembersDifferError
 from calor.graph.graph import Graph
+from calor.plugins.discovery import get_device
 from calor.specs import Spec
 from calor_distributed.copies import Copies
 from calor_distributed.executable import GroupBuffer, GroupExecutable, refusals

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from calor.backends.selection import as_device
+from calor.device_selection import as_device
 from calor.errors import ArgumentError
 from calor.functions.manipulation import moveaxis
 from calor.tensor.tensor import Tensor
@@ -204,7 +204,7 @@ def rank(device: Any = None) -> Tensor:
     >>> [part.item() for part in both.split(calor.distributed.rank(both))]
     [0, 1]
     """
-    from calor.backends.selection import current_device
+    from calor.device_selection import current_device
 
     if isinstance(device, Group):
         device = device.device
@@ -234,7 +234,7 @@ def average_gradients(parameters: Any) -> None:
     >>> calor.distributed.average_gradients([w]); w.grad.tolist()
     [2.0]
     """
-    from calor.transforms.records import no_grad
+    from calor.recording.records import no_grad
 
     with no_grad():
         for parameter in parameters:

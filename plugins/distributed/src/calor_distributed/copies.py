@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from calor.backends.communication import Collective, Communicator, Exchange
+from calor.compiling.partitioned import move
+from calor.compiling.plans import plan_for
 from calor.dtypes import bfloat16, float16, float32
 from calor.graph.graph import Builder, Graph
-from calor.graph.partitioned import move
 from calor.ops import elementwise as e
 from calor.ops.movement import concat, slice_
 from calor.specs import Spec, spec
@@ -79,7 +80,7 @@ class Copies(Communicator):
         """Run a graph with the arrays of all members as inputs on one member."""
         here = [self._brought(b, source, member, call.given) for source, b in enumerate(given)]
         device = self.members[member]
-        return device.plan(("collective", graph.key), lambda: graph, jit=True)(here)
+        return plan_for(device, ("collective", graph.key), lambda: graph, jit=True)(here)
 
     def _brought(self, buffer: Any, source: int, target: int, known: Spec) -> Any:
         """Return a buffer on a member's device, without a copy if it is there."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from calor.backends.communication import Collective, Exchange
 from calor.backends.protocol import Buffer, Executable
+from calor.compiling.plans import plan_for
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Builder, Graph, Node, part
 from calor.graph.segments import Segment, cut
@@ -226,7 +227,7 @@ class MemberStage:
         self.segment = segment
         graph = segment.graph
         made: dict[Device, Executable] = {
-            place: place.plan(("member", graph.key), lambda: graph, jit=True)
+            place: plan_for(place, ("member", graph.key), lambda: graph, jit=True)
             for place in backend.places
         }
         self.executables = [made[member] for member in backend.members]

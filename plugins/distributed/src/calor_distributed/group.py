@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from calor.backends.device import Device
-from calor.backends.selection import as_device, on_device
+from calor.device_selection import as_device, on_device
 from calor.errors import ArgumentError, DeviceError, ShapeError
 from calor.functions.conversion import to_device
 from calor.functions.creation import asarray
 from calor.functions.joining import concat
-from calor.graph.trace import computed, local, materialize
+from calor.local import local
+from calor.recording.trace import computed, materialize
 from calor.tensor.tensor import Tensor
 from calor_distributed.backend import GroupBackend, group_of
 from calor_distributed.executable import GroupBuffer
@@ -242,7 +243,7 @@ def _joined(members: Group, placed: Sequence[Any]) -> Any:
     made = computed(known, members.device, GroupBuffer(parts))
     records = tuple(p._record for p in placed)
     if local.grad_enabled and known.dtype.is_inexact and any(r is not None for r in records):
-        from calor.transforms.records import Custom, Projection
+        from calor.recording.records import Custom, Projection
 
         def pull(gs: list[Any]) -> list[Any]:
             return list(_split(members, gs[0]))
@@ -260,7 +261,7 @@ def _split(members: Group, x: Any) -> list[Any]:
     ]
     if local.grad_enabled and known.dtype.is_inexact and x._record is not None:
         from calor.ops.sources import zeros_of
-        from calor.transforms.records import Custom, Projection
+        from calor.recording.records import Custom, Projection
 
         def pull(gs: list[Any]) -> list[Any]:
             given = [

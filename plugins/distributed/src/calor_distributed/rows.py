@@ -89,7 +89,7 @@ def token_of(device: Any) -> Any:
     """Return the token of a device, made outside of any trace."""
     if device.token is None:
         from calor.functions.creation import asarray
-        from calor.graph.tracing import outside
+        from calor.recording.tracing import outside
 
         with outside():
             device.token = asarray(np.zeros((), np.int32), device=device)
@@ -106,7 +106,7 @@ def recorded(row: Op, x: Any, **attributes: Any) -> Any:
 
 def rank_on(device: Any, world: int) -> Any:
     """Return the number of each member of a group, from 0, as a 0-d int32."""
-    from calor.backends.selection import on_device
+    from calor.device_selection import on_device
 
     with on_device(device):
         return rank(world=world)
@@ -143,14 +143,14 @@ def _others(x: Any, world: int) -> Any:
 
 
 def _members(x: Any, world: int) -> Any:
-    from calor.backends.selection import on_device
+    from calor.device_selection import on_device
 
     with on_device(x.device):
         return iota(length=world, dtype=int32)
 
 
 def _one(x: Any) -> Any:
-    from calor.backends.selection import on_device
+    from calor.device_selection import on_device
 
     with on_device(x.device):
         return full(value=Scalar.of(1, x.dtype), shape=(), dtype=x.dtype)
@@ -186,7 +186,7 @@ def _broadcast_gradient(g: Any, y: Any, x: Any, token: Any, *, root: int, world:
     if g[0] is None or world == 1:
         return [g[0], None]
     total = recorded(all_reduce, g[0], kind="sum", world=world)
-    from calor.backends.selection import on_device
+    from calor.device_selection import on_device
 
     with on_device(total.device):
         here = full(value=Scalar.of(root, int32), shape=(), dtype=int32)

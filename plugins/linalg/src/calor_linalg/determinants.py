@@ -8,8 +8,7 @@ from calor.functions.operands import as_tensor
 from calor_linalg import solutions as rows
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 class SlogdetResult(NamedTuple):

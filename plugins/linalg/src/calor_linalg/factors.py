@@ -11,8 +11,7 @@ from calor_linalg import matrices as mx
 from calor_linalg import rows as rows
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 class QRResult(NamedTuple):

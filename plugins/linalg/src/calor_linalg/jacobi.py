@@ -32,7 +32,7 @@ class _Pairs:
     """
 
     def __init__(self, like: Any, count: int) -> None:
-        from calor.backends.selection import on_device
+        from calor.device_selection import on_device
 
         half = (count + 1) // 2
         self.half, self.count, self.rounds = half, 2 * half, 2 * half - 1

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calor import dtypes
 from calor.errors import ArgumentError, ShapeError
-from calor.functions.operands import as_tensor, integer, many_axes, stretched, together
+from calor.functions.arguments import integer, many_axes
+from calor.functions.operands import as_tensor, stretched, together
 from calor.functions.reductions import kept
 from calor.functions.reductions import sum as total
-from calor.graph.recipes import broadcast_shapes
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops.movement import concat, slice_
+from calor.recording.recipes import broadcast_shapes
 from calor_linalg import matrices as mx
 from calor_linalg.factors import svdvals
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Axis, Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Axis, Operand, Tensor
 
 MatrixOrder = int | float | Literal["fro", "nuc"]
 

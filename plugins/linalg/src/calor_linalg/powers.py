@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from calor.errors import ShapeError
+from calor.functions.arguments import integer
 from calor.functions.linear_algebra import matmul
-from calor.functions.operands import as_tensor, integer
+from calor.functions.operands import as_tensor
 from calor_linalg import matrices as mx
 from calor_linalg import solutions as rows
 from calor_linalg.solving import inv
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 def matrix_power(x: Operand, n: int, /) -> Tensor:

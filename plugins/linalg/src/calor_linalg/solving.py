@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from calor import dtypes
 from calor.dtypes import real_of
 from calor.errors import DTypeError, ShapeError
+from calor.functions.arguments import python_number
 from calor.functions.linear_algebra import matmul
-from calor.functions.operands import as_tensor, python_number, stretched, together
-from calor.graph.recipes import broadcast_shapes
-from calor.graph.record import number_on
+from calor.functions.operands import as_tensor, stretched, together
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops.movement import permute, reshape
+from calor.recording.recipes import broadcast_shapes
+from calor.recording.record import number_on
 from calor.specs import spec
 from calor_linalg import matrices as mx
 from calor_linalg import solutions as rows
@@ -22,8 +23,7 @@ from calor_linalg.factors import svd
 from calor_linalg.rows import matrices, square
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 class LstsqResult(NamedTuple):

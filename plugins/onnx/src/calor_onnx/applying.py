@@ -13,7 +13,7 @@ from onnx import defs
 
 import calor
 from calor import Tensor
-from calor.backends.selection import current_device
+from calor.device_selection import current_device
 from calor_onnx.errors import UnsupportedOperatorsError
 from calor_onnx.execution import Run, Scope
 from calor_onnx.graph import Graph, Node

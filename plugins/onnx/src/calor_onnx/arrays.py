@@ -1,7 +1,7 @@
-"""Conversion of a caller's input to a host array of the declared type.
+"""What a caller gives for an input, as a host array of the type that the input declares.
 
-Requirements: lists and numbers have no dtype, so they take the declared one if no element changes
-by more than rounding; arrays keep theirs. Errors name the input.
+Requirements: lists and numbers, which say no type, take the declared one where no element changes
+by more than rounding; arrays keep theirs. What is no array at all is told by the input's name.
 """
 
 from __future__ import annotations
@@ -21,15 +21,8 @@ _iinfo: Any = ml_dtypes.iinfo
 
 
 def array_of(info: ValueInfo, value: Any) -> Array:
-    """Return a value as a host array of the declared type.
+    """Return a value as a host array; InputError where it is none, or does not fit the type.
 
-    Raises
-    ------
-    InputError
-        If the value is not an array, or its elements do not fit the type.
-
-    Examples
-    --------
     >>> from calor_onnx.arrays import array_of
     >>> from calor_onnx.graph import ValueInfo
     >>> import numpy as np
@@ -55,7 +48,7 @@ def array_of(info: ValueInfo, value: Any) -> Array:
 
 
 def _check_texts(info: ValueInfo, array: Array) -> None:
-    """Raise InputError for objects that are not texts, as in an array of mixed objects."""
+    """Refuse objects that are no texts, which an array of mixed things has."""
     for item in array.flat:
         if not isinstance(item, str | bytes):
             raise InputError(
@@ -65,9 +58,9 @@ def _check_texts(info: ValueInfo, array: Array) -> None:
 
 
 def _converted(info: ValueInfo, array: Array, dtype: HostType) -> Array:
-    """Return numbers without a dtype in the declared type."""
+    """Return numbers without a type of their own in the declared type."""
     limits = _limits(dtype)
-    # NumPy knows no kind of ml_dtypes' types, and signed and unsigned integers count as one kind.
+    # NumPy sees no kinds in the types that it does not know, and a sign is no kind of its own.
     known = np.can_cast(array.dtype, dtype, "same_kind") and array.dtype.kind != "c"
     if array.size and not (array.dtype.kind in "biu" if limits else known or dtype.kind == "c"):
         raise InputError(
@@ -79,7 +72,7 @@ def _converted(info: ValueInfo, array: Array, dtype: HostType) -> Array:
     if limits and array.size:
         fits = int(limits.min) <= int(array.min()) and int(array.max()) <= int(limits.max)
     else:
-        # A number beyond the range of the type becomes an infinity or a NaN.
+        # A number beyond the largest of the type becomes an infinity or a NaN.
         fits = dtype.kind == "b" or _finite(made) == _finite(array)
     if not fits:
         raise InputError(

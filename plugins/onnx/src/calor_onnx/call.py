@@ -10,7 +10,7 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.errors import TraceError
-from calor.graph.tracing import outside
+from calor.recording.tracing import outside
 from calor_onnx.constants import Constant
 from calor_onnx.errors import DataDependentError
 from calor_onnx.graph import Graph, Node

@@ -10,7 +10,7 @@ import numpy as np
 
 import calor
 from calor import Tensor
-from calor.backends.selection import as_device, current_device
+from calor.device_selection import as_device, current_device
 from calor.transforms.hosted import HostCall
 from calor_onnx.arrays import array_of
 from calor_onnx.constants import Constant

@@ -14,7 +14,7 @@ import numpy as np
 import calor
 from calor import Tensor, nn
 from calor.backends.device import Device
-from calor.backends.selection import as_device
+from calor.device_selection import as_device
 from calor_onnx.errors import InputError
 from calor_onnx.execution import Run
 from calor_onnx.graph import Graph, Node, ValueInfo

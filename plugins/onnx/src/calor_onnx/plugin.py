@@ -1,4 +1,4 @@
-"""The plugin of calor-onnx: the importer of ".onnx" files. It imports nothing heavy."""
+"""What the entry point names: the importer of ".onnx" files. It imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def _load(path: Any, **options: Any) -> Any:
 
 @hookimpl
 def calor_importers() -> Mapping[str, Callable[..., Any]]:
-    """Return the importer of ONNX models; its option ``device`` selects the device."""
+    """Models of ONNX, as callables; the option ``device`` says where they run."""
     return {"onnx": _load}

@@ -1,8 +1,8 @@
-"""Decision trees over rows of features, all rows and trees at once.
+"""Trees of decisions over rows of features, all rows and trees at once.
 
-Requirements: all rows walk all trees together, one level at a time: a gather of the node's feature
-and threshold, a comparison, a gather of the next node. A leaf is its own successor, so as many
-steps as the deepest tree has levels reach a leaf in each. Leaf values are a table.
+Requirements: a row walks all trees together, one level after another: a gather of the node's
+feature and threshold, a comparison, a gather of the next node. Leaves lead to themselves, so that
+as many steps as the deepest tree has levels reach a leaf in each. What leaves give is a table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calor_onnx.errors import ModelError
 from calor_onnx.scores import table
 
 Array = np.ndarray[Any, Any]
-# The numbers of TreeEnsemble; LEAF is added here.
+# As TreeEnsemble numbers them; LEAF is ours.
 MODES = {
     "BRANCH_LEQ": 0,
     "BRANCH_LT": 1,
@@ -42,9 +42,9 @@ _COMPARE = (
 
 @dataclass(eq=False)
 class Forest:
-    """The nodes of all trees in one numbering; ``weights`` (nodes, C) are the leaf values.
+    """Nodes of all trees in one numbering; ``weights`` (nodes, C) is what leaves give.
 
-    ``given`` (nodes, C) marks the values that a leaf has, for aggregation by minimum and maximum.
+    ``given`` (nodes, C) says where a leaf gives anything, for the smallest and largest.
     """
 
     roots: Array
@@ -77,7 +77,7 @@ class Forest:
             level = np.unique(np.concatenate([self.yes[inner], self.no[inner]]))
 
     def leaves(self, x: Any) -> Any:
-        """Return the indices of the leaves that rows (N, F) reach in each tree: (N, T)."""
+        """Return the numbers of the leaves that rows (N, F) reach in each tree: (N, T)."""
         if self.features.size and int(self.features.max()) >= x.shape[1]:
             raise ModelError(
                 f"a tree asks for feature {int(self.features.max())}; the rows have {x.shape[1]}"
@@ -108,7 +108,7 @@ class Forest:
         return calor.any(calor.equal(rows, calor.expand_dims(found, -1)), axis=-1)
 
     def scores(self, x: Any, aggregate: str) -> Any:
-        """Return the aggregated values of the leaves that rows reach: (N, C)."""
+        """Return what the leaves that rows reach give together: (N, C)."""
         leaves = self.leaves(x)
         each = calor.take(table(self.weights, x), leaves, axis=0)
         if aggregate in ("SUM", "AVERAGE"):
@@ -127,7 +127,7 @@ class Forest:
 def forest(attributes: dict[str, Any], targets: Sequence[int], prefix: str, dtype: Any) -> Forest:
     """Return the forest of TreeEnsembleClassifier or TreeEnsembleRegressor.
 
-    ``prefix`` is ``class`` or ``target``; ``targets`` are the column indices of leaf values.
+    ``prefix`` is ``class`` or ``target``, ``targets`` the numbers of what leaves give.
     """
     trees = attributes["nodes_treeids"]
     keys = list(zip(trees, attributes["nodes_nodeids"], strict=True))

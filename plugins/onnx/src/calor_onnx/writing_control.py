@@ -1,7 +1,7 @@
-"""If, Loop, Scan and function calls as Python source: calor's control flow, or Python's.
+"""If, Loop, Scan and calls as Python source: calor's control flow, or Python's own.
 
-Requirements: control flow that calor takes as one operation is written so, which keeps the source
-compilable and trainable. If shapes differ between turns it becomes an ``if`` or a ``for``.
+Requirements: what calor takes as one operation is written as that, so that the source can be
+compiled and trained; where shapes differ from turn to turn it is an ``if`` or a ``for``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calor_onnx.watching import passes, without_condition
 if TYPE_CHECKING:
     from calor_onnx.writing import Writer
 
-# Indentation of a method's statements, and one more level.
+# How far a statement of a method is from the margin, and one more level.
 MARGIN, DEEPER = " " * 8, " " * 4
 
 
@@ -34,10 +34,10 @@ def control_lines(writer: Writer, node: Node) -> list[str]:
 
 
 def call_lines(writer: Writer, node: Node) -> list[str]:
-    """Return the statements of a call of a model's function."""
+    """Return the statements of a call of one of the model's own functions."""
     body = node.bodies.get(None)
     if body is None:
-        # The function was not called during the run.
+        # It was not called when the graph was watched.
         body = node.operator.function.body(node, ())  # type: ignore[union-attr]
     function = writer.names.fresh(node.op)
     with writer.within(body, alone=True):
@@ -58,7 +58,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _tuple(names: list[str]) -> str:
-    """Return assignment targets that unpack a list."""
+    """Return targets that take a list apart."""
     return f"({names[0]},)" if len(names) == 1 else ", ".join(names)
 
 
@@ -138,7 +138,7 @@ def _results(writer: Writer, infos: Any, kept: int) -> tuple[str, str]:
 
 
 def _given(targets: list[str], kept: int, call: str) -> list[str]:
-    """Return the statement that unpacks the result of a scan."""
+    """Return the statement that takes what a scan gives apart."""
     last, rows = targets[:kept], targets[kept:]
     first, second = (f"[{', '.join(names)}]" if names else "_" for names in (last, rows))
     return ["", *wrapped(f"{MARGIN}{first}, {second} = {call}")]

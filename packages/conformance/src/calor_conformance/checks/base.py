@@ -18,10 +18,10 @@ import numpy as np
 import calor
 from calor.backends.device import Device
 from calor.backends.protocol import Executable
-from calor.backends.selection import current_device
+from calor.compiling.partition import compile_graph
+from calor.device_selection import current_device
 from calor.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
 from calor.graph.graph import Graph
-from calor.graph.partition import compile_graph
 
 Array = np.ndarray[Any, Any]
 Tier = Literal["basic", "full", "dtypes", "compiled", "training"]

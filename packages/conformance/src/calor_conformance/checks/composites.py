@@ -8,10 +8,10 @@ import numpy as np
 
 import calor
 from calor.backends.device import Device
+from calor.compiling.partition import compile_graph
 from calor.dtypes import DType
 from calor.graph.decompose import decompose
 from calor.graph.graph import Graph
-from calor.graph.partition import compile_graph
 from calor.ops.base import TABLE
 
 from ..rows.judging import judge, put

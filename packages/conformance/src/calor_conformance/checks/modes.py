@@ -9,7 +9,8 @@ from typing import Any
 import calor
 from calor.config import config
 from calor.dtypes import DType
-from calor.graph.trace import flush_all, local
+from calor.local import local
+from calor.recording.trace import flush_all
 
 from ..rows.differences import Problem, differentiable
 from ..rows.judging import numpy_of, outputs, put

@@ -9,7 +9,7 @@ import numpy as np
 
 import calor
 from calor.dtypes import DType, as_dtype, complex_of, real_of
-from calor.graph.trace import Handle
+from calor.tensor.values import Handle
 
 from .comparison import check, expected, widen
 from .flushing import lost, nearest, taken, zeros

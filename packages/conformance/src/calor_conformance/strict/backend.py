@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from calor.backends.device import Device, device_of, get_device
+from calor.backends.device import Device, device_of
 from calor.backends.protocol import (
     FEATURES,
     Backend,
@@ -31,6 +31,7 @@ from calor.errors import CalorError, DTypeError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.graph.verify import verify
 from calor.ops.base import TABLE, table
+from calor.plugins.discovery import get_device
 from calor.specs import Spec, spec
 from calor_conformance.strict.executable import StrictCommunicator, StrictExecutable
 from calor_conformance.strict.rules import (

@@ -9,14 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from calor.backends.buffer import Buffer
 from calor.specs import Spec
 
-if TYPE_CHECKING:
-    from calor.backends.protocol import Buffer
-
-Exchange = Callable[[Sequence[Sequence[Any]]], "Sequence[Sequence[Buffer]]"]
+Exchange = Callable[[Sequence[Sequence[Any]]], Sequence[Sequence[Buffer]]]
 
 
 @dataclass(frozen=True, slots=True)

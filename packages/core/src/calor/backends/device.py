@@ -5,16 +5,11 @@ from __future__ import annotations
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any, Final
 
 from calor.backends.lost import LostBackend, LostExecutable
 from calor.backends.protocol import Backend, Executable, Info, MemoryFigures
-from calor.collecting import collecting_later
 from calor.errors import DeviceError
-from calor.graph.graph import Graph
-
-PLAN_LIMIT: Final = 1024
 
 
 class Device:
@@ -72,37 +67,6 @@ class Device:
         """Bytes in use, the peak so far and the limit."""
         return self.backend.memory(self.index)
 
-    def plan(self, key: Any, build: Callable[[], Graph], *, jit: bool = False) -> Executable:
-        """Return the executable of a key; build and compile its graph the first time.
-
-        Parameters
-        ----------
-        key : Hashable
-            What identifies the graph.
-        build : callable
-            Called without arguments; it returns the graph.
-        jit : bool, optional
-            Whether the graph is a whole program and not just pending operations. A device that is
-            not interactive compiles only programs.
-
-        Returns
-        -------
-        Executable
-            The executable. A device keeps the last 1024.
-        """
-        found = self.plans.get(key)
-        if found is None:
-            from calor.graph.partition import compile_graph
-            from calor.graph.pending import compile_pending
-
-            with collecting_later():
-                found = compile_graph(self, build()) if jit else compile_pending(self, build())
-            self.plans_made += 1
-            self.plans[key] = found
-            if len(self.plans) > PLAN_LIMIT:
-                self.plans.popitem(last=False)
-        return found
-
     def lose(self) -> None:
         """Make every later use raise DeviceLostError, in a forked child that cannot use it."""
         lost = LostBackend(self.backend, self.info)
@@ -124,9 +88,6 @@ class Device:
 
     def __hash__(self) -> int:
         return hash(self.name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (get_device, (self.name,))
 
 
 known_devices: Final[dict[tuple[int, int], Device]] = {}
@@ -177,26 +138,3 @@ def device_of(backend: Backend, index: int) -> Device:
             )
         found = known_devices.setdefault(key, Device(backend, index))
     return found
-
-
-def get_device(name: str) -> Device:
-    """Return the device of a name.
-
-    Parameters
-    ----------
-    name : str
-        A backend's name, or with an index, such as "numpy" or "cuda:1".
-
-    Returns
-    -------
-    Device
-        The device.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device; the message lists the installed backends.
-    """
-    from calor.plugins.discovery import resolve_device
-
-    return resolve_device(name)

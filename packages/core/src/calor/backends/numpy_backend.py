@@ -17,8 +17,7 @@ from calor.backends.op_table import OpTable, OpTableExecutable, Sharing
 from calor.backends.protocol import FULL, Buffer, Info, MemoryFigures, impossible
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
-from calor.ops.base import TABLE
-from calor.ops.sources import full as full_row
+from calor.graph.op import TABLE
 from calor.specs import Spec
 
 Array = np.ndarray[Any, Any]
@@ -108,7 +107,7 @@ _VIEWS: Mapping[str, Sharing] = MappingProxyType(
 
 def _full(*, shape: tuple[int, ...], **attributes: Any) -> Array:
     """Return an array of one number in the memory of one element, read-only."""
-    one = full_row.reference(shape=(), **attributes)  # type: ignore[misc]
+    one = TABLE["full"].reference(shape=(), **attributes)  # type: ignore[misc]
     return np.broadcast_to(one, shape)
 
 

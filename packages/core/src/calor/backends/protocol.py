@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from calor.backends.buffer import Buffer
 from calor.backends.calls import BoundCall
 from calor.backends.capabilities import (
     FEATURES,
@@ -26,12 +27,10 @@ from calor.backends.capabilities import (
     impossible,
     partial,
 )
+from calor.backends.communication import Communicator
 from calor.errors import UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
-
-if TYPE_CHECKING:
-    from calor.backends.communication import Communicator
 
 __all__ = [
     "FEATURES",
@@ -48,20 +47,6 @@ __all__ = [
     "impossible",
     "partial",
 ]
-
-
-class Buffer(Protocol):  # numpydoc ignore=RS01
-    """A dense, row-major piece of device memory that holds one value."""
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        ...
-
-    @property
-    def exported(self) -> bool:
-        """True while something outside calor can see the memory (a NumPy view, DLPack)."""
-        ...
 
 
 class Executable(Protocol):  # numpydoc ignore=RS01

@@ -6,17 +6,15 @@ is PyTorch's (relu's is 0 at 0); no branch that is not taken sends NaN back thro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calor import dtypes
 from calor.errors import ArgumentError, DTypeError
-from calor.functions.operands import as_tensor, one_axis, pair, select, single
+from calor.functions.arguments import one_axis
+from calor.functions.operands import as_tensor, pair, select, single
 from calor.ops import composites as c
 from calor.ops import elementwise as e
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 def floating(x: Any, what: str) -> Tensor:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from calor.backends.selection import as_device
+from calor.device_selection import as_device, current_device
 from calor.dtypes import as_dtype
-from calor.graph.trace import computed, materialize
+from calor.errors import ExchangeError
+from calor.functions.dlpack import import_array
 from calor.ops import elementwise as e
-
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
+from calor.recording.records import Custom, Projection
+from calor.recording.trace import computed, materialize
+from calor.tensor.tensor import Tensor
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -51,9 +52,17 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     >>> calor.from_dlpack(numpy.asarray([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
-    from calor.tensor.dlpack import from_dlpack as import_array
-
-    return import_array(x, device=device, copy=copy)
+    target = current_device() if device is None else as_device(device)
+    if not isinstance(x, Tensor):
+        return import_array(x, target, copy)
+    if device is None or target is x.device:
+        return x.copy() if copy else x
+    if copy is False:
+        raise ExchangeError(
+            f"from_dlpack: copy=False cannot bring a tensor from {x.device.name} to "
+            f"{target.name}; pass copy=None"
+        )
+    return to_device(x, target)
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
@@ -145,7 +154,14 @@ def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
         moved = target.backend.upload(target.index, host)
     made: Tensor = computed(known, target, moved)
     if x._record is not None:
-        from calor.transforms.records import linked_move
-
-        made._record = linked_move(x, source)
+        made._record = _linked_move(x, source)
     return made
+
+
+def _linked_move(x: Any, source: Any) -> Projection:
+    """Return the record of a copy to another device: its gradient moves back."""
+
+    def pull(gs: list[Any]) -> list[Any]:
+        return [to_device(gs[0], source)]
+
+    return Projection(Custom((x._record,), pull, 1, (x._value.spec,)), 0)

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calor import dtypes
 from calor.backends.device import Device
-from calor.backends.selection import as_device, current_device, on_device
+from calor.device_selection import as_device, current_device, on_device
 from calor.dtypes import DType, as_dtype
 from calor.errors import DTypeError, ShapeError
+from calor.functions.arguments import python_number, sizes_of
 from calor.functions.conversion import astype, from_dlpack, to_device
-from calor.functions.operands import python_number, sizes_of
-from calor.graph.record import number_on
-from calor.graph.trace import Handle, computed
 from calor.ops.base import Scalar
 from calor.ops.movement import expand
 from calor.ops.sources import full as full_row
+from calor.recording.record import number_on
+from calor.recording.trace import computed
 from calor.reference.conversion import cast
 from calor.specs import spec
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
+from calor.tensor.values import Handle
 
 
 def _device(device: Any) -> Device:

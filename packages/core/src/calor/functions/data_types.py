@@ -11,9 +11,9 @@ import numpy as np
 from calor import dtypes
 from calor.dtypes import DType, as_dtype, real_of
 from calor.errors import ArgumentError, DTypeError
-from calor.functions.operands import python_number
-from calor.graph.record import weak_spec
-from calor.graph.trace import Handle
+from calor.functions.arguments import python_number
+from calor.recording.record import weak_spec
+from calor.tensor.values import Handle
 
 KINDS: dict[str, frozenset[str]] = {
     "bool": frozenset({"bool"}),

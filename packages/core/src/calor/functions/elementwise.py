@@ -7,15 +7,12 @@ are inputs of the plan, so another number makes no other plan.
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
 
+from calor.functions.data_types import finfo
 from calor.functions.operands import as_tensor, pair, select, single
 from calor.ops import elementwise as e
 from calor.ops.sources import zeros_of
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 def add(x1: Operand, x2: Operand, /) -> Tensor:
@@ -319,8 +316,6 @@ def nan_to_num(
     >>> calor.nan_to_num(calor.asarray([calor.nan, calor.inf]), posinf=9.0).tolist()
     [0.0, 9.0]
     """
-    from calor.functions.data_types import finfo
-
     x = as_tensor(x)
     if x.dtype.is_complex:
         parts = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from calor.functions.fourier_record import (
     OPPOSITE,
@@ -17,10 +16,7 @@ from calor.functions.fourier_record import (
 )
 from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 def fft(x: Operand, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor import dtypes
-from calor.backends.selection import as_device, current_device, on_device
+from calor.device_selection import as_device, current_device, on_device
 from calor.dtypes import as_dtype, int64, real_of
 from calor.errors import DTypeError
+from calor.functions.arguments import many_axes
 from calor.functions.fourier_record import checked_length
-from calor.functions.operands import as_tensor, many_axes
+from calor.functions.operands import as_tensor
 from calor.functions.repeating import roll
 from calor.ops import elementwise as e
 from calor.ops.sources import iota
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Axis, Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Axis, Operand, Tensor
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calor import dtypes
 from calor.dtypes import complex_of
 from calor.errors import ArgumentError, DTypeError, ShapeError
-from calor.functions.operands import as_tensor, integer, one_axis
+from calor.functions.arguments import integer, one_axis
+from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
 from calor.ops.movement import number_like, pad, slice_
 from calor.ops.spectral import fft as row
-
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Tensor
 
 Norm = Literal["backward", "ortho", "forward"]
 Sizes = Sequence[int] | None

@@ -5,24 +5,21 @@ Indices are integers and may be negative, counting from the end. Writing returns
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calor.errors import ArgumentError, DTypeError, ShapeError
-from calor.functions.operands import as_tensor, one_axis, stretched
-from calor.graph.recipes import broadcast_shapes
+from calor.functions.arguments import one_axis
+from calor.functions.creation import asarray
+from calor.functions.operands import as_tensor, stretched
 from calor.ops import elementwise as e
 from calor.ops import indexing as i
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.recording.recipes import broadcast_shapes
+from calor.tensor.tensor import Operand, Tensor
 
 Update = Literal["assign", "add", "mul", "max", "min"]
 
 
 def _indices(indices: Any, x: Tensor, what: str) -> Tensor:
-    from calor.functions.creation import asarray
-
     made = asarray(indices, device=x.device) if isinstance(indices, list) else as_tensor(indices, x)
     if not made.dtype.is_integer:
         raise DTypeError(f"{what}: indices are {made.dtype.name}; they must be integers")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from calor import dtypes
-from calor.backends.control import devices
 from calor.backends.device import Device
-from calor.backends.selection import as_device, current_device
+from calor.device_control import devices
+from calor.device_selection import as_device, current_device
 from calor.dtypes import DType
 from calor.functions.data_types import isdtype
 

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.arguments import integer, one_axis
 from calor.functions.manipulation import moveaxis, reshape
-from calor.functions.operands import (
-    as_tensor,
-    integer,
-    one_axis,
-    pair,
-    stretched,
-    together,
-)
-from calor.graph.record import number_on
+from calor.functions.operands import as_tensor, pair, stretched, together
+from calor.functions.ranges import arange
 from calor.ops import elementwise as e
 from calor.ops import movement as m
 from calor.ops.indexing import gather
+from calor.recording.record import number_on
+from calor.tensor.tensor import Operand, Tensor
 
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
-
-    Widths = int | tuple[int, int] | Sequence[tuple[int, int]]
+Widths = int | tuple[int, int] | Sequence[tuple[int, int]]
 
 
 def concat(arrays: Sequence[Operand], /, *, axis: int | None = 0) -> Tensor:
@@ -439,8 +431,6 @@ def unfold(x: Operand, /, *, axis: int, size: int, step: int = 1) -> Tensor:
     >>> calor.unfold(calor.arange(5), axis=0, size=3, step=2).tolist()
     [[0, 1, 2], [2, 3, 4]]
     """
-    from calor.functions.ranges import arange
-
     x = as_tensor(x)
     axis = one_axis(axis, x.shape, "unfold")
     if not 0 < size <= x.shape[axis] or step < 1:

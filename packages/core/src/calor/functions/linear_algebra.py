@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor.config import HIGHEST
 from calor.dtypes import DType, as_dtype
 from calor.errors import ShapeError
+from calor.functions.arguments import integer, one_axis
 from calor.functions.linear_algebra_contract import Product, plan
-from calor.functions.operands import as_tensor, integer, one_axis, pair
-from calor.graph.record import recorded
-from calor.graph.trace import Handle, local
+from calor.functions.operands import as_tensor, pair
 from calor.interning import remember
+from calor.local import local
 from calor.ops import elementwise as e
 from calor.ops.movement import permute, reshape
+from calor.recording.record import recorded
 from calor.specs import Spec
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
+from calor.tensor.values import Handle
 
 _MATMULS: dict[tuple[Spec, Spec], Product] = {}
 _TYPED: dict[tuple[Spec, Spec, DType], Product] = {}

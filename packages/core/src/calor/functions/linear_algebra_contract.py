@@ -14,14 +14,15 @@ from typing import Any
 from calor import dtypes
 from calor.config import HIGHEST
 from calor.errors import DTypeError, ShapeError
-from calor.graph.recipes import Recipe
-from calor.graph.record import recorded
-from calor.graph.trace import Handle, local
+from calor.local import local
 from calor.ops.base import Signature, signature
 from calor.ops.contraction import dot_general
 from calor.ops.elementwise import cast
 from calor.ops.movement import permute, reshape
+from calor.recording.recipes import Recipe
+from calor.recording.record import recorded
 from calor.specs import Spec
+from calor.tensor.values import Handle
 
 Labels = tuple[Any, ...]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor.dtypes import bool_
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.arguments import common_dtype
 from calor.functions.linear_algebra_contract import Product, plan
-from calor.functions.operands import as_tensor, common_dtype
+from calor.functions.operands import as_tensor
 from calor.interning import remember
 from calor.ops.base import Op, signature
 from calor.ops.elementwise import cast
@@ -22,10 +23,7 @@ from calor.ops.movement import permute, reshape, slice_
 from calor.ops.reductions import any_
 from calor.ops.reductions import sum as total
 from calor.specs import Spec
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 Label = str | int
 Step = tuple[Op, dict[str, Any]]

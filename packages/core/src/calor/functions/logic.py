@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from calor.functions.operands import pair, single, truth
 from calor.ops import elementwise as e
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 def equal(x1: Operand, x2: Operand, /) -> Tensor:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from calor.dtypes import int64
 from calor.errors import ShapeError
-from calor.functions.operands import (
-    as_tensor,
-    many_axes,
-    one_axis,
-    sizes_of,
-    stretched,
-)
-from calor.graph.recipes import broadcast_shapes
+from calor.functions.arguments import many_axes, one_axis, sizes_of
+from calor.functions.operands import as_tensor, stretched
 from calor.ops import movement as m
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Axis, Operand
-    from calor.tensor.tensor import Tensor
+from calor.recording.recipes import broadcast_shapes
+from calor.specs import spec
+from calor.tensor.tensor import Axis, Operand, Tensor
 
 
 def reshape(x: Operand, /, shape: int | tuple[int, ...], *, copy: bool | None = None) -> Tensor:
@@ -230,8 +222,6 @@ def broadcast_shapes_of(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     >>> calor.broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
-    from calor.specs import spec
-
     return broadcast_shapes("broadcast_shapes", [spec(tuple(s), int64) for s in shapes or [()]])
 
 

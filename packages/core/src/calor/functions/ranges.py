@@ -7,29 +7,19 @@ Ramps of half types are computed in float32 and rounded once.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calor import dtypes
-from calor.backends.selection import as_device, current_device, on_device
+from calor.device_selection import as_device, current_device, on_device
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.arguments import common_dtype, integer, python_number
 from calor.functions.manipulation import reshape
-from calor.functions.operands import (
-    as_tensor,
-    common_dtype,
-    integer,
-    pair,
-    python_number,
-    select,
-    stretched,
-)
-from calor.graph.trace import Handle
+from calor.functions.operands import as_tensor, pair, select, stretched
 from calor.ops import elementwise as e
 from calor.ops.sources import iota
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
+from calor.tensor.values import Handle
 
 
 def _ramp(length: int, start: Any, step: Any, dtype: DType, device: Any) -> Tensor:

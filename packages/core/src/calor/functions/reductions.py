@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor import dtypes
 from calor.dtypes import DType, as_dtype
 from calor.errors import ShapeError
-from calor.functions.operands import as_tensor, many_axes, one_axis
+from calor.functions.arguments import many_axes, one_axis
+from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops.base import Op
 from calor.ops.movement import concat, expand, number_like
 from calor.ops.movement import reshape as reshape_row
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Axis, Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Axis, Operand, Tensor
 
 
 def _accumulator(x: Tensor, dtype: Any) -> DType:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from calor.backends.selection import on_device
+from calor.device_selection import on_device
 from calor.dtypes import int64
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.arguments import integer, one_axis, sizes_of
+from calor.functions.creation import asarray
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, integer, one_axis, pair, sizes_of, stretched
-from calor.graph.trace import Handle
+from calor.functions.operands import as_tensor, pair, stretched
+from calor.functions.reductions import cumulative_sum
+from calor.functions.searching import searchsorted
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather
 from calor.ops.sources import iota
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
+from calor.tensor.values import Handle
 
 
 def roll(  # numpydoc ignore=RS01
@@ -152,9 +153,6 @@ def repeat(x: Operand, repeats: int | Tensor, /, *, axis: int | None = None) -> 
 
 
 def _repeated(x: Tensor, repeats: Any, axis: int) -> Tensor:
-    from calor.functions.creation import asarray
-    from calor.functions.searching import searchsorted
-
     counts = asarray(repeats, device=x.device)
     if not counts.dtype.is_integer:
         raise ArgumentError(f"repeat: repeats must be integers, not {counts.dtype.name}")
@@ -164,8 +162,6 @@ def _repeated(x: Tensor, repeats: Any, axis: int) -> Tensor:
             f"repeat: repeats of shape {counts.shape} do not fit axis {axis} of shape {x.shape}; "
             f"give one number, or one for each of the {size} elements"
         )
-    from calor.functions.reductions import cumulative_sum
-
     counts = e.cast(counts, dtype=int64)
     ends = cumulative_sum(stretched(counts, (size,)), axis=0)
     host = counts.numpy()

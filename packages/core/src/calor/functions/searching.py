@@ -6,23 +6,15 @@ argwhere); places are int64.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calor import dtypes
 from calor.dtypes import int64
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.arguments import one_axis
 from calor.functions.joining import split, stack
 from calor.functions.manipulation import reshape
-from calor.functions.operands import (
-    as_tensor,
-    one_axis,
-    pair,
-    select,
-    single,
-    stretched,
-    together,
-    truth,
-)
+from calor.functions.operands import as_tensor, pair, select, single, stretched, together, truth
 from calor.functions.ranges import arange
 from calor.functions.reductions import kept
 from calor.ops import elementwise as e
@@ -31,10 +23,7 @@ from calor.ops.base import Op
 from calor.ops.indexing import gather, scatter_nd
 from calor.ops.sources import zeros_of
 from calor.specs import spec
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 def _arg(row: Op, x: Any, axis: int | None, keepdims: bool) -> Tensor:

@@ -6,23 +6,20 @@ are returned in ascending order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from calor import dtypes
 from calor.dtypes import int64
 from calor.functions.joining import concat, split
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, pair
-from calor.functions.searching import flat_nonzero
+from calor.functions.operands import as_tensor, pair, single, together
+from calor.functions.searching import flat_nonzero, searchsorted
 from calor.ops import elementwise as e
 from calor.ops import indexing as i
 from calor.ops import reductions as r
 from calor.ops.sources import zeros_of
 from calor.specs import spec
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 class UniqueAll(NamedTuple):
@@ -255,9 +252,6 @@ def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:  # num
     >>> calor.isin(calor.asarray([1, 2, 3]), calor.asarray([3, 1])).tolist()
     [True, False, True]
     """
-    from calor.functions.operands import single, together
-    from calor.functions.searching import searchsorted
-
     x, held = together((x1, x2), "isin")
     if x.dtype is dtypes.bool_:
         x, held = (e.cast(t, dtype=dtypes.uint8) for t in (x, held))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from calor.dtypes import int64
 from calor.errors import ArgumentError
+from calor.functions.arguments import integer, one_axis
 from calor.functions.joining import split
-from calor.functions.operands import as_tensor, integer, one_axis
+from calor.functions.operands import as_tensor
 from calor.ops import indexing as i
 from calor.ops.sources import zeros_of
 from calor.specs import spec
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 def _sorted(x: Operand, axis: int, descending: bool, what: str) -> tuple[Tensor, Tensor]:

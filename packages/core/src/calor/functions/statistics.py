@@ -7,23 +7,21 @@ variances subtract the mean first (two passes), so that a large mean costs no di
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor import dtypes
 from calor.dtypes import DType
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.arguments import many_axes
 from calor.functions.elementwise import conj, real
 from calor.functions.manipulation import permute_dims, reshape
-from calor.functions.operands import as_tensor, many_axes, pair, select, single
+from calor.functions.operands import as_tensor, pair, select, single
 from calor.functions.reductions import kept
 from calor.ops import elementwise as e
 from calor.ops import indexing as i
 from calor.ops import reductions as r
 from calor.ops.sources import zeros_of
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Axis, Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Axis, Operand, Tensor
 
 
 def _averaged(x: Any) -> tuple[Tensor, DType, DType]:

@@ -5,14 +5,9 @@ Integers and booleans are computed in the default floating type.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from calor.functions.operands import pair, single
 from calor.ops import elementwise as e
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 def sqrt(x: Operand, /) -> Tensor:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from calor import dtypes
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.arguments import integer, one_axis
 from calor.functions.joining import concat, split
-from calor.functions.operands import as_tensor, integer, one_axis, pair, select, single
+from calor.functions.operands import as_tensor, pair, select, single
 from calor.functions.reductions import all as all_true
 from calor.ops import elementwise as e
-
-if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Operand, Tensor
 
 
 def diff(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from calor.graph.attributes import exact_items
 from calor.graph.graph import Builder, Graph
+from calor.graph.op import Op
 from calor.interning import remember
-from calor.ops.attributes import exact_items
-from calor.ops.base import Op
 from calor.specs import Spec
 
 _MEMO: dict[object, Graph] = {}
@@ -18,11 +18,7 @@ def definition(op: Op, inputs: tuple[Spec, ...], attributes: dict[str, object]) 
     key = (op, inputs, exact_items(attributes))
     found = _MEMO.get(key)
     if found is None:
-        from calor.graph.tracing import trace_function
-
-        if op.decompose is None:
-            raise AssertionError(f"op {op.name} is a primitive")
-        found = remember(_MEMO, key, trace_function(op.decompose, inputs, attributes))
+        found = remember(_MEMO, key, op.definition(inputs, attributes))
     return found
 
 
@@ -59,11 +55,7 @@ def plain(graph: Graph) -> Graph:
     These hold Python functions, and devices get plain data. Sub-graphs lose theirs too; a graph
     that has none is returned as it is.
     """
-    from calor.ops.gradient_rules import custom_gradient, stop_gradient
-
-    marks = frozenset(
-        i for i, node in enumerate(graph.nodes) if node.op in (stop_gradient, custom_gradient)
-    )
+    marks = frozenset(i for i, node in enumerate(graph.nodes) if node.op.gradient_only)
     if marks:
         return plain(decompose(graph, marks))
     bodies = {

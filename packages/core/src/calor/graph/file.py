@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, GraphError
+from calor.graph.attributes import HostArray, Scalar
 from calor.graph.graph import Graph, Node
+from calor.graph.op import Op, find
 from calor.graph.verify import DEPTH_LIMIT, NODE_LIMIT, spec_complaints, verify
-from calor.ops.base import Op, Scalar, find
-from calor.ops.sources import HostArray
 from calor.specs import Spec, spec
 
 MAGIC: Final = b"CALORGRF"

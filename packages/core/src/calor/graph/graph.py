@@ -15,8 +15,8 @@ from os import PathLike
 from typing import Any
 
 from calor.errors import GraphError
-from calor.ops.attributes import exact_items
-from calor.ops.base import Op, signature
+from calor.graph.attributes import exact_items
+from calor.graph.op import Op, signature
 from calor.specs import Spec
 
 
@@ -137,9 +137,7 @@ class Graph:
         str
             One line for each node.
         """
-        from calor.graph.text import graph_text
-
-        return graph_text(self)
+        return _text(self, "")
 
     def svg(self) -> str:
         """Return a picture of the graph: inputs on top, outputs below, a colour per family of ops.
@@ -377,3 +375,25 @@ def part(
     }
     builder.take(graph, nodes, numbers)
     return builder.build([numbers[o] for o in outputs])
+
+
+def _text(graph: Graph, indent: str) -> str:
+    """Return the text of a graph; the sub-graphs of control flow are indented below their node."""
+    inputs = ", ".join(
+        f"%{i}: {graph.specs[i]}{' host' if i in graph.host else ''}" for i in graph.inputs
+    )
+    lines = [f"{indent}graph({inputs}) {{"]
+    for node in graph.nodes:
+        outputs = ", ".join(f"%{o}: {graph.specs[o]}" for o in node.outputs)
+        operands = ", ".join(f"%{i}" for i in node.inputs)
+        plain = {k: v for k, v in node.attributes.items() if not isinstance(v, Graph)}
+        subgraphs = {k: v for k, v in node.attributes.items() if isinstance(v, Graph)}
+        attributes = "".join(f", {k}={v}" for k, v in plain.items())
+        call = (operands + attributes).removeprefix(", ")
+        lines.append(f"{indent}  {outputs} = {node.op.name}({call})")
+        for name, body in subgraphs.items():
+            lines.append(f"{indent}    {name}:")
+            lines.append(_text(body, indent + "      "))
+    lines.append(f"{indent}  return {', '.join(f'%{o}' for o in graph.outputs)}")
+    lines.append(f"{indent}}}")
+    return "\n".join(lines)

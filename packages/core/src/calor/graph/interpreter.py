@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from calor.errors import UnsupportedError
+from calor.graph.decompose import definition
 from calor.graph.graph import Graph
 
 
@@ -19,8 +20,6 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     values.extend([None] * (len(graph.specs) - len(values)))
     for node in graph.nodes:
         if node.op.reference is None:
-            from calor.graph.decompose import definition
-
             if node.op.decompose is None:
                 raise UnsupportedError(f"op {node.op.name!r} has no reference", op=node.op.name)
             specs = tuple(graph.specs[i] for i in node.inputs)

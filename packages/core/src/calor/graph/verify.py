@@ -16,9 +16,9 @@ import numpy as np
 
 from calor.dtypes import DType, as_dtype
 from calor.errors import DTypeError, GraphError
+from calor.graph.attributes import HostArray, Scalar
 from calor.graph.graph import Graph, Node
-from calor.ops.base import TABLE, Scalar
-from calor.ops.sources import HostArray
+from calor.graph.op import TABLE
 from calor.specs import Spec, spec
 
 NODE_LIMIT: Final = 1 << 20

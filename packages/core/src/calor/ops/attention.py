@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from calor.backends.selection import on_device
+from calor.device_selection import on_device
 from calor.dtypes import bool_, int32
 from calor.errors import ShapeError
 from calor.ops import elementwise as e

@@ -4,6 +4,9 @@
 captures, *body captures, *carry)`` repeats a body while a condition holds. ``scan(*captures,
 *carry, *xs)`` runs a body over the leading axis of xs; with ``keep`` it also returns the carry
 before each step, which its gradient reads.
+
+Their gradients are control flow again, so they are written where that is traced, and given to the
+rows there (:mod:`calor.transforms.control_gradients`).
 """
 
 from __future__ import annotations
@@ -48,13 +51,7 @@ def _cond_reference(predicate: Any, *operands: Any, then: Graph, otherwise: Grap
     return tuple(interpret(then if predicate else otherwise, operands))
 
 
-def _cond_gradient(g: Any, y: Any, *x: Any, then: Graph, otherwise: Graph) -> list[Any]:
-    from calor.transforms.control_gradients import cond_gradient
-
-    return cond_gradient(g, x, then, otherwise)
-
-
-cond: Op = op("cond", _cond_rule, _cond_reference, _cond_gradient, saves="*")
+cond: Op = op("cond", _cond_rule, _cond_reference, saves="*")
 
 
 def _split(operands: Any, *counts: int) -> list[Any]:
@@ -91,19 +88,10 @@ def _while_reference(
     return tuple(np.array(c) for c in carry)
 
 
-def _while_jvp(
-    tangents: Any, y: Any, *x: Any, condition: Graph, body: Graph, captures: tuple[int, int]
-) -> Any:
-    from calor.transforms.control_gradients import while_jvp
-
-    return while_jvp(tangents, x, condition, body, captures)
-
-
 while_loop: Op = op(
     "while_loop",
     _while_rule,
     _while_reference,
-    jvp=_while_jvp,
     saves="*",
     no_gradient="the number of steps is known only at run time, so nothing can be remembered for "
     "the way back; use calor.scan or calor.fori_loop with fixed bounds, or calor.jvp",
@@ -153,10 +141,4 @@ def _scan_reference(
     return (*(np.array(c) for c in carry), *stacked, *kept)
 
 
-def _scan_gradient(g: Any, y: Any, *x: Any, **attributes: Any) -> list[Any]:
-    from calor.transforms.control_gradients import scan_gradient
-
-    return scan_gradient(g, y, x, **attributes)
-
-
-scan: Op = op("scan", _scan_rule, _scan_reference, _scan_gradient, saves="*y")
+scan: Op = op("scan", _scan_rule, _scan_reference, saves="*y")

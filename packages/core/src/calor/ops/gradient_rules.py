@@ -1,8 +1,9 @@
-"""Rows by which a traced function keeps its gradient: where none flows, and rules of users.
+"""The row by which a traced function keeps a gradient that its user wrote.
 
 Requirements: a graph that is differentiated after it was traced (a jitted call, a body of control
-flow) must have the gradients that the function has op by op. Both rows are kept composites without
-a reference, so on every device nothing is left of them but their definition.
+flow) must have the gradients that the function has op by op. The row is a kept composite without a
+reference, so on every device nothing is left of it but its definition. ``stop_gradient``, the other
+row of that kind, belongs to recording.
 """
 
 from __future__ import annotations
@@ -13,16 +14,11 @@ from typing import Any
 
 from calor.errors import GradientError
 from calor.graph.graph import Graph
+from calor.ops.backpropagation import pull_back
 from calor.ops.base import Op, op
+from calor.ops.sources import zeros_of
+from calor.recording.replay import replay
 from calor.specs import Spec, spec
-
-stop_gradient: Op = op(
-    "stop_gradient",
-    lambda x: x,
-    vjp=lambda g, y, x: [None],
-    no_gradient="it is where gradients stop",
-    decompose=lambda x: x,
-)
 
 
 @dataclass(frozen=True)
@@ -49,16 +45,11 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _defined(*operands: Any, body: Graph, rule: GradientRule) -> Any:
-    from calor.transforms.replay import replay
-
     made = tuple(replay(body, operands))
     return made if len(made) > 1 else made[0]
 
 
 def _gradient(g: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> list[Any]:
-    from calor.ops.sources import zeros_of
-    from calor.transforms.replay import pull_back
-
     gs, ys = _as_list(g), _as_list(y)
     result: list[Any] = [None] * len(x)
     if any(c is not None for c in gs[: rule.values]):
@@ -93,4 +84,5 @@ custom_gradient: Op = op(
     jvp=_no_forward_mode,
     decompose=_defined,
     partial=True,
+    gradient_only=True,
 )

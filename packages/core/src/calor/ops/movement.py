@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
+from calor.device_selection import on_device
 from calor.errors import ShapeError
 from calor.ops import rules
 from calor.ops.base import Op, Scalar, op
-from calor.ops.sources import full
+from calor.ops.broadcast import expand as expand
+from calor.ops.broadcast import reshape as reshape
+from calor.ops.broadcast import sum as sum_
+from calor.ops.sources import full, zeros_of
 from calor.reference import indexing as reference
 from calor.specs import Spec, spec
 
 Axes = tuple[int, ...]
-
-
-def _reshape_rule(x: Spec, *, shape: Axes) -> Spec:
-    if prod(shape) != x.size or any(n < 0 for n in shape):
-        raise ShapeError(f"reshape: {x} has {x.size} elements, shape {shape} has {prod(shape)}")
-    return spec(shape, x.dtype)
-
-
-reshape: Op = op(
-    "reshape",
-    _reshape_rule,
-    lambda x, *, shape: x.reshape(shape),
-    lambda g, y, x, *, shape: [reshape(g, shape=x.shape)],
-)
 
 
 def _permute_rule(x: Spec, *, axes: Axes) -> Spec:
@@ -46,31 +35,6 @@ permute: Op = op(
     _permute_rule,
     lambda x, *, axes: x.transpose(axes),
     lambda g, y, x, *, axes: [permute(g, axes=_inverse(axes))],
-)
-
-
-def _expand_rule(x: Spec, *, shape: Axes) -> Spec:
-    lead = len(shape) - x.ndim
-    if lead < 0 or any(n not in (1, m) for n, m in zip(x.shape, shape[lead:], strict=True)):
-        raise ShapeError(f"expand: {x} does not broadcast to {shape}")
-    return spec(shape, x.dtype)
-
-
-def _expand_gradient(g: Any, y: Any, x: Any, *, shape: Axes) -> list[Any]:
-    from calor.ops.reductions import sum as total
-
-    lead = len(shape) - x.ndim
-    axes = tuple(i for i, n in enumerate(shape) if i < lead or (x.shape[i - lead] == 1 and n != 1))
-    if axes:
-        g = total(g, axes=axes, dtype=g.dtype)
-    return [reshape(g, shape=x.shape) if g.shape != x.shape else g]
-
-
-expand: Op = op(
-    "expand",
-    _expand_rule,
-    lambda x, *, shape: np.broadcast_to(x, shape),
-    _expand_gradient,
 )
 
 
@@ -124,8 +88,6 @@ slice_: Op = op("slice", _slice_rule, _slice_reference, _slice_gradient)
 
 def number_like(x: Any, number: Any) -> Any:
     """Return a 0-d tensor with the dtype and device of x."""
-    from calor.backends.selection import on_device
-
     with on_device(x.device):
         return full(value=Scalar.of(number, x.dtype), shape=(), dtype=x.dtype)
 
@@ -178,11 +140,9 @@ def _pad_part(g: Any, x: Any, low: Axes, interior: Axes) -> Any:
 def _pad_value_gradient(
     g: Any, y: Any, x: Any, value: Any, *, low: Axes, high: Axes, interior: Axes
 ) -> Any:
-    from calor.ops.reductions import sum as total
-
     axes = tuple(range(len(low)))
-    inner = total(_pad_part(g, x, low, interior), axes=axes, dtype=g.dtype)
-    return total(g, axes=axes, dtype=g.dtype) - inner
+    inner = sum_(_pad_part(g, x, low, interior), axes=axes, dtype=g.dtype)
+    return sum_(g, axes=axes, dtype=g.dtype) - inner
 
 
 pad: Op = op(
@@ -265,8 +225,6 @@ def _dynamic_update_rule(x: Spec, update: Spec, starts: Spec) -> Spec:
 
 
 def _zeros(like: Any, device: Any) -> Any:
-    from calor.ops.sources import zeros_of
-
     return zeros_of(spec(like.shape, like.dtype), device)
 
 

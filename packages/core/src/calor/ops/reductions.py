@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from calor.dtypes import DType, bool_, int64
-from calor.errors import DTypeError, ShapeError
+from calor.errors import ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
 from calor.ops.base import Op, op
+from calor.ops.broadcast import spread as spread
+from calor.ops.broadcast import sum as sum
+from calor.ops.broadcast import total_rule
+from calor.ops.indexing import scatter_along
 from calor.ops.movement import (
     concat,
     expand,
@@ -19,37 +23,15 @@ from calor.ops.movement import (
     reshape,
     slice_,
 )
+from calor.ops.sources import iota, zeros_of
 from calor.reference import reductions as reference
 from calor.specs import Spec, spec
 
 Axes = tuple[int, ...]
 
 
-def _total_rule(x: Spec, *, axes: Axes, dtype: DType) -> Spec:
-    if dtype.kind in ("bool", "storage") or x.dtype.kind == "storage":
-        raise DTypeError(f"a sum or product of {x} cannot be {dtype.name}; choose a numeric dtype")
-    return rules.without_axes(x, axes, dtype)
-
-
-def _keep(x: Any, axes: Axes) -> tuple[int, ...]:
-    return tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-
-
-def spread(t: Any, x: Any, axes: Axes) -> Any:
-    """Return a reduced tensor expanded back over the reduced axes to the shape of x."""
-    return expand(reshape(t, shape=_keep(x, axes)), shape=x.shape)
-
-
 def _as(t: Any, x: Any) -> Any:
     return t if t.dtype is x.dtype else e.cast(t, dtype=x.dtype)
-
-
-sum: Op = op(
-    "sum",
-    _total_rule,
-    lambda x, *, axes, dtype: reference.sum(x, axes=axes, dtype=dtype.numpy),
-    lambda g, y, x, *, axes, dtype: [spread(_as(g, x), x, axes)],
-)
 
 
 def _others(x: Any) -> Any:
@@ -105,7 +87,7 @@ def _count(x: Any, axes: Axes) -> int:
 
 prod: Op = op(
     "prod",
-    _total_rule,
+    total_rule,
     lambda x, *, axes, dtype: reference.prod(x, axes=axes, dtype=dtype.numpy),
     lambda g, y, x, *, axes, dtype: [
         _as(t, x) for t in _prod_gradient(g, y, x, axes=axes, dtype=dtype)
@@ -218,9 +200,6 @@ cumprod: Op = op("cumprod", _scan_rule, _scan("prod"), _cumprod_gradient, saves=
 
 
 def _extreme_scan_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]:
-    from calor.ops.indexing import scatter_along
-    from calor.ops.sources import iota, zeros_of
-
     # Each result comes from the latest place at which the input equalled it.
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]

@@ -22,7 +22,8 @@ from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
 from calor.ops.base import Op, op
-from calor.ops.movement import number_like, pad
+from calor.ops.movement import expand, number_like, pad
+from calor.ops.sources import HostArray, constant
 from calor.reference import fourier as reference
 from calor.reference import random as random_reference
 from calor.specs import Spec, spec
@@ -73,9 +74,6 @@ def _fft_gradient(g: Any, y: Any, x: Any, *, kind: str, axes: Axes, length: int)
     if length % 2 == 0:
         weights[-1] = 1.0
     shape = tuple(bins if i == last else 1 for i in range(g.ndim))
-    from calor.ops.movement import expand
-    from calor.ops.sources import HostArray, constant
-
     scale = constant(array=HostArray.of(weights.astype(x.dtype.numpy).reshape(shape)), weak=False)
     spectrum = fft(g, kind="r2c", axes=axes, length=length)
     return [spectrum * expand(scale, shape=spectrum.shape)]

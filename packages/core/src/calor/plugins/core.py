@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from calor.backends.protocol import Backend
 from calor.plugins.hooks import hookimpl
-
-if TYPE_CHECKING:
-    from calor.backends.protocol import Backend
 
 # For development rather than for work: not proposed where installed devices are listed.
 TOOLS: Final = ("null",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,12 +19,20 @@ def installed() -> tuple[str, ...]:
     return registry.installed()
 
 
-def resolve_device(name: str) -> Device:
+def get_device(name: str) -> Device:
     """Return the device of that name, ``"numpy"`` or ``"cuda:1"``.
 
     DeviceError says what is installed and what to install; PluginError, why a plugin failed.
     """
     return registry.device(name)
+
+
+def _by_name(device: Device) -> tuple[Any, ...]:
+    """Return how a device is pickled and copied: it is the one device of its name."""
+    return get_device, (device.name,)
+
+
+copyreg.pickle(Device, _by_name)
 
 
 def fusers() -> dict[str, Any]:

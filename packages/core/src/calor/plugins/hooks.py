@@ -13,13 +13,12 @@ that two plugins that claim one name are found out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pluggy
 
-if TYPE_CHECKING:
-    from calor.backends.device import Device
-    from calor.backends.protocol import Backend
+from calor.backends.device import Device
+from calor.backends.protocol import Backend
 
 PROJECT = "calor"
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor import dtypes
 from calor.dtypes import DType, as_dtype
-from calor.errors import ArgumentError, DTypeError
+from calor.errors import ArgumentError
 from calor.functions.conversion import astype
 from calor.ops import elementwise as e
 from calor.ops import reductions
+from calor.random import from_bits
 from calor.random.generator import Generator, Shape, bits
-
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
-
-
-# Bits drawn and bits kept for a uniform number of each type: as many as its significand has.
-_UNIFORM = {
-    dtypes.float16: (16, 11),
-    dtypes.bfloat16: (16, 8),
-    dtypes.float32: (32, 24),
-    dtypes.float64: (64, 53),
-}
-
-
-def _float_type(dtype: Any) -> DType:
-    known = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
-    if known not in _UNIFORM:
-        raise DTypeError(f"random numbers are real floating, not {known.name}")
-    return known
+from calor.tensor.tensor import Tensor
 
 
 def uniform(
@@ -84,14 +67,9 @@ def uniform(
     >>> bool(calor.all(x >= 0)), bool(calor.all(x < 1))
     (True, True)
     """
-    known = _float_type(dtype)
-    width, kept = _UNIFORM[known]
-    drawn = bits(shape, width=width, key=key, generator=generator, device=device)
-    unit = astype(drawn >> (width - kept), known) * 2.0**-kept
-    if type(low) is float and type(high) is float and low == 0.0 and high == 1.0:
-        return unit
-    made: Tensor = unit * (high - low) + low
-    return made
+    known = from_bits.float_type(dtype)
+    drawn = bits(shape, width=from_bits.width(known), key=key, generator=generator, device=device)
+    return from_bits.uniform(drawn, known, low, high)
 
 
 def normal(
@@ -149,21 +127,15 @@ def normal(
     >>> abs(x.mean().item()) < 0.05
     True
     """
-    known = _float_type(dtype)
-    unit = _open_unit(shape, known, key, generator, device)
-    made = e.erfinv(unit) * math.sqrt(2.0)
-    if type(mean) is float and type(std) is float and mean == 0.0 and std == 1.0:
-        return made  # type: ignore[no-any-return]
-    return made * std + mean  # type: ignore[no-any-return]
+    known = from_bits.float_type(dtype)
+    drawn = bits(shape, width=from_bits.width(known), key=key, generator=generator, device=device)
+    return from_bits.normal(drawn, known, mean, std)
 
 
-def _open_unit(shape: Shape, known: DType, key: Any, generator: Any, device: Any) -> Any:
+def _open_unit(shape: Shape, known: DType, key: Any, generator: Any, device: Any) -> Tensor:
     """Return numbers uniform in (−1, 1), both ends excluded."""
-    width, kept = _UNIFORM[known]
-    drawn = bits(shape, width=width, key=key, generator=generator, device=device)
-    # Odd multiples of half a step: symmetric, and never 0 or ±1.
-    kept -= 1
-    return astype(drawn >> (width - kept), known) * 2.0 ** (1 - kept) + (2.0**-kept - 1.0)
+    drawn = bits(shape, width=from_bits.width(known), key=key, generator=generator, device=device)
+    return from_bits.open_unit(drawn, known)
 
 
 def truncated_normal(
@@ -222,7 +194,7 @@ def truncated_normal(
     >>> bool(calor.all(abs(x) <= 1))
     True
     """
-    known = _float_type(dtype)
+    known = from_bits.float_type(dtype)
     if not low < high:
         raise ArgumentError(f"truncated_normal: low {low} is not below high {high}")
     a, b = math.erf(low / math.sqrt(2.0)), math.erf(high / math.sqrt(2.0))
@@ -442,7 +414,7 @@ def gumbel(
     >>> abs(x.mean().item() - 0.5772) < 0.05  # Euler's constant
     True
     """
-    known = _float_type(dtype)
+    known = from_bits.float_type(dtype)
     unit = (_open_unit(shape, known, key, generator, device) + 1.0) * 0.5
     return -e.log(-e.log(unit))  # type: ignore[no-any-return]
 

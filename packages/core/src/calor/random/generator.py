@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from calor import dtypes
-from calor.backends.selection import as_device, current_device
+from calor.device_selection import as_device, current_device
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.conversion import to_device
 from calor.functions.creation import asarray
-from calor.graph.record import host
-from calor.graph.trace import local
+from calor.local import local
 from calor.ops import elementwise as e
 from calor.ops.spectral import random_bits
+from calor.random import from_bits
+from calor.recording.journal import note
+from calor.recording.record import host
 from calor.specs import spec
-from calor.transforms.journal import note
+from calor.tensor.tensor import Tensor
+from calor.transforms.following import followers
 from calor.transforms.state import Stateful
-
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
 
 Shape = int | Sequence[int]
 
@@ -173,46 +173,85 @@ class Generator(Stateful):
         self.counter._rebind(e.add(self.counter, step))
         return self.key, now
 
-    def normal(self, shape: Shape = (), **options: Any) -> Tensor:
+    def normal(
+        self,
+        shape: Shape = (),
+        mean: Any = 0.0,
+        std: Any = 1.0,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> Tensor:
         """Return normally distributed numbers from this stream; see `calor.random.normal`.
 
         Parameters
         ----------
         shape : int or tuple of int, optional
             The shape of the result; by default a single number.
-        **options : Any
-            The other arguments of `calor.random.normal`.
+        mean : float or Tensor, optional
+            The mean. By default 0.
+        std : float or Tensor, optional
+            The standard deviation. By default 1.
+        dtype : DType or str, optional
+            One of float16, bfloat16, float32 (the default) and float64.
+        device : Device or str, optional
+            Where the result is. By default the current device.
 
         Returns
         -------
         Tensor
-            The given shape.
+            The given shape and dtype.
+
+        Raises
+        ------
+        DTypeError
+            If ``dtype`` is not one of these.
         """
-        from calor.random.distributions import normal
+        known = from_bits.float_type(dtype)
+        drawn = bits(shape, width=from_bits.width(known), generator=self, device=device)
+        return from_bits.normal(drawn, known, mean, std)
 
-        return normal(shape, generator=self, **options)
-
-    def uniform(self, shape: Shape = (), **options: Any) -> Tensor:
+    def uniform(
+        self,
+        shape: Shape = (),
+        low: Any = 0.0,
+        high: Any = 1.0,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> Tensor:
         """Return uniform numbers from this stream; see `calor.random.uniform`.
 
         Parameters
         ----------
         shape : int or tuple of int, optional
             The shape of the result; by default a single number.
-        **options : Any
-            The other arguments of `calor.random.uniform`.
+        low : float or Tensor, optional
+            The lower end, included. By default 0.
+        high : float or Tensor, optional
+            The upper end, excluded. By default 1.
+        dtype : DType or str, optional
+            One of float16, bfloat16, float32 (the default) and float64.
+        device : Device or str, optional
+            Where the result is. By default the current device.
 
         Returns
         -------
         Tensor
-            The given shape.
-        """
-        from calor.random.distributions import uniform
+            The given shape and dtype.
 
-        return uniform(shape, generator=self, **options)
+        Raises
+        ------
+        DTypeError
+            If ``dtype`` is not one of these.
+        """
+        known = from_bits.float_type(dtype)
+        drawn = bits(shape, width=from_bits.width(known), generator=self, device=device)
+        return from_bits.uniform(drawn, known, low, high)
 
 
 default_generator = Generator.deferred(0)
+followers.append(default_generator)
 
 
 def seed(number: int) -> None:
@@ -231,31 +270,6 @@ def seed(number: int) -> None:
     True
     """
     default_generator.seed(number)
-
-
-def follow(held: Iterable[Any], device: Any) -> bool:
-    """Bring the global state to a device.
-
-    A program that runs after one of another device continues with the numbers that come next.
-
-    Parameters
-    ----------
-    held : iterable of Tensor
-        The tensors that the program reads.
-    device : Device
-        The program's device.
-
-    Returns
-    -------
-    bool
-        False if a tensor that is not of the global state is on another device too.
-    """
-    strays = [t for t in held if t._value.device is not device]
-    if any(t is not default_generator.key and t is not default_generator.counter for t in strays):
-        return False
-    for t in strays:
-        t._value = to_device(t, device)._value
-    return True
 
 
 def key(number: int, *, device: Any = None) -> Tensor:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor.errors import ArgumentError
 from calor.ops import indexing, movement
 from calor.random.distributions import integers
 from calor.random.generator import Generator, Shape, bits, shape_of
-
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
+from calor.tensor.tensor import Tensor
 
 
 def permutation(

@@ -1,34 +1,33 @@
-"""The Tensor: a small mutable handle on a value of the graph."""
+"""The class of tensors, and what a tensor has.
+
+Requirements: every floor above makes and takes tensors, and their methods are sugar for functions
+of those floors. So the class stands down here with the declarations of its methods, and the modules
+of :mod:`calor.methods`, which stand on top, give it the methods themselves
+(:func:`with_methods`). JAX divides its arrays in the same way: an abstract class below, methods
+from above.
+"""
 
 from __future__ import annotations
 
-import weakref
-from typing import Any
+import builtins
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from calor.backends.device import Device
-from calor.backends.selection import as_device
 from calor.dtypes import DType
-from calor.errors import DeviceError, DTypeError, GradientError, ShapeError
-from calor.graph import trace as traces
-from calor.graph.trace import exports, local, materialize, ready, wrap
-from calor.graph.tracing import gradients_on, note_gradients
-from calor.ops.gradient_rules import stop_gradient
-from calor.tensor.dlpack import Exchange
-from calor.tensor.host import HostAccess
-from calor.tensor.indexing import Indexing
-from calor.tensor.interop import Interop
-from calor.tensor.methods import Methods
-from calor.tensor.operators import Operators
-from calor.tensor.pickling import Pickling
-from calor.tensor.repr import Printing
-from calor.transforms.records import Leaf
-from calor.transforms.state import epoch
-from calor.transforms.writes import write
+from calor.tensor.values import Handle, Value
+
+_new = object.__new__
+
+# What functions take for a tensor: NumPy's arrays and numbers, and Python's.
+Operand: TypeAlias = "Handle | complex | np.ndarray[Any, Any] | np.generic"
+Axis: TypeAlias = "int | tuple[int, ...] | None"
 
 
-class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Printing, Methods):
+class Tensor(Handle):
     """An n-dimensional array of one dtype on one device.
 
     Functions such as :func:`calor.asarray` and :func:`calor.zeros` make tensors. Operations are
@@ -62,7 +61,7 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         raise TypeError("make a tensor with calor.asarray, calor.zeros, calor.full …")
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[builtins.int, ...]:
         """Sizes of the axes."""
         return self._value.spec.shape
 
@@ -72,17 +71,17 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         return self._value.spec.dtype
 
     @property
-    def ndim(self) -> int:
+    def ndim(self) -> builtins.int:
         """Number of axes."""
         return self._value.spec.ndim
 
     @property
-    def size(self) -> int:
+    def size(self) -> builtins.int:
         """Number of elements."""
         return self._value.spec.size
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> builtins.int:
         """Size in bytes when dense."""
         return self._value.spec.nbytes
 
@@ -91,247 +90,314 @@ class Tensor(Operators, Indexing, HostAccess, Interop, Exchange, Pickling, Print
         """Where the elements are."""
         return self._value.device
 
-    @property
-    def requires_grad(self) -> bool:
-        """Whether operations on this tensor are recorded for gradients; settable on leaves."""
-        if local.jit:
-            note_gradients()
-        return self._record is not None
+    if TYPE_CHECKING:
+        # Declared here, defined in calor.methods; a test compares both, signature by signature.
+        # Names of Python's types are methods of tensors, so the types are written in full.
+        # methods/core.py
+        @property
+        def requires_grad(self) -> builtins.bool: ...
+        @requires_grad.setter
+        def requires_grad(self, wanted: builtins.bool) -> None: ...
+        def requires_grad_(self, wanted: builtins.bool = True) -> Tensor: ...
+        @property
+        def grad(self) -> Tensor | None: ...
+        @grad.setter
+        def grad(self, value: Tensor | None) -> None: ...
+        def backward(
+            self, gradient: Tensor | None = None, *, create_graph: builtins.bool = False
+        ) -> None: ...
+        def detach(self) -> Tensor: ...
+        def _rebind(self, new: Any) -> Tensor: ...
+        def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Tensor: ...
+        def copy(self) -> Tensor: ...
+        def clone(self) -> Tensor: ...
+        def numpy(self, *, copy: builtins.bool = False) -> np.ndarray[Any, Any]: ...
+        @staticmethod
+        def _from_buffer(spec: Any, device: Device, buffer: Any) -> Tensor: ...
+        # methods/operators.py
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __iadd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __isub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __imul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __itruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __ifloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __imod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __ipow__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __rand__(self, other: Any) -> Tensor: ...
+        def __iand__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __ror__(self, other: Any) -> Tensor: ...
+        def __ior__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __rxor__(self, other: Any) -> Tensor: ...
+        def __ixor__(self, other: Any) -> Tensor: ...
+        def __lshift__(self, other: Any) -> Tensor: ...
+        def __rlshift__(self, other: Any) -> Tensor: ...
+        def __ilshift__(self, other: Any) -> Tensor: ...
+        def __rshift__(self, other: Any) -> Tensor: ...
+        def __rrshift__(self, other: Any) -> Tensor: ...
+        def __irshift__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __imatmul__(self, other: Any) -> Tensor: ...
+        # methods/indexing.py
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
+        def __len__(self) -> builtins.int: ...
+        def __iter__(self) -> Iterator[Tensor]: ...
+        def __contains__(self, value: Any) -> builtins.bool: ...
+        # methods/host.py
+        def item(self) -> builtins.bool | builtins.int | builtins.float | complex: ...
+        def tolist(self) -> Any: ...
+        def __bool__(self) -> builtins.bool: ...
+        def __int__(self) -> builtins.int: ...
+        def __float__(self) -> builtins.float: ...
+        def __complex__(self) -> complex: ...
+        def __index__(self) -> builtins.int: ...
+        def __array__(
+            self, dtype: Any = None, copy: builtins.bool | None = None
+        ) -> np.ndarray[Any, Any]: ...
+        # methods/interop.py
+        def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType: ...
+        @property
+        def T(self) -> Tensor: ...
+        @property
+        def mT(self) -> Tensor: ...
+        def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor: ...
+        # methods/dlpack.py
+        def __dlpack__(
+            self,
+            *,
+            stream: Any = None,
+            max_version: tuple[builtins.int, builtins.int] | None = None,
+            dl_device: tuple[builtins.int, builtins.int] | None = None,
+            copy: builtins.bool | None = None,
+        ) -> Any: ...
+        def __dlpack_device__(self) -> tuple[builtins.int, builtins.int]: ...
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]: ...
+        # methods/elementwise.py
+        @property
+        def real(self) -> Tensor: ...
+        @property
+        def imag(self) -> Tensor: ...
+        def abs(self) -> Tensor: ...
+        def sign(self) -> Tensor: ...
+        def square(self) -> Tensor: ...
+        def reciprocal(self) -> Tensor: ...
+        def floor(self) -> Tensor: ...
+        def ceil(self) -> Tensor: ...
+        def trunc(self) -> Tensor: ...
+        def conj(self) -> Tensor: ...
+        def sqrt(self) -> Tensor: ...
+        def exp(self) -> Tensor: ...
+        def exp2(self) -> Tensor: ...
+        def expm1(self) -> Tensor: ...
+        def log(self) -> Tensor: ...
+        def log2(self) -> Tensor: ...
+        def log10(self) -> Tensor: ...
+        def log1p(self) -> Tensor: ...
+        def sin(self) -> Tensor: ...
+        def cos(self) -> Tensor: ...
+        def tan(self) -> Tensor: ...
+        def asin(self) -> Tensor: ...
+        def acos(self) -> Tensor: ...
+        def atan(self) -> Tensor: ...
+        def sinh(self) -> Tensor: ...
+        def cosh(self) -> Tensor: ...
+        def tanh(self) -> Tensor: ...
+        def asinh(self) -> Tensor: ...
+        def acosh(self) -> Tensor: ...
+        def atanh(self) -> Tensor: ...
+        def erf(self) -> Tensor: ...
+        def erfinv(self) -> Tensor: ...
+        def lgamma(self) -> Tensor: ...
+        def digamma(self) -> Tensor: ...
+        def isnan(self) -> Tensor: ...
+        def isinf(self) -> Tensor: ...
+        def isfinite(self) -> Tensor: ...
+        def signbit(self) -> Tensor: ...
+        def logical_not(self) -> Tensor: ...
+        def pow(self, other: Operand) -> Tensor: ...
+        def maximum(self, other: Operand) -> Tensor: ...
+        def minimum(self, other: Operand) -> Tensor: ...
+        def atan2(self, other: Operand) -> Tensor: ...
+        def logical_and(self, other: Operand) -> Tensor: ...
+        def logical_or(self, other: Operand) -> Tensor: ...
+        def logical_xor(self, other: Operand) -> Tensor: ...
+        def round(self, decimals: builtins.int = 0) -> Tensor: ...
+        def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor: ...
+        def nan_to_num(
+            self,
+            *,
+            nan: builtins.float = 0.0,
+            posinf: builtins.float | None = None,
+            neginf: builtins.float | None = None,
+        ) -> Tensor: ...
+        # methods/reductions.py
+        def sum(
+            self, axis: Axis = None, *, dtype: Any = None, keepdims: builtins.bool = False
+        ) -> Tensor: ...
+        def prod(
+            self, axis: Axis = None, *, dtype: Any = None, keepdims: builtins.bool = False
+        ) -> Tensor: ...
+        def mean(self, axis: Axis = None, *, keepdims: builtins.bool = False) -> Tensor: ...
+        def var(
+            self,
+            axis: Axis = None,
+            *,
+            correction: builtins.float = 0.0,
+            keepdims: builtins.bool = False,
+        ) -> Tensor: ...
+        def std(
+            self,
+            axis: Axis = None,
+            *,
+            correction: builtins.float = 0.0,
+            keepdims: builtins.bool = False,
+        ) -> Tensor: ...
+        def max(self, axis: Axis = None, *, keepdims: builtins.bool = False) -> Tensor: ...
+        def min(self, axis: Axis = None, *, keepdims: builtins.bool = False) -> Tensor: ...
+        def any(self, axis: Axis = None, *, keepdims: builtins.bool = False) -> Tensor: ...
+        def all(self, axis: Axis = None, *, keepdims: builtins.bool = False) -> Tensor: ...
+        def count_nonzero(
+            self, axis: Axis = None, *, keepdims: builtins.bool = False
+        ) -> Tensor: ...
+        def logsumexp(self, axis: Axis = None, *, keepdims: builtins.bool = False) -> Tensor: ...
+        def argmax(
+            self, axis: builtins.int | None = None, *, keepdims: builtins.bool = False
+        ) -> Tensor: ...
+        def argmin(
+            self, axis: builtins.int | None = None, *, keepdims: builtins.bool = False
+        ) -> Tensor: ...
+        def cumsum(self, axis: builtins.int | None = None, *, dtype: Any = None) -> Tensor: ...
+        def cumprod(self, axis: builtins.int | None = None, *, dtype: Any = None) -> Tensor: ...
+        def cummax(self, axis: builtins.int | None = None) -> Tensor: ...
+        def cummin(self, axis: builtins.int | None = None) -> Tensor: ...
+        def sort(
+            self,
+            axis: builtins.int = -1,
+            *,
+            descending: builtins.bool = False,
+            stable: builtins.bool = True,
+        ) -> Tensor: ...
+        def argsort(
+            self,
+            axis: builtins.int = -1,
+            *,
+            descending: builtins.bool = False,
+            stable: builtins.bool = True,
+        ) -> Tensor: ...
+        def topk(
+            self, k: builtins.int, axis: builtins.int = -1, *, largest: builtins.bool = True
+        ) -> tuple[Tensor, Tensor]: ...
+        def nonzero(self) -> tuple[Tensor, ...]: ...
+        # methods/shape.py
+        def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor: ...
+        def flatten(self, start_axis: builtins.int = 0, end_axis: builtins.int = -1) -> Tensor: ...
+        def ravel(self) -> Tensor: ...
+        def squeeze(self, axis: Axis = None) -> Tensor: ...
+        def expand_dims(self, axis: builtins.int | tuple[builtins.int, ...] = 0) -> Tensor: ...
+        def permute_dims(self, *axes: builtins.int | Sequence[builtins.int]) -> Tensor: ...
+        def transpose(self, *axes: builtins.int | Sequence[builtins.int]) -> Tensor: ...
+        def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor: ...
+        def moveaxis(
+            self,
+            source: builtins.int | tuple[builtins.int, ...],
+            destination: builtins.int | tuple[builtins.int, ...],
+        ) -> Tensor: ...
+        def broadcast_to(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor: ...
+        def flip(self, axis: Axis = None) -> Tensor: ...
+        def roll(
+            self,
+            shift: builtins.int | tuple[builtins.int, ...],
+            axis: builtins.int | tuple[builtins.int, ...] | None = None,
+        ) -> Tensor: ...
+        def repeat(
+            self, repeats: builtins.int | Tensor, axis: builtins.int | None = None
+        ) -> Tensor: ...
+        def tile(self, *repetitions: builtins.int | Sequence[builtins.int]) -> Tensor: ...
+        def split(
+            self, sizes: Sequence[builtins.int], axis: builtins.int = 0
+        ) -> tuple[Tensor, ...]: ...
+        def chunk(self, chunks: builtins.int, axis: builtins.int = 0) -> tuple[Tensor, ...]: ...
+        def unstack(self, axis: builtins.int = 0) -> tuple[Tensor, ...]: ...
+        def take(self, indices: Tensor, axis: builtins.int | None = None) -> Tensor: ...
+        def take_along_axis(self, indices: Tensor, axis: builtins.int = -1) -> Tensor: ...
+        def tril(self, k: builtins.int = 0) -> Tensor: ...
+        def triu(self, k: builtins.int = 0) -> Tensor: ...
+        def matmul(self, other: Tensor) -> Tensor: ...
+        # methods/neural.py
+        def relu(self) -> Tensor: ...
+        def leaky_relu(self, negative_slope: builtins.float = 0.01) -> Tensor: ...
+        def elu(self, alpha: builtins.float = 1.0) -> Tensor: ...
+        def sigmoid(self) -> Tensor: ...
+        def silu(self) -> Tensor: ...
+        def gelu(self, approximate: Literal["none", "tanh"] = "none") -> Tensor: ...
+        def softplus(self, beta: builtins.float = 1.0) -> Tensor: ...
+        def softmax(self, axis: builtins.int = -1) -> Tensor: ...
+        def log_softmax(self, axis: builtins.int = -1) -> Tensor: ...
+        # methods/types.py
+        def astype(self, dtype: Any, *, copy: builtins.bool = True) -> Tensor: ...
+        def half(self) -> Tensor: ...
+        def bfloat16(self) -> Tensor: ...
+        def float(self) -> Tensor: ...
+        def double(self) -> Tensor: ...
+        def int(self) -> Tensor: ...
+        def long(self) -> Tensor: ...
+        def bool(self) -> Tensor: ...
 
-    @requires_grad.setter
-    def requires_grad(self, wanted: bool) -> None:
-        self.requires_grad_(wanted)
 
-    def requires_grad_(self, wanted: bool = True) -> Tensor:
-        """Start or stop recording operations on this tensor for gradients.
-
-        Parameters
-        ----------
-        wanted : bool, optional
-            Whether operations are recorded. By default True.
-
-        Returns
-        -------
-        Tensor
-            The tensor itself.
-
-        Raises
-        ------
-        DTypeError
-            If the dtype is neither floating nor complex.
-        GradientError
-            If recording is to stop on a tensor computed from others that require gradients.
-        """
-        if self._record is not None and type(self._record) is not Leaf:
-            if wanted:
-                return self
-            raise GradientError(
-                "this tensor is computed from others that require gradients; "
-                "x.detach() gives a tensor without them"
-            )
-        if wanted and not self.dtype.is_inexact:
-            raise DTypeError(f"gradients need a floating or complex dtype, not {self.dtype.name}")
-        if wanted is (self._record is None):
-            # A jitted function that knew the tensor otherwise has to look again.
-            epoch.count += 1
-        if not wanted:
-            self._record = None
-        elif self._record is None:
-            self._record = Leaf(None, weakref.ref(self))
-        return self
-
-    @property
-    def grad(self) -> Tensor | None:
-        """The gradient that ``backward()`` has added up, or None."""
-        if local.jit:
-            note_gradients()
-        found: Tensor | None = self._grad
-        return found
-
-    @grad.setter
-    def grad(self, value: Tensor | None) -> None:
-        if value is not None and value.shape != self.shape:
-            raise ShapeError(f"a gradient of shape {value.shape} does not fit {self.shape}")
-        if local.jit:
-            note_gradients()
-            local.jit[-1].note_grad(self)
-        self._grad = value
-
-    def backward(self, gradient: Tensor | None = None, *, create_graph: bool = False) -> None:
-        """Add the gradient of this tensor to ``.grad`` of every leaf it was computed from.
-
-        It may be called repeatedly, and after the value was read.
-
-        Parameters
-        ----------
-        gradient : Tensor, optional
-            The gradient with respect to this tensor, of its shape and dtype. By default 1, for a
-            tensor of one element.
-        create_graph : bool, optional
-            Whether the gradients can be differentiated again. By default False.
-
-        Raises
-        ------
-        GradientError
-            If the tensor depends on no tensor that requires gradients, or ``gradient`` is left out
-            and it has several elements.
-        ShapeError
-            If the shape of ``gradient`` differs.
-        DTypeError
-            If the dtype of ``gradient`` differs.
-
-        Examples
-        --------
-        >>> import calor
-        >>> x = calor.asarray([1.0, 2.0], requires_grad=True)
-        >>> (x * x).sum().backward()
-        >>> x.grad.tolist()
-        [2.0, 4.0]
-        """
-        from calor.transforms.grad import backward
-
-        backward(self, gradient, create_graph)
-
-    def detach(self) -> Tensor:
-        """Return a tensor of the same value through which no gradient flows.
-
-        Returns
-        -------
-        Tensor
-            The shape and dtype of the tensor.
-        """
-        if local.jit:
-            local.jit[-1].touch(self)
-            if self.dtype.is_inexact:
-                # The graph must say it, for it may be differentiated after the trace.
-                return wrap(stop_gradient(self)._value)  # type: ignore[no-any-return]
-        made: Tensor = wrap(self._value)
-        return made
-
-    def _rebind(self, new: Any) -> Tensor:
-        """Give this handle another value: what in-place operators do."""
-        if new is NotImplemented:
-            return new  # type: ignore[no-any-return]
-        old = self._value.spec
-        spec = new._value.spec
-        if spec.shape != old.shape:
-            raise ShapeError(
-                f"an in-place operation gives shape {spec.shape}, the tensor has {old.shape}; "
-                f"write x = x + y instead"
-            )
-        if new._value.device is not self._value.device:
-            raise DeviceError(
-                f"an in-place operation gives a tensor on {new.device.name}, this one is on "
-                f"{self.device.name}; move the operand first"
-            )
-        if spec.dtype is not old.dtype:
-            raise DTypeError(
-                f"an in-place operation gives {spec.dtype.name}, the tensor holds "
-                f"{old.dtype.name}; cast the operand, or write x = x + y"
-            )
-        if type(self._record) is Leaf and gradients_on():
-            raise GradientError(
-                "in-place change of a leaf that requires gradients; do it inside "
-                "`with calor.no_grad():`, or write x = x + y"
-            )
-        write(self, new)
-        return self
-
-    def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Tensor:
-        """Return the tensor on a device, in a dtype, or both.
-
-        Parameters
-        ----------
-        target : Device, DType, str or Tensor, optional
-            A device or its name, a dtype, or a tensor whose device and dtype are taken.
-        device : Device or str, optional
-            The device, by keyword.
-        dtype : DType or str, optional
-            The dtype, by keyword. Names of dtypes are accepted here only.
-
-        Returns
-        -------
-        Tensor
-            The tensor itself if nothing changes.
-
-        Examples
-        --------
-        >>> import calor
-        >>> calor.ones(2).to(calor.float16).dtype
-        calor.float16
-        """
-        from calor.functions.conversion import astype, to_device
-
-        if target is not None:
-            if isinstance(target, DType | np.dtype | type):
-                dtype = target
-            elif isinstance(target, Tensor):
-                device, dtype = target.device, target.dtype
-            else:
-                device = target
-        result = self
-        if dtype is not None:
-            result = astype(result, dtype, copy=False)
-        if device is not None and as_device(device) is not result.device:
-            result = to_device(result, device)
-        return result
-
-    def copy(self) -> Tensor:
-        """Return a tensor of the same value, through which gradients flow.
-
-        Returns
-        -------
-        Tensor
-            The shape and dtype of the tensor. Tensors never share changes, so no memory is copied
-            before one of them changes.
-        """
-        if local.jit:
-            local.jit[-1].touch(self)
-        made: Tensor = wrap(self._value, None)
-        if self._record is not None:
-            from calor.functions.manipulation import identity
-
-            return identity(self)
-        return made
-
-    clone = copy
-
-    def numpy(self, *, copy: bool = False) -> np.ndarray[Any, Any]:
-        """Return the elements as a host array.
-
-        Parameters
-        ----------
-        copy : bool, optional
-            Whether the array is a copy and can be written to. By default it is read-only and may
-            share the tensor's memory.
-
-        Returns
-        -------
-        numpy.ndarray
-            The shape of the tensor, and its dtype as NumPy has it (ml_dtypes for bfloat16 and
-            float8).
-
-        Raises
-        ------
-        TraceError
-            If `calor.jit` traces the call.
-        """
-        if local.jit:
-            local.jit[-1].look_at(self)
-        value = self._value
-        buffer = materialize(value)
-        device = value.device
-        array = device.backend.download(device.index, buffer, value.spec)
-        if copy:
-            return array.copy()
-        exports.count += 1
-        array.flags.writeable = False
-        return array
-
-    @staticmethod
-    def _from_buffer(spec: Any, device: Device, buffer: Any) -> Tensor:
-        made: Tensor = wrap(ready(spec, device, buffer))
-        return made
+class _Bare(Tensor):
+    __slots__ = ()
 
 
-traces.tensor_type = Tensor
+# What every class has of its own, methods or not.
+_OF_CLASSES: Final = frozenset(vars(_Bare)) | {"__firstlineno__", "__static_attributes__"}
+Theme = TypeVar("Theme", bound=type[Tensor])
+
+
+def with_methods(theme: Theme) -> Theme:
+    """Give tensors the methods of a class: the decorator of the classes of :mod:`calor.methods`.
+
+    TypeError where tensors have a method of that name already.
+    """
+    for name, value in vars(theme).items():
+        if name not in _OF_CLASSES:
+            if name in vars(Tensor):
+                raise TypeError(f"{theme.__name__} redefines {name!r}, which tensors have already")
+            setattr(Tensor, name, value)
+    return theme
+
+
+def wrap(value: Value, record: Any = None) -> Any:
+    """Return a new tensor on a value."""
+    tensor = _new(Tensor)
+    tensor._value = value
+    tensor._record = record
+    tensor._grad = None
+    return tensor

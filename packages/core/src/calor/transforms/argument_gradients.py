@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from calor.errors import TraceError
-from calor.graph.trace import Handle, wrap
-from calor.transforms.records import Custom, Leaf, Projection
+from calor.recording.records import Custom, Leaf, Projection
+from calor.tensor.tensor import wrap
+from calor.tensor.values import Handle
+from calor.transforms.grad import accumulate
 
 # How a tensor takes a gradient: not at all, on the way to others, or in its own ``.grad``, which
 # is present or not.
@@ -92,8 +94,6 @@ def check_apart(name: str, tensors: Sequence[Any], owners: Sequence[Any]) -> Non
 
 def store(tensors: Sequence[Any], writes: Sequence[tuple[int, Any]], kinds: Sequence[int]) -> None:
     """Give arguments their gradients, (argument, tensor or None); pass on what others take."""
-    from calor.transforms.grad import accumulate
-
     for i, gradient in writes:
         if kinds[i] == PASSES:
             if gradient is not None:

@@ -14,8 +14,9 @@ import numpy as np
 
 from calor import tree
 from calor.errors import TraceError
-from calor.graph.trace import Handle
-from calor.ops.attributes import exact
+from calor.functions.creation import asarray
+from calor.graph.attributes import exact
+from calor.tensor.values import Handle
 from calor.transforms.state import Stateful
 
 NUMBERS: Final = (float, int, complex)
@@ -196,6 +197,4 @@ class Arguments:
 
 def as_tensors(leaves: Sequence[Any], device: Any) -> list[Any]:
     """Return the leaves with host arrays made tensors of a device."""
-    from calor.functions.creation import asarray
-
     return [x if isinstance(x, Handle) else asarray(x, device=device) for x in leaves]

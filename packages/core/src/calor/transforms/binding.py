@@ -10,17 +10,17 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from calor import tree
-from calor.graph.trace import Handle, Value, exports, materialize
-from calor.graph.tracing import traced_elsewhere
+from calor.backends.device import Device
+from calor.recording.trace import exports, materialize
+from calor.recording.tracing import traced_elsewhere
+from calor.tensor.values import Handle, Value
+from calor.transforms.following import follow
 from calor.transforms.state import Stateful, epoch, members, named_leaves, versions
 from calor.transforms.traced import Traced
 from calor.transforms.turns import Turn, turn_for
-
-if TYPE_CHECKING:
-    from calor.backends.device import Device
 
 _getrefcount = sys.getrefcount
 # References to a state value that only its handle owns, as Binding.in_place counts them: by the
@@ -139,8 +139,6 @@ class Binding:
         if [v.spec for v in values] != traced.capture_specs:
             return None
         if any(v.device is not self.device for v in values):
-            from calor.random.generator import follow
-
             if not follow(self.handles, self.device):
                 return None
             values[:] = [h._value for h in self.handles]

@@ -13,12 +13,15 @@ from typing import Any
 
 from calor import tree
 from calor.errors import GradientError, TraceError
+from calor.functions.creation import asarray
 from calor.graph.graph import Builder, Graph
-from calor.graph.trace import Handle, Value, local, wrap
-from calor.graph.tracing import GraphTrace
+from calor.local import local
+from calor.recording.records import Custom, Leaf, Projection, untracked
+from calor.recording.tracing import GraphTrace
+from calor.recording.writes import write
 from calor.specs import Spec
-from calor.transforms.records import Custom, Leaf, Projection, untracked
-from calor.transforms.writes import write
+from calor.tensor.tensor import wrap
+from calor.tensor.values import Handle, Value
 
 
 class Body:
@@ -38,8 +41,6 @@ class Body:
         device: Any,
         read_only: str | None = None,
     ) -> None:
-        from calor.functions.creation import asarray
-
         with GraphTrace(device, name, inner=True, read_only=read_only) as trace, untracked():
             placeholders = [trace.placeholder(s) for s in specs]
             result = call(function, placeholders)

@@ -10,17 +10,16 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from calor.config import config
-from calor.graph.trace import Value, local, materialize
+from calor.local import local
+from calor.recording.trace import materialize
+from calor.tensor.values import Value
 from calor.transforms.arguments import Arguments, Unpack, as_tensors
-from calor.transforms.program import MISS, Program, plain_buffers
+from calor.transforms.program import MISS, JittedFunction, Program, plain_buffers
 from calor.transforms.quick import Quick, compiled_call, quick_call
 from calor.transforms.state import epoch
-
-if TYPE_CHECKING:
-    from calor.transforms.jit import Jitted
 
 Call = Callable[[list[Any], list[Any], list[Any]], Any]
 
@@ -79,7 +78,7 @@ class Bound:
 
     native: Callable[..., Any]
 
-    def __init__(self, jitted: Jitted, args: tuple[Any, ...]) -> None:
+    def __init__(self, jitted: JittedFunction, args: tuple[Any, ...]) -> None:
         functools.update_wrapper(self, jitted, updated=())
         self.jitted = jitted
         self.parts = Arguments(args, {}, jitted.static)

@@ -12,27 +12,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calor import tree
-from calor.dtypes import bool_
+from calor.device_selection import current_device, on_device
+from calor.dtypes import bool_, int64
 from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from calor.graph.trace import Handle
+from calor.functions.creation import asarray
 from calor.ops import control as rows
 from calor.ops import elementwise as e
 from calor.ops.base import Op
+from calor.ops.sources import iota
 from calor.specs import Spec, spec
+from calor.tensor.values import Handle
 from calor.transforms.bodies import Body, recorded, state, store, union, without
 from calor.transforms.flows import through
 
 
 def _tensors(values: Any, device: Any) -> tuple[list[Any], tree.TreeDef]:
-    from calor.functions.creation import asarray
-
     flat, structure = tree.flatten(values)
     return [x if isinstance(x, Handle) else asarray(x, device=device) for x in flat], structure
 
 
 def _device(leaves: Sequence[Any]) -> Any:
-    from calor.backends.selection import current_device
-
     for x in leaves:
         if isinstance(x, Handle):
             return x._value.device
@@ -351,14 +350,9 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any
     """
     lower, upper = _bound(lower, "lower"), _bound(upper, "upper")
     if isinstance(lower, int) and isinstance(upper, int):
-        from calor.ops.sources import iota
-
         n = max(upper - lower, 0)
         if n == 0:
             return init
-        from calor.backends.selection import on_device
-        from calor.dtypes import int64
-
         with on_device(_device(tree.leaves(init))):
             places = iota(length=n, dtype=int64) + lower
         return scan(lambda carry, i: (body(i, carry), None), init, places)[0]

@@ -1,13 +1,17 @@
-"""Gradients of control flow, written in control flow."""
+"""Gradients of control flow, written in control flow, and given to its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from calor.functions.creation import zeros
 from calor.graph.graph import Graph
+from calor.ops import control as rows
+from calor.recording.replay import replay
 from calor.transforms import control
-from calor.transforms.replay import replay
+from calor.transforms.forward import jvp
+from calor.transforms.grad import vjp
 
 
 def _as_list(g: Any) -> list[Any]:
@@ -22,8 +26,6 @@ def _pull(
     graph: Graph, primals: Sequence[Any], places: Sequence[int], gs: Sequence[Any]
 ) -> list[Any]:
     """Return gradients of the primals at ``places`` for gradients of the graph's float outputs."""
-    from calor.functions.creation import zeros
-    from calor.transforms.grad import vjp
 
     def run(*moving: Any) -> list[Any]:
         given = list(primals)
@@ -43,7 +45,7 @@ def _pull(
     ]
 
 
-def cond_gradient(g: Any, x: Sequence[Any], then: Graph, otherwise: Graph) -> list[Any]:
+def cond_gradient(g: Any, y: Any, *x: Any, then: Graph, otherwise: Graph) -> list[Any]:
     """Gradient of cond: the cond of the branches' gradients."""
     predicate, operands = x[0], x[1:]
     floats = [i for i, s in enumerate(then.output_specs) if s.dtype.is_inexact]
@@ -65,8 +67,7 @@ def cond_gradient(g: Any, x: Sequence[Any], then: Graph, otherwise: Graph) -> li
 def scan_gradient(
     g: Any,
     y: Any,
-    x: Sequence[Any],
-    *,
+    *x: Any,
     body: Graph,
     captures: int,
     carries: int,
@@ -75,8 +76,6 @@ def scan_gradient(
     keep: bool,
 ) -> list[Any]:
     """Gradient of scan: a scan the other way, over the carries that were kept."""
-    from calor.functions.creation import zeros
-
     held, carry, xs = x[:captures], x[captures : captures + carries], x[captures + carries :]
     all_g, all_y = _as_list(g), _as_list(y)
     outs = len(body.output_specs) - carries
@@ -123,15 +122,13 @@ def scan_gradient(
 
 def while_jvp(
     tangents: Sequence[Any],
-    x: Sequence[Any],
+    y: Any,
+    *x: Any,
     condition: Graph,
     body: Graph,
     captures: tuple[int, int],
 ) -> list[Any]:
     """Tangents of while_loop: the loop on carry and tangent together."""
-    from calor.functions.creation import zeros
-    from calor.transforms.forward import jvp
-
     first, rest = x[: captures[0]], x[captures[0] :]
     second, carry = rest[: captures[1]], rest[captures[1] :]
     t_second = tangents[captures[0] : sum(captures)]
@@ -168,3 +165,8 @@ def while_jvp(
     for i, t in zip(floats, found, strict=True):
         result[i] = t
     return result if len(result) > 1 else result[0]
+
+
+rows.cond.differentiate_by(vjp=cond_gradient)
+rows.scan.differentiate_by(vjp=scan_gradient)
+rows.while_loop.differentiate_by(jvp=while_jvp)

@@ -10,19 +10,17 @@ from typing import Any
 from calor import tree
 from calor.dtypes import bool_
 from calor.errors import ArgumentError, GradientError
-from calor.graph.trace import Handle, local, wrap
+from calor.functions.creation import zeros
+from calor.local import local
+from calor.ops.backpropagation import backpropagate
 from calor.ops.base import Op, op
+from calor.ops.gradient_rules import GradientRule, custom_gradient
+from calor.recording.journal import Journal
+from calor.recording.records import Custom, Leaf, Projection, boundary, enable_grad, next_serial
 from calor.specs import spec
-from calor.transforms.journal import Journal
-from calor.transforms.records import (
-    Custom,
-    Leaf,
-    Projection,
-    backpropagate,
-    boundary,
-    enable_grad,
-    next_serial,
-)
+from calor.tensor.tensor import wrap
+from calor.tensor.values import Handle
+from calor.transforms.bodies import Body, state, store
 from calor.transforms.state import Static
 
 # The same value under another name: passes must not merge what is computed from it with what is
@@ -127,8 +125,6 @@ class CustomVjp:
         rule = Pull(self._backward, arguments, form, kept)
 
         def pull(gs: list[Any]) -> list[Any]:
-            from calor.functions.creation import zeros
-
             filled = [
                 zeros(y.shape, dtype=y.dtype, device=y.device) if g is None else g
                 for g, y in zip(gs, outputs, strict=True)
@@ -140,9 +136,6 @@ class CustomVjp:
 
     def _traced(self, arguments: Form, tensors: list[Any]) -> Any:
         """Record the function as one node, so that a graph keeps its gradient."""
-        from calor.ops.gradient_rules import GradientRule, custom_gradient
-        from calor.transforms.bodies import Body, state, store
-
         assert self._forward is not None
         assert self._backward is not None
         forward = self._forward

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from calor import tree
+from calor.device_selection import current_device
 from calor.graph.graph import Graph
-from calor.graph.trace import Handle, local, materialize
+from calor.local import local
+from calor.recording.trace import materialize
+from calor.tensor.values import Handle
 from calor.transforms.arguments import Arguments
 from calor.transforms.jit import hidden_state
 from calor.transforms.traced import traced
@@ -76,8 +79,6 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
       return %1
     }
     """
-    from calor.backends.selection import current_device
-
     arguments = Arguments(args, kwargs, frozenset())
     device = next(
         (t._value.device for t in arguments.tensors if isinstance(t, Handle)), current_device()

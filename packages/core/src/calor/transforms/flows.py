@@ -12,7 +12,7 @@ from typing import Any
 from calor.graph.graph import Graph
 from calor.ops import control
 from calor.ops.base import Op
-from calor.ops.gradient_rules import stop_gradient
+from calor.recording.rows import stop_gradient
 
 Flags = list[bool]
 

@@ -13,20 +13,20 @@ from typing import Any
 
 from calor import tree
 from calor.errors import GradientError, ShapeError
-from calor.graph import record as recorder
-from calor.graph.trace import Handle
+from calor.ops.backpropagation import backpropagate
 from calor.ops.sources import zeros_of
-from calor.transforms.grad import Differentiating, seed_for, strip
-from calor.transforms.records import (
+from calor.recording import record as recorder
+from calor.recording.records import (
     Custom,
     Leaf,
     ManyRecord,
     Projection,
     Record,
-    backpropagate,
     enable_grad,
     reachable,
 )
+from calor.tensor.values import Handle
+from calor.transforms.grad import Differentiating, seed_for, strip
 
 
 def jvp(  # numpydoc ignore=RS01

@@ -5,23 +5,18 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor import tree
 from calor.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from calor.graph.trace import Handle, local, wrap
-from calor.graph.tracing import note_gradients
-from calor.transforms.records import (
-    Leaf,
-    backpropagate,
-    enable_grad,
-    reachable,
-    reaches_outside,
-)
+from calor.functions.creation import asarray, ones, zeros
+from calor.local import local
+from calor.ops.backpropagation import backpropagate
+from calor.recording.records import Leaf, enable_grad, reachable, reaches_outside
+from calor.recording.tracing import note_gradients
+from calor.tensor.tensor import Tensor, wrap
+from calor.tensor.values import Handle
 from calor.transforms.state import Stateful
-
-if TYPE_CHECKING:
-    from calor.tensor.tensor import Tensor
 
 
 def backward(output: Tensor, gradient: Tensor | None, create_graph: bool) -> None:
@@ -65,8 +60,6 @@ def accumulate(outputs: Sequence[tuple[Any, Any]], create_graph: bool) -> None:
 
 def seed_for(output: Any, gradient: Any) -> Any:
     """Return the gradient to start from: the one given, or 1 for a scalar."""
-    from calor.functions.creation import ones
-
     if gradient is None:
         if output.size != 1:
             raise GradientError(
@@ -75,8 +68,6 @@ def seed_for(output: Any, gradient: Any) -> Any:
             )
         return ones(output.shape, dtype=output.dtype, device=output.device)
     if not isinstance(gradient, Handle):
-        from calor.functions.creation import asarray
-
         gradient = asarray(gradient, dtype=output.dtype, device=output.device)
     if gradient.shape != output.shape:
         raise ShapeError(f"the gradient has shape {gradient.shape}, the tensor {output.shape}")
@@ -118,8 +109,6 @@ class Differentiating:
 
     def _leaf(self, leaf: Any, owned: bool) -> tuple[Any, Any]:
         if type(leaf) in (float, complex):
-            from calor.functions.creation import asarray
-
             leaf = asarray(leaf)
         if not isinstance(leaf, Handle) or not leaf._value.spec.dtype.is_inexact:
             return None, leaf
@@ -152,8 +141,6 @@ class Differentiating:
 
     def gradients(self, found: dict[int, Any]) -> list[Any]:
         """Return one tree per argument: gradients, zeros where none arrived, None for others."""
-        from calor.functions.creation import zeros
-
         trees = []
         for slots, structure, primals in zip(
             self.slots, self.structures, self.primals, strict=True

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calor.config import config
-from calor.graph.trace import local
+from calor.local import local
 from calor.transforms.jit import Jitted
 from calor.transforms.program import MISS, Program
 

@@ -9,16 +9,17 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from calor.backends.selection import current_device
 from calor.collecting import collecting_later
 from calor.config import config
+from calor.device_selection import current_device
 from calor.errors import ArgumentError, DeviceError
-from calor.graph.trace import Handle, local
-from calor.graph.tracing import tracing
+from calor.local import local
+from calor.recording.tracing import tracing
+from calor.tensor.values import Handle
 from calor.transforms.arguments import Arguments, as_tensors
 from calor.transforms.bound import Bound
 from calor.transforms.program import MISS, Program
-from calor.transforms.state import JITTED_METHODS, Stateful
+from calor.transforms.state import JITTED_METHODS, Stateful, named_leaves
 
 # How many programs one jitted function keeps; the one used longest ago goes first.
 PROGRAM_LIMIT = 64
@@ -98,7 +99,7 @@ class Jitted:
             if arguments.arrays:
                 arguments.tensors = as_tensors(arguments.tensors, device)
             with collecting_later():
-                program = Program(self, arguments, device)
+                program = Program(self, arguments, device, jit)
                 self.reasons.append(self._reason(program))
                 self._put_first(program)
                 if program.changes_arguments and _repeated(arguments.tensors):
@@ -117,8 +118,6 @@ class Jitted:
                 )
         if given:
             return given[0]
-        from calor.transforms.state import named_leaves
-
         for obj in [*arguments.objects, *self.roots]:
             for _, _, _, leaf in named_leaves(obj):
                 if isinstance(leaf, Handle):

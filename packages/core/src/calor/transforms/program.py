@@ -6,25 +6,27 @@ always holds is checked in one go, and only what fails that is looked at more cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from calor import tree
-from calor.graph import trace as traces
-from calor.graph.trace import Value, local, materialize, ready, wrap
-from calor.graph.tracing import tracing
+from calor.backends.device import Device
+from calor.compiling.plans import plan_for
+from calor.local import local
+from calor.ops.backpropagation import pull_back
+from calor.recording.journal import note, opened
+from calor.recording.records import Custom, Projection
+from calor.recording.trace import materialize
+from calor.recording.tracing import tracing
 from calor.specs import Spec
+from calor.tensor.tensor import Tensor, wrap
+from calor.tensor.values import Handle, Value, ready
 from calor.transforms.argument_gradients import check_apart, kinds, present, store
 from calor.transforms.arguments import Arguments
 from calor.transforms.binding import Binding, Bindings
-from calor.transforms.journal import note, opened
 from calor.transforms.state import Stateful, epoch
 from calor.transforms.traced import Traced, get
 from calor.transforms.traced import traced as trace_function
-
-if TYPE_CHECKING:
-    from calor.backends.device import Device
-    from calor.transforms.jit import Jitted
 
 _new = object.__new__
 MISS: Final = object()
@@ -46,16 +48,39 @@ def plain_buffers(tensors: Sequence[Any], specs: list[Spec], device: Device) -> 
     return buffers if len(buffers) == len(specs) == len(tensors) else None
 
 
+class JittedFunction(Protocol):
+    """A function of programs, as these and its bound calls see it."""
+
+    function: Callable[..., Any]
+    name: str
+    static: frozenset[int | str]
+    roots: list[Stateful]
+    programs: list[Program]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the program that fits the arguments, tracing the function where none does."""
+        ...
+
+
 class Program:
     """One trace of a function for one structure and one set of specs."""
 
-    def __init__(self, jitted: Jitted, arguments: Arguments, device: Device) -> None:
+    def __init__(
+        self,
+        jitted: JittedFunction,
+        arguments: Arguments,
+        device: Device,
+        compiled: Callable[[Callable[..., Any]], Callable[..., Any]],
+    ) -> None:
         self.name = jitted.name
         self.arguments = arguments
         self.device = device
         self.grad_mode = local.grad_enabled
         self.precision = local.precision
-        self.backward: Any = None
+        # What makes a function one of programs, and the backward passes that it made: by which
+        # inputs want gradients and which outputs have one.
+        self.compiled = compiled
+        self.backward: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
         traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
         self.bindings = Bindings(traced, device, jitted)
@@ -63,7 +88,7 @@ class Program:
         # How arguments take gradients, where the function depends on it: where it calls backward().
         self.argument_kinds = traced.argument_kinds
         self.graph = traced.graph
-        self.executable = device.plan(("jit", self.graph.key), lambda: self.graph, jit=True)
+        self.executable = plan_for(device, ("jit", self.graph.key), lambda: self.graph, jit=True)
         device.holders.add(self)
         self.differentiable = self.grad_mode and not traced.trains
         self.results_differentiable = self.differentiable and traced.results_differentiable
@@ -141,7 +166,7 @@ class Program:
             dynamic = binding.dynamic
             if dynamic:
                 dynamic = [get(owner, key) for owner, key in dynamic]
-                free = free and traces.tensor_type not in map(type, dynamic)
+                free = free and Tensor not in map(type, dynamic)
             if free:
                 if numbers:
                     buffers += numbers
@@ -149,12 +174,10 @@ class Program:
                     buffers += dynamic
                 buffers += binding.buffers
                 if recorded:
-                    from calor.transforms.replay import differentiable_call
-
-                    return differentiable_call(self, tensors, binding, values, buffers)
+                    return self._differentiable(tensors, binding, buffers)
                 if self.stateless:
                     return self._results(self.executable(buffers))
-                return self.finish(tensors, binding, values, buffers)
+                return self.finish(tensors, binding, buffers)
         finally:
             if turn is not None:
                 turn.release()
@@ -163,9 +186,54 @@ class Program:
             pass
         return self.enter(recorded, tensors, numbers, objects, buffers)
 
-    def finish(
-        self, tensors: list[Any], binding: Binding, values: list[Value], buffers: list[Any]
-    ) -> Any:
+    def _differentiable(self, tensors: list[Any], binding: Binding, buffers: list[Any]) -> Any:
+        """Execute, and give the floating results a gradient record.
+
+        The record keeps the inputs. When a gradient is asked for, a second program runs the graph
+        and its backward pass in one call; a gradient of a gradient replays the graph op by op.
+        """
+        traced, graph = self.traced, self.graph
+        # What the graph reads, held as it is now: the handles may be given other values later.
+        sources = [_held(binding, s) for s in traced.sources]
+        numbers = buffers[len(tensors) : len(buffers) - len(sources)]
+        inputs: list[Any] = [*[wrap(t._value, t._record) for t in tensors], *numbers, *sources]
+        wanted = [
+            i for i, x in enumerate(inputs) if isinstance(x, Handle) and x._record is not None
+        ]
+        result = self.finish(tensors, binding, buffers)
+        if not wanted:
+            return result
+
+        def pull(gs: list[Any]) -> list[Any]:
+            present = {o: g for o, g in enumerate(gs) if g is not None}
+            if local.grad_enabled or local.jit:
+                return list(pull_back(graph, inputs, wanted, present))
+            backward = self._backward(tuple(wanted), tuple(present))
+            bare = [wrap(x._value) if isinstance(x, Handle) else x for x in inputs]
+            return list(backward(bare, present))
+
+        parents = tuple(inputs[i]._record for i in wanted)
+        record = Custom(parents, pull, len(graph.outputs), graph.output_specs)
+        leaves, structure = tree.flatten(result)
+        for (is_tensor, slot), leaf in zip(traced.leaves, leaves, strict=True):
+            if is_tensor and leaf.dtype.is_inexact:
+                leaf._record = Projection(record, slot)
+        return tree.unflatten(structure, leaves)
+
+    def _backward(self, wanted: tuple[int, ...], given: tuple[int, ...]) -> Callable[..., Any]:
+        """Return the compiled backward pass to the wanted inputs, from gradients of outputs."""
+        found = self.backward.get((wanted, given))
+        if found is None:
+            graph = self.graph
+
+            def run(args: list[Any], gradients: dict[int, Any]) -> Any:
+                return pull_back(graph, args, list(wanted), gradients)
+
+            run.__name__ = f"backward of {self.name}"
+            found = self.backward[wanted, given] = self.compiled(run)
+        return found
+
+    def finish(self, tensors: list[Any], binding: Binding, buffers: list[Any]) -> Any:
         """Execute, store what the program changes, and return its results."""
         if self.traced.argument_grads:
             check_apart(self.name, tensors, binding.owners)
@@ -226,7 +294,7 @@ class Program:
             value.trace = None
             value.position = 0
             value.buffer = made[0]
-            tensor = _new(traces.tensor_type)
+            tensor = _new(Tensor)
             tensor._value = value
             tensor._record = None
             tensor._grad = None
@@ -236,3 +304,11 @@ class Program:
             for is_tensor, x in traced.leaves
         ]
         return tree.unflatten(traced.result, leaves)
+
+
+def _held(binding: Binding, source: Any) -> Any:
+    """Return a tensor on what a graph input holds now: a captured tensor's value, or a constant."""
+    if type(source) is not int:
+        return wrap(source)
+    handle = binding.handles[source]
+    return wrap(handle._value, handle._record)

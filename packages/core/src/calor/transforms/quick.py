@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from calor.backends.calls import BoundCall, Look, Made, Operand
 from calor.config import config
-from calor.graph import trace as traces
-from calor.graph.trace import Value, local
+from calor.local import local
+from calor.tensor.tensor import Tensor
+from calor.tensor.values import Value
 from calor.transforms.arguments import Arguments
 from calor.transforms.program import MISS, Program
 from calor.transforms.state import epoch
@@ -66,7 +67,7 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
     binding = program.bindings.made[0]
     scope: dict[str, Any] = {
         "MISS": MISS,
-        "Tensor": traces.tensor_type,
+        "Tensor": Tensor,
         "Value": Value,
         "config": config,
         "device": program.device,
@@ -127,7 +128,7 @@ def compiled_call(
         operands=tuple(operands),
         made=(
             Made(Value, result, "buffer"),
-            Made(traces.tensor_type, {"_record": None, "_grad": None}, "_value"),
+            Made(Tensor, {"_record": None, "_grad": None}, "_value"),
         ),
         otherwise=otherwise,
     )

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from calor import tree
-from calor.graph.trace import Handle, local
-from calor.transforms.journal import note_object
+from calor.local import local
+from calor.recording.journal import note_object
+from calor.tensor.values import Handle
 
 # Where an object keeps its jitted methods; they are no part of its state.
 JITTED_METHODS: Final = "__jitted__"

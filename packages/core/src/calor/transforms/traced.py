@@ -5,24 +5,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calor import tree
+from calor.backends.device import Device
 from calor.dtypes import DEFAULT_COMPLEX, DEFAULT_FLOAT
 from calor.errors import TraceError
 from calor.graph.graph import Graph
-from calor.graph.record import weak_spec
-from calor.graph.simplify import simplify
-from calor.graph.trace import Handle, Value, wrap
-from calor.graph.tracing import Capture, GraphTrace, Retrace, tracing
 from calor.ops.elementwise import cast
+from calor.recording.record import weak_spec
+from calor.recording.tracing import Capture, GraphTrace, Retrace, tracing
 from calor.specs import Spec
+from calor.tensor.tensor import wrap
+from calor.tensor.values import Handle, Value
 from calor.transforms.argument_gradients import Sinks, kinds, present
 from calor.transforms.arguments import NUMBERS, Arguments
+from calor.transforms.simplify import simplify
 from calor.transforms.state import Stateful, members, named_leaves
-
-if TYPE_CHECKING:
-    from calor.backends.device import Device
 
 Leaf = tuple[str, Any, Any, Any]
 

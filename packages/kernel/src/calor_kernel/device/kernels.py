@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from calor.ops.attributes import exact
+from calor.graph.attributes import exact
 from calor_kernel.contract.work import Build
 from calor_kernel.device.images import Images
 from calor_kernel.device.protocol import Device

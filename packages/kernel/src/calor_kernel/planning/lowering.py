@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from calor.collecting import collecting_later
+from calor.graph.attributes import exact_items
 from calor.interning import remember
-from calor.ops.attributes import exact_items
 from calor.specs import Spec
 from calor_kernel import library
 from calor_kernel.contract.info import DeviceInfo

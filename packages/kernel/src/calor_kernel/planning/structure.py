@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from calor.dtypes import DType
+from calor.graph.attributes import exact
 from calor.graph.graph import Graph, Node
-from calor.ops.attributes import exact
 from calor.ops.base import Scalar
 from calor.ops.sources import HostArray
 from calor.specs import Spec

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from calor.graph.attributes import exact
 from calor.graph.graph import Graph
-from calor.ops.attributes import exact
 from calor.specs import Spec
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.fuser import Fuser

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.backends.selection import as_device, current_device
+from calor.device_selection import as_device, current_device
 from calor.errors import UnsupportedError
 from calor_kernel.device.pool import PoolFigures
 from calor_kernel.runtime.backend import KernelBackend

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import exponential_unit, floating, sigmoid, softplus
+from calor.functions.arguments import one_axis
 from calor.functions.joining import chunk
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, one_axis, pair, select, single
+from calor.functions.operands import as_tensor, pair, select, single
 from calor.ops import elementwise as e
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 def relu6(x: Operand, /) -> Tensor:

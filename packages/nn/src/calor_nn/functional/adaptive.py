@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.backends.selection import on_device
+from calor.device_selection import on_device
 from calor.errors import ShapeError
 from calor.functions.activation import floating
+from calor.functions.arguments import integer
 from calor.functions.manipulation import moveaxis
-from calor.functions.operands import as_tensor, integer
+from calor.functions.operands import as_tensor
 from calor.ops import reductions as r
 from calor.ops.contraction import dot_general
 from calor.ops.indexing import gather
@@ -32,8 +33,7 @@ from calor_nn.functional.pool import (
 from calor_nn.functional.pool_windows import baked
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 OutputSize = int | Sequence[int | None]
 _MEAN = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}

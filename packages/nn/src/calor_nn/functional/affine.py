@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from calor import dtypes
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.arguments import integer
 from calor.functions.manipulation import expand_dims
-from calor.functions.operands import as_tensor, integer, pair, select, together
+from calor.functions.operands import as_tensor, pair, select, together
 from calor.ops import elementwise as e
 from calor.ops.contraction import dot_general
 from calor.ops.indexing import gather
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:

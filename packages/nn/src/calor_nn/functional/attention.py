@@ -16,8 +16,7 @@ from calor.ops.composites import like, wide
 from calor_nn.functional.dropouts import dropout
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 def scaled_dot_product_attention(

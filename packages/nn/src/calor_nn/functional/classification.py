@@ -19,8 +19,7 @@ from calor.ops.indexing import gather, take_along
 from calor_nn.functional.loss import reduced
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
     from calor_nn.functional.loss import Reduction
 
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from calor.config import HIGHEST
 from calor.dtypes import float32
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.arguments import integer
 from calor.functions.manipulation import reshape
-from calor.functions.operands import integer, pair, together
-from calor.graph.trace import local
+from calor.functions.operands import pair, together
+from calor.local import local
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.movement import number_like, pad, slice_
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 Sizes = int | Sequence[int]
 ConvPadding = int | Sequence[int] | Literal["same", "valid"]

@@ -18,8 +18,7 @@ from calor.ops.movement import number_like, pad, slice_
 from calor_nn.functional.loss import reduced
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
     from calor_nn.functional.loss import Reduction
 
 # Stands for log 0 where sums of exponentials are taken: far below any log-probability, and finite,

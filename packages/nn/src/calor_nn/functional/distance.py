@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating, relu, softplus
-from calor.functions.operands import one_axis, pair, select, single
+from calor.functions.arguments import one_axis
+from calor.functions.operands import pair, select, single
 from calor.functions.reductions import max as largest
 from calor.functions.reductions import sum as total
 from calor.ops import elementwise as e
 from calor_nn.functional.loss import reduced, same_shapes
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
     from calor_nn.functional.loss import Reduction
 
 

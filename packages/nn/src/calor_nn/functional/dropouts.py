@@ -14,8 +14,7 @@ from calor.functions.operands import pair, select
 from calor.ops import elementwise as e
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 def dropout(

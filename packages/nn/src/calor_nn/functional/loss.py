@@ -17,8 +17,7 @@ from calor.ops import composites as c
 from calor.ops import elementwise as e
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 Reduction = Literal["mean", "sum", "none"]
 

@@ -14,8 +14,7 @@ from calor_nn.functional.conv import Sizes, batched, unbatched
 from calor_nn.functional.pool_windows import Windows
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 def lp_pool1d(

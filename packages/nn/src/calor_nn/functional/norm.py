@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
+from calor.functions.arguments import sizes_of
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, pair, single, sizes_of
+from calor.functions.operands import as_tensor, pair, single
 from calor.ops import composites as c
 from calor.ops import elementwise as e
 from calor.ops.contraction import window_reduce
 from calor.ops.movement import number_like, pad
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 class BatchNorm(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.backends.selection import on_device
+from calor.device_selection import on_device
 from calor.dtypes import int64
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
@@ -25,8 +25,7 @@ from calor_nn.functional.conv import Sizes, batched, unbatched
 from calor_nn.functional.pool_windows import Windows, baked
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 def max_pool1d(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.backends.selection import on_device
+from calor.device_selection import on_device
 from calor.errors import ArgumentError, ShapeError
 from calor.ops.sources import HostArray, constant
 from calor_nn.functional.conv import per_axis

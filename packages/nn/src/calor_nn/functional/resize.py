@@ -13,8 +13,9 @@ import numpy as np
 
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
+from calor.functions.arguments import integer
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, integer, pair, stretched
+from calor.functions.operands import as_tensor, pair, stretched
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather
 from calor_nn.functional.adaptive import (
@@ -26,8 +27,7 @@ from calor_nn.functional.pool_windows import baked
 from calor_nn.functional.windows import places
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 ResizeMode = Literal[
     "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"

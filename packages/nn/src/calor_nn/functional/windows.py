@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.backends.selection import on_device
+from calor.device_selection import on_device
 from calor.errors import ShapeError
+from calor.functions.arguments import integer
 from calor.functions.manipulation import permute_dims, reshape
-from calor.functions.operands import as_tensor, integer
+from calor.functions.operands import as_tensor
 from calor.ops.indexing import gather, scatter_nd
 from calor.ops.movement import number_like, pad, permute, slice_
 from calor.ops.sources import HostArray, constant, zeros_of
@@ -23,8 +24,7 @@ from calor.specs import spec
 from calor_nn.functional.conv import Axes, Sizes, batched, per_axis, unbatched
 
 if TYPE_CHECKING:
-    from calor.functions.operands import Operand
-    from calor.tensor.tensor import Tensor
+    from calor.tensor.tensor import Operand, Tensor
 
 
 def places(array: np.ndarray[Any, Any], device: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""The names that packages import from ONNX Runtime's module of sessions."""
+"""What packages take from the module in which ONNX Runtime defines its session."""
 
 from calor_onnx.session.binding import IOBinding
 from calor_onnx.session.inference import InferenceSession, Session

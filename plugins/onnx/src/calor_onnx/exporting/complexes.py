@@ -1,8 +1,8 @@
-"""Complex numbers as pairs of real tensors, and Fourier transforms as DFT.
+"""Complex numbers as two real tensors, and Fourier transforms as DFT.
 
-Requirements: ONNX has no complex arithmetic, so the writer keeps a pair of names for a complex
-value. Ops that move or add elements are written for each part, others by their definition in parts.
-Inputs and outputs of a model are real.
+Requirements: ONNX has no arithmetic of complex numbers, so a value of them is a pair of names while
+a graph is written; what only moves or adds elements is written for each part, the rest by its
+definition in parts. A model takes and gives real tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from calor_onnx.exporting.writer import Writer
 
 Pair = tuple[str, str]
 
-# Ops that apply to each part separately.
+# Ops that do the same to each part.
 _PARTWISE: Final = frozenset(
     {
         "add", "sub", "neg", "sum", "reshape", "permute", "expand", "slice", "flip", "pad",
@@ -35,7 +35,7 @@ _PARTWISE: Final = frozenset(
 
 
 def is_complex(step: Step) -> bool:
-    """Return whether a step has complex operands or results."""
+    """Return whether a step takes or gives complex numbers."""
     return any(v.dtype.is_complex for v in (*step.takes, *step.gives))
 
 
@@ -46,9 +46,9 @@ def write_complex(
     row: Callable[[Step, Sequence[str]], list[str]],
     define: Callable[[Callable[..., Any]], list[str]],
 ) -> list[str] | None:
-    """Write a step on complex numbers; None if its own definition applies.
+    """Write a step on complex numbers; None where its own definition says it.
 
-    ``row`` writes a step on real numbers, ``define`` a function instead of the step.
+    ``row`` writes a step on real numbers, ``define`` a function in the place of the step.
     """
     name = step.op.name
     if name in _PARTWISE:
@@ -84,7 +84,7 @@ def _real(values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def pair(w: Writer, re: str, im: str) -> str:
-    """Return the name of a complex value with given parts."""
+    """Return the name of a complex value of these parts."""
     made = w.value("complex", complex_of(w.type_of(re)))
     w.shared.pairs[made] = (re, im)
     return made
@@ -112,14 +112,14 @@ def _part(w: Writer, name: str, which: int) -> str:
 
 
 def number_of(w: Writer, value: Any, dtype: DType, real: Callable[..., str]) -> str:
-    """Return a 0-d complex number, which may depend on sizes."""
+    """Return a complex number without axes, which may depend on sizes."""
     if isinstance(value, Number):
         kind = real_of(dtype)
         return pair(w, real(w, value, kind), w.constant(0, kind))
     return w.constant(value.number, dtype)
 
 
-# Ops with one complex operand.
+# Ops of one complex value.
 
 
 def _cast(w: Writer, step: Step, x: str) -> str:
@@ -184,7 +184,7 @@ def _fft(w: Writer, step: Step, x: str) -> str:
 def _transformed(
     w: Writer, x: Pair, shape: Sequence[Dimension], axes: Sequence[int], *, inverse: bool
 ) -> Pair:
-    """Return the transform over axes, unscaled in both directions like calor's."""
+    """Return the transform over axes, unscaled in both directions as calor's is."""
     if not axes:
         return x
     rank = len(shape)
@@ -211,9 +211,9 @@ def _one_sided(w: Writer, x: str, rank: int, axis: int) -> Pair:
 def _dft(
     w: Writer, x: str, rank: int, axis: int, *, inverse: bool = False, onesided: bool = False
 ) -> str:
-    """Return the transform along an axis of a tensor with the parts on its last axis."""
+    """Return the transform along an axis of a tensor whose last axis has the parts."""
     dtype = w.type_of(x)
-    # ONNX Runtime's kernel requires a batch axis in front.
+    # An axis in front is a batch, which ONNX Runtime's kernel wants.
     front = w.integers([0])
     if rank == 1:
         x = w.emit("Unsqueeze", [x, front], (dtype,))[0]
@@ -241,7 +241,7 @@ def _product(w: Writer, sizes: Sequence[Dimension], dtype: DType) -> str:
 
 
 def _completed(w: Writer, x: Pair, axis: int, length: Any, rank: int) -> Pair:
-    """Return all bins of a half spectrum; the missing ones are conjugates."""
+    """Return all bins of a spectrum of which half is given: the others are conjugates of these."""
     if not isinstance(length, int):
         raise Refused("the length of a real inverse transform follows from a symbolic size")
     bins = length // 2 + 1
@@ -272,7 +272,7 @@ _ROWS: Final[dict[str, Callable[..., str]]] = {
 }
 
 
-# Definitions in parts, as functions of tensors.
+# What is said in parts, as functions of tensors.
 
 
 def _mul(a: Any, b: Any) -> Any:
@@ -341,5 +341,5 @@ _DEFINITIONS: Final[dict[str, Callable[..., Any]]] = {
     "sqrt": _sqrt,
 }
 
-# The ops that can be written for complex numbers.
+# The ops that are written for complex numbers.
 WRITTEN: Final = _PARTWISE | _ROWS.keys() | _DEFINITIONS.keys()

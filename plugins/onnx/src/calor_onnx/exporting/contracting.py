@@ -41,7 +41,7 @@ def dot_general(w: Writer, step: Step, a: str, b: str) -> str:
 
 
 def _known(attributes: Mapping[str, Any]) -> None:
-    """Raise Refused for windows, strides and padding that depend on symbolic sizes."""
+    """Refuse windows, steps and padding that follow from symbolic sizes."""
 
     def symbolic(value: Any) -> bool:
         return any(map(symbolic, value)) if isinstance(value, tuple) else isinstance(value, Size)
@@ -80,7 +80,7 @@ def conv(w: Writer, step: Step, x: str, weight: str) -> str:
 
 
 def _cropped(w: Writer, step: Step, x: str) -> str:
-    """Return the input of a convolution cropped by its negative padding."""
+    """Return the input of a convolution without what padding below 0 takes away."""
     sizes, axes, starts, stops = step.takes[0].shape[2:], [], [], []
     for i, (low, high) in enumerate(step.attributes["padding"]):
         if low < 0 or high < 0:
@@ -121,7 +121,7 @@ def window_reduce(w: Writer, step: Step, x: str) -> str:
     a, kind, dtype = step.attributes, step.attributes["kind"], w.type_of(x)
     rank = len(a["window"])
     if tuple(a["window"]) == step.takes[0].shape[-rank:] and not any(_pads(a["padding"])):
-        # One window over all elements, whose sizes may be symbolic.
+        # One window over everything, whose sizes may be symbolic.
         whole = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}[kind]
         return w.call(whole, x, w.integers(range(-rank, 0)), typed=[0], keepdims=1)
     _known(a)
@@ -132,7 +132,7 @@ def window_reduce(w: Writer, step: Step, x: str) -> str:
     lead = shape[: len(shape) - rank]
     pads = _pads(a["padding"])
     if any(p >= n for p, n in zip(pads, a["window"] * 2, strict=True)):
-        # ONNX's windows begin within the elements, so the operand is padded first.
+        # ONNX's windows begin within the elements, so the elements are made more.
         least = 0 if kind == "sum" else _least(dtype) if kind == "max" else np.inf
         sides = [0] * len(lead)
         x = padded(w, x, w.constant(least, dtype), sides + pads[:rank], sides + pads[rank:])

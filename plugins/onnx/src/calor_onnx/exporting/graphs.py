@@ -1,8 +1,8 @@
-"""Writes the steps of a graph: by their row, by a definition, or by their decomposition.
+"""Writes the steps of a graph one by one: by their row, by a definition, or by their composite.
 
-Requirements: an expand that ONNX's operators do implicitly is not written, which keeps models
-readable and lets shapes be symbolic without computing them. Unused steps are left out. Steps that
-cannot be written are collected, so that one error lists all of them.
+Requirements: an expand that ONNX's operators do by themselves is not written, which is how people
+write models, and lets shapes be symbolic without computing them; steps that nothing needs are left
+out; what cannot be written is collected, so that all of it is told at once.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any, Final
 
 from calor.errors import CalorError
 from calor.graph.decompose import definition, plain
-from calor.graph.tracing import trace_function
+from calor.recording.tracing import trace_function
 from calor_onnx.exporting.complexes import is_complex, write_complex
 from calor_onnx.exporting.errors import ExportError, Refused
 from calor_onnx.exporting.program import Merged, Step, merge
 from calor_onnx.exporting.sizes import Dimension
 from calor_onnx.exporting.writer import Writer
 
-# Writes a step: (writer, step, names of its operands) → names of its outputs.
+# Writes a step: the writer, the step, the names of its operands; gives the names of its outputs.
 Row = Callable[..., Any]
 ROWS: Final[dict[str, Row]] = {}
-# Ops without a row, as functions of tensors that record other ops.
+# Ops without a row, as functions of tensors in other ops.
 DEFINITIONS: Final[dict[str, Callable[..., Any]]] = {}
-# The operators of these ops broadcast axes of size 1 implicitly.
+# The operators of these repeat axes of size 1 themselves.
 BROADCASTING: Final[set[str]] = set()
 
 
 def row(*names: str, broadcasts: bool = False) -> Callable[[Row], Row]:
-    """Register a function for ops, by their names."""
+    """Add a function to the table, under the names of ops."""
 
     def add(function: Row) -> Row:
         for name in names:
@@ -44,7 +44,7 @@ def row(*names: str, broadcasts: bool = False) -> Callable[[Row], Row]:
 def write(
     graph: Merged, operands: Sequence[str], w: Writer, wanted: Sequence[bool] | None = None
 ) -> list[str]:
-    """Write a graph on named operands; return the names of its outputs ('' for unused ones)."""
+    """Write a graph on named operands; return the names of its outputs ('' where unwanted)."""
     outputs = [o for i, o in enumerate(graph.outputs) if wanted is None or wanted[i]]
     steps = _needed(graph, outputs)
     lean = _lean(graph, steps, outputs)
@@ -70,7 +70,7 @@ def _needed(graph: Merged, outputs: Sequence[int]) -> list[Step]:
 
 
 def _lean(graph: Merged, steps: Sequence[Step], outputs: Sequence[int]) -> set[int]:
-    """Return the values that are expanded only for operators with implicit broadcasting."""
+    """Return the values that are repeated only for operators that repeat them themselves."""
     raw: dict[int, tuple[Dimension, ...]] = {}
     for step in steps:
         if step.op.name == "expand":
@@ -86,12 +86,12 @@ def _lean(graph: Merged, steps: Sequence[Step], outputs: Sequence[int]) -> set[i
             shapes = [raw[v] if v in lean else graph.values[v].shape for v in step.inputs]
             if not _covers(shapes, step.gives[0].shape):
                 lean.difference_update(step.inputs)
-    # An expanded value covers at least as much for other operands.
+    # What is no longer lean covers at least as much for the others.
     return lean
 
 
 def _covers(shapes: Sequence[Sequence[Dimension]], shape: Sequence[Dimension]) -> bool:
-    """Return whether operands of these shapes broadcast to this one."""
+    """Return whether operands of these shapes make this one by repeating axes of size 1."""
     if max(map(len, shapes)) != len(shape):
         return False
     return all(
@@ -153,7 +153,7 @@ def _plain(w: Writer, step: Step, given: Sequence[str]) -> list[str]:
 def defined(
     w: Writer, step: Step, given: Sequence[str], function: Callable[..., Any] | None
 ) -> list[str]:
-    """Write the ops that a definition, or else the op's decomposition, records for the operands."""
+    """Write what a definition, or the op's own without one, records for the operands of a step."""
     try:
         graphs = [
             definition(step.op, specs, attributes)

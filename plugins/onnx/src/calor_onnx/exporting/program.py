@@ -1,8 +1,8 @@
-"""A function as one graph for all sizes of symbolic axes: traced for several sizes and merged.
+"""A function as one graph for all sizes of its symbolic axes: traced for several, then merged.
 
-Requirements: the exported graph is the one that ``calor.jit`` would compile; captured tensors have
-their paths in modules as names. A size that differs between traces becomes a polynomial of the
-symbols; other differences are errors with the user's line.
+Requirements: what is exported is what ``calor.jit`` would compile, with the tensors from outside
+under the paths that modules have for them. What differs between the traces becomes a polynomial of
+the symbols; what cannot is reported with the user's line.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import numpy as np
 
 import calor
 from calor import Tensor, tree
-from calor.backends.selection import current_device
+from calor.device_selection import current_device
 from calor.dtypes import DType
 from calor.errors import ArgumentError, ShapeError
 from calor.graph.decompose import plain
 from calor.graph.graph import Graph
-from calor.graph.lines import user_line
-from calor.graph.trace import materialize, wrap
-from calor.graph.tracing import watchers
+from calor.lines import user_line
 from calor.ops.base import Op, Signature
 from calor.random import Generator, default_generator
+from calor.recording.trace import materialize
+from calor.recording.tracing import watchers
 from calor.specs import Spec
+from calor.tensor.tensor import wrap
 from calor.transforms.arguments import Arguments
 from calor.transforms.jit import hidden_state
 from calor.transforms.state import named_leaves
@@ -39,7 +40,7 @@ Dynamic = Mapping[str, Mapping[int, str]]
 
 @dataclass(frozen=True)
 class Value:
-    """Shape and dtype of a value; sizes may be symbolic."""
+    """Shape, in which sizes may be symbolic, and dtype of a value."""
 
     shape: tuple[Dimension, ...]
     dtype: DType
@@ -47,7 +48,7 @@ class Value:
 
 @dataclass
 class Step:
-    """One op of a merged graph; ``sampled`` has the operand specs and attributes of each trace."""
+    """One op of a merged graph; ``sampled`` are operand specs and attributes of each trace."""
 
     op: Op
     inputs: tuple[int, ...]
@@ -61,7 +62,7 @@ class Step:
 
 @dataclass
 class Merged:
-    """The merged graph: values by number, steps in order; ``inputs`` come first."""
+    """The graph of all traces: values by number, steps in order; ``inputs`` come first."""
 
     values: list[Value]
     inputs: tuple[int, ...]
@@ -71,9 +72,9 @@ class Merged:
 
 @dataclass
 class Program:
-    """A function to write: its graph, and the names of inputs and outputs.
+    """A function to be written: its graph, and what the inputs and outputs are called.
 
-    ``held`` are the arrays of captured inputs, which follow ``inputs``, by name.
+    ``held`` are the arrays of the inputs after ``inputs``, by name.
     """
 
     graph: Merged
@@ -81,25 +82,19 @@ class Program:
     inputs: list[str]
     held: list[tuple[str, np.ndarray[Any, Any]]]
     outputs: list[str]
-    # For each symbol, an input and its axis of that size.
+    # Of each symbol, an input and its axis that have it as size.
     symbols: dict[str, tuple[str, int]]
     lines: dict[Any, str] = field(default_factory=dict)
-    # Indices of the arrays that are keys of generators.
+    # Which of those arrays are keys of generators, by place.
     keys: frozenset[int] = frozenset()
 
     def line(self, step: Step) -> str | None:
-        """Return the user's line that recorded a step, if known."""
+        """Return the user's line that recorded a step, where it is known."""
         return self.lines.get((step.op.name, step.sampled[0][0]))
 
 
 def merge(graphs: Sequence[Graph], samples: Samples, line: Callable[..., str | None]) -> Merged:
-    """Merge the graphs of all traces.
-
-    Raises
-    ------
-    ExportError
-        If they differ in more than sizes.
-    """
+    """Return one graph for those of all traces; ExportError where they differ too much."""
     first = graphs[0]
     for other in graphs[1:]:
         _check_alike(first, other, samples, line)
@@ -145,7 +140,7 @@ def _uneven(node: Any, graph: Graph, line: Callable[..., str | None]) -> tuple[s
 def _check_alike(
     first: Graph, other: Graph, samples: Samples, line: Callable[..., str | None]
 ) -> None:
-    """Raise ExportError if two traces have different ops or operands."""
+    """Raise where two traces are not the same ops on the same values."""
     same = len(first.nodes) == len(other.nodes) and first.outputs == other.outputs
     nodes = zip(first.nodes, other.nodes, strict=False)
     apart = [a for a, b in nodes if (a.op, a.inputs, a.outputs) != (b.op, b.inputs, b.outputs)]
@@ -160,7 +155,7 @@ def _check_alike(
 
 
 class _Function:
-    """A function and its example arguments, with tensors that can be replaced."""
+    """A function and its example arguments, of which the tensors are replaced by others."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.function = function
@@ -258,7 +253,7 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...], dynamic: Dynamic)
     graph = merge([plain(t.graph) for t in traces], samples, line)
     held = _held(first, function)
     outputs = _outputs(first)
-    # The remaining outputs are the counters of generators after a run.
+    # What is left are the counters of generators, as they would be after a run.
     graph.outputs = graph.outputs[: len(outputs)]
     keys = {id(g.key) for g in generators}
     numbers = len(first.number_places)
@@ -271,7 +266,10 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...], dynamic: Dynamic)
 
 
 def _generators(first: Traced) -> list[Generator]:
-    """Return the generators that a function draws from; drawing changes their counters."""
+    """Return the generators that a function reaches; one that it does not draw from changes none.
+
+    A generator that gives numbers of its own counts on with each draw.
+    """
     leaves = [leaf for o in first.roots for leaf in named_leaves(o)]
     owners = {id(owner): owner for _, owner, _, _ in leaves if isinstance(owner, Generator)}
     return [default_generator, *owners.values()]
@@ -306,7 +304,7 @@ def _samples(made: _Function, dynamic: Dynamic) -> tuple[Samples, dict[str, tupl
 
 
 def _sized(made: _Function, dynamic: Dynamic, point: Mapping[str, int]) -> list[Any]:
-    """Return tensors of the examples' shapes with other sizes on the symbolic axes."""
+    """Return tensors of the examples' shapes, those axes replaced that are symbolic."""
     tensors = []
     for name, example in zip(made.names, made.examples, strict=True):
         shape = list(example.shape)
@@ -330,7 +328,7 @@ def _check(first: Traced, name: str, counters: set[int]) -> None:
 
 
 def _paths(function: Any) -> dict[int, str]:
-    """Return names of captured tensors: paths of modules, variables."""
+    """Return what tensors are called that a function reaches: paths of modules, variables."""
     found: dict[int, str] = {}
 
     def visit(prefix: str, value: Any) -> None:
@@ -351,7 +349,7 @@ def _paths(function: Any) -> dict[int, str]:
 
 
 def _held(first: Traced, function: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    """Return the arrays of captured inputs: numbers of objects first, then tensors."""
+    """Return the arrays of the inputs that are no arguments: numbers of objects, then tensors."""
     held: list[tuple[str, np.ndarray[Any, Any]]] = []
     leaves = [leaf for o in first.roots for leaf in named_leaves(o)]
     specs = [first.graph.specs[v] for v in first.graph.inputs]
@@ -377,7 +375,7 @@ def _named_leaves(obj: Any) -> Any:
 
 
 def _outputs(first: Traced) -> list[str]:
-    """Return the names of the returned tensors."""
+    """Return the names of the tensors that are returned."""
     result = tree.unflatten(first.result, list(range(len(first.leaves))))
     names = {leaf: name for name, leaf in named([("output", result)])}
     return [names[i] for i, (is_tensor, _) in enumerate(first.leaves) if is_tensor]

@@ -1,10 +1,10 @@
 """If, Loop and Scan.
 
-Requirements: decisions on host values are made on the host, so a compiled graph has one branch, or
-an unrolled loop. A long loop whose values keep their shapes becomes one ``calor.scan``. A choice
-that depends on device data reads it when the graph is interpreted. During compilation, the inputs
-that decide it move to the host; without such inputs it becomes ``calor.cond`` or
-``calor.while_loop``.
+Requirements: what the host knows is decided on the host, so that a compiled graph holds one branch,
+or a loop's turns one after another. A long loop whose values keep their shapes becomes one
+``calor.scan``. A choice that depends on the device's data looks at it where the graph is
+interpreted; while it is compiled, the inputs that decide it are taken to the host, and where there
+are no such inputs it becomes ``calor.cond`` or ``calor.while_loop``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from calor_onnx.graph import Graph
 from calor_onnx.registry import operator
 from calor_onnx.values import is_host
 
-# A loop with at least this many turns becomes one op if possible.
+# From so many turns on a loop is one op where it can be.
 LONG = 8
-# Limit of the nodes of an unrolled loop in a compiled graph.
+# A compiled graph holds at most so many nodes of a loop's turns.
 UNROLLED = 20_000
 _NO_LOOP = "turn after turn, not one loop on the device"
 
 
 @operator("If", raw=True)
 def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -> Any:
-    """The outputs of one of two graphs."""
+    """What one of two graphs gives."""
     if call.run.choices and call.traced and isinstance(condition, Tensor):
         try:
             return chosen(call, condition, then_branch, else_branch)
@@ -42,13 +42,7 @@ def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -
 
 
 def chosen(call: Call, condition: Tensor, then: Graph, otherwise: Graph) -> tuple[Any, ...]:
-    """Return the branch as one cond.
-
-    Raises
-    ------
-    Exception
-        If the branches differ in types or shapes.
-    """
+    """Return the branch as one cond; raises where the branches give other types or shapes."""
 
     def branch(graph: Graph) -> Any:
         return lambda: [call.tensor(value) for value in call.apply(graph, [])]
@@ -60,9 +54,9 @@ def chosen(call: Call, condition: Tensor, then: Graph, otherwise: Graph) -> tupl
 
 @operator("Loop", raw=True)
 def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> Any:
-    """The values that a graph carries from turn to turn, and its outputs of each turn, stacked.
+    """The values that a graph carries from turn to turn, and those that it gives at each, stacked.
 
-    The loop ends after ``trips`` turns, or when the graph's first output is false.
+    It ends after ``trips`` turns or when the graph's first output no longer holds.
     """
     carry = list(carried)
     stacks = len(body.outputs) - 1 - len(carry)
@@ -95,7 +89,7 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
             stack.append(value)
         turn += 1
         if free and _unknown(holds):
-            # The turns decide when the loop ends, so they run one after another on the device.
+            # Its turns decide when it ends, so they are one after another on the device.
             try:
                 return while_loop(call, trips, condition, first, body)
             except CalorError as error:
@@ -110,7 +104,7 @@ def _unknown(value: Any) -> bool:
 
 
 def _on_device(values: list[Any]) -> bool:
-    """Return whether the values are tensors and at least one is on the device."""
+    """Return whether the values are tensors, with at least one on the device."""
     plain = all(isinstance(v, Tensor | np.ndarray) for v in values)
     return plain and any(isinstance(v, Tensor) for v in values)
 
@@ -151,7 +145,7 @@ def while_loop(call: Call, trips: Any, condition: Any, carry: list[Any], body: G
 
 
 def stacked_values(call: Call, values: list[Any], info: Any, axis: int = 0) -> Any:
-    """Return values of all turns along a new axis; without turns, empty ones as declared."""
+    """Return values of all turns along a new axis; without any, what the graph declares."""
     if not values:
         sizes = [n if isinstance(n, int) else 0 for n in info.shape or ()]
         sizes.insert(axis, 0)
@@ -219,7 +213,7 @@ def _scanned(
     infos = body.outputs[kept:]
     collected: list[list[Any]] = [[] for _ in infos]
     for turn in range(length):
-        # An element of a NumPy vector is a scalar, not an array.
+        # NumPy's element of a vector is no array.
         given = (np.asarray(row[turn]) if is_host(row) else row[turn] for row in rows)
         made = call.apply(body, [*carry, *given])
         carry = made[:kept]
@@ -252,7 +246,7 @@ def scan_8(
     num_scan_inputs: int,
     directions: list[int] | None = None,
 ) -> Any:
-    """The scan of each sample of a batch, up to its length; the first axis is the batch."""
+    """The scan of each row of a batch, as long as the row; the first axis is the batch."""
     kept = len(values) - num_scan_inputs
     batch, longest = values[kept].shape[:2]
     counts = [longest] * batch if lengths is None else call.integers(lengths)

@@ -24,7 +24,7 @@ from calor_onnx.registry import operator
 
 DOMAIN = "com.microsoft"
 
-# Older files optimized by ONNX Runtime have it in the default domain.
+# Files that ONNX Runtime optimized have it in the default domain, before ONNX had one.
 operator("LayerNormalization")(layer_normalization)
 operator("LayerNormalization", domain=DOMAIN)(layer_normalization)
 

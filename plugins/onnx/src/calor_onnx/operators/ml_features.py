@@ -129,7 +129,7 @@ def label_encoder(
     x = call.tensor(x)
     order = np.argsort(keys, kind="stable")
     keys, values = keys[order], values[order]
-    # A NaN among the keys sorts last and equals no element.
+    # A NaN among the keys is the last when they are sorted, and equals no element.
     lacks = keys.dtype.kind == "f" and bool(np.isnan(keys[-1:]).any())
     sought, given = table(keys[: len(keys) - lacks], x), table(values, x)
     if values.dtype.kind == "f":

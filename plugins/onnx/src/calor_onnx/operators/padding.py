@@ -13,7 +13,7 @@ from calor_onnx.limits import bounded
 from calor_onnx.operators.shape import axis_of
 from calor_onnx.registry import operator
 
-# NumPy's names of the modes.
+# What NumPy calls the modes.
 _MODES: dict[str, Any] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
 

@@ -1,4 +1,4 @@
-"""Regions of images: interpolated samples, and non-maximum suppression."""
+"""Regions of images: samples of them, and which of many boxes to keep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calor_onnx.registry import operator
 from calor_onnx.sampling import read
 from calor_onnx.windows import positive
 
-# A region with more samples along an axis counts as a mistake.
+# A region that would be sampled more often along an axis is taken for a mistake.
 _SAMPLES = 1 << 16
 
 
@@ -24,9 +24,9 @@ def roi_align(
     coordinate_transformation_mode: str = "half_pixel", mode: str = "avg", output_height: int = 1,
     output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
 ) -> Any:  # fmt: skip
-    """Means, or maxima, of samples in a grid of bins over regions (He et al., 2017).
+    """Means, or largest terms, of samples in a grid of bins over regions (He et al., 2017).
 
-    Without a sampling ratio the number of samples depends on the regions, which are read.
+    Without a sampling ratio the number of samples depends on the regions, which are then read.
     """
     half = coordinate_transformation_mode == "half_pixel"
     for size in (output_height, output_width):
@@ -62,7 +62,7 @@ def roi_align(
 def _samples(
     start: Any, length: Any, bins: int, most: int, counts: Any, size: int
 ) -> dict[str, Any]:
-    """Return the neighbours of each sample (regions, bins · samples) and their weights."""
+    """Return places below and above each sample (regions, bins · samples) and their weights."""
     each = calor.reshape(length / bins, (-1, 1, 1))
     number = constant(np.arange(most, dtype=np.float32), length.device)
     step = constant(np.arange(bins, dtype=np.float32)[:, None], length.device)
@@ -147,7 +147,7 @@ def non_max_suppression(
 ) -> Any:  # fmt: skip
     """The boxes that overlap none with a higher score by more than ``iou``: (kept, 3).
 
-    It runs on the host, because each choice depends on earlier ones.
+    It runs at the host: how many are kept, and each choice, depend on the ones before.
     """
     limit = 0 if most is None else int(call.host(most).reshape(-1)[0])
     overlap = 0.0 if iou is None else float(call.host(iou).reshape(-1)[0])
@@ -190,7 +190,7 @@ def _kept(boxes: Any, scores: Any, limit: int, overlap: float, bound: float | No
 
 @operator("ImageDecoder", since=20, raw=True)
 def image_decoder(call: Call, stream: Any, *, pixel_format: str = "RGB") -> Any:
-    """The pixels (height, width, channels) of an encoded image, decoded by Pillow on the host."""
+    """The pixels (height, width, channels) of an encoded image, by Pillow, at the host."""
     try:
         from PIL import Image
     except ImportError:
@@ -203,7 +203,7 @@ def image_decoder(call: Call, stream: Any, *, pixel_format: str = "RGB") -> Any:
     try:
         picture = Image.open(BytesIO(call.host(stream).tobytes())).convert(formats[pixel_format])
     except (OSError, Image.DecompressionBombError):
-        # By the operator's definition, data that cannot be decoded give an empty image.
+        # What cannot be read is an empty image, by the operator's definition.
         return np.zeros((0, 0, 1 if pixel_format == "Grayscale" else 3), np.uint8)
     pixels = np.asarray(picture)
     if pixel_format == "Grayscale":

@@ -1,9 +1,9 @@
-"""Resize and Upsample: each axis separately, as weighted sums of a few elements.
+"""Resize and Upsample: each axis by itself, as weighted sums of a few places.
 
-Requirements: positions and weights depend on sizes and attributes only, so they are constants of
-the graph. A nearest resize that repeats elements equally is a view. Along a short axis, or with
-many taps, the sums are a matrix product, which is several times as fast as gathers; an element that
-is not finite then affects its whole line.
+Requirements: places and weights depend on sizes and attributes alone, so they are constants of the
+graph; a nearest resize that repeats whole places is a view. Along a short axis, or with many taps,
+the sums are a product with a matrix, which is several times as quick as gathers; an element that is
+not finite then reaches all of its line.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from calor_onnx.registry import operator
 
 Array = np.ndarray[Any, Any]
 
-# With more taps, or up to this many elements, the sums are a matrix product.
+# Above so many taps, or up to so many places, the sums are a product with a matrix.
 _TAPS, _PLACES = 8, 128
 
 
 def sources(
     mode: str, size: int, scale: float, made: int, roi: tuple[float, float] | None
 ) -> tuple[Array, Array | None]:
-    """Return the source position of each new element, and which ones lie outside of a crop.
+    """Return where each new place lies in the old ones, and which lie outside of a crop.
 
-    They are computed in float32 as in other frameworks: near an integer or a midpoint, the last bit
-    decides which element is nearest.
+    In float32, as frameworks compute it: where a source is next to a whole place, or between two,
+    the last bit decides what is nearest.
     """
     bounded((made,), 8, "Resize")
     place = np.arange(made, dtype=np.float32)
@@ -59,7 +59,7 @@ def sources(
 
 
 def nearest(source: Array, mode: str) -> Array:
-    """Return the nearest index of each source position by a rounding mode."""
+    """Return the place next to each source by a rounding mode."""
     if mode == "floor":
         return np.floor(source)
     if mode == "ceil":
@@ -85,7 +85,7 @@ def _keys(distance: Array, a: float) -> Array:
 def taps(
     source: Array, cubic: bool, a: float, stretch: float, size: int, exclude: bool
 ) -> tuple[Array, Array]:
-    """Return indices and weights (made, taps) of a kernel, stretched for antialiasing."""
+    """Return places and weights (made, taps) of a kernel that is stretched over more places."""
     reach = (2 if cubic else 1) / stretch
     count = 2 * math.ceil(reach)
     place = np.floor(source)[:, None] + np.arange(count) - count // 2 + 1
@@ -100,7 +100,7 @@ def taps(
 
 
 def picked(x: Any, axis: int, place: Array) -> Any:
-    """Return x at integer positions along an axis; a view if each is repeated equally often."""
+    """Return x at whole places along an axis; a view where each is repeated equally often."""
     size, made = x.shape[axis], len(place)
     if size and made % size == 0 and (place == np.repeat(np.arange(size), made // size)).all():
         front, back = x.shape[:axis], x.shape[axis + 1 :]
@@ -112,7 +112,7 @@ def picked(x: Any, axis: int, place: Array) -> Any:
 
 
 def weighed(x: Any, axis: int, place: Array, weight: Array) -> Any:
-    """Return weighted sums of x along an axis."""
+    """Return sums of x at places, weighed, along an axis."""
     made, count = place.shape
     if count > _TAPS or x.shape[axis] <= _PLACES:
         matrix = np.zeros((made, x.shape[axis]))

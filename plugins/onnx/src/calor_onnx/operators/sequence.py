@@ -63,7 +63,7 @@ def sequence_length(call: Call, sequence: Any) -> Any:
 
 @operator("SequenceMap", since=17, raw=True)
 def sequence_map(call: Call, sequence: Any, *others: Any, body: Graph) -> Any:
-    """The sequences of a graph's outputs for each value, and for each value of other sequences."""
+    """The sequences of what a graph gives for each value, and for each of other sequences."""
     made = []
     for i, value in enumerate(sequence):
         also = [other[i] if isinstance(other, list) else other for other in others]

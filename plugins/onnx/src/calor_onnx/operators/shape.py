@@ -1,4 +1,4 @@
-"""Shapes: queries, and changes that touch no element."""
+"""Shapes: asking for them, and changing them without touching an element."""
 
 from __future__ import annotations
 
@@ -32,13 +32,7 @@ def identity(call: Call, x: Any) -> Any:
 
 
 def axis_of(axis: int, ndim: int, what: str) -> int:
-    """Return an axis counted from the front.
-
-    Raises
-    ------
-    ModelError
-        If the value has no such axis.
-    """
+    """Return an axis counted from the front; ModelError where there are not so many."""
     if not -ndim <= axis < ndim:
         raise ModelError(f"{what}: axis {axis} is none of {ndim}")
     return axis % ndim
@@ -46,14 +40,14 @@ def axis_of(axis: int, ndim: int, what: str) -> int:
 
 @operator("Reshape", since=5, host=[1], moves=True)
 def reshape(call: Call, x: Any, shape: Any, *, allowzero: int = 0) -> Any:
-    """The elements in another shape; 0 keeps a size unless ``allowzero``, −1 is inferred."""
+    """The elements under another shape; 0 keeps a size unless ``allowzero``, −1 is what is left."""
     wanted = call.integers(shape)
     if not allowzero:
         if any(n == 0 and i >= x.ndim for i, n in enumerate(wanted)):
             raise ModelError(f"Reshape: {wanted} keeps an axis that {x.shape} does not have")
         wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
     if -1 in wanted and not x.size:
-        # −1 is undefined if another size is 0; it becomes 0 then.
+        # What is left of no elements is undefined where another size is 0; then it is 0 as well.
         rest = prod(n for n in wanted if n != -1)
         wanted = [(0 if rest else 1) if n == -1 else n for n in wanted]
     return calor.reshape(x, tuple(wanted))
@@ -82,7 +76,7 @@ def flatten(call: Call, x: Any, *, axis: int = 1) -> Any:
 
 @operator("Squeeze", since=13, host=[1], moves=True)
 def squeeze(call: Call, x: Any, axes: Any = None) -> Any:
-    """The value without given axes of size 1, or without all of them."""
+    """The value without the given axes of size 1, or without all of them."""
     return _squeezed(x, None if axes is None else call.integers(axes))
 
 
@@ -180,7 +174,7 @@ def split_1(
 
 
 def parts(x: Any, axis: int, sizes: list[int] | None, count: int) -> tuple[Any, ...]:
-    """Return the parts of x along an axis; without sizes the last one may be smaller."""
+    """Return the parts of x along an axis; without sizes the last is what is left."""
     place = axis_of(axis, x.ndim, "Split")
     if sizes is None:
         whole = x.shape[place]

@@ -86,7 +86,7 @@ def stft(
     if frame_length is not None:
         (size,) = call.integers(frame_length)
     frames = calor.unfold(wide(x), axis=1, size=size, step=step)
-    # unfold puts the elements of a frame on the last axis, where the parts of a number belong.
+    # The elements of a frame come last; the parts of a number belong there.
     frames = calor.moveaxis(frames, -1, 2)
     if window is not None:
         frames = frames * calor.reshape(wide(window), (size, 1))

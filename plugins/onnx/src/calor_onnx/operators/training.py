@@ -17,7 +17,7 @@ DOMAIN = "ai.onnx.preview.training"
 
 
 def each(xs: tuple[Any, ...], kinds: int, step: Callable[..., tuple[Any, ...]]) -> Any:
-    """Return ``step`` of each tensor's operands, with results grouped by kind."""
+    """Return ``step`` of every tensor's operands, its results grouped by kind."""
     count, left = divmod(len(xs), kinds)
     if left:
         raise ModelError(f"an optimizer's {len(xs)} operands are not {kinds} for each tensor")
@@ -86,7 +86,7 @@ def momentum(
 def gradient(
     call: Call, *inputs: Any, xs: list[str], y: str, zs: list[str] | None = None
 ) -> Any:  # fmt: skip
-    """The derivatives of the value ``y`` by those of ``xs``, with ``zs`` constant."""
+    """The derivatives of the value ``y`` by those of ``xs``, where ``zs`` stay as they are."""
     names = [*xs, *(zs or [])]
     part = call.node.bodies.get("gradient")
     if part is None:
@@ -103,7 +103,7 @@ def gradient(
 
 
 def between(graph: Graph, inputs: list[str], output: str) -> Graph:
-    """Return the part of a graph that computes a value from others."""
+    """Return the part of a graph that makes a value from others."""
     makers: dict[str, Node] = {name: n for n in graph.nodes for name in n.outputs if name}
     wanted, open_ = set(), [output]
     while open_:

@@ -1,4 +1,4 @@
-"""Removal of nodes and constants without readers."""
+"""Nodes whose results nobody reads, and constants that are left."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from calor_onnx.graph import Graph, used_by
 
 
 def dead(graph: Graph) -> None:
-    """Remove nodes and constants that the outputs do not need."""
+    """Take out nodes and constants that the outputs do not need."""
     needed = {info.name for info in graph.outputs if info.name}
     kept = []
     for node in reversed(graph.nodes):
-        # A node without a named output stays, so that the run refuses it.
+        # What makes nothing that has a name is left for the run to refuse.
         if needed.intersection(node.outputs) or not any(node.outputs):
             kept.append(node)
             needed.update(used_by(node))

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from onnx import ModelProto
 
-from calor.backends.selection import as_device
+from calor.device_selection import as_device
 from calor_onnx.constants import Constant
 from calor_onnx.errors import CopyError
 from calor_onnx.model import Model

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from calor.backends.device import Device
-from calor.backends.selection import as_device, current_device
+from calor.device_selection import as_device, current_device
 from calor.errors import CalorError
 from calor.plugins.discovery import installed, registry
 

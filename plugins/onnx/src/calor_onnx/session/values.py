@@ -10,7 +10,7 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.backends.device import Device
-from calor.backends.selection import as_device
+from calor.device_selection import as_device
 from calor_onnx.session.absent import SPARSE, refused
 from calor_onnx.session.faults import InvalidArgument
 from calor_onnx.session.providers import processor
@@ -250,7 +250,9 @@ class OrtValue:
         return OrtValue.ortvalue_from_numpy(host, device_type, device_id)
 
     @staticmethod
-    def from_dlpack(data: Any, is_bool_tensor: bool = False) -> OrtValue:
+    def from_dlpack(  # numpydoc ignore=RS01
+        data: Any, is_bool_tensor: bool = False
+    ) -> OrtValue:
         """Return a value that shares memory with a tensor of another library.
 
         Parameters

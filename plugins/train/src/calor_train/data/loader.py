@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calor.backends.device import Device
-from calor.backends.selection import as_device, current_device
+from calor.device_selection import as_device, current_device
 from calor.errors import ArgumentError
 from calor.random import Generator
 from calor_train.data.collate import to_tensors

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import calor
 from calor import Tensor
 from calor.errors import ArgumentError, DTypeError, GradientError
-from calor.transforms.records import Leaf
+from calor.recording.records import Leaf
 from calor.transforms.state import Stateful, named_leaves
 from calor_nn.module import Module
 from calor_train.optimizers.group import ParameterGroup, assign

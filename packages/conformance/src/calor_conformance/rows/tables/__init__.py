@@ -16,7 +16,6 @@ from . import (
     contraction,
     control,
     convolution,
-    declared,
     elementwise,
     fourier_functions,
     indexing,
@@ -34,7 +33,6 @@ from . import (
 
 CASES: list[Case] = [
     *elementwise.CASES,
-    *declared.CASES,
     *casts.CASES,
     *movement.CASES,
     *reductions.CASES,

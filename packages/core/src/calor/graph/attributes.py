@@ -1,0 +1,120 @@
+"""Attributes of ops: numbers and host arrays as attributes, and when two are the same.
+
+Two attributes are the same by type and bits, not by ``==``.
+
+Requirements: 0.0 and −0.0 make different results, and so may 1, 1.0 and True; to a dictionary each
+of these is one key. A NaN equals itself here, so that a cache finds it again. Recording an op looks
+in a memo by ``==``, which is quick, and asks the tests made here whether what it found was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from calor.dtypes import as_dtype
+
+Test = Callable[[Any], bool]
+
+# Numbers of different types may be equal; nothing else that is an attribute equals another type.
+_NUMBERS: Final = (bool, int, float, complex, np.generic)
+
+
+def exact(value: Any) -> Any:
+    """Return what is equal for attributes of equal type and bits; NaN is one number.
+
+    >>> exact(0.0) == exact(-0.0), exact((1, 2)) == exact((True, 2))
+    (False, False)
+    >>> exact(float("nan")) == exact(float("nan"))
+    True
+    """
+    kind = type(value)
+    if kind is tuple:
+        return tuple([exact(item) for item in value])
+    if kind is float:
+        return kind, value.hex()
+    if kind is complex:
+        return kind, value.real.hex(), value.imag.hex()
+    if isinstance(value, np.generic):
+        return kind, value.dtype, value.tobytes()
+    return kind, value
+
+
+def exact_items(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return attributes, in no order, as one hashable value that :func:`exact` compares.
+
+    >>> exact_items({"axis": 1, "eps": 0.0}) == exact_items({"eps": 0.0, "axis": 1})
+    True
+    """
+    if not attributes:
+        return ()
+    return tuple([(name, exact(attributes[name])) for name in sorted(attributes)])
+
+
+def of_integers(value: Any) -> bool:
+    """Return whether an attribute is a tuple of plain integers, as shapes and axes are."""
+    return type(value) is tuple and all(type(item) is int for item in value)
+
+
+def exact_test(known: Any) -> Test | None:
+    """Return a test that, of what equals an attribute, lets the same type and bits pass.
+
+    None where equality says enough.
+    """
+    if type(known) is tuple:
+        tests = [(place, test) for place, item in enumerate(known) if (test := exact_test(item))]
+        return (lambda value: all(t(value[i]) for i, t in tests)) if tests else None
+    if not isinstance(known, _NUMBERS):
+        return None
+    kind = type(known)
+    if kind in (int, bool) or (kind is float and known):
+        return lambda value: type(value) is kind
+    bits = exact(known)
+    return lambda value: bool(exact(value) == bits)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Scalar:
+    """A number as an op's attribute, compared by its bits (so that −0.0, NaN and 1 stay apart)."""
+
+    dtype: str
+    bits: bytes
+
+    def __repr__(self) -> str:
+        return repr(self.number)
+
+    @property
+    def number(self) -> Any:
+        """The number as a Python bool, int, float or complex."""
+        return np.frombuffer(self.bits, as_dtype(self.dtype).numpy)[0].item()
+
+    @staticmethod
+    def of(number: Any, dtype: Any) -> Scalar:
+        """Return the attribute for a number stored as ``dtype``."""
+        known = as_dtype(dtype)
+        return Scalar(known.name, np.asarray(number).astype(known.numpy).tobytes())
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HostArray:
+    """A host array as an op's attribute, compared by shape, dtype and bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype}{list(self.shape)}, {len(self.data)} bytes>"
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The array, read-only."""
+        return np.frombuffer(self.data, as_dtype(self.dtype).numpy).reshape(self.shape)
+
+    @staticmethod
+    def of(array: np.ndarray[Any, Any]) -> HostArray:
+        """Return the attribute for an array."""
+        return HostArray(as_dtype(array.dtype).name, array.shape, array.tobytes())

@@ -1,0 +1,33 @@
+"""What a thread records on: its pending traces, the functions it traces, and its modes."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any, Final
+
+from calor.config import config
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        # The trace of the device that was used last, and those of all devices.
+        self.trace: Any = nowhere
+        self.traces: dict[Any, Any] = {}
+        # What interrupted flushes left, as long as somebody holds a value of it.
+        self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.jit: list[Any] = []
+        self.grad_enabled = True
+        # How exactly products of float32 are computed; compared by identity.
+        self.precision = config.matmul_precision
+
+
+class _Nowhere:
+    """The trace of a thread that has recorded nothing; no value's device is its device."""
+
+    device = None
+    jit = False
+
+
+nowhere: Final = _Nowhere()
+local = _Local()
