@@ -109,7 +109,7 @@ def test_weights_may_be_complex() -> None:
 def test_what_is_not_said_is_told() -> None:
     z = fft.rfft(X)
     for function, argument, dynamic, message in (
-        (fft.rfft, X, {}, "the output output is complex; give its parts: y.real"),
+        (fft.rfft, X, {}, "the output output is complex; return its parts, y.real"),
         (lambda x: x.real, z, {}, "no complex inputs; give the parts"),
         (lambda x: calor.sinh(fft.fft(x)).real, X, {}, "sinh is not written in their parts"),
         (lambda x: fft.irfft(fft.rfft(x)), X, {"x": {2: "n"}}, "symbolic size"),
