@@ -35,7 +35,7 @@ from calor_kernel.language import (
     splat,
     unravel,
 )
-from calor_kernel.library.pool.problem import Lead, Slide
+from calor_kernel.library.pool.problem import Lead, Reduction, Slide
 
 Slides = Sequence[Slide[Number]]
 
@@ -66,17 +66,15 @@ def reduce_windows(
     leads: tuple[Lead[Number], ...],
     *,
     width: int,
-    kind: str,
-    identity: float,
-    wide: DType,
+    by: Reduction,
 ) -> None:
     """Reduce ``width`` windows. ``strides``: those of x along the slides."""
     first, index, inside = results(count, width)
     place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
     base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
     starts = starts_of(place[len(leads) :], slides)
-    total = registers(1, wide, width, identity)
-    take_all(total, x, slides, starts, strides[0], base, inside, kind, identity)
+    total = registers(1, by.wide, width, by.identity)
+    take_all(total, x, slides, starts, strides[0], base, inside, by)
     c.store(first, total[0].to(c.dtype), mask=inside)
 
 
@@ -89,15 +87,14 @@ def take_all(
     strides: Sequence[Number],
     base: Number,
     inside: Mask,
-    kind: str,
-    identity: float,
+    by: Reduction,
 ) -> None:
     """Take into the total what the windows see along the axes from the first one given on."""
     if not slides:
-        value = x.load(base, mask=inside, other=identity).to(total.type.dtype)
-        if kind == "sum":
+        value = x.load(base, mask=inside, other=by.identity).to(total.type.dtype)
+        if by.kind == "sum":
             total[0] = total[0] + value
-        elif kind == "max":
+        elif by.kind == "max":
             total[0] = max(total[0], value)
         else:
             total[0] = min(total[0], value)
@@ -114,8 +111,7 @@ def take_all(
                 strides[1:],
                 base + at * strides[0],
                 valid,
-                kind,
-                identity,
+                by,
             )
 
 
@@ -129,17 +125,16 @@ def choose_places(
     leads: tuple[Lead[Number], ...],
     *,
     width: int,
-    kind: str,
-    wide: DType,
+    by: Reduction,
 ) -> None:
     """Write which place of each window is its extreme, counted from 1; 0 where all is padding."""
     first, index, inside = results(count, width)
     place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
     base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
     starts = starts_of(place[len(leads) :], slides)
-    best = registers(1, wide, width)
+    best = registers(1, by.wide, width)
     number = registers(1, index.dtype, width)
-    compare_all(best, number, x, slides, starts, strides[0], base, index * 0, inside, kind)
+    compare_all(best, number, x, slides, starts, strides[0], base, index * 0, inside, by)
     chosen.store(first, number[0].to(chosen.dtype), mask=inside)
 
 
@@ -154,8 +149,7 @@ def pick_places(
     leads: tuple[Lead[Number], ...],
     *,
     width: int,
-    kind: str,
-    wide: DType,
+    by: Reduction,
 ) -> None:
     """Write what u has at the extreme of each window of x, 0 where all is padding.
 
@@ -166,9 +160,9 @@ def pick_places(
     base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
     at = offset_of(place[: len(leads)], [a.strides[1] for a in leads], index * 0)
     starts = starts_of(place[len(leads) :], slides)
-    best = registers(1, wide, width)
+    best = registers(1, by.wide, width)
     number = registers(1, index.dtype, width)
-    compare_all(best, number, x, slides, starts, strides[0], base, index * 0, inside, kind)
+    compare_all(best, number, x, slides, starts, strides[0], base, index * 0, inside, by)
     some = number[0] > 0
     taps = unravel(select(some, number[0] - 1, 0), [s.window for s in slides])
     seen = [start + k * s.dilation for start, k, s in zip(starts, taps, slides, strict=True)]
@@ -187,7 +181,7 @@ def compare_all(
     base: Number,
     tap: Number,
     inside: Mask,
-    kind: str,
+    by: Reduction,
 ) -> None:
     """Find the first extreme of windows along the axes from the first one given on.
 
@@ -195,7 +189,7 @@ def compare_all(
     """
     if not slides:
         value = x.load(base, mask=inside).to(best.type.dtype)
-        better = value > best[0] if kind == "max" else value < best[0]
+        better = value > best[0] if by.kind == "max" else value < best[0]
         if value.dtype.kind == "float":
             better = better | ((value != value) & (best[0] == best[0]))
         better = inside & (better | (number[0] == 0))
@@ -216,7 +210,7 @@ def compare_all(
                 base + at * strides[0],
                 tap * slide.window + k,
                 valid,
-                kind,
+                by,
             )
 
 

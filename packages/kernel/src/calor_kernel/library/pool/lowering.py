@@ -25,13 +25,7 @@ from calor_kernel.library.pool.general import (
     pick_places,
     reduce_windows,
 )
-from calor_kernel.library.pool.problem import (
-    Windows,
-    identity,
-    leading,
-    windows_of,
-    working,
-)
+from calor_kernel.library.pool.problem import Reduction, Windows, leading, windows_of, working
 from calor_kernel.library.pool.rowing import choice_of_rows, gradient_of_rows, reduction_of_rows
 from calor_kernel.library.pool.tiling import gradient_of_tiles, reduction_of_tiles
 
@@ -56,19 +50,9 @@ def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
         return [Work(())]
     if kind == "sum":
         return _reductions(windows, u, kind, request.info)
-    wide = working(x.dtype, kind)
-    made = _general(
-        pick_places,
-        windows,
-        (x, u),
-        Bound(Output(), u.dtype),
-        request.info,
-        u=operand(0, u),
-        x=operand(1, x),
-        kind=kind,
-        wide=wide,
-    )
-    return [Work((made,))]
+    result, by = Bound(Output(), u.dtype), Reduction.of(kind, x.dtype)
+    given = {"u": operand(0, u), "x": operand(1, x), "by": by}
+    return [Work((_general(pick_places, windows, (x, u), result, request.info, **given),))]
 
 
 @lowering("window_gradient", strided=True)
@@ -112,25 +96,16 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
 def _choice(windows: Windows, x: View, kind: str, chosen: Bound, info: DeviceInfo) -> Launch:
     """Return the launch that finds the extreme of each window."""
     rows = choice_of_rows(windows, x, kind, chosen, info)
-    given = {"x": operand(1, x), "kind": kind, "wide": working(x.dtype, kind)}
+    given = {"x": operand(1, x), "by": Reduction.of(kind, x.dtype)}
     return rows or _general(choose_places, windows, (x,), chosen, info, **given)
 
 
 def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:
     made = reduction_of_tiles(windows, x, kind, info)
     made = made or reduction_of_rows(windows, x, kind, info)
-    made = made or _general(
-        reduce_windows,
-        windows,
-        (x,),
-        Bound(Output(), x.dtype),
-        info,
-        x=operand(0, x),
-        kind=kind,
-        identity=identity(x.dtype, kind),
-        wide=working(x.dtype, kind),
-    )
-    return [Work((made,))]
+    result = Bound(Output(), x.dtype)
+    given = {"x": operand(0, x), "by": Reduction.of(kind, x.dtype)}
+    return [Work((made or _general(reduce_windows, windows, (x,), result, info, **given),))]
 
 
 def _general(

@@ -105,6 +105,23 @@ def leading(views: Sequence[View], lead: int) -> list[Lead[int]]:
     return found or [Lead(1, (0,) * len(views))]
 
 
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """How elements of a window are taken together: "sum", "max" or "min", in the type ``wide``.
+
+    ``identity`` is what a window that sees padding alone gives.
+    """
+
+    kind: str
+    wide: DType
+    identity: int | float
+
+    @staticmethod
+    def of(kind: str, dtype: DType) -> Reduction:
+        """Return the reduction of elements of a dtype."""
+        return Reduction(kind, working(dtype, kind), identity(dtype, kind))
+
+
 def working(dtype: DType, kind: str) -> DType:
     """Return the type that values of a dtype are compared and summed in."""
     if dtype.kind == "float":

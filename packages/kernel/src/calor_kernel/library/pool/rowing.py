@@ -8,7 +8,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View
 from calor_kernel.library.conv.row_windows import Along, Back
-from calor_kernel.library.pool.problem import Slide, Windows, identity, leading, working
+from calor_kernel.library.pool.problem import Reduction, Slide, Windows, leading, working
 from calor_kernel.library.pool.rows import SeenRows, reduce_rows
 from calor_kernel.library.pool.rows_gradients import GivenRows, choose_rows, gather_rows
 
@@ -76,11 +76,11 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
     rows = rows_of(windows, x, info)
     if rows is None:
         return None
-    wide = working(x.dtype, kind)
-    lanes = max(1, info.vector_bytes // wide.itemsize)
+    by = Reduction.of(kind, x.dtype)
+    lanes = max(1, info.vector_bytes // by.wide.itemsize)
     nbytes = windows.windows * x.dtype.itemsize
     shared = info.native.get("shared_cache", 0)
-    whole = rows.wide.count % lanes == 0 and x.dtype is wide
+    whole = rows.wide.count % lanes == 0 and x.dtype is by.wide
     stream = bool(shared) and nbytes > shared // 2 and whole
     nbytes += windows.elements * x.dtype.itemsize
     over, cubes = _seen(rows, x)
@@ -95,9 +95,7 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
         dilation=rows.high.dilation,
         lanes=lanes,
         block=_BLOCK,
-        kind=kind,
-        identity=identity(x.dtype, kind),
-        wide=wide,
+        by=by,
         stream=stream,
     )
 
@@ -109,7 +107,7 @@ def choice_of_rows(
     rows = rows_of(windows, x, info)
     if rows is None:
         return None
-    wide = working(x.dtype, kind)
+    by = Reduction.of(kind, x.dtype)
     over, cubes = _seen(rows, x)
     nbytes = windows.elements * x.dtype.itemsize + windows.windows * chosen.dtype.itemsize
     return launch(
@@ -121,10 +119,8 @@ def choice_of_rows(
         over=over,
         along=rows.along,
         dilation=rows.high.dilation,
-        lanes=max(1, info.vector_bytes // max(wide.itemsize, 4)),
-        kind=kind,
-        identity=identity(x.dtype, kind),
-        wide=wide,
+        lanes=max(1, info.vector_bytes // max(by.wide.itemsize, 4)),
+        by=by,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from calor.dtypes import DType, int32
+from calor.dtypes import int32
 from calor_kernel.language import (
     In,
     Number,
@@ -31,6 +31,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.conv.phase_planes import iota
 from calor_kernel.library.conv.row_windows import AHEAD, Along
+from calor_kernel.library.pool.problem import Reduction
 
 N = TypeVar("N")
 
@@ -77,9 +78,7 @@ def reduce_rows(
     dilation: int,
     lanes: int,
     block: int,
-    kind: str,
-    identity: float,
-    wide: DType,
+    by: Reduction,
     stream: bool,
 ) -> None:
     """Reduce rows of windows, ``block`` windows together; ``stream``: caches keep no results."""
@@ -87,7 +86,7 @@ def reduce_rows(
     last = min(first + over.turns, over.rows)
     plane, y = first // over.windows, first % over.windows
     buffer = private(
-        block * along.stride + (along.taps - 1) * along.dilation + 2 * lanes, wide, align=64
+        block * along.stride + (along.taps - 1) * along.dilation + 2 * lanes, by.wide, align=64
     )
     for row in range(first, last):
         top = y * over.stride + over.start
@@ -100,13 +99,11 @@ def reduce_rows(
             full = (count + (lanes - 1)) // lanes * lanes
             spread = full * along.stride + (along.taps - 1) * along.dilation
             for i in range(0, spread, lanes):
-                value = fold(
-                    x, at, left + i, over.width, end - begin, dilation * over.row_step, lanes,
-                    kind, identity, wide,
-                )  # fmt: skip
+                step, rows = dilation * over.row_step, end - begin
+                value = fold(x, at, left + i, over.width, rows, step, lanes, by)
                 buffer.store(i, value)
             for i in range(0, count, lanes):
-                value = reduced(buffer, i * along.stride, along, lanes, kind).to(c.dtype)
+                value = reduced(buffer, i * along.stride, along, lanes, by.kind).to(c.dtype)
                 place = row * over.out_width + o + i
                 if i + lanes <= count:
                     align = lanes * c.dtype.itemsize if stream else 0
@@ -136,24 +133,22 @@ def fold(
     count: Number,
     step: Number,
     lanes: int,
-    kind: str,
-    identity: float,
-    wide: DType,
+    by: Reduction,
 ) -> Number:
     """Return a vector of ``count`` rows reduced onto each other, the identity beyond the row."""
-    total = constant(identity, wide, lanes)
+    total = constant(by.identity, by.wide, lanes)
     # Rows one below the other are no stream that a processor foresees well.
     ahead = AHEAD // x.dtype.itemsize
     if (column >= 0) and (column + lanes <= width):
         for k in range(count):
             x.prefetch(at + k * step + column + ahead, locality=3)
-            total = taken(kind, total, x.load(at + k * step + column, lanes).to(wide))
+            total = taken(by.kind, total, x.load(at + k * step + column, lanes).to(by.wide))
     else:
         place = iota(lanes) + splat(column.to(int32), lanes)
         inside = (place >= 0) & (place < splat(width.to(int32), lanes))
         for k in range(count):
-            value = x.load(at + k * step + column, lanes, mask=inside, other=identity)
-            total = taken(kind, total, value.to(wide))
+            value = x.load(at + k * step + column, lanes, mask=inside, other=by.identity)
+            total = taken(by.kind, total, value.to(by.wide))
     return total
 
 

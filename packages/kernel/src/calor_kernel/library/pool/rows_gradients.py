@@ -41,6 +41,7 @@ from calor_kernel.library.conv.row_windows import (
     read_taps,
     write_phases,
 )
+from calor_kernel.library.pool.problem import Reduction
 from calor_kernel.library.pool.rows import SeenRows, seen
 
 
@@ -53,9 +54,7 @@ def choose_rows(
     along: Along,
     dilation: int,
     lanes: int,
-    kind: str,
-    identity: float,
-    wide: DType,
+    by: Reduction,
 ) -> None:
     """Write which place of each window is its extreme, counted from 1; 0 where all is padding."""
     row_step, width = over.row_step, over.width
@@ -70,14 +69,14 @@ def choose_rows(
             left = o * along.stride + over.width_start
             ask_ahead(x, at + left, row_step, over.stride, along, lanes)
             # What is no more extreme than the identity leaves the choice with the first place.
-            best = registers(1, wide, lanes, identity)
+            best = registers(1, by.wide, lanes, by.identity)
             number = registers(1, int32, lanes)
             middle = (left >= 0) and (left + along.spread(lanes) <= width)
             if middle:
                 number[0] = splat(cast(begin * along.taps + 1, int32), lanes)
                 for k in range(begin, end):
                     places = read_taps(x, at + k * dilation * row_step + left, along, lanes, None)
-                    compare(best, number, places, k * along.taps, None, kind)
+                    compare(best, number, places, k * along.taps, None, by.kind)
             else:
                 masks = masks_of(left, along, lanes, width)
                 there = [tap_mask(left, k, along, lanes, width) for k in range(along.taps)]
@@ -86,7 +85,7 @@ def choose_rows(
                     number[0] = select(there[tap], mark, number[0])
                 for k in range(begin, end):
                     places = read_taps(x, at + k * dilation * row_step + left, along, lanes, masks)
-                    compare(best, number, places, k * along.taps, there, kind)
+                    compare(best, number, places, k * along.taps, there, by.kind)
             if begin == end:
                 number[0] = constant(0, int32, lanes)
             inside = iota(lanes) < splat(cast(over.out_width - o, int32), lanes)

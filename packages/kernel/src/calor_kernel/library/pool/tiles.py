@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calor.dtypes import DType, int32
+from calor.dtypes import int32
 from calor_kernel.language import (
     In,
     Mask,
@@ -28,6 +28,7 @@ from calor_kernel.language import (
     splat,
 )
 from calor_kernel.library.conv.phase_planes import iota
+from calor_kernel.library.pool.problem import Reduction
 from calor_kernel.library.pool.rows import taken
 
 
@@ -68,32 +69,22 @@ class Tile:
 
 
 @kernel
-def reduce_tiles(
-    x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, kind: str, wide: DType
-) -> None:
+def reduce_tiles(x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, by: Reduction) -> None:
     """Reduce ``turns`` vectors of windows; there are ``windows`` in all."""
     first = cube_position(0) * turns * tile.lanes
     last = min(first + turns * tile.lanes, windows)
     for at in range(first, last, tile.lanes):
         if at + tile.lanes <= windows:
-            total = reduced(read(x, at, windows, tile, True), tile, kind, wide)
+            total = reduced(read(x, at, windows, tile, True), tile, by)
             c.store(at, total.to(c.dtype))
         else:
-            total = reduced(read(x, at, windows, tile, False), tile, kind, wide)
+            total = reduced(read(x, at, windows, tile, False), tile, by)
             c.store(at, total.to(c.dtype), mask=rest(windows - at, tile.lanes))
 
 
 @kernel
 def give_tiles(
-    g: In,
-    x: In,
-    c: Out,
-    windows: Size,
-    turns: Size,
-    *,
-    tile: Tile,
-    kind: str,
-    wide: DType,
+    g: In, x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, by: Reduction
 ) -> None:
     """Give the gradients of ``turns`` vectors of windows to their extremes, or to every place."""
     first = cube_position(0) * turns * tile.lanes
@@ -101,11 +92,11 @@ def give_tiles(
     for at in range(first, last, tile.lanes):
         if at + tile.lanes <= windows:
             given = g.load(at, tile.lanes)
-            made = spread(given, read(x, at, windows, tile, True), tile, kind, wide)
+            made = spread(given, read(x, at, windows, tile, True), tile, by)
             c.store(at * (tile.high * tile.wide), made)
         else:
             given = g.load(at, tile.lanes, mask=rest(windows - at, tile.lanes))
-            made = spread(given, read(x, at, windows, tile, False), tile, kind, wide)
+            made = spread(given, read(x, at, windows, tile, False), tile, by)
             places = tile.high * tile.wide
             c.store(at * places, made, mask=rest((windows - at) * places, tile.block))
 
@@ -123,45 +114,45 @@ def read(x: Pointer, at: Number, windows: Number, tile: Tile, whole: bool) -> Nu
     return x.load(at * places, tile.block, mask=rest((windows - at) * places, tile.block))
 
 
-def reduced(block: Number, tile: Tile, kind: str, wide: DType) -> Number:
+def reduced(block: Number, tile: Tile, by: Reduction) -> Number:
     """Return the windows of a block reduced: rows onto each other, then along the row."""
     total: Number | None = None
     for j in range(tile.wide):
         column: Number | None = None
         for i in range(tile.high):
-            value = shuffle(block, tile.place(i, j)).to(wide)
-            column = value if column is None else taken(kind, column, value)
+            value = shuffle(block, tile.place(i, j)).to(by.wide)
+            column = value if column is None else taken(by.kind, column, value)
         assert column is not None
-        total = column if total is None else taken(kind, total, column)
+        total = column if total is None else taken(by.kind, total, column)
     assert total is not None
     return total
 
 
-def spread(given: Number, block: Number, tile: Tile, kind: str, wide: DType) -> Number:
+def spread(given: Number, block: Number, tile: Tile, by: Reduction) -> Number:
     """Return for each element of a block what its window gives to it."""
     windows, numbers = tile.owners()
     made = shuffle(given, windows)
-    if kind == "sum":
+    if by.kind == "sum":
         return made
-    chosen = shuffle(choice(block, tile, kind, wide), windows)
+    chosen = shuffle(choice(block, tile, by), windows)
     nothing = constant(0, given.dtype, tile.block)
     return select(chosen == constant(numbers, int32), made, nothing)
 
 
 @helper
-def choice(block: Number, tile: Tile, kind: str, wide: DType) -> Number:
+def choice(block: Number, tile: Tile, by: Reduction) -> Number:
     """Return the number of each window's extreme, the first one in row-major order."""
-    best = shuffle(block, tile.place(0, 0)).to(wide)
+    best = shuffle(block, tile.place(0, 0)).to(by.wide)
     number = constant(0, int32, tile.lanes)
     for place in range(1, tile.high * tile.wide):
         i, j = place // tile.wide, place % tile.wide
-        value = shuffle(block, tile.place(i, j)).to(wide)
-        if wide.kind == "float":
+        value = shuffle(block, tile.place(i, j)).to(by.wide)
+        if by.wide.kind == "float":
             # Not less or equal is greater, or NaN; after a NaN nothing is taken.
-            within = value <= best if kind == "max" else value >= best
+            within = value <= best if by.kind == "max" else value >= best
             better = ~within & (best == best)
         else:
-            better = value > best if kind == "max" else value < best
+            better = value > best if by.kind == "max" else value < best
         best = select(better, value, best)
         number = select(better, constant(place, int32, tile.lanes), number)
     return number

@@ -6,7 +6,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View, row_major
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.pool.problem import Windows, working
+from calor_kernel.library.pool.problem import Reduction, Windows, working
 from calor_kernel.library.pool.tiles import Tile, give_tiles, reduce_tiles
 
 # Places of a window, all of which are shuffles; and bytes of input that a cube reads.
@@ -67,7 +67,6 @@ def _launch(
         windows=windows.windows,
         turns=turns,
         tile=tile,
-        kind=kind,
-        wide=working(dtype, kind),
+        by=Reduction.of(kind, dtype),
         **memory,
     )
