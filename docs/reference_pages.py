@@ -25,6 +25,12 @@ TOPICS = {
     ),
     "Element by element": (
         "calor.functions.elementwise",
+        "calor.functions.signs",
+        "calor.functions.bits",
+        "calor.functions.rounding",
+        "calor.functions.complex_parts",
+        "calor.functions.circular",
+        "calor.functions.special",
         "calor.functions.transcendental",
         "calor.functions.logic",
     ),

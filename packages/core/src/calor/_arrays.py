@@ -11,6 +11,34 @@ from calor.functions.activation import (
     softmax,
     softplus,
 )
+from calor.functions.bits import (
+    bitwise_and,
+    bitwise_invert,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+)
+from calor.functions.circular import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cos,
+    cosh,
+    sin,
+    sinh,
+    tan,
+    tanh,
+)
+from calor.functions.complex_parts import (
+    conj,
+    imag,
+    real,
+)
 from calor.functions.conversion import (
     astype,
     from_dlpack,
@@ -35,33 +63,19 @@ from calor.functions.data_types import (
     result_type,
 )
 from calor.functions.elementwise import (
-    abs,
     add,
-    ceil,
-    clip,
-    conj,
-    copysign,
     divide,
-    floor,
     floor_divide,
     hypot,
-    imag,
     maximum,
     minimum,
     multiply,
-    nan_to_num,
-    negative,
     nextafter,
-    positive,
     pow,
-    real,
     reciprocal,
     remainder,
-    round,
-    sign,
     square,
     subtract,
-    trunc,
 )
 from calor.functions.indexing import (
     gather_nd,
@@ -90,12 +104,6 @@ from calor.functions.linear_algebra import (
 )
 from calor.functions.linear_algebra_einsum import einsum
 from calor.functions.logic import (
-    bitwise_and,
-    bitwise_invert,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
     equal,
     greater,
     greater_equal,
@@ -153,6 +161,14 @@ from calor.functions.repeating import (
     roll,
     tile,
 )
+from calor.functions.rounding import (
+    ceil,
+    clip,
+    floor,
+    nan_to_num,
+    round,
+    trunc,
+)
 from calor.functions.searching import (
     argmax,
     argmin,
@@ -169,10 +185,23 @@ from calor.functions.sets import (
     unique_inverse,
     unique_values,
 )
+from calor.functions.signs import (
+    abs,
+    copysign,
+    negative,
+    positive,
+    sign,
+)
 from calor.functions.sorting import (
     argsort,
     sort,
     topk,
+)
+from calor.functions.special import (
+    digamma,
+    erf,
+    erfinv,
+    lgamma,
 )
 from calor.functions.statistics import (
     logsumexp,
@@ -183,32 +212,15 @@ from calor.functions.statistics import (
     var,
 )
 from calor.functions.transcendental import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    cos,
-    cosh,
-    digamma,
-    erf,
-    erfinv,
     exp,
     exp2,
     expm1,
-    lgamma,
     log,
     log1p,
     log2,
     log10,
     logaddexp,
-    sin,
-    sinh,
     sqrt,
-    tan,
-    tanh,
 )
 from calor.functions.utility import (
     allclose,

@@ -1,23 +1,46 @@
-"""Arithmetic, rounding, bounds and complex parts, element by element.
+"""Arithmetic, element by element.
 
-Tensors broadcast and promote; Python numbers, NumPy scalars included, take the tensor's type, and
-are inputs of the plan, so another number makes no other plan.
+Tensors broadcast and promote. A Python number, or a NumPy scalar, takes the dtype of the tensor if
+its kind allows; it is an input of the plan, so another number needs no other plan.
 """
 
 from __future__ import annotations
 
-import builtins
-
-from calor.functions.data_types import finfo
-from calor.functions.operands import as_tensor, pair, select, single
+from calor.functions.operands import as_tensor, pair
 from calor.ops import elementwise as e
-from calor.ops.sources import zeros_of
 from calor.tensor.tensor import Operand, Tensor
 
 
 def add(x1: Operand, x2: Operand, /) -> Tensor:
     """Return x1 + x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        A numeric dtype other than float8, any shape.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``. A Python number takes the dtype of ``x1`` if its kind allows.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype. Integers wrap around.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is bool or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``add``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.add(calor.asarray([1, 2]), 10).tolist()
     [11, 12]
@@ -28,6 +51,33 @@ def add(x1: Operand, x2: Operand, /) -> Tensor:
 def subtract(x1: Operand, x2: Operand, /) -> Tensor:
     """Return x1 − x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        A numeric dtype other than float8, any shape.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype. Integers wrap around.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is bool or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``subtract``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.subtract(calor.asarray([1, 2]), 10).tolist()
     [-9, -8]
@@ -38,6 +88,33 @@ def subtract(x1: Operand, x2: Operand, /) -> Tensor:
 def multiply(x1: Operand, x2: Operand, /) -> Tensor:
     """Return x1 · x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        A numeric dtype other than float8, any shape.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype. Integers wrap around.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is bool or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``multiply``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.multiply(calor.asarray([1, 2]), 10).tolist()
     [10, 20]
@@ -46,8 +123,36 @@ def multiply(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def divide(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return x1 / x2; integers are divided in the default floating type.
+    """Return x1 / x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        The dividend; any dtype except float8.
+    x2 : Tensor, ndarray or number
+        The divisor. Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape; the common dtype if it is floating or complex, else float32. Division
+        by 0 gives inf or NaN.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``divide``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.divide(calor.asarray([1, 2]), 4).tolist()
     [0.25, 0.5]
@@ -56,8 +161,35 @@ def divide(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return x1 / x2 rounded towards −inf, of real tensors.
+    """Return x1 / x2 rounded toward −∞.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        The dividend; a real dtype other than bool.
+    x2 : Tensor, ndarray or number
+        The divisor. Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype. An integer divided by 0 gives 0.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is bool, complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``floor_divide``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.floor_divide(calor.asarray([7, -7]), 2).tolist()
     [3, -4]
@@ -66,8 +198,35 @@ def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def remainder(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return what is left after floor division; it has the sign of x2, of real tensors.
+    """Return x1 − x2 · floor(x1 / x2), which has the sign of x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        The dividend; a real dtype other than bool.
+    x2 : Tensor, ndarray or number
+        The divisor. Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype. An integer divided by 0 gives 0.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is bool, complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``remainder``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.remainder(calor.asarray([7, -7]), 4).tolist()
     [3, 1]
@@ -78,6 +237,34 @@ def remainder(x1: Operand, x2: Operand, /) -> Tensor:
 def pow(x1: Operand, x2: Operand, /) -> Tensor:
     """Return x1 to the power of x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        The base; a numeric dtype other than float8, any shape.
+    x2 : Tensor, ndarray or number
+        The exponent. Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype. Integers wrap around; negative powers of integers are
+        rounded toward 0.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is bool or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``pow``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.pow(calor.asarray([2, 3]), 3).tolist()
     [8, 27]
@@ -86,8 +273,35 @@ def pow(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def maximum(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return the larger of two elements, NaN when one of them is NaN, of real tensors.
+    """Return the larger of two elements.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        A real dtype, any shape.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype. NaN where an element is NaN.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``maximum``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.maximum(calor.asarray([1, 5]), 3).tolist()
     [3, 5]
@@ -96,8 +310,35 @@ def maximum(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def minimum(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return the smaller of two elements, NaN when one of them is NaN, of real tensors.
+    """Return the smaller of two elements.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        A real dtype, any shape.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, the common dtype. NaN where an element is NaN.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``minimum``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.minimum(calor.asarray([1, 5]), 3).tolist()
     [1, 3]
@@ -106,8 +347,35 @@ def minimum(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def hypot(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return √(x1² + x2²) without overflow in between, of real tensors.
+    """Return √(x1² + x2²) without overflow of the squares.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        A real dtype, any shape.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape; the common dtype if it is floating, else float32.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``hypot``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.hypot(calor.asarray([3.0]), 4.0).tolist()
     [5.0]
@@ -115,19 +383,36 @@ def hypot(x1: Operand, x2: Operand, /) -> Tensor:
     return pair(e.hypot, x1, x2)
 
 
-def copysign(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return the magnitude of x1 with the sign of x2, of real tensors.
-
-    >>> import calor
-    >>> calor.copysign(calor.asarray([1.0, -2.0]), -0.0).tolist()
-    [-1.0, -2.0]
-    """
-    return pair(e.copysign, x1, x2)
-
-
 def nextafter(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return the next representable number from x1 towards x2, of real tensors.
+    """Return the next representable number after x1 in the direction of x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        A real dtype, any shape.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape; the common dtype if it is floating, else float32.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``nextafter``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.nextafter(calor.asarray([1.0], dtype=calor.float64), 2.0).tolist()
     [1.0000000000000002]
@@ -135,49 +420,30 @@ def nextafter(x1: Operand, x2: Operand, /) -> Tensor:
     return pair(e.nextafter, x1, x2)
 
 
-def negative(x: Operand, /) -> Tensor:
-    """Return −x.
-
-    >>> import calor
-    >>> calor.negative(calor.asarray([1, -2])).tolist()
-    [-1, 2]
-    """
-    return single(e.neg, x)
-
-
-def positive(x: Operand, /) -> Tensor:
-    """Return x itself, as a tensor.
-
-    >>> import calor
-    >>> calor.positive(calor.asarray([1, -2])).tolist()
-    [1, -2]
-    """
-    return as_tensor(x).copy()
-
-
-def abs(x: Operand, /) -> Tensor:
-    """Return the magnitude; of complex tensors it is real.
-
-    >>> import calor
-    >>> calor.abs(calor.asarray([-3, 4])).tolist()
-    [3, 4]
-    """
-    return single(e.abs, x)
-
-
-def sign(x: Operand, /) -> Tensor:
-    """Return −1, 0 or 1 by sign; of complex tensors x / |x|, and 0 at 0.
-
-    >>> import calor
-    >>> calor.sign(calor.asarray([-3.0, 0.0, 4.0])).tolist()
-    [-1.0, 0.0, 1.0]
-    """
-    return single(e.sign, x)
-
-
 def square(x: Operand, /) -> Tensor:
     """Return x · x.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        A numeric dtype other than float8, any shape.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``. Integers wrap around.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is bool or float8, or no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``square``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.square(calor.asarray([3, -4])).tolist()
     [9, 16]
@@ -188,146 +454,29 @@ def square(x: Operand, /) -> Tensor:
 def reciprocal(x: Operand, /) -> Tensor:
     """Return 1 / x.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating or complex, else float32.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8, or no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``reciprocal``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.reciprocal(calor.asarray([2.0, 4.0])).tolist()
     [0.5, 0.25]
     """
     return pair(e.div, 1, as_tensor(x))
-
-
-def floor(x: Operand, /) -> Tensor:
-    """Return the largest integer that is not above x, in the dtype of x.
-
-    >>> import calor
-    >>> calor.floor(calor.asarray([1.7, -1.2])).tolist()
-    [1.0, -2.0]
-    """
-    return single(e.floor, x)
-
-
-def ceil(x: Operand, /) -> Tensor:
-    """Return the smallest integer that is not below x, in the dtype of x.
-
-    >>> import calor
-    >>> calor.ceil(calor.asarray([1.2, -1.7])).tolist()
-    [2.0, -1.0]
-    """
-    return single(e.ceil, x)
-
-
-def trunc(x: Operand, /) -> Tensor:
-    """Return x without its fraction, in the dtype of x.
-
-    >>> import calor
-    >>> calor.trunc(calor.asarray([1.7, -1.7])).tolist()
-    [1.0, -1.0]
-    """
-    return single(e.trunc, x)
-
-
-def round(x: Operand, /, *, decimals: int = 0) -> Tensor:
-    """Return x rounded to ``decimals`` places, halves to the even neighbour.
-
-    Complex parts are rounded separately; integers stay as they are when ``decimals`` ≥ 0.
-
-    >>> import calor
-    >>> calor.round(calor.asarray([0.5, 1.5, 2.25])).tolist()
-    [0.0, 2.0, 2.0]
-    >>> calor.round(calor.asarray([1.2345]), decimals=1).tolist() == [calor.asarray(1.2).item()]
-    True
-    """
-    x = as_tensor(x)
-    if not decimals or (decimals > 0 and not x.dtype.is_inexact):
-        return single(e.round, x)
-    if not x.dtype.is_inexact:
-        unit = 10**-decimals
-        low = pair(e.mul, pair(e.floor_divide, x, unit), unit)
-        above = pair(e.mul, pair(e.sub, x, low), 2)
-        odd = pair(e.equal, pair(e.remainder, pair(e.floor_divide, x, unit), 2), 1)
-        tie = pair(e.bit_and, pair(e.equal, above, unit), odd)
-        up = pair(e.bit_or, pair(e.greater, above, unit), tie)
-        return pair(e.add, low, pair(e.mul, e.cast(up, dtype=x.dtype), unit))
-    scale = 10.0 ** builtins.abs(decimals)
-    if decimals > 0:
-        return pair(e.div, single(e.round, pair(e.mul, x, scale)), scale)
-    return pair(e.mul, single(e.round, pair(e.div, x, scale)), scale)
-
-
-def clip(x: Operand, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """Return x with elements below ``min`` raised to it and elements above ``max`` lowered to it.
-
-    Bounds are numbers or tensors that broadcast with x; None is no bound. NaN in x or in a bound
-    gives NaN. Where ``min`` is above ``max`` the result is ``max``.
-
-    >>> import calor
-    >>> calor.clip(calor.asarray([-2, 0, 7]), 0, 5).tolist()
-    [0, 0, 5]
-    """
-    result = as_tensor(x)
-    if min is not None:
-        result = pair(e.maximum, result, min)
-    if max is not None:
-        result = pair(e.minimum, result, max)
-    return result.copy() if result is x else result
-
-
-def real(x: Operand, /) -> Tensor:
-    """Return the real part; real tensors are returned as they are.
-
-    >>> import calor
-    >>> calor.real(calor.asarray([1 + 2j])).tolist()
-    [1.0]
-    """
-    x = as_tensor(x)
-    return single(e.real, x) if x.dtype.is_complex else x.copy()
-
-
-def imag(x: Operand, /) -> Tensor:
-    """Return the imaginary part, which is 0 for real tensors.
-
-    >>> import calor
-    >>> calor.imag(calor.asarray([1 + 2j])).tolist()
-    [2.0]
-    """
-    x = as_tensor(x)
-    if x.dtype.is_complex:
-        return single(e.imag, x)
-    made: Tensor = zeros_of(x._value.spec, x.device)
-    return made
-
-
-def conj(x: Operand, /) -> Tensor:
-    """Return the complex conjugate; real tensors are returned as they are.
-
-    >>> import calor
-    >>> calor.conj(calor.asarray([1 + 2j])).tolist()
-    [(1-2j)]
-    """
-    x = as_tensor(x)
-    return single(e.conj, x) if x.dtype.is_complex else x.copy()
-
-
-def nan_to_num(
-    x: Operand, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
-    """Return x with NaN and infinities replaced, by 0 and the largest finite numbers unless given.
-
-    >>> import calor
-    >>> calor.nan_to_num(calor.asarray([calor.nan, calor.inf]), posinf=9.0).tolist()
-    [0.0, 9.0]
-    """
-    x = as_tensor(x)
-    if x.dtype.is_complex:
-        parts = [
-            nan_to_num(part, nan=nan, posinf=posinf, neginf=neginf) for part in (real(x), imag(x))
-        ]
-        return pair(e.join, *parts)
-    if not x.dtype.is_inexact:
-        return x.copy()
-    limits = finfo(x.dtype)
-    high = limits.max if posinf is None else posinf
-    low = limits.min if neginf is None else neginf
-    infinite = single(e.isinf, x)
-    replaced = select(pair(e.bit_and, infinite, pair(e.greater, x, 0)), high, x)
-    replaced = select(pair(e.bit_and, infinite, pair(e.less, x, 0)), low, replaced)
-    return select(single(e.isnan, x), nan, replaced)

@@ -1,4 +1,4 @@
-"""Comparison, logic, bits, and tests of single elements."""
+"""Comparison, logic, and tests of single elements."""
 
 from __future__ import annotations
 
@@ -8,8 +8,35 @@ from calor.tensor.tensor import Operand, Tensor
 
 
 def equal(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether elements are equal.
+    """Tell for each pair of elements whether they are equal.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape. NaN equals nothing.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``equal``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.equal(calor.asarray([1, 2]), 2).tolist()
     [False, True]
@@ -18,8 +45,35 @@ def equal(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether elements differ; NaN differs from itself.
+    """Tell for each pair of elements whether they differ.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape; any dtype except float8.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape. NaN differs from itself.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``not_equal``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.not_equal(calor.asarray([1, 2]), 2).tolist()
     [True, False]
@@ -28,8 +82,35 @@ def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def less(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether x1 < x2, of real tensors.
+    """Tell for each pair of elements whether x1 < x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape, any real dtype.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape. False where an element is NaN.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``less``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.less(calor.asarray([1, 2]), 2).tolist()
     [True, False]
@@ -38,8 +119,35 @@ def less(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether x1 ≤ x2, of real tensors.
+    """Tell for each pair of elements whether x1 ≤ x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape, any real dtype.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape. False where an element is NaN.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``less_equal``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.less_equal(calor.asarray([1, 3]), 2).tolist()
     [True, False]
@@ -48,8 +156,35 @@ def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def greater(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether x1 > x2, of real tensors.
+    """Tell for each pair of elements whether x1 > x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape, any real dtype.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape. False where an element is NaN.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``greater``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.greater(calor.asarray([1, 3]), 2).tolist()
     [False, True]
@@ -58,8 +193,35 @@ def greater(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether x1 ≥ x2, of real tensors.
+    """Tell for each pair of elements whether x1 ≥ x2.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape, any real dtype.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape. False where an element is NaN.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If there is no common dtype, or it is complex or float8.
+    OverflowError
+        If a Python integer does not fit the integer dtype of the other operand.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``greater_equal``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.greater_equal(calor.asarray([1, 2]), 2).tolist()
     [False, True]
@@ -68,8 +230,33 @@ def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def logical_and(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether both are true; numbers are true when they are not 0.
+    """Tell for each pair of elements whether both are true.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape and dtype. Elements are true if they are not 0.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If an operand is no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``logical_and``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.logical_and(calor.asarray([True, False]), True).tolist()
     [True, False]
@@ -78,8 +265,33 @@ def logical_and(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def logical_or(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether at least one is true; numbers are true when they are not 0.
+    """Tell for each pair of elements whether at least one is true.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape and dtype. Elements are true if they are not 0.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If an operand is no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``logical_or``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.logical_or(calor.asarray([True, False]), False).tolist()
     [True, False]
@@ -88,8 +300,33 @@ def logical_or(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def logical_xor(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return whether exactly one is true; numbers are true when they are not 0.
+    """Tell for each pair of elements whether exactly one is true.
 
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Any shape and dtype. Elements are true if they are not 0.
+    x2 : Tensor, ndarray or number
+        Broadcast against ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the broadcast shape.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    DTypeError
+        If an operand is no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``logical_xor``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.logical_xor(calor.asarray([True, False]), True).tolist()
     [False, True]
@@ -98,8 +335,29 @@ def logical_xor(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 def logical_not(x: Operand, /) -> Tensor:
-    """Return whether an element is false; numbers are false when they are 0.
+    """Tell for each element whether it is false, that is, 0.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape and dtype.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``logical_not``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.logical_not(calor.asarray([0, 3])).tolist()
     [True, False]
@@ -107,69 +365,30 @@ def logical_not(x: Operand, /) -> Tensor:
     return single(e.bit_not, truth(x))
 
 
-def bitwise_and(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return the bits set in both, of integers and booleans.
-
-    >>> import calor
-    >>> calor.bitwise_and(calor.asarray([6]), 3).tolist()
-    [2]
-    """
-    return pair(e.bit_and, x1, x2)
-
-
-def bitwise_or(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return the bits set in either, of integers and booleans.
-
-    >>> import calor
-    >>> calor.bitwise_or(calor.asarray([6]), 3).tolist()
-    [7]
-    """
-    return pair(e.bit_or, x1, x2)
-
-
-def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return the bits set in one of the two, of integers and booleans.
-
-    >>> import calor
-    >>> calor.bitwise_xor(calor.asarray([6]), 3).tolist()
-    [5]
-    """
-    return pair(e.bit_xor, x1, x2)
-
-
-def bitwise_invert(x: Operand, /) -> Tensor:
-    """Return all bits inverted, of integers and booleans.
-
-    >>> import calor
-    >>> calor.bitwise_invert(calor.asarray([0, 5])).tolist()
-    [-1, -6]
-    """
-    return single(e.bit_not, x)
-
-
-def bitwise_left_shift(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return x1 with its bits moved x2 places up, of integers; 0 when x2 is at least the width.
-
-    >>> import calor
-    >>> calor.bitwise_left_shift(calor.asarray([3]), 2).tolist()
-    [12]
-    """
-    return pair(e.shift_left, x1, x2)
-
-
-def bitwise_right_shift(x1: Operand, x2: Operand, /) -> Tensor:
-    """Return x1 with its bits moved x2 places down, of integers; the sign is kept.
-
-    >>> import calor
-    >>> calor.bitwise_right_shift(calor.asarray([-8]), 2).tolist()
-    [-2]
-    """
-    return pair(e.shift_right, x1, x2)
-
-
 def isnan(x: Operand, /) -> Tensor:
-    """Return whether elements are NaN.
+    """Tell for each element whether it is NaN.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. A complex element is NaN if one of its parts is.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8, or no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``isnan``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.isnan(calor.asarray([1.0, calor.nan])).tolist()
     [False, True]
@@ -178,8 +397,29 @@ def isnan(x: Operand, /) -> Tensor:
 
 
 def isinf(x: Operand, /) -> Tensor:
-    """Return whether elements are +inf or −inf.
+    """Tell for each element whether it is infinite.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. A complex element is infinite if one of its parts is.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8, or no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``isinf``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.isinf(calor.asarray([1.0, -calor.inf])).tolist()
     [False, True]
@@ -188,8 +428,29 @@ def isinf(x: Operand, /) -> Tensor:
 
 
 def isfinite(x: Operand, /) -> Tensor:
-    """Return whether elements are neither NaN nor infinite.
+    """Tell for each element whether it is neither NaN nor infinite.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape; any dtype except float8. A complex element is finite if both parts are.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8, or no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``isfinite``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.isfinite(calor.asarray([1.0, calor.inf])).tolist()
     [True, False]
@@ -198,8 +459,29 @@ def isfinite(x: Operand, /) -> Tensor:
 
 
 def signbit(x: Operand, /) -> Tensor:
-    """Return whether the sign bit is set; −0.0 has it, of real tensors.
+    """Tell for each element whether its sign bit is set.
 
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape, any real dtype. The bit of −0 is set.
+
+    Returns
+    -------
+    Tensor
+        Dtype bool, the shape of ``x``.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is complex or float8, or no tensor, array or number.
+
+    References
+    ----------
+    Python array API standard 2024.12, ``signbit``.
+
+    Examples
+    --------
     >>> import calor
     >>> calor.signbit(calor.asarray([-0.0, 0.0])).tolist()
     [True, False]

@@ -13,7 +13,7 @@ from calor import dtypes
 from calor.dtypes import DType
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import many_axes
-from calor.functions.elementwise import conj, real
+from calor.functions.complex_parts import conj, real
 from calor.functions.manipulation import permute_dims, reshape
 from calor.functions.operands import as_tensor, pair, select, single
 from calor.functions.reductions import kept

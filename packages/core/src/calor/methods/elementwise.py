@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from calor.functions import elementwise, logic, transcendental
+from calor.functions import (
+    circular,
+    complex_parts,
+    elementwise,
+    logic,
+    rounding,
+    signs,
+    special,
+    transcendental,
+)
 from calor.tensor.tensor import Operand, Tensor, with_methods
 
 
@@ -15,199 +24,537 @@ class ElementwiseMethods(Tensor):
     @property
     def real(self) -> Tensor:
         """The real parts; of a real tensor the tensor itself."""
-        return elementwise.real(self)
+        return complex_parts.real(self)
 
     @property
     def imag(self) -> Tensor:
         """The imaginary parts; of a real tensor zeros."""
-        return elementwise.imag(self)
+        return complex_parts.imag(self)
 
     def abs(self) -> Tensor:
-        """The absolute values; of complex elements their sizes."""
-        return elementwise.abs(self)
+        """Return the absolute values; of complex elements they are real.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor.
+        """
+        return signs.abs(self)
 
     def sign(self) -> Tensor:
-        """The signs: −1, 0 or 1; of complex elements their direction."""
-        return elementwise.sign(self)
+        """Return the signs: −1, 0 or 1; of complex elements x / |x|.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
+        return signs.sign(self)
 
     def square(self) -> Tensor:
-        """The squares."""
+        """Return the squares.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
         return elementwise.square(self)
 
     def reciprocal(self) -> Tensor:
-        """One divided by each element."""
+        """Return one divided by each element.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
         return elementwise.reciprocal(self)
 
     def floor(self) -> Tensor:
-        """The largest whole numbers that are not above."""
-        return elementwise.floor(self)
+        """Return the largest whole numbers that are not above.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
+        return rounding.floor(self)
 
     def ceil(self) -> Tensor:
-        """The smallest whole numbers that are not below."""
-        return elementwise.ceil(self)
+        """Return the smallest whole numbers that are not below.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
+        return rounding.ceil(self)
 
     def trunc(self) -> Tensor:
-        """The elements without their fractions."""
-        return elementwise.trunc(self)
+        """Return the elements without their fractions.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
+        return rounding.trunc(self)
 
     def conj(self) -> Tensor:
-        """The complex conjugates."""
-        return elementwise.conj(self)
+        """Return the complex conjugates.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
+        return complex_parts.conj(self)
 
     def sqrt(self) -> Tensor:
-        """The square roots."""
+        """Return the square roots.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
         return transcendental.sqrt(self)
 
     def exp(self) -> Tensor:
-        """The exponentials."""
+        """Return the exponentials.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
         return transcendental.exp(self)
 
     def exp2(self) -> Tensor:
-        """Two to the power of each element."""
+        """Return two to the power of each element.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a real floating dtype.
+        """
         return transcendental.exp2(self)
 
     def expm1(self) -> Tensor:
-        """``exp(x) - 1``, exact near 0."""
+        """Return ``exp(x) - 1``, accurate near 0.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
         return transcendental.expm1(self)
 
     def log(self) -> Tensor:
-        """The natural logarithms."""
+        """Return the natural logarithms.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
         return transcendental.log(self)
 
     def log2(self) -> Tensor:
-        """The logarithms to base 2."""
+        """Return the logarithms to base 2.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
         return transcendental.log2(self)
 
     def log10(self) -> Tensor:
-        """The logarithms to base 10."""
+        """Return the logarithms to base 10.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
         return transcendental.log10(self)
 
     def log1p(self) -> Tensor:
-        """``log(1 + x)``, exact near 0."""
+        """Return ``log(1 + x)``, accurate near 0.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
         return transcendental.log1p(self)
 
     def sin(self) -> Tensor:
-        """The sines of angles in radians."""
-        return transcendental.sin(self)
+        """Return the sines of angles in radians.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.sin(self)
 
     def cos(self) -> Tensor:
-        """The cosines of angles in radians."""
-        return transcendental.cos(self)
+        """Return the cosines of angles in radians.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.cos(self)
 
     def tan(self) -> Tensor:
-        """The tangents of angles in radians."""
-        return transcendental.tan(self)
+        """Return the tangents of angles in radians.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.tan(self)
 
     def asin(self) -> Tensor:
-        """The inverse sines, in radians."""
-        return transcendental.asin(self)
+        """Return the inverse sines, in radians.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.asin(self)
 
     def acos(self) -> Tensor:
-        """The inverse cosines, in radians."""
-        return transcendental.acos(self)
+        """Return the inverse cosines, in radians.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.acos(self)
 
     def atan(self) -> Tensor:
-        """The inverse tangents, in radians."""
-        return transcendental.atan(self)
+        """Return the inverse tangents, in radians.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.atan(self)
 
     def sinh(self) -> Tensor:
-        """The hyperbolic sines."""
-        return transcendental.sinh(self)
+        """Return the hyperbolic sines.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.sinh(self)
 
     def cosh(self) -> Tensor:
-        """The hyperbolic cosines."""
-        return transcendental.cosh(self)
+        """Return the hyperbolic cosines.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.cosh(self)
 
     def tanh(self) -> Tensor:
-        """The hyperbolic tangents."""
-        return transcendental.tanh(self)
+        """Return the hyperbolic tangents.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.tanh(self)
 
     def asinh(self) -> Tensor:
-        """The inverse hyperbolic sines."""
-        return transcendental.asinh(self)
+        """Return the inverse hyperbolic sines.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.asinh(self)
 
     def acosh(self) -> Tensor:
-        """The inverse hyperbolic cosines."""
-        return transcendental.acosh(self)
+        """Return the inverse hyperbolic cosines.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.acosh(self)
 
     def atanh(self) -> Tensor:
-        """The inverse hyperbolic tangents."""
-        return transcendental.atanh(self)
+        """Return the inverse hyperbolic tangents.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a floating or complex dtype.
+        """
+        return circular.atanh(self)
 
     def erf(self) -> Tensor:
-        """The error function."""
-        return transcendental.erf(self)
+        """Return the error function.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a real floating dtype.
+        """
+        return special.erf(self)
 
     def erfinv(self) -> Tensor:
-        """The inverse of the error function."""
-        return transcendental.erfinv(self)
+        """Return the inverse of the error function.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a real floating dtype.
+        """
+        return special.erfinv(self)
 
     def lgamma(self) -> Tensor:
-        """The logarithms of the absolute values of the gamma function."""
-        return transcendental.lgamma(self)
+        """Return the logarithms of the absolute values of the gamma function.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a real floating dtype.
+        """
+        return special.lgamma(self)
 
     def digamma(self) -> Tensor:
-        """The derivatives of ``lgamma``."""
-        return transcendental.digamma(self)
+        """Return the derivatives of `lgamma`.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor, a real floating dtype.
+        """
+        return special.digamma(self)
 
     def isnan(self) -> Tensor:
-        """True where an element is not a number."""
+        """Tell for each element whether it is NaN.
+
+        Returns
+        -------
+        Tensor
+            Dtype bool, the shape of the tensor.
+        """
         return logic.isnan(self)
 
     def isinf(self) -> Tensor:
-        """True where an element is infinite."""
+        """Tell for each element whether it is infinite.
+
+        Returns
+        -------
+        Tensor
+            Dtype bool, the shape of the tensor.
+        """
         return logic.isinf(self)
 
     def isfinite(self) -> Tensor:
-        """True where an element is neither infinite nor NaN."""
+        """Tell for each element whether it is neither NaN nor infinite.
+
+        Returns
+        -------
+        Tensor
+            Dtype bool, the shape of the tensor.
+        """
         return logic.isfinite(self)
 
     def signbit(self) -> Tensor:
-        """True where the sign bit is set."""
+        """Tell for each element whether its sign bit is set.
+
+        Returns
+        -------
+        Tensor
+            Dtype bool, the shape of the tensor.
+        """
         return logic.signbit(self)
 
     def logical_not(self) -> Tensor:
-        """True where an element is 0 or False."""
+        """Tell for each element whether it is 0.
+
+        Returns
+        -------
+        Tensor
+            Dtype bool, the shape of the tensor.
+        """
         return logic.logical_not(self)
 
     def pow(self, other: Operand) -> Tensor:
-        """The elements to the power of ``other``."""
+        """Return the elements to the power of another.
+
+        Parameters
+        ----------
+        other : Tensor, ndarray or number
+            The exponents. It broadcasts against the tensor.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, the common dtype.
+        """
         return elementwise.pow(self, other)
 
     def maximum(self, other: Operand) -> Tensor:
-        """The larger of each pair of elements."""
+        """Return the larger of each pair of elements.
+
+        Parameters
+        ----------
+        other : Tensor, ndarray or number
+            It broadcasts against the tensor.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, the common dtype.
+        """
         return elementwise.maximum(self, other)
 
     def minimum(self, other: Operand) -> Tensor:
-        """The smaller of each pair of elements."""
+        """Return the smaller of each pair of elements.
+
+        Parameters
+        ----------
+        other : Tensor, ndarray or number
+            It broadcasts against the tensor.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, the common dtype.
+        """
         return elementwise.minimum(self, other)
 
     def atan2(self, other: Operand) -> Tensor:
-        """The angle in radians of the point (``other``, x)."""
-        return transcendental.atan2(self, other)
+        """Return the angle of the point (other, x), in radians.
+
+        Parameters
+        ----------
+        other : Tensor, ndarray or number
+            The first coordinates. It broadcasts against the tensor.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, a real floating dtype.
+        """
+        return circular.atan2(self, other)
 
     def logical_and(self, other: Operand) -> Tensor:
-        """True where both are not 0."""
+        """Tell for each pair of elements whether both are not 0.
+
+        Parameters
+        ----------
+        other : Tensor, ndarray or number
+            It broadcasts against the tensor.
+
+        Returns
+        -------
+        Tensor
+            Dtype bool, the broadcast shape.
+        """
         return logic.logical_and(self, other)
 
     def logical_or(self, other: Operand) -> Tensor:
-        """True where at least one is not 0."""
+        """Tell for each pair of elements whether at least one is not 0.
+
+        Parameters
+        ----------
+        other : Tensor, ndarray or number
+            It broadcasts against the tensor.
+
+        Returns
+        -------
+        Tensor
+            Dtype bool, the broadcast shape.
+        """
         return logic.logical_or(self, other)
 
     def logical_xor(self, other: Operand) -> Tensor:
-        """True where exactly one is not 0."""
+        """Tell for each pair of elements whether exactly one is not 0.
+
+        Parameters
+        ----------
+        other : Tensor, ndarray or number
+            It broadcasts against the tensor.
+
+        Returns
+        -------
+        Tensor
+            Dtype bool, the broadcast shape.
+        """
         return logic.logical_xor(self, other)
 
     def round(self, decimals: int = 0) -> Tensor:
-        """The elements rounded to ``decimals`` places, halves to the even neighbour."""
-        return elementwise.round(self, decimals=decimals)
+        """Return the elements rounded, halves to the even neighbour.
+
+        Parameters
+        ----------
+        decimals : int, optional
+            The places after the decimal point. By default 0.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
+        return rounding.round(self, decimals=decimals)
 
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """The elements brought into the range from ``min`` to ``max``."""
-        return elementwise.clip(self, min, max)
+        """Return the elements limited to a range; see `calor.clip`.
+
+        Parameters
+        ----------
+        min : Tensor, ndarray or number, optional
+            The lower bound. By default there is none.
+        max : Tensor, ndarray or number, optional
+            The upper bound. By default there is none.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, the common dtype.
+        """
+        return rounding.clip(self, min, max)
 
     def nan_to_num(
         self, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
     ) -> Tensor:
-        """The elements with NaN and infinities replaced by numbers."""
-        return elementwise.nan_to_num(self, nan=nan, posinf=posinf, neginf=neginf)
+        """Return the elements with NaN and infinities replaced by finite numbers.
+
+        Parameters
+        ----------
+        nan : float, optional
+            Replaces NaN. By default 0.
+        posinf : float, optional
+            Replaces inf. By default the largest finite number.
+        neginf : float, optional
+            Replaces −inf. By default the smallest finite number.
+
+        Returns
+        -------
+        Tensor
+            The shape and dtype of the tensor.
+        """
+        return rounding.nan_to_num(self, nan=nan, posinf=posinf, neginf=neginf)
