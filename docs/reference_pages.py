@@ -32,6 +32,9 @@ TOPICS = {
         "calor.functions.circular",
         "calor.functions.special",
         "calor.functions.transcendental",
+        "calor.functions.error_functions",
+        "calor.functions.logarithms",
+        "calor.functions.signals",
         "calor.functions.logic",
     ),
     "Shapes, joining, indexing": (

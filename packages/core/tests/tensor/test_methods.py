@@ -197,7 +197,11 @@ def public_methods() -> set[str]:
 
 def test_every_method_is_called_here() -> None:
     types = {"astype", "half", "bfloat16", "float", "double", "int", "long", "bool"}
-    assert public_methods() - types - {"ravel"} == {name for name, *_ in CALLS}
+    # Of an op that is declared in one place the method is the function.
+    same = {
+        name for name in public_methods() if getattr(calor.Tensor, name) is vars(calor).get(name)
+    }
+    assert public_methods() - types - {"ravel"} - same == {name for name, *_ in CALLS}
 
 
 @pytest.mark.parametrize("name", sorted(public_methods()))

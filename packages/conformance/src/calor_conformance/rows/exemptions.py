@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from calor.ops.base import TABLE
+
 # Elementwise ops that take complex numbers alone, whose special values the array API suite has.
 NOT_EVERYWHERE: dict[str, str] = {
     "real": "it takes complex numbers only",
@@ -40,6 +42,7 @@ KEPT_WITHOUT_USE: dict[str, str] = {
     "svd": "it has no row, see above",
     "cond": "which operands a gradient reads is up to the branches",
     "scan": "which operands a gradient reads is up to the body",
+    **{name: c.at_edges for name, op in TABLE.items() for c in op.checks if c.at_edges},
 }
 
 # Kept composites whose gradient is by convention another than that of their decomposition.

@@ -17,6 +17,7 @@ from calor.functions.creation import asarray
 from calor.ops import elementwise as e
 from calor.ops.base import Op
 from calor.ops.movement import expand
+from calor.recording.recipes import common_dtype as computing_dtype
 from calor.recording.record import binary, binary_number, elementwise, number_on, unary, weak_spec
 from calor.tensor.tensor import Tensor
 from calor.tensor.values import Handle
@@ -62,6 +63,22 @@ def pair(row: Op, x1: Any, x2: Any) -> Tensor:
     if made is NotImplemented:
         raise _foreign(x1 if isinstance(x2, Handle) else x2)
     return made  # type: ignore[no-any-return]
+
+
+def several(row: Op, *operands: Any) -> Tensor:
+    """Record an elementwise op of any number of operands, of which each may be a number."""
+    given = [python_number(x) for x in operands]
+    first: Any = next((x for x in given if isinstance(x, Handle)), None)
+    if first is None:
+        given[0] = first = as_tensor(given[0])
+    given = [x if isinstance(x, NUMBERS) else as_tensor(x, first) for x in given]
+    if any(isinstance(x, NUMBERS) for x in given):
+        # Numbers are handed over in the dtype that the op computes in; no cast is recorded.
+        specs = [weak_spec(x) if isinstance(x, NUMBERS) else x._value.spec for x in given]
+        dtype = computing_dtype(row, specs)
+        given = [number_on(x, dtype, first.device) if isinstance(x, NUMBERS) else x for x in given]
+    made: Tensor = elementwise(row, tuple(given))
+    return made
 
 
 def truth(x: Any) -> Any:

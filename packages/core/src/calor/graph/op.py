@@ -11,7 +11,7 @@ A row is data here. What recording it on tensors means stands on a higher floor,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.graph.attributes import exact_items
@@ -22,6 +22,30 @@ Rule = Callable[..., Any]
 Promotion = Literal["same", "float", "none"]
 Residuals = str | tuple[str, ...]
 Saves = Residuals | Callable[..., Residuals]
+
+
+class Check(NamedTuple):
+    """Operands at which the conformance suite meets an op, and how near its results must be.
+
+    The suite takes every dtype that the op's rule takes, special numbers and gradients beside.
+
+    Attributes
+    ----------
+    domains: for each operand the interval that its elements are drawn from.
+    ulps: the largest error, in units in the last place of the exact result.
+    scale: operands to a size at which units are taken instead, where that is larger: for results
+        that are differences of larger terms.
+    name: tells several checks of one op apart.
+    no_gradient: why the op is not differentiated at these operands, if it is not.
+    at_edges: why a gradient saves an operand whose numbers change it at edges alone, if one does.
+    """
+
+    domains: tuple[tuple[float, float], ...]
+    ulps: float = 4.0
+    scale: Callable[..., Any] | None = None
+    name: str = ""
+    no_gradient: str | None = None
+    at_edges: str | None = None
 
 
 class Op:
@@ -46,9 +70,12 @@ class Op:
         integers made floating, "none" for ops that are not elementwise.
     since: the first release that has the row; a row added later carries a decomposition.
     gradient_only: whether the row changes gradients alone; it is decomposed before compiling.
+    checks: where the conformance suite meets the op, for rows that say it themselves; its tables
+        say it for all others.
     """
 
     __slots__ = (
+        "checks",
         "decompose",
         "gradient_only",
         "jvp",
@@ -79,6 +106,7 @@ class Op:
         partial: bool = False,
         since: str = "0.1",
         gradient_only: bool = False,
+        checks: tuple[Check, ...] = (),
     ) -> None:
         self.name: Final = name
         self.rule: Final = rule
@@ -92,6 +120,7 @@ class Op:
         self.partial: Final = partial
         self.since: Final = since
         self.gradient_only: Final = gradient_only
+        self.checks: Final = checks
         # Memo of (operand specs, attributes) to a recipe; filled by the recorder.
         self.memo: dict[Any, Any] = {}
 

@@ -3,6 +3,7 @@
 from calor.keywords import explain_methods
 from calor.methods import (
     core,
+    declared,
     dlpack,
     elementwise,
     host,
@@ -22,6 +23,7 @@ explain_methods(Tensor)
 
 __all__ = [
     "core",
+    "declared",
     "dlpack",
     "elementwise",
     "host",

@@ -8,6 +8,7 @@ from typing import Any
 from calor.graph.attributes import Scalar as Scalar
 from calor.graph.op import SIGNATURES as SIGNATURES
 from calor.graph.op import TABLE as TABLE
+from calor.graph.op import Check as Check
 from calor.graph.op import Op as Op
 from calor.graph.op import Promotion, register
 from calor.graph.op import Rule as Rule
@@ -46,6 +47,7 @@ def op(
     partial: bool = False,
     since: str = "0.1",
     gradient_only: bool = False,
+    checks: tuple[Check, ...] = (),
 ) -> Op:
     """Add a row to the op table and return it; the parameters are the attributes of :class:`Op`.
 
@@ -68,5 +70,6 @@ def op(
             partial=partial,
             since=since,
             gradient_only=gradient_only,
+            checks=checks,
         )
     )

@@ -24,19 +24,28 @@ __all__ = [
     "erf",
     "erfinv",
     "floor_divide",
+    "fmod",
+    "heaviside",
     "hypot",
     "join",
+    "lerp",
     "lgamma",
     "logaddexp",
+    "logaddexp2",
+    "logit",
     "maximum",
     "minimum",
     "nextafter",
     "power",
     "remainder",
     "round_half_even",
+    "rsqrt",
     "shift_left",
     "shift_right",
     "sign",
+    "sinc",
+    "xlog1py",
+    "xlogy",
 ]
 
 _UNSIGNED: Final[dict[int, type[np.unsignedinteger[Any]]]] = {
@@ -154,6 +163,72 @@ def hypot(a: Array, b: Array) -> Array:
 def logaddexp(a: Array, b: Array) -> Array:
     """Return log(exp(a) + exp(b)) without undue overflow."""
     return np.asarray(np.logaddexp(a, b))
+
+
+@through_float32
+def logaddexp2(a: Array, b: Array) -> Array:
+    """Return log2(2**a + 2**b) without undue overflow."""
+    return np.asarray(np.logaddexp2(a, b))
+
+
+@through_float32
+def xlogy(a: Array, b: Array) -> Array:
+    """Return a · log(b), and 0 where a is 0 and b not NaN."""
+    return np.asarray(np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b)), a.dtype)
+
+
+@through_float32
+def xlog1py(a: Array, b: Array) -> Array:
+    """Return a · log(1 + b), and 0 where a is 0 and b not NaN."""
+    return np.asarray(np.where((a == 0) & ~np.isnan(b), 0, a * np.log1p(b)), a.dtype)
+
+
+@through_float32
+def logit(x: Array) -> Array:
+    """Return log(x / (1 − x)), also close to its zero at 1/2; NaN outside [0, 1]."""
+    near = np.abs(x - 0.5) < 0.25
+    inside = np.where(near, x, 0.5)
+    middle = np.log1p((inside - 0.5) * 2 / (1 - inside))
+    return np.asarray(np.where(near, middle, np.log(x / (1 - x))), x.dtype)
+
+
+@through_float32
+def rsqrt(x: Array) -> Array:
+    """Return 1 / √x; ±inf at ±0, NaN below."""
+    return np.asarray(1 / np.sqrt(x))
+
+
+@through_float32
+def fmod(a: Array, b: Array) -> Array:
+    """Return a − b · trunc(a / b), exact, with the sign of a; an integer one by zero is 0."""
+    return np.asarray(np.fmod(a, b))
+
+
+@through_float32
+def heaviside(a: Array, b: Array) -> Array:
+    """Return 0 where a is below 0, 1 above, and b where it is 0; NaN stays NaN."""
+    return np.asarray(np.heaviside(a, b))
+
+
+@through_float32
+def lerp(a: Array, b: Array, weight: Array) -> Array:
+    """Return a + weight · (b − a), which is a at weight 0 and b at weight 1."""
+    gap = b - a
+    near = np.where(weight < 0.5, a + weight * gap, b - gap * (1 - weight))
+    # Finite ends that are further apart than the largest number.
+    far = np.isinf(gap) & np.isfinite(a) & np.isfinite(b)
+    return np.asarray(np.where(far, a * (1 - weight) + b * weight, near), a.dtype)
+
+
+@through_float32
+def sinc(x: Array) -> Array:
+    """Return sin(πx) / πx, which is 1 at 0 and 0 at all other integers."""
+    x = np.abs(x)
+    whole = np.rint(x)
+    odd = whole - 2 * np.floor(whole / 2)
+    pi = np.arctan(x.dtype.type(1)) * 4
+    sine = (1 - 2 * odd) * np.sin((x - whole) * pi)
+    return np.asarray(np.where(x == 0, 1, sine / np.where(x == 0, 1, x * pi)), x.dtype)
 
 
 def copysign(a: Array, b: Array) -> Array:

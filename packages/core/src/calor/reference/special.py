@@ -32,7 +32,8 @@ _DIGAMMA_SERIES: Final = (
 Piece = tuple[Array, Callable[[Array], Array]]
 
 
-def _polynomial(coefficients: Sequence[float], t: Array) -> Array:
+def polynomial(coefficients: Sequence[float], t: Array) -> Array:
+    """Return the polynomial, its constant first, by Horner's rule."""
     result = np.full(t.shape, coefficients[-1])
     for c in coefficients[-2::-1]:
         result *= t
@@ -40,16 +41,18 @@ def _polynomial(coefficients: Sequence[float], t: Array) -> Array:
     return result
 
 
-def _pieces(x: Array, otherwise: Array, pieces: Sequence[Piece]) -> Array:
+def pieces(x: Array, otherwise: Array, parts: Sequence[Piece]) -> Array:
     """Return each function where its mask holds; masks exclude each other."""
     result = otherwise
-    for mask, function in pieces:
+    for mask, function in parts:
         if mask.any():
             result[mask] = function(x[mask])
     return result
 
 
-def _in_float64(function: Callable[[Array], Array]) -> Callable[..., Array]:
+def in_float64(function: Callable[[Array], Array]) -> Callable[..., Array]:
+    """Make a function of flat float64 arrays one of any shape and floating dtype."""
+
     def wide(x: Array) -> Array:
         flat = function(x.astype(FLOAT64).reshape(-1))
         return flat.reshape(x.shape).astype(x.dtype)
@@ -58,11 +61,11 @@ def _in_float64(function: Callable[[Array], Array]) -> Callable[..., Array]:
     return through_float32(wide)
 
 
-@_in_float64
+@in_float64
 def erf(x: Array) -> Array:
     """Return the error function (DLMF 7.2.1), within 2 ulp."""
     size = np.abs(x)
-    result = _pieces(
+    result = pieces(
         size,
         np.where(np.isnan(x), x, 1.0),
         [(size <= 1.0, _erf_near), ((size > 1.0) & (size < 6.0), _erf_far)],
@@ -71,23 +74,23 @@ def erf(x: Array) -> Array:
 
 
 def _erf_near(x: Array) -> Array:
-    return x * _polynomial(table.ERF_NEAR, 2.0 * x * x - 1.0)
+    return x * polynomial(table.ERF_NEAR, 2.0 * x * x - 1.0)
 
 
 def _erf_far(x: Array) -> Array:
     t = (x - 2.5) / (x + 2.5) / 0.4375
-    return np.asarray(1.0 - np.exp(-x * x) * _polynomial(table.ERFC_FAR, t))
+    return np.asarray(1.0 - np.exp(-x * x) * polynomial(table.ERFC_FAR, t))
 
 
-@_in_float64
+@in_float64
 def erfinv(x: Array) -> Array:
     """Return the inverse of the error function, within 4 ulp; ±inf at ±1 and NaN beyond."""
     size = np.abs(x)
-    result = _pieces(
+    result = pieces(
         size,
         np.where(size == 1.0, np.inf, np.nan),
         [
-            (size * size <= 0.5, lambda s: s * _polynomial(table.ERFINV_NEAR, 4.0 * s * s - 1.0)),
+            (size * size <= 0.5, lambda s: s * polynomial(table.ERFINV_NEAR, 4.0 * s * s - 1.0)),
             ((size * size > 0.5) & (size < 1.0), _erfinv_tail),
         ],
     )
@@ -96,11 +99,11 @@ def erfinv(x: Array) -> Array:
 
 def _erfinv_tail(x: Array) -> Array:
     s = np.sqrt(-np.log(1.0 - x))
-    near = _polynomial(table.ERFINV_TAIL, (s - 1.78125) / 0.71875)
-    return s * np.where(s < 2.5, near, _polynomial(table.ERFINV_END, (s - 4.3125) / 1.8125))
+    near = polynomial(table.ERFINV_TAIL, (s - 1.78125) / 0.71875)
+    return s * np.where(s < 2.5, near, polynomial(table.ERFINV_END, (s - 4.3125) / 1.8125))
 
 
-@_in_float64
+@in_float64
 def lgamma(x: Array) -> Array:
     """Return log |Γ(x)| (DLMF 5.2); +inf at 0, the negative integers and ±inf.
 
@@ -109,7 +112,7 @@ def lgamma(x: Array) -> Array:
     and log Γ(−x).
     """
     pole = (x <= 0.0) & (x == np.floor(x))
-    return _pieces(
+    return pieces(
         x,
         np.where(np.isnan(x), x, np.inf),
         [
@@ -124,13 +127,13 @@ def lgamma(x: Array) -> Array:
 
 def _lgamma_of_one_plus(z: Array) -> Array:
     """Return log Γ(1 + z) for z in [−0.5, 2]; the factors z and z − 1 are its zeros."""
-    ratio = _pieces(
+    ratio = pieces(
         z,
         np.empty(z.shape),
         [
-            (z < 0.0, lambda v: _polynomial(table.LGAMMA_LOW, 4.0 * v + 1.0)),
-            ((z >= 0.0) & (z < 1.0), lambda v: _polynomial(table.LGAMMA_MIDDLE, 2.0 * v - 1.0)),
-            (z >= 1.0, lambda v: _polynomial(table.LGAMMA_HIGH, 2.0 * v - 3.0)),
+            (z < 0.0, lambda v: polynomial(table.LGAMMA_LOW, 4.0 * v + 1.0)),
+            ((z >= 0.0) & (z < 1.0), lambda v: polynomial(table.LGAMMA_MIDDLE, 2.0 * v - 1.0)),
+            (z >= 1.0, lambda v: polynomial(table.LGAMMA_HIGH, 2.0 * v - 3.0)),
         ],
     )
     # Adding 0 makes the zero at z = 0 positive.
@@ -145,7 +148,7 @@ def _lgamma_shifted(x: Array) -> Array:
 
 
 def _lgamma_large(x: Array) -> Array:
-    series = _polynomial(_STIRLING, (1.0 / x) ** 2) / x
+    series = polynomial(_STIRLING, (1.0 / x) ** 2) / x
     return np.asarray((x - 0.5) * (np.log(x) - 1.0) + (_HALF_LOG_TWO_PI - 0.5 + series))
 
 
@@ -154,7 +157,7 @@ def _lgamma_reflected(x: Array) -> Array:
     return np.asarray(_LOG_PI - np.log(np.abs(x) * turn) - lgamma(-x))
 
 
-@_in_float64
+@in_float64
 def digamma(x: Array) -> Array:
     """Return the derivative of log Γ (DLMF 5.2.2).
 
@@ -165,7 +168,7 @@ def digamma(x: Array) -> Array:
     result = np.where(x == np.inf, x, np.nan)
     result = np.where(x == 0.0, np.copysign(np.inf, -x), result)
     pole = (x <= 0.0) & (x == np.floor(x))
-    return _pieces(
+    return pieces(
         x,
         result,
         [
@@ -180,7 +183,7 @@ def digamma(x: Array) -> Array:
 def _digamma_unit(x: Array) -> Array:
     """Return digamma in [1, 2] as its zero's factor times a polynomial."""
     high, low = table.DIGAMMA_ZERO
-    return ((x - high) - low) * _polynomial(table.DIGAMMA, 2.0 * x - 3.0)
+    return ((x - high) - low) * polynomial(table.DIGAMMA, 2.0 * x - 3.0)
 
 
 def _digamma_shifted(x: Array) -> Array:
@@ -192,7 +195,7 @@ def _digamma_shifted(x: Array) -> Array:
 
 def _digamma_large(x: Array) -> Array:
     square = (1.0 / x) ** 2
-    return np.log(x) - 0.5 / x - square * _polynomial(_DIGAMMA_SERIES, square)
+    return np.log(x) - 0.5 / x - square * polynomial(_DIGAMMA_SERIES, square)
 
 
 def _digamma_reflected(x: Array) -> Array:

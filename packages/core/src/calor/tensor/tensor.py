@@ -18,16 +18,16 @@ import numpy as np
 
 from calor.backends.device import Device
 from calor.dtypes import DType
-from calor.tensor.values import Handle, Value
+from calor.tensor.declared_methods import DeclaredMethods
+from calor.tensor.values import Operand as Operand
+from calor.tensor.values import Value
 
 _new = object.__new__
 
-# What functions take for a tensor: NumPy's arrays and numbers, and Python's.
-Operand: TypeAlias = "Handle | complex | np.ndarray[Any, Any] | np.generic"
 Axis: TypeAlias = "int | tuple[int, ...] | None"
 
 
-class Tensor(Handle):
+class Tensor(DeclaredMethods):
     """An n-dimensional array of one dtype on one device.
 
     Functions such as :func:`calor.asarray` and :func:`calor.zeros` make tensors. Operations are

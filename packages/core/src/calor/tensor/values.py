@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from calor.backends.device import Device
 from calor.specs import Spec
@@ -41,3 +43,7 @@ class Handle:
     _value: Value
     _record: Any
     _grad: Any
+
+
+# What functions take for a tensor: NumPy's arrays and numbers, and Python's.
+Operand: TypeAlias = "Handle | complex | np.ndarray[Any, Any] | np.generic"

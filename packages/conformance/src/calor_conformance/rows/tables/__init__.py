@@ -16,6 +16,7 @@ from . import (
     contraction,
     control,
     convolution,
+    declared,
     elementwise,
     fourier_functions,
     indexing,
@@ -33,6 +34,7 @@ from . import (
 
 CASES: list[Case] = [
     *elementwise.CASES,
+    *declared.CASES,
     *casts.CASES,
     *movement.CASES,
     *reductions.CASES,

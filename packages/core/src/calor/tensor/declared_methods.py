@@ -1,0 +1,29 @@
+"""Declarations of the methods that ops bring with their rows.
+
+Written by ``tools/declared_methods.py`` from the ops with ``method=True``; calor.methods gives
+tensors the methods themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from calor.tensor.values import Handle, Operand
+
+
+class DeclaredMethods(Handle):
+    """What tensors have of the functions that are ops declared in one place."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def erfc(self, /) -> Self: ...
+        def fmod(self, x2: Operand, /) -> Self: ...
+        def heaviside(self, x2: Operand, /) -> Self: ...
+        def lerp(self, x2: Operand, weight: Operand, /) -> Self: ...
+        def logaddexp2(self, x2: Operand, /) -> Self: ...
+        def logit(self, /) -> Self: ...
+        def rsqrt(self, /) -> Self: ...
+        def sinc(self, /) -> Self: ...
+        def xlogy(self, x2: Operand, /) -> Self: ...
