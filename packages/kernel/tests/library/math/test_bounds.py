@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float32, float64
-from calor_kernel.library import math
 
-from .ulp import ROUGH, TWO, errors, evaluate, samples, sweep
+from .ulp import BOUNDS, ROUGH, TWO, errors, evaluate, samples, sweep
 
 CPU = find_spec("calor_cpu") is not None
 FASTEST = "cpu" if CPU else "lanes"
-NAMES = list(math.BOUNDS)
+NAMES = list(BOUNDS)
 
 
 @pytest.mark.parametrize("dtype", [float32, float64])
 @pytest.mark.parametrize("name", NAMES)
 def test_bound(name, dtype):
-    bound = getattr(math.BOUNDS[name], dtype.name)
+    bound = getattr(BOUNDS[name], dtype.name)
     slack = ROUGH.get(name, 0.0) if dtype is float64 else 0.01
     operands = samples(dtype, 1 + (name in TWO), 2000)
     found = errors(name, operands, evaluate(name, operands, FASTEST))
@@ -42,4 +41,4 @@ def test_every_device_gives_the_same_bits(name, dtype):
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in TWO])
 def test_float32_from_end_to_end(name):
     worst = max(sweep(name, 127))
-    assert worst[0] <= math.BOUNDS[name].float32 + 0.01, worst
+    assert worst[0] <= BOUNDS[name].float32 + 0.01, worst
