@@ -1,15 +1,18 @@
 """Fits the polynomials of ``calor.reference.special`` with mpmath and prints their module.
 
 A tool, run by hand (``python fit_special.py > .../special_coefficients.py``); no test imports it.
+``python fit_special.py erfcx`` prints the tables of ``calor.reference.error_functions``.
 Each polynomial interpolates its function at Chebyshev nodes, in 60 digits, and is printed in
 powers of t, which maps the interval to [-1, 1]. The comment beside it gives its relative error.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from mpmath import mp
 
 mp.dps = 60
@@ -113,6 +116,31 @@ def erfinv_tail(s: Any) -> Any:
     return mp.findroot(lambda y: mp.log(mp.erfc(y)) - mp.log(q), guess) / s
 
 
+def erfcx_times_shifted(t: Any) -> Any:
+    """(x + 1/2) exp(x**2) erfc(x), x >= 0, as a function of t = (x - 3) / (x + 3)."""
+    if t == 1:
+        return 1 / mp.sqrt(mp.pi)
+    x = 3 * (1 + t) / (1 - t)
+    half = mp.mpf(1) / 2
+    if x < 40:
+        return (x + half) * mp.exp(x * x) * mp.erfc(x)
+    # The asymptotic series, whose smallest term is far below 60 digits.
+    total = term = mp.mpf(1)
+    for n in range(1, 60):
+        term *= -(2 * n - 1) / (2 * x * x)
+        total += term
+    return (x + half) * total / (x * mp.sqrt(mp.pi))
+
+
+def erfcx() -> None:
+    """Print the coefficients for float64 and float32."""
+    for name, degree, kind in (("ERFCX", 23, np.float64), ("ERFCX_FLOAT32", 11, np.float32)):
+        exact = interpolate(erfcx_times_shifted, mp.mpf(-1), mp.mpf(1), degree)
+        worst = error(erfcx_times_shifted, exact, mp.mpf(-1), mp.mpf(1))
+        rounded = [str(kind(float(c))) for c in exact]
+        print(f"# {mp.nstr(worst, 2)}\n{name}: Final = ({', '.join(rounded)})")
+
+
 def main() -> None:
     """Print the module."""
     print(HEAD, end="")
@@ -142,4 +170,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    erfcx() if "erfcx" in sys.argv else main()
