@@ -17,6 +17,7 @@ PROJECTS = ("packages/core", "packages/kernel", "packages/conformance", "plugins
 CORE, KERNEL = "packages/core/src/calor", "packages/kernel/src/calor_kernel"
 
 ROW = '''
+
 @elementwise(
     rules.real_floats,
     lambda x: e.sin(x * 0.5) * e.sin(x * 0.5) * 2,
@@ -24,6 +25,7 @@ ROW = '''
     derivatives=(lambda y, x: e.sin(x),),
     saves=("0",),
     checks=(Check(((-3, 3),)),),
+    method=True,
 )
 def versine(x: Operand, /) -> Tensor:
     """Return 1 − cos(x), accurate close to 0.
@@ -49,8 +51,6 @@ def versine(x: Operand, /) -> Tensor:
     >>> calor.versine(calor.asarray(0.0)).item()
     0.0
     """
-
-
 '''
 REFERENCE = '''
 
@@ -70,8 +70,7 @@ def _versine(x: Number) -> Number:
 EDITS = {
     f"{CORE}/functions/signals.py": [
         ('"sinc"]', '"sinc", "versine"]'),
-        ("class SignalMethods", ROW.lstrip() + "class SignalMethods"),
-        ("", "    versine = versine\n"),
+        ("", ROW),
     ],
     f"{CORE}/reference/elementwise.py": [("", REFERENCE)],
     f"{KERNEL}/library/elementwise/signals.py": [("", EXPRESSION)],

@@ -14,7 +14,8 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from calor.functions.operands import as_tensor, pair, several
-from calor.ops.base import Check, Op, Promotion, Rule, op
+from calor.graph.op import Check, Op, Promotion, Rule
+from calor.ops.base import op
 from calor.ops.composites import like, wide
 from calor.ops.movement import fill
 from calor.recording.record import unary
@@ -38,6 +39,7 @@ def elementwise(
     no_gradient: str | None = None,
     promotion: Promotion = "float",
     method: bool = False,
+    package: str = "",
     since: str = "0.1",
 ) -> Callable[[F], F]:
     """Declare an elementwise op with the name, signature and docstring of the decorated function.
@@ -65,6 +67,9 @@ def elementwise(
         Whether integers are converted to the default floating dtype (the default) or kept.
     method : bool, optional
         Whether the function is a method of tensors too. By default not.
+    package : str, optional
+        The prefix of the row's name, for ops of packages outside calor: ``"acme"`` for
+        ``acme.name``.
     since : str, optional
         The first release with the op.
 
@@ -82,7 +87,7 @@ def elementwise(
 
     def declare(function: F) -> F:
         row = op(
-            function.__name__,
+            f"{package}.{function.__name__}" if package else function.__name__,
             rule,
             reference,
             vjp or None,
