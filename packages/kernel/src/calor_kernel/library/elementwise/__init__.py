@@ -10,9 +10,12 @@ from calor_kernel.library.elementwise import (
     arithmetic,
     comparisons,
     conversions,
+    error_functions,
     integers,
+    logarithms,
     ramps,
     rounding,
+    signals,
     transcendental,
 )
 from calor_kernel.library.elementwise.chains import ElementwiseFuser
@@ -30,10 +33,13 @@ __all__ = [
     "arithmetic",
     "comparisons",
     "conversions",
+    "error_functions",
     "integers",
+    "logarithms",
     "lower_expression",
     "ramps",
     "rounding",
+    "signals",
     "transcendental",
 ]
 

@@ -15,6 +15,7 @@ from calor_kernel.library.elementwise.operations import row
 from calor_kernel.library.elementwise.values import Complex
 from calor_kernel.library.math import complex_numbers
 from calor_kernel.library.math.base import some
+from calor_kernel.library.math.bounds import Bound
 
 
 def _divisor(a: Number, b: Number) -> Number:
@@ -48,6 +49,14 @@ def _remainder(a: Any, b: Any) -> Any:
         # What 1 stood for divides without a rest.
         rest = select(b == -1, 0, rest)
     return select(b == 0, 0, rest)
+
+
+@row("fmod", weight=80, bound=Bound(0.0, 0.0))
+def _fmod(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "float":
+        return math.fmod(a, b)
+    # What 1 stood for as the divisor gives 0.
+    return modulo(a, _divisor(a, b))
 
 
 @helper

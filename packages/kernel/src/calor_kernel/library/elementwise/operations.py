@@ -15,6 +15,7 @@ from calor.dtypes import DType
 from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import Value, settled, wide
 from calor_kernel.library.math.base import exactly
+from calor_kernel.library.math.bounds import Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +33,31 @@ class Row:
 
     ``raw``: half types come as they are, and so does the result. ``context``: whether the function
     takes a Context first. ``weight``: instructions that it is about, by which a kernel is chosen.
+    ``bound``: how far results may be from the op's reference, for functions that only stand here.
     """
 
     function: Callable[..., Value]
     raw: bool
     context: bool
     weight: int
+    bound: Bound | None = None
 
 
 ROWS: dict[str, Row] = {}
 
 
 def row(
-    *names: str, raw: bool = False, context: bool = False, weight: int = 1
+    *names: str,
+    raw: bool = False,
+    context: bool = False,
+    weight: int = 1,
+    bound: Bound | None = None,
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """Register what computes ops; arguments as Row has them."""
 
     def register(function: Callable[..., Value]) -> Callable[..., Value]:
         for name in names:
-            ROWS[name] = Row(function, raw, context, weight)
+            ROWS[name] = Row(function, raw, context, weight, bound)
         return function
 
     return register
