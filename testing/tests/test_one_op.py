@@ -81,8 +81,10 @@ import inspect, sys
 import numpy as np
 
 import calor
+import declared_methods
 import reference_pages
-from calor.backends.device import get_device
+from calor.plugins.discovery import get_device
+from calor.functions.rows import METHODS
 from calor.graph.decompose import decompose
 from calor.ops.base import find
 from calor_conformance import running, suite
@@ -93,6 +95,7 @@ assert calor.__file__.startswith(sys.argv[1]), calor.__file__
 # Exports, the method, signature and documentation.
 assert "versine" in calor.__all__
 assert calor.Tensor.versine is calor.versine
+assert "def versine(self, /) -> Self: ..." in declared_methods.text(METHODS)
 assert str(inspect.signature(calor.versine)) == "(x: 'Operand', /) -> 'Tensor'"
 assert "accurate close to 0" in calor.versine.__doc__
 pages = reference_pages.core_pages(calor)
@@ -157,7 +160,9 @@ def test_at_most_three_files_are_touched(scratch: Path) -> None:
 
 def test_everything_follows(scratch: Path) -> None:
     sources = [str(scratch / project / "src") for project in PROJECTS]
-    path = os.pathsep.join([*sources, str(ROOT / "docs"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [*sources, str(ROOT / "docs"), str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")]
+    )
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-W", "error", "-c", LOOKS, str(scratch)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
