@@ -206,12 +206,11 @@ def raises(function: FunctionType) -> dict[str, tuple[type, str]]:
     """What a function raises itself or through one call, and where.
 
     Private functions of the same module count as parts of the function. What a public function
-    raises counts for methods, most of which only pass their arguments on.
+    raises counts for a method that only passes its arguments on, in one statement.
     """
     parts = [function]
     found: dict[str, tuple[type, str]] = {}
-    method = "." in function.__qualname__ and function.__name__ != "__init__"
-    elsewhere = set() if method else public_functions()
+    elsewhere = set() if passes_on(function) else public_functions()
     for part in parts:
         helpers = (called for called in calls(part) if called not in elsewhere)
         for called in (part, *helpers):
@@ -221,6 +220,13 @@ def raises(function: FunctionType) -> dict[str, tuple[type, str]]:
             if own and called.__name__ != "__init__" and called not in parts:
                 parts.append(called)
     return found
+
+
+def passes_on(function: FunctionType) -> bool:
+    """Whether a function is a method of one statement, which is a call or returns one."""
+    (definition,) = getattr(body(function), "body", [None])
+    statements = getattr(definition, "body", [])[function.__doc__ is not None :]
+    return "." in function.__qualname__ and [*map(type, statements)] in ([ast.Return], [ast.Expr])
 
 
 @cache

@@ -22,48 +22,122 @@ Direction = Literal["min", "max"]
 
 
 class Callback:
-    """Base of the callbacks; every method does nothing, override those that are needed.
+    """The base of callbacks; every method does nothing, so override those that are needed.
 
-    All receive the learner: its ``epoch`` (epochs completed), ``steps`` (optimizer steps made),
-    ``history`` (a row of numbers for each epoch), ``model``, ``optimizer``, ``metrics``; its
-    ``stop(reason)`` ends the run after the present step.
+    A learner calls each method with itself. Callbacks run in the order of `priority`, then of the
+    list. What they read most: `learner.epoch` (epochs completed), `steps` (optimizer steps made),
+    `history` (a row of numbers for each epoch), `model`, `optimizer` and `metrics`;
+    `learner.stop(reason)` ends the run after the present step.
+
+    Examples
+    --------
+    >>> from calor_train import Callback
+    >>> class Print(Callback):
+    ...     def on_epoch_end(self, learner):
+    ...         print(learner.history[-1]["loss"])
     """
 
     priority: ClassVar[int] = 0
 
     def on_fit_begin(self, learner: Learner) -> None:
-        """Called once before the first step, after a checkpoint was loaded when there is one."""
+        """Act once before the first step, after a checkpoint was loaded if there is one.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def on_epoch_begin(self, learner: Learner) -> None:
-        """Called before the first step of each epoch, and when an epoch is continued."""
+        """Act before the first step of each epoch, and when an epoch is continued.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def on_step_end(self, learner: Learner) -> None:
-        """Called after each optimizer step; may look at ``learner.last_loss``."""
+        """Act after each optimizer step; `learner.last_loss` waits for the device.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def on_evaluate_begin(self, learner: Learner) -> None:
-        """Called before each pass over validation data, within ``fit`` and by ``evaluate``."""
+        """Act before each pass over validation data, within `fit` and `evaluate`.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def on_evaluate_step(self, learner: Learner) -> None:
-        """Called after each batch of validation data."""
+        """Act after each batch of validation data.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def on_evaluate_end(self, learner: Learner) -> None:
-        """Called after each pass over validation data."""
+        """Act after each pass over validation data.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def on_epoch_end(self, learner: Learner) -> None:
-        """Called when an epoch is complete and ``learner.history[-1]`` holds its numbers."""
+        """Act when an epoch is complete; `learner.history[-1]` holds its numbers.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def on_interrupt(self, learner: Learner) -> None:
-        """Called when Ctrl-C stops the run, between two steps; ``on_fit_end`` follows."""
+        """Act when Ctrl-C stops the run, between two steps; `on_fit_end` follows.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def on_fit_end(self, learner: Learner) -> None:
-        """Called at the end of the run, also when it ends by an error."""
+        """Act at the end of the run, also if it ends by an error.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint should hold of this callback; numbers, text and lists."""
+        """Return what a checkpoint should hold of this callback.
+
+        Returns
+        -------
+        dict of str to Any
+            Numbers, texts, lists and dictionaries of these.
+        """
         return {}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what ``state_dict`` returned when the checkpoint was made."""
+        """Restore what `state_dict` returned when the checkpoint was made.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to Any
+            The state.
+        """
 
 
 class Monitor:
@@ -96,10 +170,30 @@ class Monitor:
 
 
 class EarlyStopping(Callback):
-    """Ends the run when a number of the history has not improved for ``patience`` epochs.
+    """Ends the run when a number of the history has not improved for some epochs.
 
-    ``direction`` is "min" or "max"; by default a name with "loss" or "error" should fall, any other
-    rise. An improvement of at most ``min_delta`` counts as none.
+    Parameters
+    ----------
+    monitor : str
+        The number's name in the history.
+    patience : int
+        How many epochs without an improvement end the run; at least 1.
+    min_delta : float
+        The least change that counts as an improvement, in the unit of the number.
+    direction : {"min", "max"}, optional
+        Whether the number should fall or rise. If left out, names with "loss" or "error" should
+        fall and all others rise.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of its range, or `direction` is unknown.
+
+    Examples
+    --------
+    >>> from calor_train import EarlyStopping
+    >>> EarlyStopping("valid_accuracy", patience=3).monitor.direction
+    'max'
     """
 
     def __init__(
@@ -117,12 +211,29 @@ class EarlyStopping(Callback):
         self.waited = 0
 
     def on_fit_begin(self, learner: Learner) -> None:
-        """Forget an earlier run, unless that one is continued."""
+        """Forget an earlier run, unless that one is continued.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
         if learner.epoch == learner.steps == 0:
             self.monitor.best, self.waited = None, 0
 
     def on_epoch_end(self, learner: Learner) -> None:
-        """Compare the epoch with the best one."""
+        """Compare the epoch with the best one, and stop the run once the patience is used up.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+
+        Raises
+        ------
+        ArgumentError
+            If the history does not have the number.
+        """
         if self.monitor.improved(learner.history[-1]):
             self.waited = 0
             return
@@ -132,22 +243,59 @@ class EarlyStopping(Callback):
             learner.stop(f"{self.monitor.name} has not improved on {best} for {self.waited} epochs")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best value and how long it has stood."""
+        """Return the best value and the number of epochs since.
+
+        Returns
+        -------
+        dict of str to Any
+            The keys "best" and "waited".
+        """
         return {"best": self.monitor.best, "waited": self.waited}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue waiting."""
+        """Restore the best value and the number of epochs since.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to Any
+            What `state_dict` returned.
+        """
         self.monitor.best = state_dict["best"]
         self.waited = int(state_dict["waited"])
 
 
 class Checkpoint(Callback):
-    """Saves checkpoints into a folder: ``last.ckpt`` always, ``best.ckpt`` when asked for.
+    """Saves checkpoints into a folder: `last.ckpt` always, `best.ckpt` on request.
 
-    ``last.ckpt`` is written after every ``every_epochs`` epochs, after every ``every_steps``
-    optimizer steps, at the end and on Ctrl-C; ``best.ckpt`` whenever ``monitor`` has its best value
-    so far. A file is replaced in one step, so a crash while saving leaves the one before whole.
-    ``learner.fit(..., resume=folder)`` continues from ``last.ckpt``.
+    `last.ckpt` is written after every `every_epochs` epochs, after every `every_steps` optimizer
+    steps, at the end, and on Ctrl-C; `best.ckpt` whenever `monitor` has its best value so far. A
+    file is replaced in one step, so a crash while saving leaves the previous one whole.
+    `learner.fit(..., resume=folder)` continues from `last.ckpt`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where the files are; it is made if it does not exist.
+    every_epochs : int
+        Epochs between two checkpoints; at least 1.
+    every_steps : int, optional
+        Optimizer steps between two checkpoints; only epochs count if left out.
+    monitor : str, optional
+        The name of the number in the history that decides which epoch is the best; no `best.ckpt`
+        if left out.
+    direction : {"min", "max"}, optional
+        Whether the number should fall or rise; see :class:`EarlyStopping`.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is below 1, or `direction` is unknown.
+
+    Examples
+    --------
+    >>> from calor_train import Checkpoint
+    >>> Checkpoint("run", monitor="valid_loss").best.name
+    'best.ckpt'
     """
 
     priority = 100
@@ -180,7 +328,13 @@ class Checkpoint(Callback):
         return self.folder / "best.ckpt"
 
     def on_fit_begin(self, learner: Learner) -> None:
-        """Make the folder, so that a wrong path is found before the work and not after it."""
+        """Make the folder, so that a wrong path fails before the work and not after it.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.monitor is not None and learner.epoch == learner.steps == 0:
             self.monitor.best = None
@@ -191,48 +345,113 @@ class Checkpoint(Callback):
         self._saved_at = (learner.epoch, learner.steps)
 
     def on_step_end(self, learner: Learner) -> None:
-        """Save after every so many steps."""
+        """Save if this step is due.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
         if self.every_steps is not None and learner.steps % self.every_steps == 0:
             self._save_last(learner)
 
     def on_epoch_end(self, learner: Learner) -> None:
-        """Save after every so many epochs, and when the epoch is the best."""
+        """Save if this epoch is due, and if it is the best one.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+
+        Raises
+        ------
+        ArgumentError
+            If the history does not have the number to monitor.
+        """
         if self.monitor is not None and self.monitor.improved(learner.history[-1]):
             learner.save(self.best)
         if learner.epoch % self.every_epochs == 0:
             self._save_last(learner)
 
     def on_interrupt(self, learner: Learner) -> None:
-        """Save what there is."""
+        """Save the present state.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
         self._save_last(learner)
 
     def on_fit_end(self, learner: Learner) -> None:
-        """Save the end of a run that came to its end, unless that was done already."""
+        """Save the end of a completed run, unless it is saved already.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
         if learner.completed and self._saved_at != (learner.epoch, learner.steps):
             self._save_last(learner)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best value."""
+        """Return the best value.
+
+        Returns
+        -------
+        dict of str to Any
+            The key "best".
+        """
         return {"best": None if self.monitor is None else self.monitor.best}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from the best value."""
+        """Restore the best value.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to Any
+            What `state_dict` returned.
+        """
         if self.monitor is not None:
             self.monitor.best = state_dict["best"]
 
 
 class CSVLog(Callback):
-    """Writes the history as a table of comma-separated values, anew after each epoch."""
+    """Writes the history as a table of comma-separated values after each epoch.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, which is replaced in one step; its folder is made if it does not exist.
+
+    Examples
+    --------
+    >>> from calor_train import CSVLog
+    >>> CSVLog("run/history.csv").path.name
+    'history.csv'
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def on_fit_begin(self, learner: Learner) -> None:
-        """Make the folder."""
+        """Make the folder.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def on_epoch_end(self, learner: Learner) -> None:
-        """Write the table."""
+        """Write the table.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner that trains.
+        """
         names = dict.fromkeys(name for row in learner.history for name in row)
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")

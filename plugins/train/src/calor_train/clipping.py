@@ -18,11 +18,28 @@ from calor_train.optimizers.working import working_dtype
 
 
 def global_norm(grads: Any, norm_type: float = 2.0) -> Tensor:
-    """Return the norm of all tensors of a tree taken as one vector, of shape ().
+    """Return the norm of all tensors of a tree taken as one vector.
 
-    ``norm_type`` is the p of the p-norm; ``inf`` gives the largest absolute value. Half types are
-    added up in float32. Raises ArgumentError when the tree has no tensor.
+    Parameters
+    ----------
+    grads : Any
+        A tree of gradients, as `calor.grad` returns it; leaves that are not tensors are left alone.
+    norm_type : float
+        The p of the p-norm, above 0; infinity gives the largest absolute value.
 
+    Returns
+    -------
+    Tensor
+        Shape (); float32 for half types, which are added up in float32, else the dtype of the
+        gradients.
+
+    Raises
+    ------
+    ArgumentError
+        If the tree has no tensor, or `norm_type` is not above 0.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import global_norm
     >>> global_norm({"a": calor.asarray([3.0]), "b": calor.asarray([0.0, 4.0])}).item()
@@ -33,9 +50,35 @@ def global_norm(grads: Any, norm_type: float = 2.0) -> Tensor:
 
 
 def clip_by_global_norm(grads: Any, max_norm: float, norm_type: float = 2.0) -> tuple[Any, Tensor]:
-    """Return the tree with its gradients scaled so that their norm is at most ``max_norm``, and
-    the norm that they had before.
+    """Return gradients scaled so that their norm does not exceed a limit.
 
+    Parameters
+    ----------
+    grads : Any
+        A tree of gradients, as `calor.grad` returns it; leaves that are not tensors are left alone.
+    max_norm : float or Tensor
+        The limit; not negative.
+    norm_type : float
+        The p of the p-norm, above 0; infinity gives the largest absolute value.
+
+    Returns
+    -------
+    grads : Any
+        The tree with its gradients times max_norm / (norm + 1e-6), at most 1.
+    norm : Tensor
+        The norm before, shape ().
+
+    Raises
+    ------
+    ArgumentError
+        If the tree has no tensor, `norm_type` is not above 0, or `max_norm` is negative.
+
+    References
+    ----------
+    Pascanu et al., "On the Difficulty of Training Recurrent Neural Networks", 2013.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import clip_by_global_norm
     >>> grads, norm = clip_by_global_norm([calor.asarray([3.0, 4.0])], 1.0)
@@ -48,8 +91,27 @@ def clip_by_global_norm(grads: Any, max_norm: float, norm_type: float = 2.0) -> 
 
 
 def clip_by_value(grads: Any, limit: float) -> Any:
-    """Return the tree with every element of its gradients brought into [−limit, limit].
+    """Return gradients with every element clamped to [−limit, limit].
 
+    Parameters
+    ----------
+    grads : Any
+        A tree of gradients, as `calor.grad` returns it; leaves that are not tensors are left alone.
+    limit : float or Tensor
+        The bound; not negative.
+
+    Returns
+    -------
+    Any
+        The tree with its gradients clamped.
+
+    Raises
+    ------
+    ArgumentError
+        If `limit` is negative.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import clip_by_value
     >>> clip_by_value([calor.asarray([3.0, -0.5])], 1.0)[0].tolist()
@@ -62,12 +124,36 @@ def clip_by_value(grads: Any, limit: float) -> Any:
 
 
 def clip_grad_norm_(params: Any, max_norm: float, norm_type: float = 2.0) -> Tensor:
-    """Scale the ``.grad`` of parameters so that their norm, taken as one vector, is at most
-    ``max_norm``; return the norm that they had before, of shape ().
+    """Scale the `.grad` of parameters so that their norm does not exceed a limit.
 
-    ``params`` is a module, a tensor, or an iterable of tensors; those without a gradient are passed
-    over. Formula as in PyTorch: the factor is max_norm / (norm + 1e-6), at most 1.
+    The gradients are taken as one vector. As in PyTorch, the factor is max_norm / (norm + 1e-6), at
+    most 1.
 
+    Parameters
+    ----------
+    params : Module, Tensor or iterable of Tensor
+        The parameters; those without a gradient are left alone.
+    max_norm : float or Tensor
+        The limit; not negative.
+    norm_type : float
+        The p of the p-norm, above 0; infinity gives the largest absolute value.
+
+    Returns
+    -------
+    Tensor
+        The norm before, shape ().
+
+    Raises
+    ------
+    ArgumentError
+        If no parameter has a gradient, `norm_type` is not above 0, or `max_norm` is negative.
+
+    References
+    ----------
+    Pascanu et al., "On the Difficulty of Training Recurrent Neural Networks", 2013.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import clip_grad_norm_
     >>> w = calor.asarray([3.0, 4.0], requires_grad=True)
@@ -86,8 +172,22 @@ def clip_grad_norm_(params: Any, max_norm: float, norm_type: float = 2.0) -> Ten
 
 
 def clip_grad_value_(params: Any, clip_value: float) -> None:
-    """Bring every element of the ``.grad`` of parameters into [−clip_value, clip_value].
+    """Clamp every element of the `.grad` of parameters to [−clip_value, clip_value].
 
+    Parameters
+    ----------
+    params : Module, Tensor or iterable of Tensor
+        The parameters; those without a gradient are left alone.
+    clip_value : float or Tensor
+        The bound; not negative.
+
+    Raises
+    ------
+    ArgumentError
+        If `clip_value` is negative.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import clip_grad_value_
     >>> w = calor.asarray([3.0, 4.0], requires_grad=True)

@@ -31,24 +31,46 @@ _END: Any = object()
 class Learner:
     """Trains a model: batches in, weights and a history of numbers out.
 
+    After `fit`, `history` has one row of numbers for each epoch. `stop_reason` says why the run
+    ended early, "interrupted" after Ctrl-C, and is None if it is complete.
+
     Parameters
     ----------
-    model: a module; its parameters may be on any one device.
-    optimizer: made with the parameters of the model.
-    loss: ``f(outputs, targets)``, a mean over the batch.
-    metrics: measured besides the loss, over training and validation data.
-    schedule: a :class:`Scheduler`, stepped after each optimizer step, or after each epoch with
-        ``schedule_every="epoch"``.
-    accumulate: batches whose gradients make one optimizer step; exact also for uneven batches.
-    clip_norm, clip_value: gradient clipping by global norm and by value, before each step.
-    callbacks: see :class:`Callback`.
-    jit: compile the steps; False runs them operation by operation, for debugging.
-    display: "auto" (a live screen in a terminal, lines elsewhere), "live", "lines" or "quiet".
-    forward: ``f(model, batch) -> (outputs, targets)`` for batches that are not (inputs, targets).
+    model : Module
+        The model; its parameters are on one device.
+    optimizer : Optimizer
+        Made with the parameters of the model.
+    loss : callable
+        A function `f(outputs, targets)` that returns a mean over the batch, of shape ().
+    metrics : sequence of Metric
+        What is measured besides the loss, over training and validation data.
+    schedule : Scheduler, optional
+        Stepped after each optimizer step, or each epoch.
+    schedule_every : {"step", "epoch"}
+        When the schedule is stepped.
+    accumulate : int
+        Batches whose gradients make one optimizer step; exact for batches of unequal size too.
+    clip_norm : float, optional
+        The limit of the gradients' global norm; see :func:`clip_grad_norm_`.
+    clip_value : float, optional
+        The bound of each gradient's elements; see :func:`clip_grad_value_`.
+    callbacks : sequence of Callback
+        What else happens around the steps.
+    jit : bool
+        Compile the steps; False runs them op by op, for debugging.
+    display : {"auto", "live", "lines", "quiet"}
+        How progress is shown; "auto" is a live screen in a terminal and lines elsewhere.
+    forward : callable
+        A function `f(model, batch) -> (outputs, targets)`, for batches that are not (inputs,
+        targets).
 
-    After ``fit``: ``history`` has one row of numbers per epoch; ``stop_reason`` says why the run
-    ended early, "interrupted" after Ctrl-C, and is None when it came to its end.
+    Raises
+    ------
+    ArgumentError
+        If `accumulate` is below 1, `schedule_every` is unknown, or two metrics have one name.
 
+    Examples
+    --------
     >>> import calor
     >>> from calor_nn import Linear, functional
     >>> from calor_train import SGD, ArrayDataset, DataLoader, Learner
@@ -133,16 +155,37 @@ class Learner:
         epochs: int,
         resume: str | Path | None = None,
     ) -> list[Row]:
-        """Train for ``epochs`` epochs and return the history, one row per epoch.
+        """Train for some epochs.
 
-        ``train`` and ``valid`` are loaders, or anything that gives batches each time it is
-        iterated. ``resume`` is a checkpoint, or the folder of a :class:`Checkpoint`: the run that
-        made it is continued until ``epochs`` epochs are done in all, with the same numbers as if
-        it had never stopped. Without it the epochs are counted from 0, and weights and optimizer
-        go on as they are.
+        Ctrl-C stops the run after the present step, a second one at once.
 
-        Ctrl-C stops after the present step, a second one at once. Raises NonFiniteLossError when
-        the loss becomes NaN or infinite, CheckpointError when a checkpoint does not fit.
+        Parameters
+        ----------
+        train : iterable
+            Batches anew at each iteration, such as a :class:`DataLoader`.
+        valid : iterable, optional
+            Batches to evaluate on after each epoch; no evaluation if left out.
+        epochs : int
+            How many epochs; with `resume` how many in all.
+        resume : str or Path, optional
+            A checkpoint, or the folder of a :class:`Checkpoint`. The run that made it is continued,
+            with the same numbers as if it had never stopped. If left out, epochs are counted from
+            0, and weights and optimizer go on as they are.
+
+        Returns
+        -------
+        list of dict
+            The history: one row for each epoch, with the loss, the metrics, the learning rate and
+            the time in seconds.
+
+        Raises
+        ------
+        ArgumentError
+            If `epochs` is negative, or a loader gives no batches.
+        NonFiniteLossError
+            If the loss becomes NaN or infinite.
+        CheckpointError
+            If the checkpoint does not fit.
         """
         with calor.device(self.device), Interruption() as interruption:
             self._prepare(train, valid, epochs)
@@ -159,7 +202,13 @@ class Learner:
         return self.history
 
     def stop(self, reason: str) -> None:
-        """End the run after the present step; callbacks call this."""
+        """End the run after the present step; callbacks call this.
+
+        Parameters
+        ----------
+        reason : str
+            Why; the first reason is kept in `stop_reason`.
+        """
         if self.stop_reason is None:
             self.stop_reason = reason
 
@@ -296,7 +345,25 @@ class Learner:
     # Evaluation.
 
     def evaluate(self, loader: Iterable[Any]) -> dict[str, Any]:
-        """Return the loss and all metrics over a loader, arrays included, by name."""
+        """Return the loss and all metrics over a loader.
+
+        Parameters
+        ----------
+        loader : iterable
+            Batches anew at each iteration, such as a :class:`DataLoader`.
+
+        Returns
+        -------
+        dict of str to Any
+            Values by name: floats, and arrays of metrics that compute one.
+
+        Raises
+        ------
+        ArgumentError
+            If the loader gives no batches.
+        KeyboardInterrupt
+            If Ctrl-C stops the evaluation.
+        """
         with calor.device(self.device), Interruption() as interruption:
             if not self._evaluate(loader, interruption):
                 raise KeyboardInterrupt
@@ -305,7 +372,22 @@ class Learner:
     def predict(self, loader: Iterable[Any]) -> Tensor:
         """Return the outputs for all batches, joined along the first axis.
 
-        Batches are as in training; one that is a tensor, or a tuple of one, is inputs alone.
+        Parameters
+        ----------
+        loader : iterable
+            Batches as in training; one that is a tensor, or a tuple of one, is inputs alone.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, *S) for N samples.
+
+        Raises
+        ------
+        ArgumentError
+            If the loader gives no batches.
+        ShapeError
+            If the outputs of two batches do not fit.
         """
         with calor.device(self.device), Evaluating(self.model), one_pass(loader) as batches:
             parts = [self.steps_of.predict(self.model, batch) for batch in batches]
@@ -341,16 +423,36 @@ class Learner:
     # Checkpoints.
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint: weights, optimizer, schedule, position in the data, random state,
-        metrics and history. The file is written whole or not at all.
+        """Write a checkpoint, whole or not at all.
+
+        It holds weights, optimizer, schedule, position in the data, random state, metrics and
+        history.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, which is replaced if it exists.
+
+        Raises
+        ------
+        NonFiniteLossError
+            If a loss that was not checked yet is NaN or infinite.
         """
         self.watch.look()
         save_checkpoint(self, Path(path))
 
     def load(self, path: str | Path) -> None:
-        """Take over everything from a checkpoint; ``fit(resume=path)`` does this and goes on.
+        """Restore everything from a checkpoint; `fit(resume=path)` does this and goes on.
 
-        Raises CheckpointError, and changes nothing, when it does not fit.
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is missing, broken, or does not fit; nothing is changed.
         """
         with calor.device(self.device):
             load_checkpoint(self, Path(path))
@@ -358,8 +460,12 @@ class Learner:
     def outside_state(self) -> dict[str, Any]:
         """Return the state of the loaders and of the global random numbers.
 
-        During an evaluation it is the state before it, since an evaluation that was interrupted is
-        done again.
+        During an evaluation it is the state before it, since an interrupted evaluation is repeated.
+
+        Returns
+        -------
+        dict of str to Any
+            The keys "random" and "loaders".
         """
         if self.before_evaluation is not None:
             return self.before_evaluation

@@ -22,10 +22,32 @@ from calor_train.optimizers.group import assign
 
 
 class Metric(Stateful, ABC):
-    """Something measured over an epoch.
+    """Something that is measured over an epoch.
 
-    A subclass makes its tensors with ``add_state`` in its constructor, and writes ``update`` and
-    ``compute``. ``name`` is its key in the history; ``percent`` says how a screen shows it.
+    A subclass makes its tensors with `add_state` in its constructor, and writes `update` and
+    `compute`. `percent` says whether a screen shows the value as a percentage.
+
+    Parameters
+    ----------
+    name : str
+        Its key in the history.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor_train import Metric
+    >>> class Largest(Metric):
+    ...     def __init__(self):
+    ...         super().__init__("largest")
+    ...         self.add_state("value", dtype=calor.float32)
+    ...     def update(self, outputs, targets, loss):
+    ...         self.add("value", calor.maximum(calor.max(outputs) - self.state["value"], 0.0))
+    ...     def compute(self):
+    ...         return self.state["value"].item()
+    >>> largest = Largest()
+    >>> largest.update(calor.asarray([1.0, 3.0]), None, None)
+    >>> largest.compute()
+    3.0
     """
 
     percent = False
@@ -35,11 +57,29 @@ class Metric(Stateful, ABC):
         self.state: dict[str, Tensor] = {}
 
     def add_state(self, name: str, shape: tuple[int, ...] = (), dtype: Any = calor.int32) -> None:
-        """Make a state tensor of zeros, found in ``self.state``."""
+        """Make a state tensor of zeros, found in `self.state`.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        shape : tuple of int
+            Its shape.
+        dtype : DType or str
+            Its dtype; integers for counts, as a float32 sum of ones stops growing at 2²⁴.
+        """
         self.state = {**self.state, name: calor.zeros(shape, dtype=dtype)}
 
     def add(self, name: str, amount: Any) -> None:
-        """Add to a state tensor, in its dtype."""
+        """Add to a state tensor, in its dtype.
+
+        Parameters
+        ----------
+        name : str
+            The name of the state tensor.
+        amount : Tensor or number
+            What is added; a shape that broadcasts to that of the state.
+        """
         held = self.state[name]
         if isinstance(amount, Tensor):
             amount = amount.astype(held.dtype)
@@ -47,19 +87,41 @@ class Metric(Stateful, ABC):
 
     @abstractmethod
     def update(self, outputs: Any, targets: Any, loss: Tensor) -> None:
-        """Take in one batch: the model's outputs, the targets, and the batch's mean loss."""
+        """Add one batch.
+
+        Parameters
+        ----------
+        outputs : Any
+            The model's outputs.
+        targets : Any
+            The targets of the batch.
+        loss : Tensor
+            The batch's mean loss, shape ().
+        """
 
     @abstractmethod
     def compute(self) -> Any:
-        """Return the value over all batches since ``reset``: a float or a host array."""
+        """Return the value over all batches since `reset`.
+
+        Returns
+        -------
+        float or ndarray
+            The value on the host.
+        """
 
     def reset(self) -> None:
-        """Start again from nothing."""
+        """Set all state to zeros."""
         for held in self.state.values():
             assign(held, calor.zeros_like(held))
 
     def to(self, device: Any) -> None:
-        """Move the state to a device."""
+        """Move the state to a device.
+
+        Parameters
+        ----------
+        device : Device or str
+            The device.
+        """
         self.state = {name: held.to(device=device) for name, held in self.state.items()}
 
     def _ratio(self, above: str, below: str) -> float:
@@ -68,8 +130,17 @@ class Metric(Stateful, ABC):
 
 
 class Mean(Metric):
-    """The mean over all samples of ``function(outputs, targets)``, which is a mean over a batch.
+    """The mean over all samples of a function that returns the mean over a batch.
 
+    Parameters
+    ----------
+    name : str
+        Its key in the history.
+    function : callable
+        A function `f(outputs, targets)` that returns a tensor of shape ().
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import Mean
     >>> error = Mean("error", lambda y, t: calor.mean(calor.abs(y - t)))
@@ -85,7 +156,22 @@ class Mean(Metric):
         self.add_state("count")
 
     def update(self, outputs: Any, targets: Any, loss: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch.
+
+        Parameters
+        ----------
+        outputs : Any
+            The model's outputs.
+        targets : Any
+            The targets of the batch.
+        loss : Tensor
+            The batch's mean loss, shape ().
+
+        Raises
+        ------
+        ArgumentError
+            If the targets hold no tensor with an axis of samples.
+        """
         self._include(self.function(outputs, targets), batch_length(targets))
 
     def _include(self, mean: Tensor, count: int) -> None:
@@ -93,26 +179,79 @@ class Mean(Metric):
         self.add("count", count)
 
     def compute(self) -> float:
-        """Return the mean over all samples, NaN before the first."""
+        """Return the mean over all samples.
+
+        Returns
+        -------
+        float
+            The mean, NaN before the first sample.
+        """
         return self._ratio("total", "count")
 
 
 class Loss(Mean):
-    """The mean loss over all samples; every learner has one."""
+    """The mean loss over all samples; every learner has one.
+
+    Parameters
+    ----------
+    name : str
+        Its key in the history.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor_train import Loss
+    >>> loss = Loss()
+    >>> loss.update(None, calor.zeros(2), calor.asarray(0.5))
+    >>> loss.compute()
+    0.5
+    """
 
     def __init__(self, name: str = "loss") -> None:
         super().__init__(name, lambda outputs, targets: outputs)
 
     def update(self, outputs: Any, targets: Any, loss: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch.
+
+        Parameters
+        ----------
+        outputs : Any
+            The model's outputs.
+        targets : Any
+            The targets of the batch.
+        loss : Tensor
+            The batch's mean loss, shape ().
+
+        Raises
+        ------
+        ArgumentError
+            If the targets hold no tensor with an axis of samples.
+        """
         self._include(loss, batch_length(targets))
 
 
 class RunningMean(Metric):
-    """The mean loss, or of ``function(outputs, targets)``, with older batches fading out.
+    """The mean loss, or mean of a function, with weights that fade for older batches.
 
-    Each batch weighs ``decay`` times as much as the next; the weights add up to 1 from the start.
+    Each batch weighs `decay` times as much as the next; the weights add up to 1 from the first
+    batch on.
 
+    Parameters
+    ----------
+    name : str
+        Its key in the history.
+    function : callable, optional
+        A function `f(outputs, targets)` that returns a tensor of shape (); the loss if left out.
+    decay : float
+        How much the weight of a batch falls with each further batch, in [0, 1).
+
+    Raises
+    ------
+    ArgumentError
+        If `decay` is outside [0, 1).
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import RunningMean
     >>> running = RunningMean("recent loss", decay=0.5)
@@ -138,7 +277,6 @@ class RunningMean(Metric):
         self.add_state("weight", dtype=calor.float32)
 
     def update(self, outputs: Any, targets: Any, loss: Tensor) -> None:
-        """Take in one batch."""
         new = loss if self.function is None else self.function(outputs, targets)
         total, weight = self.state["total"], self.state["weight"]
         rest = 1.0 - self.decay
@@ -146,17 +284,32 @@ class RunningMean(Metric):
         assign(weight, weight * self.decay + rest)
 
     def compute(self) -> float:
-        """Return the weighted mean, NaN before the first batch."""
+        """Return the weighted mean.
+
+        Returns
+        -------
+        float
+            The mean, NaN before the first batch.
+        """
         return self._ratio("total", "weight")
 
 
 class Accuracy(Metric):
-    """The share of samples whose class is right.
+    """The share of samples whose class is predicted correctly.
 
     Outputs with one axis more than the targets hold a score for each class along axis 1, and the
-    largest wins; outputs of the targets' shape are scores of one class, which is chosen when they
-    are above ``threshold`` (0 for logits, 0.5 for probabilities).
+    largest one wins. Outputs of the targets' shape are scores of one class, which is chosen if they
+    exceed `threshold`.
 
+    Parameters
+    ----------
+    name : str
+        Its key in the history.
+    threshold : float
+        For scores of one class: 0 for logits, 0.5 for probabilities.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import Accuracy
     >>> accuracy = Accuracy()
@@ -175,7 +328,22 @@ class Accuracy(Metric):
         self.add_state("count")
 
     def update(self, outputs: Any, targets: Any, loss: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch.
+
+        Parameters
+        ----------
+        outputs : Tensor
+            Scores, shape (N, C, *S), or (N, *S) for one class.
+        targets : Tensor
+            Class numbers, integers of shape (N, *S); 0 or 1 for one class.
+        loss : Tensor
+            Not used.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not fit.
+        """
         if outputs.shape == targets.shape:
             right = (outputs > self.threshold) == (targets > 0.5)
         else:
@@ -185,15 +353,35 @@ class Accuracy(Metric):
         self.add("count", targets.size)
 
     def compute(self) -> float:
-        """Return the share, NaN before the first batch."""
+        """Return the share of correct predictions.
+
+        Returns
+        -------
+        float
+            The share in [0, 1], NaN before the first batch.
+        """
         return self._ratio("right", "count")
 
 
 class TopK(Metric):
-    """The share of samples whose class is among the ``k`` with the largest scores, along axis 1.
+    """The share of samples whose class is among those with the k largest scores.
 
-    A class as good as the k-th counts as among them.
+    A class that ties with the k-th counts as among them.
 
+    Parameters
+    ----------
+    k : int
+        How many classes; at least 1.
+    name : str, optional
+        Its key in the history; "topK" with the number if left out.
+
+    Raises
+    ------
+    ArgumentError
+        If `k` is below 1.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import TopK
     >>> top = TopK(2)
@@ -213,7 +401,22 @@ class TopK(Metric):
         self.add_state("count")
 
     def update(self, outputs: Any, targets: Any, loss: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch.
+
+        Parameters
+        ----------
+        outputs : Tensor
+            Scores, shape (N, C, *S).
+        targets : Tensor
+            Class numbers, integers of shape (N, *S).
+        loss : Tensor
+            Not used.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not fit.
+        """
         _check_classes(outputs, targets)
         own = calor.take_along_axis(outputs, calor.expand_dims(targets, axis=1), axis=1)
         better = calor.sum((outputs > own).astype(calor.int32), axis=1)
@@ -224,13 +427,33 @@ class TopK(Metric):
         self.add("count", targets.size)
 
     def compute(self) -> float:
-        """Return the share, NaN before the first batch."""
+        """Return the share of samples.
+
+        Returns
+        -------
+        float
+            The share in [0, 1], NaN before the first batch.
+        """
         return self._ratio("right", "count")
 
 
 class ConfusionMatrix(Metric):
-    """How often each class was taken for each: rows are the true classes, columns the predicted.
+    """How often each class was predicted for each: rows are true classes, columns predicted ones.
 
+    Parameters
+    ----------
+    classes : int
+        The number C of classes; at least 1.
+    name : str
+        Its name among the metrics.
+
+    Raises
+    ------
+    ArgumentError
+        If `classes` is below 1.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import ConfusionMatrix
     >>> confusion = ConfusionMatrix(2)
@@ -248,7 +471,22 @@ class ConfusionMatrix(Metric):
         self.add_state("counts", (classes, classes))
 
     def update(self, outputs: Any, targets: Any, loss: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch.
+
+        Parameters
+        ----------
+        outputs : Tensor
+            Scores, shape (N, C, *S).
+        targets : Tensor
+            Class numbers, integers of shape (N, *S).
+        loss : Tensor
+            Not used.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not fit, or the outputs have another number of classes.
+        """
         _check_classes(outputs, targets)
         if outputs.shape[1] != self.classes:
             raise ShapeError(
@@ -265,7 +503,13 @@ class ConfusionMatrix(Metric):
         return (flat == numbers).astype(calor.float32)
 
     def compute(self) -> npt.NDArray[np.int32]:
-        """Return the counts, int32[classes, classes]."""
+        """Return the counts.
+
+        Returns
+        -------
+        ndarray
+            Counts, int32 (C, C).
+        """
         return self.state["counts"].numpy(copy=True)
 
 

@@ -13,11 +13,24 @@ from calor_train.schedules import Schedule
 class Scheduler:
     """Sets hyper-parameters of all groups of an optimizer, step after step.
 
-    Each keyword names a hyper-parameter and gives its schedule; the value that a group has when the
-    scheduler is made is the base of that group. Call ``step()`` after each ``optimizer.step()`` (or
-    after each epoch, when the schedules count epochs). Raises ArgumentError for a name that the
-    optimizer has not.
+    The value that a group has when the scheduler is made is the base of that group. Call `step()`
+    after each `optimizer.step()`, or after each epoch if the schedules count epochs.
 
+    Parameters
+    ----------
+    optimizer : Optimizer
+        The optimizer.
+    **schedules : Schedule
+        A schedule for each hyper-parameter, by its name: `lr=Cosine(1000)`.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no schedule, a value is not a schedule, or the optimizer does not have the
+        hyper-parameter.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import SGD, Scheduler, StepDecay
     >>> optimizer = SGD([calor.ones(2, requires_grad=True)], lr=1.0)
@@ -60,11 +73,28 @@ class Scheduler:
                 group[name] = schedule.value(self.count, base)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the count of steps and the base values."""
+        """Return the number of steps and the base values.
+
+        Returns
+        -------
+        dict of str to Any
+            The keys "count" and "bases".
+        """
         return {"count": self.count, "bases": {k: list(v) for k, v in self.bases.items()}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what ``state_dict()`` returned, and set the hyper-parameters for its step."""
+        """Restore a state, and set the hyper-parameters for its step.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to Any
+            What `state_dict` returned.
+
+        Raises
+        ------
+        ArgumentError
+            If it is of other hyper-parameters or another number of groups.
+        """
         bases = {name: [float(x) for x in held] for name, held in state_dict["bases"].items()}
         groups = len(self.optimizer.param_groups)
         if set(bases) != set(self.schedules) or any(len(b) != groups for b in bases.values()):

@@ -18,15 +18,52 @@ from calor.errors import ArgumentError
 
 
 class Schedule(ABC):
-    """A rate as a function of the step; subclasses are values that compare equal by content."""
+    """A rate as a function of the step; subclasses are values that compare equal by content.
+
+    Examples
+    --------
+    >>> from calor_train import Schedule
+    >>> class Halving(Schedule):
+    ...     def value(self, step, base):
+    ...         return base / 2**step
+    >>> Halving().table(3)
+    [1.0, 0.5, 0.25]
+    """
 
     @abstractmethod
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step, counted from 0, for a base rate."""
+        """Return the rate at a step.
+
+        Parameters
+        ----------
+        step : int
+            The step, counted from 0.
+        base : float
+            The group's own rate.
+
+        Returns
+        -------
+        float
+            The rate.
+        """
 
     def table(self, steps: int, base: float = 1.0) -> list[float]:
-        """Return the rates of the first ``steps`` steps.
+        """Return the rates of the first steps.
 
+        Parameters
+        ----------
+        steps : int
+            How many steps.
+        base : float
+            The group's own rate.
+
+        Returns
+        -------
+        list of float
+            The rates of steps 0 to steps − 1.
+
+        Examples
+        --------
         >>> from calor_train import LinearWarmup
         >>> LinearWarmup(4).table(5)
         [0.25, 0.5, 0.75, 1.0, 1.0]
@@ -41,19 +78,44 @@ def _check(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """The base rate, times ``factor``, at every step."""
+    """The base rate times a factor, at every step.
+
+    Parameters
+    ----------
+    factor : float
+        The factor.
+
+    Examples
+    --------
+    >>> from calor_train import Constant
+    >>> Constant(0.5).table(3)
+    [0.5, 0.5, 0.5]
+    """
 
     factor: float = 1.0
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         return base * self.factor
 
 
 @dataclass(frozen=True)
 class StepDecay(Schedule):
-    """The rate times ``gamma`` after every ``step_size`` steps.
+    """A rate that is multiplied by a factor after every so many steps.
 
+    Parameters
+    ----------
+    step_size : int
+        Steps between two multiplications; above 0.
+    gamma : float
+        The factor.
+
+    Raises
+    ------
+    ArgumentError
+        If `step_size` is not above 0.
+
+    Examples
+    --------
     >>> from calor_train import StepDecay
     >>> StepDecay(2, gamma=0.5).table(5)
     [1.0, 1.0, 0.5, 0.5, 0.25]
@@ -66,14 +128,27 @@ class StepDecay(Schedule):
         _check(self.step_size > 0, f"step_size is positive, not {self.step_size}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         return base * self.gamma ** (step // self.step_size)
 
 
 @dataclass(frozen=True)
 class MultiStep(Schedule):
-    """The rate times ``gamma`` at each of the ``milestones``.
+    """A rate that is multiplied by a factor at given steps.
 
+    Parameters
+    ----------
+    milestones : sequence of int
+        The steps, in ascending order.
+    gamma : float
+        The factor.
+
+    Raises
+    ------
+    ArgumentError
+        If the milestones do not ascend.
+
+    Examples
+    --------
     >>> from calor_train import MultiStep
     >>> MultiStep((2, 3), gamma=0.5).table(5)
     [1.0, 1.0, 0.5, 0.25, 0.25]
@@ -88,27 +163,53 @@ class MultiStep(Schedule):
         _check(ordered, f"milestones ascend, not {self.milestones}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         return base * self.gamma ** sum(step >= m for m in self.milestones)
 
 
 @dataclass(frozen=True)
 class Exponential(Schedule):
-    """The rate times ``gamma`` at every step."""
+    """A rate that is multiplied by a factor at every step.
+
+    Parameters
+    ----------
+    gamma : float
+        The factor.
+
+    Examples
+    --------
+    >>> from calor_train import Exponential
+    >>> Exponential(0.5).table(3)
+    [1.0, 0.5, 0.25]
+    """
 
     gamma: float
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         return base * self.gamma**step
 
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """Half a cosine from the base rate down to ``minimum`` at step ``steps``, then constant.
+    """Half a cosine from the base rate down to a minimum, which then stays.
 
-    Loshchilov and Hutter, 2017, without restarts.
+    Parameters
+    ----------
+    steps : int
+        The step at which the minimum is reached; above 0.
+    minimum : float
+        The last rate.
 
+    Raises
+    ------
+    ArgumentError
+        If `steps` is not above 0.
+
+    References
+    ----------
+    Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017.
+
+    Examples
+    --------
     >>> from calor_train import Cosine
     >>> [round(x, 3) for x in Cosine(4).table(6)]
     [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
@@ -121,17 +222,33 @@ class Cosine(Schedule):
         _check(self.steps > 0, f"steps is positive, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         return _cosine(min(step / self.steps, 1.0), base, self.minimum)
 
 
 @dataclass(frozen=True)
 class CosineRestarts(Schedule):
-    """A cosine down to ``minimum`` that starts anew after ``first`` steps, and after each further
-    cycle, which is ``multiplier`` times as long as the one before.
+    """Half a cosine from the base rate down to a minimum, over and over.
 
-    Loshchilov and Hutter, 2017 (SGDR).
+    Parameters
+    ----------
+    first : int
+        Steps of the first cycle; above 0.
+    multiplier : int
+        How many times as long each cycle is as the one before; at least 1.
+    minimum : float
+        The rate at the end of a cycle.
 
+    Raises
+    ------
+    ArgumentError
+        If a number is out of its range.
+
+    References
+    ----------
+    Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017.
+
+    Examples
+    --------
     >>> from calor_train import CosineRestarts
     >>> [round(x, 3) for x in CosineRestarts(2, multiplier=2).table(7)]
     [1.0, 0.5, 1.0, 0.854, 0.5, 0.146, 1.0]
@@ -146,7 +263,6 @@ class CosineRestarts(Schedule):
         _check(self.multiplier >= 1, f"multiplier is at least 1, not {self.multiplier}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         length = self.first
         if self.multiplier == 1:
             return _cosine(step % length / length, base, self.minimum)
@@ -158,10 +274,29 @@ class CosineRestarts(Schedule):
 
 @dataclass(frozen=True)
 class LinearWarmup(Schedule):
-    """A straight rise to the base rate, which is reached in the last of the ``steps`` steps.
+    """A straight rise to the base rate, which the last of the steps reaches.
 
-    The first step has the rate base · ``start``; by default base / ``steps``, so that no step is
-    lost on a rate of zero.
+    Parameters
+    ----------
+    steps : int
+        Steps of the rise; above 0.
+    start : float, optional
+        The first rate, as a share of the base; 1 / steps if left out, so that no step has rate 0.
+
+    Raises
+    ------
+    ArgumentError
+        If `steps` is not above 0.
+
+    References
+    ----------
+    Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017.
+
+    Examples
+    --------
+    >>> from calor_train import LinearWarmup
+    >>> LinearWarmup(2).table(3)
+    [0.5, 1.0, 1.0]
     """
 
     steps: int
@@ -171,7 +306,6 @@ class LinearWarmup(Schedule):
         _check(self.steps > 0, f"steps is positive, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         if step >= self.steps - 1:
             return base
         start = 1.0 / self.steps if self.start is None else self.start
@@ -180,8 +314,24 @@ class LinearWarmup(Schedule):
 
 @dataclass(frozen=True)
 class LinearRamp(Schedule):
-    """A straight line from ``start`` to ``end``, both times the base rate, in ``steps`` steps.
+    """A straight line between two shares of the base rate, the second of which then stays.
 
+    Parameters
+    ----------
+    steps : int
+        The step at which the line ends; above 0.
+    start : float
+        The first rate, as a share of the base.
+    end : float
+        The last rate, as a share of the base.
+
+    Raises
+    ------
+    ArgumentError
+        If `steps` is not above 0.
+
+    Examples
+    --------
     >>> from calor_train import LinearRamp
     >>> LinearRamp(4, start=1.0, end=0.0).table(6)
     [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
@@ -195,15 +345,32 @@ class LinearRamp(Schedule):
         _check(self.steps > 0, f"steps is positive, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         part = min(step / self.steps, 1.0)
         return base * (self.start + (self.end - self.start) * part)
 
 
 @dataclass(frozen=True)
 class Polynomial(Schedule):
-    """The rate falls from the base to ``minimum`` as (1 − step / ``steps``) to the ``power``.
+    """A fall from the base rate to a minimum, which then stays.
 
+    The rate is minimum + (base − minimum) · (1 − step / steps)^power.
+
+    Parameters
+    ----------
+    steps : int
+        The step at which the minimum is reached; above 0.
+    power : float
+        The exponent; 1 is a straight line.
+    minimum : float
+        The last rate.
+
+    Raises
+    ------
+    ArgumentError
+        If `steps` is not above 0.
+
+    Examples
+    --------
     >>> from calor_train import Polynomial
     >>> Polynomial(4, power=2.0).table(6)
     [1.0, 0.5625, 0.25, 0.0625, 0.0, 0.0]
@@ -217,20 +384,42 @@ class Polynomial(Schedule):
         _check(self.steps > 0, f"steps is positive, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         left = 1.0 - min(step / self.steps, 1.0)
         return self.minimum + (base - self.minimum) * math.pow(left, self.power)
 
 
 @dataclass(frozen=True)
 class OneCycle(Schedule):
-    """One cycle of ``steps`` steps: up to the base rate, then down to almost nothing.
+    """One cycle: up to the base rate, then down to almost nothing.
 
-    It starts at base / ``div_factor``, is at the base rate after ``pct_start`` of the steps, and
-    ends at base / ``div_factor`` / ``final_div_factor``; each part is half a cosine, or a line with
-    ``anneal="linear"``. Momentum goes the other way: schedule it with :class:`OneCycleMomentum`.
-    Smith and Topin, 2018; numbers as in PyTorch's OneCycleLR with max_lr as the base rate.
+    Numbers are those of PyTorch's OneCycleLR with max_lr as the base rate. Momentum goes the other
+    way: schedule it with :class:`OneCycleMomentum`.
 
+    Parameters
+    ----------
+    steps : int
+        Steps of the cycle; at least 2.
+    pct_start : float
+        The share of the steps that go up, in [0, 1].
+    anneal : {"cosine", "linear"}
+        Whether each part is half a cosine or a line.
+    div_factor : float
+        The first rate is base / div_factor.
+    final_div_factor : float
+        The last rate is base / div_factor / final_div_factor.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of its range, or `anneal` is unknown.
+
+    References
+    ----------
+    Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning
+    Rates", 2018.
+
+    Examples
+    --------
     >>> from calor_train import OneCycle
     >>> OneCycle(5, pct_start=0.5, anneal="linear", div_factor=4.0).table(2)
     [0.25, 0.75]
@@ -248,7 +437,6 @@ class OneCycle(Schedule):
         _check(self.anneal in ("cosine", "linear"), f"anneal is cosine or linear: {self.anneal!r}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         first = base / self.div_factor
         up = self.pct_start * self.steps - 1
         return _there_and_back(
@@ -258,10 +446,28 @@ class OneCycle(Schedule):
 
 @dataclass(frozen=True)
 class OneCycleMomentum(Schedule):
-    """The momentum that goes with :class:`OneCycle`: down to ``low`` and back to ``high``.
+    """The momentum that goes with :class:`OneCycle`: down, then up again.
 
-    ``Scheduler(optimizer, lr=OneCycle(n), momentum=OneCycleMomentum(n))``; for Adam the name is
-    ``beta1``.
+    For Adam the name to schedule is `beta1`.
+
+    Parameters
+    ----------
+    steps : int
+        Steps of the cycle.
+    pct_start : float
+        The share of the steps that go down, in [0, 1].
+    anneal : {"cosine", "linear"}
+        Whether each part is half a cosine or a line.
+    low : float
+        The least momentum.
+    high : float
+        The first and last momentum.
+
+    Examples
+    --------
+    >>> from calor_train import OneCycleMomentum
+    >>> [round(x, 2) for x in OneCycleMomentum(5, pct_start=0.6, anneal="linear").table(3)]
+    [0.95, 0.9, 0.85]
     """
 
     steps: int
@@ -271,7 +477,20 @@ class OneCycleMomentum(Schedule):
     high: float = 0.95
 
     def value(self, step: int, base: float) -> float:
-        """Return the momentum at a step; the base is not used."""
+        """Return the momentum at a step; the base is not used.
+
+        Parameters
+        ----------
+        step : int
+            The step, counted from 0.
+        base : float
+            The group's own rate.
+
+        Returns
+        -------
+        float
+            The momentum.
+        """
         up = self.pct_start * self.steps - 1
         values = (self.high, self.low, self.high)
         return _there_and_back(step, up, self.steps - 1, values, self.anneal)
@@ -281,6 +500,18 @@ class OneCycleMomentum(Schedule):
 class Chained(Schedule):
     """Several schedules at once: each takes the rate of the one before as its base.
 
+    Parameters
+    ----------
+    *schedules : Schedule
+        The schedules; at least one.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no schedule.
+
+    Examples
+    --------
     >>> from calor_train import Chained, LinearWarmup, StepDecay
     >>> Chained(LinearWarmup(2), StepDecay(3, gamma=0.5)).table(5)
     [0.5, 1.0, 1.0, 0.5, 0.5]
@@ -293,7 +524,6 @@ class Chained(Schedule):
         object.__setattr__(self, "schedules", schedules)
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         for schedule in self.schedules:
             base = schedule.value(step, base)
         return base
@@ -303,8 +533,20 @@ class Chained(Schedule):
 class Joined(Schedule):
     """Several schedules one after another; each counts its steps from its own milestone.
 
-    ``milestones`` are the steps at which the second, third, … schedule takes over.
+    Parameters
+    ----------
+    schedules : sequence of Schedule
+        The schedules.
+    milestones : sequence of int
+        The steps at which the second, third, … schedule begins, in ascending order.
 
+    Raises
+    ------
+    ArgumentError
+        If the milestones do not ascend, or there is not one for each schedule after the first.
+
+    Examples
+    --------
     >>> from calor_train import Cosine, LinearWarmup, Joined
     >>> warm = Joined([LinearWarmup(2), Cosine(2)], milestones=[2])
     >>> [round(x, 3) for x in warm.table(6)]
@@ -326,7 +568,6 @@ class Joined(Schedule):
         _check(ordered, f"milestones ascend, not {self.milestones}")
 
     def value(self, step: int, base: float) -> float:
-        """Return the rate at a step."""
         index = sum(step >= m for m in self.milestones)
         start = self.milestones[index - 1] if index else 0
         return self.schedules[index].value(step - start, base)

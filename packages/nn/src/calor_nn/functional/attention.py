@@ -73,8 +73,8 @@ def scaled_dot_product_attention(
 
     References
     ----------
-    Vaswani et al., "Attention Is All You Need", 2017.
-    Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models", 2023.
+    - Vaswani et al., "Attention Is All You Need", 2017.
+    - Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models", 2023.
 
     Examples
     --------

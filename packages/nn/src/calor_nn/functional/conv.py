@@ -78,8 +78,8 @@ def conv1d(
 
     References
     ----------
-    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
-    Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
+    - LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+    - Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
 
     Examples
     --------
@@ -141,8 +141,8 @@ def conv2d(
 
     References
     ----------
-    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
-    Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
+    - LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+    - Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
 
     Examples
     --------
@@ -204,8 +204,8 @@ def conv3d(
 
     References
     ----------
-    LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
-    Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
+    - LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+    - Yu and Koltun, "Multi-Scale Context Aggregation by Dilated Convolutions", 2015.
 
     Examples
     --------

@@ -46,9 +46,9 @@ def orthogonal(
 
     References
     ----------
-    Saxe et al., "Exact Solutions to the Nonlinear Dynamics of Learning in Deep Linear Neural
-    Networks", 2013.
-    Mezzadri, "How to Generate Random Matrices from the Classical Compact Groups", 2007.
+    - Saxe et al., "Exact Solutions to the Nonlinear Dynamics of Learning in Deep Linear Neural
+      Networks", 2013.
+    - Mezzadri, "How to Generate Random Matrices from the Classical Compact Groups", 2007.
 
     Examples
     --------

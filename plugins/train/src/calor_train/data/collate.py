@@ -13,12 +13,29 @@ from calor.errors import ArgumentError, ShapeError
 
 
 def default_collate(samples: Sequence[Any]) -> Any:
-    """Return a batch: what the samples hold in the same place is stacked along a new first axis.
+    """Return a batch of samples, with corresponding parts stacked along a new first axis.
 
-    Samples are arrays, tensors, numbers, or tuples, lists and mappings of these. Python floats
-    become float32, integers int64; text and anything else is gathered in a list. Raises ShapeError
-    when arrays that belong together differ in shape.
+    Parameters
+    ----------
+    samples : sequence
+        Arrays, tensors, numbers, or tuples, lists and mappings of these, all of one structure.
 
+    Returns
+    -------
+    Any
+        The structure of a sample, with arrays of shape (N, *S) on the host. Arrays keep their
+        dtype; Python floats become float32, integers int64, complex numbers complex64. Texts and
+        anything else become lists.
+
+    Raises
+    ------
+    ShapeError
+        If corresponding arrays differ in shape.
+    ArgumentError
+        If corresponding tuples or lists differ in length.
+
+    Examples
+    --------
     >>> from calor_train import default_collate
     >>> default_collate([(0.5, 1), (1.5, 2)])
     (array([0.5, 1.5], dtype=float32), array([1, 2]))

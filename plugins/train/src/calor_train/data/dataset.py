@@ -25,10 +25,21 @@ class SizedItems(Protocol):
 
 
 class Dataset(ABC):
-    """Samples by number; write ``__len__`` and ``__getitem__``.
+    """Samples by number; write `__len__` and `__getitem__`.
 
-    A loader with workers reads several samples at the same time, each from a thread of its own, so
-    both must be safe for that. Override ``batch`` where many samples are read faster together.
+    A loader with workers reads several samples at the same time, each in a thread of its own, so
+    both must be thread-safe. Override `batch` if many samples are read faster together.
+
+    Examples
+    --------
+    >>> from calor_train import Dataset
+    >>> class Squares(Dataset):
+    ...     def __len__(self):
+    ...         return 3
+    ...     def __getitem__(self, index):
+    ...         return index, index**2
+    >>> Squares().batch(np.asarray([1, 2]))
+    (array([1, 2]), array([1, 4]))
     """
 
     @abstractmethod
@@ -38,7 +49,18 @@ class Dataset(ABC):
     def __getitem__(self, index: int, /) -> Any: ...
 
     def samples(self, indices: Indices) -> list[Any]:
-        """Return the samples of these numbers; an error says which one it came from."""
+        """Return several samples; an error says which one it came from.
+
+        Parameters
+        ----------
+        indices : ndarray
+            The numbers of the samples, int64 (N,).
+
+        Returns
+        -------
+        list
+            The samples in this order.
+        """
         found = []
         for index in indices.tolist():
             try:
@@ -49,7 +71,25 @@ class Dataset(ABC):
         return found
 
     def batch(self, indices: Indices) -> Any:
-        """Return the samples of these numbers as one batch of host arrays."""
+        """Return several samples as one batch on the host.
+
+        Parameters
+        ----------
+        indices : ndarray
+            The numbers of the samples, int64 (N,).
+
+        Returns
+        -------
+        Any
+            Arrays of shape (N, *S) in the structure of a sample; see :func:`default_collate`.
+
+        Raises
+        ------
+        ShapeError
+            If corresponding arrays differ in shape.
+        ArgumentError
+            If corresponding tuples or lists differ in length.
+        """
         return default_collate(self.samples(indices))
 
 
@@ -67,11 +107,22 @@ class Items(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """Arrays of equal length; sample ``i`` is the tuple of their rows ``i``.
+    """Arrays of equal length; sample i is the tuple of their rows i.
 
-    Takes NumPy arrays, tensors, and nested sequences of numbers. Raises ShapeError when lengths
-    differ.
+    Parameters
+    ----------
+    *arrays : ndarray, Tensor or sequence
+        Arrays of shape (N, *S), or nested sequences of numbers. They are kept on the host.
 
+    Raises
+    ------
+    ArgumentError
+        If there is no array.
+    ShapeError
+        If an array has no axes, or the lengths differ.
+
+    Examples
+    --------
     >>> from calor_train import ArrayDataset
     >>> data = ArrayDataset([[0.0, 1.0], [2.0, 3.0]], [0, 1])
     >>> len(data), data[1]
@@ -95,12 +146,44 @@ class ArrayDataset(Dataset):
         return tuple(x[index] for x in self.arrays)
 
     def batch(self, indices: Indices) -> tuple[npt.NDArray[Any], ...]:
-        """Return the rows of these numbers of every array."""
+        """Return rows of every array.
+
+        Parameters
+        ----------
+        indices : ndarray
+            The numbers of the rows, int64 (N,).
+
+        Returns
+        -------
+        tuple of ndarray
+            Arrays of shape (N, *S) in their own dtypes.
+        """
         return tuple(x[indices] for x in self.arrays)
 
 
 class Subset(Dataset):
-    """The samples of a dataset that have the given numbers, in that order."""
+    """Some samples of a dataset, in a given order.
+
+    Parameters
+    ----------
+    dataset : Dataset or sized collection
+        The dataset.
+    indices : sequence of int or ndarray
+        The numbers of the samples, shape (N,); negative ones count from the end.
+
+    Raises
+    ------
+    ShapeError
+        If `indices` does not have one axis.
+    IndexingError
+        If an index is out of range.
+
+    Examples
+    --------
+    >>> from calor_train import Subset
+    >>> list(Subset(range(10), [3, 1]).samples(np.asarray([0, 1])))
+    [3, 1]
+    """
 
     def __init__(self, dataset: Dataset | SizedItems, indices: Sequence[int] | Indices) -> None:
         self.dataset = as_dataset(dataset)
@@ -118,11 +201,9 @@ class Subset(Dataset):
         return self.dataset[int(self.indices[index])]
 
     def samples(self, indices: Indices) -> list[Any]:
-        """Return the samples of these numbers."""
         return self.dataset.samples(self.indices[indices])
 
     def batch(self, indices: Indices) -> Any:
-        """Return the samples of these numbers as one batch of host arrays."""
         return self.dataset.batch(self.indices[indices])
 
 
@@ -131,16 +212,35 @@ def as_dataset(given: Dataset | SizedItems) -> Dataset:
     return given if isinstance(given, Dataset) else Items(given)
 
 
-def random_split(
+def random_split(  # numpydoc ignore=RS01
     dataset: Dataset | SizedItems,
     parts: Sequence[int] | Sequence[float],
     seed: int | Generator | None = None,
 ) -> list[Subset]:
-    """Return disjoint random subsets that cover the dataset.
+    """Return disjoint random subsets that cover a dataset.
 
-    ``parts`` are sizes that add up to its length, or fractions that add up to 1; what fractions
-    leave over goes to the first parts, one sample each. ``seed`` as in :class:`DataLoader`.
+    Parameters
+    ----------
+    dataset : Dataset or sized collection
+        The dataset.
+    parts : sequence of int or sequence of float
+        Sizes that add up to the number of samples, or fractions that add up to 1. What rounding
+        leaves over goes to the first parts, one sample each.
+    seed : int or Generator, optional
+        The seed of the order; drawn from calor's global generator if left out.
 
+    Returns
+    -------
+    list of Subset
+        One subset for each part.
+
+    Raises
+    ------
+    ArgumentError
+        If a part is negative, the parts do not add up, or the seed is negative.
+
+    Examples
+    --------
     >>> from calor_train import random_split
     >>> [len(part) for part in random_split(range(10), [0.75, 0.25], seed=0)]
     [8, 2]

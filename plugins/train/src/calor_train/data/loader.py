@@ -24,24 +24,43 @@ Transform = Callable[[Any, np.random.Generator], Any]
 class DataLoader:
     """Batches of a dataset as tensors on a device; each iteration is one epoch.
 
+    An error in a worker is raised where its batch is requested, and says which sample it came from.
+    `state_dict()` holds the position within the epoch, and a loader that loads it starts there.
+
     Parameters
     ----------
-    dataset: a :class:`Dataset`, or anything with a length and items by number.
-    batch_size: samples in a batch; the last batch has what is left, or is left out (``drop_last``).
-    shuffle: another random order in each epoch. It depends on ``seed`` and the number of the epoch
-        alone, neither on the number of workers nor on the machine.
-    workers: threads that make batches ahead of time; 0 makes each batch when it is asked for.
-    prefetch: batches per worker that are kept ready.
-    seed: a number or a ``calor.random.Generator``; None draws one from calor's global generator, so
-        that ``calor.random.seed`` decides.
-    collate: a function from a list of samples to a batch, instead of :func:`default_collate`.
-    transform: ``f(batch, generator) -> batch`` on the host's arrays, for augmentation; the
-        ``numpy.random.Generator`` depends on the seed, the epoch and the batch alone.
-    device: where the tensors are made; None is the device current when the iteration starts.
+    dataset : Dataset or sized collection
+        The samples: a :class:`Dataset`, or anything with a length and items by number.
+    batch_size : int
+        Samples in a batch; the last batch holds the rest.
+    shuffle : bool
+        Draw another random order in each epoch. It depends on `seed` and the number of the epoch
+        alone, not on workers or the machine.
+    drop_last : bool
+        Leave out the last batch if it is smaller.
+    workers : int
+        Threads that make batches ahead of time; 0 makes each batch on request.
+    prefetch : int
+        Batches for each worker that are kept ready.
+    seed : int or Generator, optional
+        The seed of the order and of `transform`; drawn from calor's global generator if left out,
+        so that `calor.random.seed` decides.
+    collate : callable, optional
+        A function from a list of samples to a batch; :func:`default_collate` if left out.
+    transform : callable, optional
+        Augmentation `f(batch, generator) -> batch` on host arrays. Its `numpy.random.Generator`
+        depends on the seed, the epoch and the batch alone.
+    device : Device or str, optional
+        Where the tensors are made; the device that is current when the iteration starts if left
+        out.
 
-    An error in a worker is raised where its batch is asked for, and says which sample it came from.
-    ``state_dict()`` holds the position within the epoch; a loader that loads it starts there.
+    Raises
+    ------
+    ArgumentError
+        If a number is out of its range or not a whole number.
 
+    Examples
+    --------
     >>> from calor_train import ArrayDataset, DataLoader
     >>> loader = DataLoader(ArrayDataset([[1.0], [2.0], [3.0]], [0, 1, 0]), batch_size=2)
     >>> [(x.shape, y.tolist()) for x, y in loader]
@@ -98,13 +117,47 @@ class DataLoader:
         return BatchIterator(self)
 
     def order(self, epoch: int) -> Indices:
-        """Return the numbers of the samples in the order of an epoch."""
+        """Return the numbers of the samples in the order of an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            The epoch, counted from 0.
+
+        Returns
+        -------
+        ndarray
+            A permutation, int64 (N,).
+        """
         if self.shuffle:
             return epoch_order(len(self.dataset), self.seed, epoch)
         return np.arange(len(self.dataset), dtype=np.int64)
 
     def make(self, indices: Indices, epoch: int, number: int, device: Device) -> Any:
-        """Return one batch; called in a worker's thread when there are workers."""
+        """Return one batch; a worker calls it in its thread.
+
+        Parameters
+        ----------
+        indices : ndarray
+            The numbers of the samples, int64.
+        epoch : int
+            The epoch, counted from 0.
+        number : int
+            The batch, counted from 0.
+        device : Device
+            Where the tensors are made.
+
+        Returns
+        -------
+        Any
+            Tensors in the structure of a sample.
+
+        Raises
+        ------
+        RuntimeError
+            If reading a sample raised StopIteration. Any other exception passes through with a note
+            that names the batch.
+        """
         try:
             if self.collate is None:
                 batch = self.dataset.batch(indices)
@@ -121,14 +174,31 @@ class DataLoader:
             raise
 
     def state_dict(self) -> dict[str, int]:
-        """Return the seed, the epoch, and how many of its batches were handed out."""
+        """Return the seed, the epoch, and how many of its batches were handed out.
+
+        Returns
+        -------
+        dict of str to int
+            The keys "seed", "epoch" and "position".
+        """
         epoch, position = self.epoch, self.position
         if not self._continues and position == len(self):
             epoch, position = epoch + 1, 0
         return {"seed": self.seed, "epoch": epoch, "position": position}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Let the next iteration start where another loader stood."""
+        """Let the next iteration start where another loader stood.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to Any
+            What `state_dict` of that loader returned.
+
+        Raises
+        ------
+        ArgumentError
+            If the position exceeds the number of batches.
+        """
         position = int(state_dict["position"])
         if not 0 <= position <= len(self):
             raise ArgumentError(

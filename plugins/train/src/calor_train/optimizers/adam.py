@@ -81,7 +81,6 @@ class AdamGroup(ParameterGroup):
         super().__init__(params, names, slots=slots, counted=True, betas=betas, **options)
 
     def set_numbers(self, **numbers: Any) -> None:
-        """Set the hyper-parameters."""
         self.betas = numbers.pop("betas")
         super().set_numbers(**numbers)
 
@@ -146,18 +145,51 @@ class AdamWGroup(AdamGroup):
 class Adam(Optimizer):
     """Adam: steps scaled by running moments of the gradient.
 
-    Each step does, for a gradient ``g`` of parameter ``p`` in its step ``t``::
+    For a gradient g of parameter p in its step t, a step does:
 
-        g = g + weight_decay · p
-        m = beta1 · m + (1 − beta1) · g,   v = beta2 · v + (1 − beta2) · g²
-        p = p − lr · m / (1 − beta1ᵗ) / (√v / √(1 − beta2ᵗ) + eps)
+    - g = g + weight_decay · p
+    - m = beta1 · m + (1 − beta1) · g, v = beta2 · v + (1 − beta2) · g²
+    - p = p − lr · m / (1 − beta1ᵗ) / (√v / √(1 − beta2ᵗ) + eps)
 
-    ``amsgrad`` divides by the largest ``v`` so far (Reddi et al., 2018); ``maximize`` climbs.
-    ``master_weights`` keeps float32 copies of float16 and bfloat16 parameters, so that steps below
-    their precision add up; the moments are float32 for them either way. A parameter without a
-    gradient makes no step and counts none. Names, defaults and formulas are PyTorch's
-    (torch.optim.Adam), after Kingma and Ba, 2015.
+    Names, defaults and formulas are those of torch.optim.Adam. The moments of half types are
+    float32. A parameter without a gradient makes no step and counts none.
 
+    Parameters
+    ----------
+    params : Module, iterable of Tensor or iterable of dict
+        The parameters, or one dictionary a group: `{"params": ..., "lr": ...}`.
+    lr : float
+        The learning rate.
+    betas : tuple of float
+        The decay rates of the two moments, in [0, 1).
+    eps : float
+        Added to the root, so that steps stay finite.
+    weight_decay : float
+        The factor of the parameter that is added to its gradient.
+    amsgrad : bool
+        Divide by the largest second moment so far.
+    maximize : bool
+        Ascend in place of descending.
+    master_weights : bool
+        Keep float32 copies of float16 and bfloat16 parameters, so that steps below their precision
+        add up.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no parameters, an option is unknown, or a number is out of its range.
+    DTypeError
+        If a parameter is not floating or complex.
+    GradientError
+        If a parameter is computed from other tensors.
+
+    References
+    ----------
+    - Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015.
+    - Reddi et al., "On the Convergence of Adam and Beyond", 2018 (amsgrad).
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import Adam
     >>> w = calor.asarray([1.0, -1.0], requires_grad=True)
@@ -197,12 +229,46 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay: each step also does ``p = p − lr · weight_decay · p``.
+    """Adam with weight decay that is decoupled from the gradient.
 
-    The decay is not part of the gradient, so the moments do not see it. Otherwise :class:`Adam`;
-    names, defaults and formulas are PyTorch's (torch.optim.AdamW), after Loshchilov and Hutter,
-    2019.
+    Each step also does p = p − lr · weight_decay · p; the moments do not see it. Otherwise it is
+    :class:`Adam`, with the names, defaults and formulas of torch.optim.AdamW.
 
+    Parameters
+    ----------
+    params : Module, iterable of Tensor or iterable of dict
+        The parameters, or one dictionary a group: `{"params": ..., "lr": ...}`.
+    lr : float
+        The learning rate.
+    betas : tuple of float
+        The decay rates of the two moments, in [0, 1).
+    eps : float
+        Added to the root, so that steps stay finite.
+    weight_decay : float
+        The share of the parameter, times the learning rate, that a step takes away.
+    amsgrad : bool
+        Divide by the largest second moment so far.
+    maximize : bool
+        Ascend in place of descending.
+    master_weights : bool
+        Keep float32 copies of float16 and bfloat16 parameters, so that steps below their precision
+        add up.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no parameters, an option is unknown, or a number is out of its range.
+    DTypeError
+        If a parameter is not floating or complex.
+    GradientError
+        If a parameter is computed from other tensors.
+
+    References
+    ----------
+    Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import AdamW
     >>> w = calor.asarray([1.0], requires_grad=True)

@@ -18,14 +18,34 @@ Parameters = Any
 
 
 class Optimizer(Stateful):
-    """Base of the optimizers: changes parameters by their gradients.
+    """The base of optimizers, which change parameters by their gradients.
 
-    ``params`` is a module, an iterable of tensors, or, for groups with hyper-parameters of their
-    own, an iterable of dictionaries: ``[{"params": model.body, "lr": 1e-4}, {"params": head}]``.
-    A subclass sets ``group_type`` and hands the hyper-parameters to this constructor.
+    A subclass sets `group_type` and passes its hyper-parameters to this constructor. `step()` reads
+    `.grad`; `update(model, grads)` takes gradients as `calor.grad` returns them. Both may run
+    inside `calor.jit` if the optimizer is an argument of the function.
 
-    ``step()`` reads ``.grad``; ``update(model, grads)`` takes gradients as ``calor.grad`` returns
-    them. Both may run inside ``calor.jit`` when the optimizer is an argument of the function.
+    Parameters
+    ----------
+    params : Module, iterable of Tensor or iterable of dict
+        The parameters. Dictionaries make groups with hyper-parameters of their own: `[{"params":
+        body, "lr": 1e-4}, {"params": head}]`.
+    defaults : mapping of str to Any
+        The hyper-parameters by name, for groups that do not set them.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no parameters.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor_train import SGD
+    >>> w = calor.asarray([1.0], requires_grad=True)
+    >>> optimizer = SGD([{"params": [w], "lr": 0.5}])
+    >>> optimizer.update([w], [calor.asarray([1.0])])
+    >>> w.tolist()
+    [0.5]
     """
 
     group_type: ClassVar[type[ParameterGroup]]
@@ -42,7 +62,22 @@ class Optimizer(Stateful):
             )
 
     def add_param_group(self, options: Mapping[str, Any]) -> None:
-        """Add parameters, ``options["params"]``, with hyper-parameters of their own."""
+        """Add parameters with hyper-parameters of their own.
+
+        Parameters
+        ----------
+        options : mapping of str to Any
+            The parameters under "params", and hyper-parameters by name.
+
+        Raises
+        ------
+        ArgumentError
+            If "params" is missing, an option is unknown, or a parameter is in a group already.
+        DTypeError
+            If a parameter is not floating or complex.
+        GradientError
+            If a parameter is computed from other tensors.
+        """
         options = dict(options)
         if "params" not in options:
             raise ArgumentError('a parameter group is a dictionary with the key "params"')
@@ -79,15 +114,24 @@ class Optimizer(Stateful):
         return [p for group in self.param_groups for p in group.params]
 
     def step(self) -> None:
-        """Change the parameters by their ``.grad``; those without one are left as they are."""
+        """Change the parameters by their `.grad`; those without one stay as they are."""
         for group in self.param_groups:
             group.step([p.grad for p in group.params])
 
     def update(self, model: Any, grads: Any) -> None:
-        """Change the parameters of ``model`` by gradients held in a tree of the same structure.
+        """Change the parameters of a model by gradients in a tree of the same structure.
 
-        ``grads`` is what ``calor.grad(loss)(model, …)`` returns; a leaf may be None where there is
-        none. Raises ArgumentError when the trees differ or lack one of the optimizer's parameters.
+        Parameters
+        ----------
+        model : Any
+            The model, or the tree of parameters.
+        grads : Any
+            What `calor.grad(loss)(model, ...)` returns; None for parameters without a gradient.
+
+        Raises
+        ------
+        ArgumentError
+            If the trees differ, or the model lacks one of the optimizer's parameters.
         """
         found = {id(p): g for p, g in _pairs(model, grads)}
         for group in self.param_groups:
@@ -97,7 +141,13 @@ class Optimizer(Stateful):
             group.step([found[id(p)] for p in group.params])
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or fill them with zeros."""
+        """Drop the gradients of all parameters, or fill them with zeros.
+
+        Parameters
+        ----------
+        set_to_none : bool
+            Drop them; False fills them with zeros.
+        """
         for p in self.params:
             if set_to_none or p.grad is None:
                 p.grad = None
@@ -105,9 +155,13 @@ class Optimizer(Stateful):
                 p.grad = calor.zeros_like(p.grad)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return state and hyper-parameters as they are now, laid out as in PyTorch.
+        """Return copies of state and hyper-parameters, laid out as in PyTorch.
 
-        ``{"state": {"0": {"step": …, …}, …}, "param_groups": [{"lr": …, "params": [0, …]}, …]}``
+        Returns
+        -------
+        dict of str to Any
+            `{"state": {"0": {"step": ..., ...}, ...}, "param_groups": [{"lr": ..., "params": [0,
+            ...]}, ...]}`.
         """
         state: dict[str, Any] = {}
         groups = []
@@ -122,9 +176,19 @@ class Optimizer(Stateful):
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what ``state_dict()`` returned, for the same parameters in the same order.
+        """Restore a state, for the same parameters in the same order.
 
-        Raises ArgumentError or ShapeError, and changes nothing, when it does not fit.
+        Parameters
+        ----------
+        state_dict : mapping of str to Any
+            What `state_dict` returned.
+
+        Raises
+        ------
+        ArgumentError
+            If groups, hyper-parameters or state differ; nothing is changed.
+        ShapeError
+            If a state tensor has another shape; nothing is changed.
         """
         groups = state_dict["param_groups"]
         state = {str(k): v for k, v in state_dict["state"].items()}

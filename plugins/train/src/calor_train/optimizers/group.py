@@ -20,11 +20,41 @@ from calor_train.optimizers.working import enter, leave
 
 
 class ParameterGroup(Stateful):
-    """Parameters that share hyper-parameters, and their state; one per entry of ``param_groups``.
+    """Parameters that share hyper-parameters, and their state: an entry of `param_groups`.
 
-    A subclass names its hyper-parameters in ``dynamic`` and its state tensors in ``slots``, and
-    writes ``change``, the rule for one parameter. Hyper-parameters are attributes, and items as
-    well: ``group.lr`` is ``group["lr"]``.
+    A subclass names its hyper-parameters in `dynamic`, passes the names of its state tensors as
+    `slots`, and writes `change`, the rule for one parameter. Hyper-parameters are attributes and
+    items alike: `group.lr` is `group["lr"]`.
+
+    Parameters
+    ----------
+    params : sequence of Tensor
+        The parameters.
+    names : sequence of str
+        Their names, for messages.
+    slots : sequence of str
+        Names of the state tensors, one of each for each parameter, in its shape.
+    counted : bool
+        Count the steps of each parameter.
+    maximize : bool
+        Ascend in place of descending.
+    master_weights : bool
+        Keep float32 copies of float16 and bfloat16 parameters.
+    **numbers : float or Tensor
+        The hyper-parameters by name.
+
+    Raises
+    ------
+    ArgumentError
+        If a hyper-parameter is negative or not a number.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor_train import SGD
+    >>> group = SGD([calor.ones(2, requires_grad=True)], lr=0.5).param_groups[0]
+    >>> group["lr"], group.names
+    (0.5, ('0',))
     """
 
     dynamic: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
@@ -70,7 +100,13 @@ class ParameterGroup(Stateful):
             )
 
     def set_numbers(self, **numbers: Any) -> None:
-        """Set the hyper-parameters."""
+        """Set the hyper-parameters.
+
+        Parameters
+        ----------
+        **numbers : float or Tensor
+            The values by name.
+        """
         for name, value in numbers.items():
             setattr(self, name, value)
 
@@ -92,7 +128,25 @@ class ParameterGroup(Stateful):
 
     @staticmethod
     def checked(name: str, value: Any) -> float:
-        """Return a hyper-parameter as a float; ArgumentError when it is negative or no number."""
+        """Return a hyper-parameter as a float.
+
+        Parameters
+        ----------
+        name : str
+            Its name, for the message.
+        value : Any
+            Its value.
+
+        Returns
+        -------
+        float
+            The value.
+
+        Raises
+        ------
+        ArgumentError
+            If the value is negative or not a number.
+        """
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -115,18 +169,62 @@ class ParameterGroup(Stateful):
         setattr(self, name, value)
 
     def hyperparameters(self) -> tuple[str, ...]:
-        """Return the names that ``state_dict`` holds."""
+        """Return the names of the hyper-parameters in `state_dict`.
+
+        Returns
+        -------
+        tuple of str
+            The names.
+        """
         return (*self.dynamic, "maximize")
 
     def prepare(self) -> Any:
-        """Return what all parameters of a step share; ``change`` receives it."""
+        """Return what all parameters of a step share; `change` receives it.
+
+        Returns
+        -------
+        Any
+            None, unless a subclass computes something once a step.
+        """
 
     def change(self, index: int, p: Tensor, g: Tensor, shared: Any) -> Tensor:
-        """Return parameter ``index`` after a step and update its state, in the working form."""
+        """Return a parameter after a step, and update its state.
+
+        Parameters
+        ----------
+        index : int
+            The parameter's position in the group.
+        p : Tensor
+            The parameter, at least float32.
+        g : Tensor
+            Its gradient, of the shape and dtype of `p`.
+        shared : Any
+            What `prepare` returned.
+
+        Returns
+        -------
+        Tensor
+            The new value, of the shape and dtype of `p`.
+        """
         raise NotImplementedError
 
     def step(self, grads: Sequence[Tensor | None]) -> None:
-        """Change the parameters that have a gradient; the others keep their state as well."""
+        """Change the parameters that have a gradient; the others keep their state as well.
+
+        Parameters
+        ----------
+        grads : sequence of Tensor or None
+            A gradient for each parameter.
+
+        Raises
+        ------
+        ArgumentError
+            If there is not one for each parameter.
+        ShapeError
+            If a gradient has another shape than its parameter.
+        DTypeError
+            If a gradient is complex and its parameter is real.
+        """
         if len(grads) != len(self.params):
             raise ArgumentError(f"{len(self.params)} parameters, but {len(grads)} gradients")
         present = [g is not None for g in grads]
@@ -141,7 +239,15 @@ class ParameterGroup(Stateful):
                     self._step_one(index, p, g, shared)
 
     def count(self, steps: Tensor, present: Sequence[bool]) -> None:
-        """Count a step of the parameters that make one."""
+        """Count a step of the parameters that make one.
+
+        Parameters
+        ----------
+        steps : Tensor
+            The counters, int32 (n,).
+        present : sequence of bool
+            Which parameters make a step.
+        """
         if all(present):
             steps += 1
         else:
@@ -167,11 +273,23 @@ class ParameterGroup(Stateful):
         assign(p, leave(after, p, self.pairs))
 
     def counts(self) -> list[int] | None:
-        """Return how many steps each parameter has made; looks at the counters."""
+        """Return how many steps each parameter has made.
+
+        Returns
+        -------
+        list of int or None
+            The counts; None if the group does not count.
+        """
         return None if self.steps is None else [int(n) for n in self.steps.numpy()]
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yield the state of each parameter by name, tensors as they are now."""
+        """Yield the state of each parameter.
+
+        Yields
+        ------
+        dict of str to Any
+            Copies of the state tensors by name, and the number of steps.
+        """
         counts = self.counts()
         for index in range(len(self.params)):
             entry: dict[str, Any] = {} if counts is None else {"step": counts[index]}
@@ -182,7 +300,25 @@ class ParameterGroup(Stateful):
             yield entry
 
     def places(self, entries: Sequence[Mapping[str, Any]]) -> list[tuple[Tensor, Any]]:
-        """Return each state tensor beside its saved value; raises when they do not fit."""
+        """Return each state tensor with its saved value.
+
+        Parameters
+        ----------
+        entries : sequence of mapping
+            The saved state of each parameter, as `entries` yields it.
+
+        Returns
+        -------
+        list of tuple
+            (tensor, saved value).
+
+        Raises
+        ------
+        ArgumentError
+            If the names of a saved state are others.
+        ShapeError
+            If a saved value has another shape.
+        """
         places: list[tuple[Tensor, Any]] = []
         for index, entry in enumerate(entries):
             wanted = {slot: held[index] for slot, held in self.state.items()}

@@ -62,19 +62,52 @@ class SGDGroup(ParameterGroup):
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum, Nesterov's as well.
+    """Stochastic gradient descent, with momentum, also Nesterov's.
 
-    Each step does, for a gradient ``g`` of parameter ``p``::
+    For a gradient g of parameter p, a step does:
 
-        g = g + weight_decay · p
-        b = momentum · b + (1 − dampening) · g      (b = g in the first step)
-        p = p − lr · b                              (nesterov: p − lr · (g + momentum · b))
+    - g = g + weight_decay · p
+    - b = momentum · b + (1 − dampening) · g, and b = g in the first step
+    - p = p − lr · b, with Nesterov's momentum p = p − lr · (g + momentum · b)
 
-    ``maximize`` climbs instead. ``master_weights`` keeps float32 copies of float16 and bfloat16
-    parameters, so that steps smaller than their precision add up; state is float32 for them either
-    way. Names, defaults and formulas are PyTorch's (torch.optim.SGD); momentum is from Polyak,
-    1964, its Nesterov form from Sutskever et al., 2013.
+    Names, defaults and formulas are those of torch.optim.SGD. The state of half types is float32.
 
+    Parameters
+    ----------
+    params : Module, iterable of Tensor or iterable of dict
+        The parameters, or one dictionary a group: `{"params": ..., "lr": ...}`.
+    lr : float
+        The learning rate.
+    momentum : float
+        How much of the previous step is kept.
+    dampening : float
+        The share of the gradient that the momentum leaves out.
+    weight_decay : float
+        The factor of the parameter that is added to its gradient.
+    nesterov : bool
+        Look ahead by the momentum; needs `momentum` above 0 and `dampening` 0.
+    maximize : bool
+        Ascend in place of descending.
+    master_weights : bool
+        Keep float32 copies of float16 and bfloat16 parameters, so that steps below their precision
+        add up.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no parameters, an option is unknown, or a number is out of its range.
+    DTypeError
+        If a parameter is not floating or complex.
+    GradientError
+        If a parameter is computed from other tensors.
+
+    References
+    ----------
+    - Polyak, "Some Methods of Speeding Up the Convergence of Iteration Methods", 1964.
+    - Sutskever et al., "On the Importance of Initialization and Momentum in Deep Learning", 2013.
+
+    Examples
+    --------
     >>> import calor
     >>> from calor_train import SGD
     >>> w = calor.asarray([1.0, 2.0], requires_grad=True)
