@@ -290,6 +290,14 @@ def promote_weak(strong: DType, weak: DType) -> DType:
     ------
     DTypeError
         If ``strong`` is float8, which has no arithmetic.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.dtypes.promote_weak(calor.float16, calor.int64)
+    calor.float16
+    >>> calor.dtypes.promote_weak(calor.int8, calor.float32)
+    calor.float32
     """
     if strong.kind == "storage":
         return promote(strong, weak)
@@ -312,6 +320,12 @@ def real_of(dtype: DType) -> DType:
     -------
     DType
         Of complex64 float32, of complex128 float64; other dtypes as they are.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.dtypes.real_of(calor.complex128)
+    calor.float64
     """
     return _REAL_OF.get(dtype, dtype)
 
@@ -327,7 +341,13 @@ def complex_of(dtype: DType) -> DType:
     Returns
     -------
     DType
-        complex64 for float32 and half types, complex128 for float64.
+        For float32 and half types complex64, for float64 complex128.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.dtypes.complex_of(calor.float16)
+    calor.complex64
     """
     return dtype if dtype.kind == "complex" else _COMPLEX_OF[dtype]
 
@@ -349,6 +369,12 @@ def float_of(dtype: DType) -> DType:
     ------
     DTypeError
         If ``dtype`` is float8.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.dtypes.float_of(calor.int8)
+    calor.float32
     """
     if dtype.kind == "storage":
         raise DTypeError(f"{dtype.name} is a storage type; cast first: x.astype(calor.float32)")

@@ -31,6 +31,12 @@ class TreeDef:
         The structures of the children.
     count : int
         The number of leaves.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.tree.flatten({"a": 1, "b": [2, 3]})[1]
+    dict(*, list(*, *))
     """
 
     kind: type | None
@@ -115,7 +121,21 @@ def register_base(kind: type, flatten_one: Flatten, unflatten_one: Unflatten) ->
     flatten_one : callable
         As for `register`.
     unflatten_one : callable
-        As for `register`.
+        As for `register`. The type of the object is not passed on, so ``aux`` has to contain it.
+
+    Examples
+    --------
+    >>> import calor
+    >>> class Box:
+    ...     def __init__(self, inside):
+    ...         self.inside = inside
+    >>> calor.tree.register_base(
+    ...     Box, lambda b: ((b.inside,), type(b)), lambda kind, children: kind(*children)
+    ... )
+    >>> class Crate(Box):
+    ...     pass
+    >>> type(calor.tree.map(lambda x: x + 1, Crate(1))).__name__
+    'Crate'
     """
     _INHERITED[kind] = (flatten_one, unflatten_one)
     _NODES[kind] = (flatten_one, unflatten_one)

@@ -24,8 +24,20 @@ _NUMBERS: Final = (bool, int, float, complex, np.generic)
 
 
 def exact(value: Any) -> Any:
-    """Return what is equal for attributes of equal type and bits; NaN is one number.
+    """Return a value that is equal for attributes of equal type and bits.
 
+    Parameters
+    ----------
+    value : Any
+        An attribute: a number, a tuple, or anything hashable.
+
+    Returns
+    -------
+    Any
+        A hashable value. NaN equals NaN; 0.0 and −0.0 differ, and so do 1, 1.0 and True.
+
+    Examples
+    --------
     >>> exact(0.0) == exact(-0.0), exact((1, 2)) == exact((True, 2))
     (False, False)
     >>> exact(float("nan")) == exact(float("nan"))
@@ -44,8 +56,20 @@ def exact(value: Any) -> Any:
 
 
 def exact_items(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return attributes, in no order, as one hashable value that :func:`exact` compares.
+    """Return attributes as one hashable value in which each is compared by `exact`.
 
+    Parameters
+    ----------
+    attributes : mapping of str to Any
+        The attributes, in any order.
+
+    Returns
+    -------
+    tuple
+        The value.
+
+    Examples
+    --------
     >>> exact_items({"axis": 1, "eps": 0.0}) == exact_items({"eps": 0.0, "axis": 1})
     True
     """
@@ -55,14 +79,33 @@ def exact_items(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def of_integers(value: Any) -> bool:
-    """Return whether an attribute is a tuple of plain integers, as shapes and axes are."""
+    """Tell whether an attribute is a tuple of plain integers, as shapes and axes are.
+
+    Parameters
+    ----------
+    value : Any
+        The attribute.
+
+    Returns
+    -------
+    bool
+        False for tuples with bools or NumPy integers.
+    """
     return type(value) is tuple and all(type(item) is int for item in value)
 
 
 def exact_test(known: Any) -> Test | None:
-    """Return a test that, of what equals an attribute, lets the same type and bits pass.
+    """Return a test whether a value that equals an attribute also has its type and bits.
 
-    None where equality says enough.
+    Parameters
+    ----------
+    known : Any
+        The attribute.
+
+    Returns
+    -------
+    callable or None
+        A function from a value to bool; None if equality is enough.
     """
     if type(known) is tuple:
         tests = [(place, test) for place, item in enumerate(known) if (test := exact_test(item))]
@@ -78,7 +121,15 @@ def exact_test(known: Any) -> Test | None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scalar:
-    """A number as an op's attribute, compared by its bits (so that −0.0, NaN and 1 stay apart)."""
+    """A number as an op's attribute, compared by its bits: −0.0, NaN and 1 are distinct.
+
+    Parameters
+    ----------
+    dtype : str
+        The dtype's name.
+    bits : bytes
+        The number as the dtype stores it.
+    """
 
     dtype: str
     bits: bytes
@@ -93,14 +144,42 @@ class Scalar:
 
     @staticmethod
     def of(number: Any, dtype: Any) -> Scalar:
-        """Return the attribute for a number stored as ``dtype``."""
+        """Return the attribute for a number stored in a dtype.
+
+        Parameters
+        ----------
+        number : bool, int, float or complex
+            The number.
+        dtype : DType or str
+            The dtype.
+
+        Returns
+        -------
+        Scalar
+            The attribute.
+
+        Raises
+        ------
+        DTypeError
+            If ``dtype`` is unknown.
+        """
         known = as_dtype(dtype)
         return Scalar(known.name, np.asarray(number).astype(known.numpy).tobytes())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HostArray:
-    """A host array as an op's attribute, compared by shape, dtype and bytes."""
+    """A host array as an op's attribute, compared by shape, dtype and bytes.
+
+    Parameters
+    ----------
+    dtype : str
+        The dtype's name.
+    shape : tuple of int
+        The sizes of the axes.
+    data : bytes
+        The elements in row-major order.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -116,5 +195,21 @@ class HostArray:
 
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> HostArray:
-        """Return the attribute for an array."""
+        """Return the attribute for an array.
+
+        Parameters
+        ----------
+        array : numpy.ndarray
+            The array.
+
+        Returns
+        -------
+        HostArray
+            The attribute.
+
+        Raises
+        ------
+        DTypeError
+            If calor does not have the dtype of the array.
+        """
         return HostArray(as_dtype(array.dtype).name, array.shape, array.tobytes())
