@@ -11,7 +11,7 @@ import numpy as np
 import calor
 from calor import DType, Tensor
 from calor.errors import CalorError
-from calor_nn.module import Module, held_tensors
+from calor_nn.held import Holder, held_tensors
 
 
 class LoadError(CalorError, KeyError):
@@ -83,7 +83,7 @@ class LoadReport:
         return "\n".join(lines)
 
 
-def load_into(module: Module, state: Mapping[str, Any], *, strict: bool) -> LoadReport:
+def load_into(module: Holder, state: Mapping[str, Any], *, strict: bool) -> LoadReport:
     """Set a module's tensors from path → tensor or array; see ``Module.load_state_dict``."""
     held = {h.path: h.tensor for h in held_tensors(module) if not h.is_transient}
     given = {id(held[name]) for name in state if name in held}
@@ -121,7 +121,7 @@ def _assign(tensor: Tensor, value: Any) -> None:
         tensor._rebind(calor.astype(made, tensor.dtype, copy=False))
 
 
-def convert_(module: Module, target: Any, device: Any, dtype: Any) -> None:
+def convert_(module: Holder, target: Any, device: Any, dtype: Any) -> None:
     """Move a module's tensors and cast the floating ones, keeping their handles."""
     if target is not None:
         if isinstance(target, DType | np.dtype | type):

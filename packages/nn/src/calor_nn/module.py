@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, Self
 
 import calor
 from calor import Tensor
-from calor.transforms.state import JITTED_METHODS, Stateful, exchange
-
-if TYPE_CHECKING:
-    from calor_nn.loading import LoadReport
-
-# Called with (module, inputs, output) after each call; ``summary`` puts itself here for a moment.
-observers: list[Callable[[Module, tuple[Any, ...], Any], None]] = []
+from calor.transforms.state import exchange
+from calor_nn import summary as tables
+from calor_nn.held import Holder, held_tensors, observers
+from calor_nn.loading import LoadReport, convert_, load_into
 
 
 def Parameter(data: Any, *, requires_grad: bool = True) -> Tensor:
@@ -51,7 +48,7 @@ def Parameter(data: Any, *, requires_grad: bool = True) -> Tensor:
     return made.requires_grad_(requires_grad)
 
 
-class Module(Stateful):
+class Module(Holder):
     """The base of layers and models: assign tensors and modules to it, and define `forward`.
 
     Tensors that require gradients are parameters; :meth:`register_buffer` adds tensors that are
@@ -72,8 +69,6 @@ class Module(Stateful):
     """
 
     training: bool = True
-    _parameter_names: tuple[str, ...] = ()
-    _transient_names: tuple[str, ...] = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._parameter_names and _wants_gradients(value):
@@ -350,8 +345,6 @@ class Module(Stateful):
         >>> nn.Linear(1, 1).to(calor.float16).weight.dtype
         calor.float16
         """
-        from calor_nn.loading import convert_
-
         convert_(self, target, device, dtype)
         return self
 
@@ -361,10 +354,6 @@ class Module(Stateful):
         memo[id(self)] = made
         vars(made).update({k: _copied(v, memo) for k, v in self.__getstate__().items()})
         return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes; jitted methods are made again where they are called."""
-        return {k: v for k, v in vars(self).items() if k != JITTED_METHODS}
 
     # State.
 
@@ -406,8 +395,6 @@ class Module(Stateful):
         LoadError
             If `strict` and a value is missing, unexpected or misshaped; the module is unchanged.
         """
-        from calor_nn.loading import load_into
-
         return load_into(self, state, strict=strict)
 
     # Reading.
@@ -440,55 +427,7 @@ class Module(Stateful):
         str
             One line for each module, and the totals.
         """
-        from calor_nn.summary import summary
-
-        return summary(self, *inputs)
-
-
-class Held(NamedTuple):
-    """A tensor below a module: its path, the tensor, and the module and attribute that hold it."""
-
-    path: str
-    tensor: Tensor
-    owner: Module
-    attribute: str
-
-    @property
-    def is_parameter(self) -> bool:
-        """Whether the tensor is a parameter, frozen or not."""
-        return self.tensor.requires_grad or self.attribute in self.owner._parameter_names
-
-    @property
-    def is_transient(self) -> bool:
-        """Whether the tensor is left out of state dicts."""
-        return self.attribute in self.owner._transient_names
-
-
-def held_tensors(module: Module, prefix: str = "") -> Iterator[Held]:
-    """Yield every tensor below a module in the order of assignment, tied ones under each path."""
-    for name, value in module.__getstate__().items():
-        yield from _held(value, f"{prefix}{name}", module, name)
-
-
-def own_tensors(module: Module) -> Iterator[Held]:
-    """Yield the tensors that a module holds itself, not those of modules in it."""
-    return (held for held in held_tensors(module) if held.owner is module)
-
-
-def _held(value: Any, path: str, owner: Module, attribute: str) -> Iterator[Held]:
-    if isinstance(value, Tensor):
-        yield Held(path, value, owner, attribute)
-    elif isinstance(value, Module):
-        yield from held_tensors(value, f"{path}.")
-    elif isinstance(value, dict | list | tuple | Stateful):
-        for name, inside in _items(value):
-            yield from _held(inside, f"{path}.{name}", owner, attribute)
-
-
-def _items(container: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(container, list | tuple):
-        return iter(enumerate(container))
-    return iter((vars(container) if isinstance(container, Stateful) else container).items())
+        return tables.summary(self, *inputs)
 
 
 def _wants_gradients(value: Any) -> bool:

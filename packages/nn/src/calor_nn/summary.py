@@ -14,7 +14,7 @@ import calor
 from calor import Tensor
 from calor.recording.tracing import GraphTrace
 from calor.specs import spec
-from calor_nn.module import Module, held_tensors, observers, own_tensors
+from calor_nn.held import Holder, held_tensors, observers, own_tensors
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class _Row:
     size: str
 
 
-def summary(module: Module, *inputs: Any) -> str:
+def summary(module: Holder, *inputs: Any) -> str:
     """Return a table of a module and all below it: output shapes, parameters and bytes.
 
     Nothing is computed and no state changes.
@@ -63,7 +63,7 @@ def summary(module: Module, *inputs: Any) -> str:
     return "\n".join([*_aligned(rows), "", *_totals(module)])
 
 
-def _row(path: str, module: Module, shapes: str, counted: set[int]) -> _Row:
+def _row(path: str, module: Holder, shapes: str, counted: set[int]) -> _Row:
     """Return the line of one module, with the parameters that it holds itself."""
     own = [held.tensor for held in own_tensors(module) if held.is_parameter]
     fresh = [leaf for leaf in own if id(leaf) not in counted]
@@ -77,18 +77,18 @@ def _row(path: str, module: Module, shapes: str, counted: set[int]) -> _Row:
     return _Row(f"{indent}{name}{_title(module)}", shapes, count, size)
 
 
-def _title(module: Module) -> str:
+def _title(module: Holder) -> str:
     extra = module.extra_repr()
     return f"{type(module).__name__}({extra})" if extra else type(module).__name__
 
 
-def _output_shapes(module: Module, inputs: Sequence[Any]) -> dict[int, str]:
+def _output_shapes(module: Holder, inputs: Sequence[Any]) -> dict[int, str]:
     """Return each module's output shapes, by the module's id, from a call on placeholders."""
     found: dict[int, str] = {}
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     device = tensors[0].device if tensors else _device_of(module)
 
-    def observe(called: Module, _: Any, output: Any) -> None:
+    def observe(called: Holder, _: Any, output: Any) -> None:
         leaves = [x for x in calor.tree.leaves(output) if isinstance(x, Tensor)]
         found[id(called)] = ", ".join(str(list(x.shape)) for x in leaves)
 
@@ -107,7 +107,7 @@ def _output_shapes(module: Module, inputs: Sequence[Any]) -> dict[int, str]:
     return found
 
 
-def _device_of(module: Module) -> Any:
+def _device_of(module: Holder) -> Any:
     for held in held_tensors(module):
         return held.tensor.device
     return calor.zeros(()).device
@@ -124,7 +124,7 @@ def _aligned(rows: Sequence[_Row]) -> list[str]:
     return lines
 
 
-def _totals(module: Module) -> list[str]:
+def _totals(module: Holder) -> list[str]:
     parameters = list(module.parameters())
     buffers = list(module.buffers())
     frozen = sum(p.size for p in parameters if not p.requires_grad)

@@ -8,11 +8,12 @@ reserved on every member with a known limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from calor.backends.communication import Collective, Exchange
+from calor.backends.device import Device
 from calor.backends.protocol import Buffer, Executable
 from calor.compiling.plans import plan_for
 from calor.errors import OutOfMemoryError
@@ -22,12 +23,21 @@ from calor.specs import Spec
 from calor_distributed.rows import COLLECTIVES
 from calor_distributed.rows import rank as rank_row
 
-if TYPE_CHECKING:
-    from calor.backends.device import Device
-    from calor_distributed.backend import GroupBackend
-
 Into = Sequence[Buffer | None] | None
 Short = Callable[[Sequence[Any], Into], list[Any] | None]
+
+
+class Group(Protocol):
+    """The backend of a group, as its executables see it."""
+
+    name: str
+    members: tuple[Device, ...]
+    places: tuple[Device, ...]
+    world: int
+
+    def prepare(self, calls: Sequence[Collective]) -> Exchange:
+        """Return a function that runs collectives, in the same order on every member."""
+        ...
 
 
 class GroupBuffer:
@@ -83,7 +93,7 @@ def refusals(places: Sequence[Device], world: int, graph: Graph) -> dict[int, st
 class GroupExecutable:
     """Stages that run one after another, each on all members."""
 
-    def __init__(self, backend: GroupBackend, graph: Graph) -> None:
+    def __init__(self, backend: Group, graph: Graph) -> None:
         self.backend = backend
         self.graph = graph
         self.body, self.constants = _without_ranks(backend, graph)
@@ -205,7 +215,7 @@ class GroupExecutable:
         return copied + sum(stage.required_bytes for stage in self.stages)
 
 
-def _without_ranks(backend: GroupBackend, graph: Graph) -> tuple[Graph, list[GroupBuffer]]:
+def _without_ranks(backend: Group, graph: Graph) -> tuple[Graph, list[GroupBuffer]]:
     """Return the graph with ranks as inputs instead of nodes, and the buffers of the ranks."""
     ranks = [n.op is rank_row and not alone(n) for n in graph.nodes]
     if not any(ranks):
@@ -223,7 +233,7 @@ def _without_ranks(backend: GroupBackend, graph: Graph) -> tuple[Graph, list[Gro
 class MemberStage:
     """A graph that each member runs with its own arrays."""
 
-    def __init__(self, backend: GroupBackend, segment: Segment) -> None:
+    def __init__(self, backend: Group, segment: Segment) -> None:
         self.segment = segment
         graph = segment.graph
         made: dict[Device, Executable] = {
@@ -255,7 +265,7 @@ class MemberStage:
 class ExchangeStage:
     """Collectives in the order of their token; independent neighbours form a batch."""
 
-    def __init__(self, backend: GroupBackend, segment: Segment) -> None:
+    def __init__(self, backend: Group, segment: Segment) -> None:
         self.segment = segment
         self.batches = _batches(segment.graph)
         # Prepared at the first run: a communicator may need a library that is not installed.

@@ -9,6 +9,7 @@ from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
 from calor_linalg import matrices as mx
 from calor_linalg import rows as rows
+from calor_linalg import rules, spectra
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -122,7 +123,7 @@ def cholesky(x: Operand, /, *, upper: bool = False) -> Tensor:
     x = as_tensor(x)
     if not upper:
         return rows.cholesky(x)  # type: ignore[no-any-return]
-    rows.square("cholesky", x._value.spec)
+    rules.square("cholesky", x._value.spec)
     return mx.adjoint(rows.cholesky(mx.adjoint(x)))  # type: ignore[no-any-return]
 
 
@@ -261,7 +262,7 @@ def svd(x: Operand, /, *, full_matrices: bool = True) -> SVDResult:
     """
     x = as_tensor(x)
     full = bool(full_matrices) and x.ndim > 1 and x.shape[-1] != x.shape[-2]
-    return SVDResult(*rows.svd(x, full_matrices=full))
+    return SVDResult(*spectra.svd(x, full_matrices=full))
 
 
 def svdvals(x: Operand, /) -> Tensor:
@@ -338,7 +339,7 @@ def eigh(x: Operand, /) -> EighResult:
     >>> calor.linalg.eigh(calor.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
     [1.0, 2.0]
     """
-    return EighResult(*rows.eigh(as_tensor(x)))
+    return EighResult(*spectra.eigh(as_tensor(x)))
 
 
 def eigvalsh(x: Operand, /) -> Tensor:

@@ -19,6 +19,7 @@ from calor.ops.movement import concat, number_like, pad
 from calor.ops.sources import HostArray, constant
 from calor_linalg import matrices as mx
 from calor_linalg.definitions import repeat
+from calor_linalg.rows import qr
 
 # Sweeps at most; they converge quadratically, in 6 to 10.
 _SWEEPS = 30
@@ -141,19 +142,17 @@ def eigh(x: Any) -> tuple[Any, Any]:
 
 
 def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
-    """Return U, s, Vᴴ by one-sided Jacobi rotations of R in x = Q R (Hestenes 1958)."""
-    from calor_linalg import rows as rows
+    """Return U, s, Vᴴ of tall matrices, by one-sided Jacobi rotations of R in x = Q R.
 
+    Source: Hestenes, "Inversion of matrices by biorthogonalization and related results" (1958).
+    """
     m, n = x.shape[-2:]
-    if m < n:
-        u, s, vh = rows.svd(mx.adjoint(x), full_matrices=full_matrices)
-        return mx.adjoint(vh), s, mx.adjoint(u)
     if not n:
         u = mx.square_identity(x, m)
         empty = mx.real_part(mx.diagonal(x))
         return u if full_matrices else mx.column_block(u, 0, 0), empty, mx.square_identity(x, 0)
     scale = mx.magnitude(x)
-    q, triangle = rows.qr(
+    q, triangle = qr(
         x / mx.as_type(mx.broad_number(scale, x), x),
         mode="complete" if full_matrices else "reduced",
     )
@@ -190,7 +189,7 @@ def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     sizes, order = sort(sizes, axis=sizes.ndim - 1, descending=True)
     w, v = (take_along(t, mx.broad_row(order, t), axis=t.ndim - 1) for t in (w, v))
     # The columns of w are orthogonal; where they vanish, Q completes them to a basis.
-    basis, lengths = rows.qr(w, mode="reduced")
+    basis, lengths = qr(w, mode="reduced")
     turns = mx.diagonal(lengths)
     phase = e.where(turns == 0, mx.ones(turns), e.sign(turns))
     basis = mx.scale_columns(basis, phase)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from calor.dtypes import DType, int64, real_of
-from calor.errors import DTypeError, ShapeError
+from calor.errors import ShapeError
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops.base import op
@@ -19,50 +19,12 @@ from calor.specs import Spec, spec
 from calor_linalg import definitions as definitions
 from calor_linalg import matrices as mx
 from calor_linalg import reference
-from calor_linalg.rows import lu, matrices, square, square_rule, svd, typed_errors
+from calor_linalg.rows import lu
+from calor_linalg.rules import matrices, square, square_rule, system_rule, typed_errors
+from calor_linalg.spectra import svd
+from calor_linalg.triangular import triangular_solve as triangular_solve
 
 _SINGULAR = "is singular; use calor.linalg.lstsq, or calor.linalg.pinv for an inverse"
-
-
-def _system_rule(what: str) -> Any:
-    def rule(a: Spec, b: Spec, **attributes: bool) -> Spec:
-        square(what, a)
-        if b.dtype is not a.dtype:
-            raise DTypeError(
-                f"{what}: matrices {a} and right-hand sides {b} differ in dtype; cast one of them"
-            )
-        if b.ndim != a.ndim or b.shape[:-1] != a.shape[:-1]:
-            raise ShapeError(
-                f"{what}: right-hand sides of shape {b.shape} do not fit matrices of shape "
-                f"{a.shape}; batch axes and rows must be equal"
-            )
-        return spec(b.shape, b.dtype)
-
-    return rule
-
-
-def _triangular_vjp(
-    g: Any, y: Any, a: Any, b: Any, *, lower: bool, transpose: bool, unit_diagonal: bool
-) -> list[Any]:
-    g_b = triangular_solve(
-        e.conjugate(a), g, lower=lower, transpose=not transpose, unit_diagonal=unit_diagonal
-    )
-    g_a = -mx.product(g_b, mx.adjoint(y))
-    if transpose:
-        g_a = mx.transposed(g_a)
-    return [(mx.lower if lower else mx.upper)(g_a, strict=unit_diagonal), g_b]
-
-
-# X with T X = b, or Tᵀ X = b. T is the lower or upper triangle of a, with ones on its diagonal if
-# unit_diagonal.
-triangular_solve = op(
-    "triangular_solve",
-    _system_rule("solve_triangular"),
-    reference.triangular_solve,
-    _triangular_vjp,
-    saves="0y",
-    decompose=definitions.triangular_solve,
-)
 
 
 def _from_lu(packed: Any, order: Any, b: Any) -> Any:
@@ -84,7 +46,7 @@ def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> list[Any]:
 # X with a X = b.
 solve = op(
     "solve",
-    _system_rule("solve"),
+    system_rule("solve"),
     typed_errors("solve", reference.solve, _SINGULAR),
     _solve_vjp,
     saves="0y",

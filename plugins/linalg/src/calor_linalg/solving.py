@@ -20,7 +20,7 @@ from calor.specs import spec
 from calor_linalg import matrices as mx
 from calor_linalg import solutions as rows
 from calor_linalg.factors import svd
-from calor_linalg.rows import matrices, square
+from calor_linalg.rules import matrices, square
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import Helpers
+from calor_kernel.printers.dialect import Dialect, Helpers
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
-
-if TYPE_CHECKING:
-    from .dialect import Metal
 
 _SPACES: Final = MappingProxyType({"global": "device", "shared": "threadgroup"})
 _ORDER: Final = "memory_order_relaxed"
@@ -27,7 +24,7 @@ _RELAXED: Final = Expression(_ORDER)
 
 
 def atomic(
-    dialect: Metal,
+    dialect: Dialect,
     operation: Operation,
     place: Expression,
     values: Sequence[Expression],

@@ -15,9 +15,10 @@ import calor
 from calor import Tensor
 from calor.device_selection import current_device
 from calor_onnx.errors import UnsupportedOperatorsError
-from calor_onnx.execution import Run, Scope
+from calor_onnx.execution import Run
 from calor_onnx.graph import Graph, Node
 from calor_onnx.resolving import Resolver
+from calor_onnx.scope import Scope
 from calor_onnx.tensors import Weights
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,12 +14,38 @@ from calor.recording.tracing import outside
 from calor_onnx.constants import Constant
 from calor_onnx.errors import DataDependentError
 from calor_onnx.graph import Graph, Node
+from calor_onnx.scope import Scope
 from calor_onnx.values import Narrow, brought, dtype_of, is_host, to_host, upload
 
-if TYPE_CHECKING:
-    from calor_onnx.execution import Run, Scope
-
 Array = np.ndarray[Any, Any]
+
+
+class Run(Protocol):
+    """The walk that calls operators, as their calls see it."""
+
+    device: Any
+    traced: bool
+    choices: bool
+
+    def remark(self, text: str) -> None:
+        """Keep why a node is not compiled as it could be."""
+        ...
+
+    def graph(self, graph: Graph, inputs: Sequence[Any], outer: Scope | None = None) -> list[Any]:
+        """Run a graph on inputs and return its outputs."""
+        ...
+
+    def tensor(self, value: Any, device: Any) -> Tensor:
+        """Return a value as a tensor on a device."""
+        ...
+
+    def carried(self, value: Any, device: Any) -> Any:
+        """Return a value as an operand of a device."""
+        ...
+
+    def constant(self, constant: Constant) -> Any:
+        """Return the value of a constant, on the device where it is used there."""
+        ...
 
 
 class Call:

@@ -21,6 +21,7 @@ from calor_onnx.errors import ModelError
 from calor_onnx.graph import Graph, Node
 from calor_onnx.limits import within
 from calor_onnx.registry import Operator
+from calor_onnx.scope import Scope
 from calor_onnx.types import CARRIERS, STRING, calor_type, name_of
 from calor_onnx.values import Narrow, brought, is_host, upload
 
@@ -37,31 +38,6 @@ REMEMBERED = 64
 FEW = 64
 # Remarks that a run keeps.
 REMARKS = 64
-
-
-class Scope:
-    """The values of a graph that runs, and the way to those of the graphs around it."""
-
-    __slots__ = ("graph", "outer", "values")
-
-    def __init__(self, graph: Graph, values: dict[str, Any], outer: Scope | None) -> None:
-        self.graph = graph
-        self.values = values
-        self.outer = outer
-
-    def find(self, name: str, run: Run) -> Any:
-        """Return a value by name, from here or from around; None for the empty name."""
-        if not name:
-            return None
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
-            constant = scope.graph.constants.get(name)
-            if constant is not None:
-                return run.constant(constant)
-            scope = scope.outer
-        raise ModelError(f"nothing defines the value {name!r}")
 
 
 class Run:
@@ -111,14 +87,14 @@ class Run:
             except UNFIT as error:
                 self.stopped = node
                 raise unfit(node, error) from error
-        return [scope.find(info.name, self) for info in graph.outputs]
+        return [scope.find(info.name, self.constant) for info in graph.outputs]
 
     def node(self, node: Node, scope: Scope) -> None:
         """Compute a node's outputs, and drop what no later node needs."""
         operator = node.operator
         if operator is None:
             raise ModelError(f"{node.label}: {node.op} was not looked up")
-        inputs = [scope.find(name, self) for name in node.inputs]
+        inputs = [scope.find(name, self.constant) for name in node.inputs]
         call = Call(node, self, scope, inputs, inputs)
         found = self.call(operator, call)
         within(found, node.label)

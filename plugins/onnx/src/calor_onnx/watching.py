@@ -15,9 +15,10 @@ import calor
 from calor import Tensor
 from calor.errors import CalorError
 from calor_onnx.call import Call
-from calor_onnx.execution import UNFIT, Run, Scope
+from calor_onnx.execution import UNFIT, Run
 from calor_onnx.graph import Graph, Node, used_by
 from calor_onnx.registry import Operator
+from calor_onnx.scope import Scope
 
 # What is known of a value: the rank and whether the type is floating of a tensor; None for others.
 Form = tuple[int, bool] | None

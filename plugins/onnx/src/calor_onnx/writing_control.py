@@ -6,21 +6,59 @@ compiled and trained; where shapes differ from turn to turn it is an ``if`` or a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
+from calor_onnx.constants import Constant
 from calor_onnx.graph import Graph, Node, used_by
-from calor_onnx.naming import plain
+from calor_onnx.naming import Names, plain
 from calor_onnx.source_text import wrapped
-from calor_onnx.watching import passes, without_condition
-
-if TYPE_CHECKING:
-    from calor_onnx.writing import Writer
+from calor_onnx.watching import Form, passes, without_condition
 
 # How far a statement of a method is from the margin, and one more level.
 MARGIN, DEEPER = " " * 8, " " * 4
 
 
-def control_lines(writer: Writer, node: Node) -> list[str]:
+class Expressions(Protocol):
+    """The writer of the source: how it writes the nodes and values of a graph."""
+
+    names: Names
+    ways: dict[int, str]
+
+    def within(self, graph: Graph, *, alone: bool = False) -> AbstractContextManager[None]:
+        """Write the inside of a sub-graph; with ``alone`` it sees no enclosing graph."""
+        ...
+
+    def statements(self, nodes: list[Node]) -> list[str]:
+        """Return the lines of nodes."""
+        ...
+
+    def form(self, name: str) -> Form:
+        """Return the rank of a value and whether it is floating, or None for a host value."""
+        ...
+
+    def constant(self, name: str) -> Constant | None:
+        """Return a constant of the graph that is written, or of an enclosing graph, or None."""
+        ...
+
+    def operand(self, name: str) -> str:
+        """Return the expression of a value."""
+        ...
+
+    def tensor(self, name: str) -> str:
+        """Return the expression of a value where a tensor is needed."""
+        ...
+
+    def scalar(self, name: str) -> str:
+        """Return the expression of a value where a 0-d tensor is needed."""
+        ...
+
+    def number(self, name: str) -> str:
+        """Return the expression of a value where a Python number is needed."""
+        ...
+
+
+def control_lines(writer: Expressions, node: Node) -> list[str]:
     """Return the statements of a branch or loop."""
     way = writer.ways.get(id(node), "plain")
     targets = [writer.names.of(name) if name else "_" for name in node.outputs]
@@ -33,7 +71,7 @@ def control_lines(writer: Writer, node: Node) -> list[str]:
     return forms.get(way, _for)(writer, node, body, targets)
 
 
-def call_lines(writer: Writer, node: Node) -> list[str]:
+def call_lines(writer: Expressions, node: Node) -> list[str]:
     """Return the statements of a call of one of the model's own functions."""
     body = node.bodies.get(None)
     if body is None:
@@ -70,7 +108,7 @@ def _padded(targets: list[str], count: int) -> list[str]:
     return [*targets, *["_"] * (count - len(targets))]
 
 
-def _base(writer: Writer, node: Node, more: str) -> str:
+def _base(writer: Expressions, node: Node, more: str) -> str:
     title = node.name.strip("/").replace("/", "_") or node.outputs[0]
     return writer.names.fresh(f"{plain(title)}_{more}")
 
@@ -79,7 +117,7 @@ def _function(head: str, lines: list[str]) -> list[str]:
     return ["", f"{MARGIN}def {head}:", *_indented(lines)]
 
 
-def _cond(writer: Writer, node: Node, targets: list[str]) -> list[str]:
+def _cond(writer: Expressions, node: Node, targets: list[str]) -> list[str]:
     lines, functions = [], []
     for key, more in (("then_branch", "then"), ("else_branch", "else")):
         branch = node.attributes[key]
@@ -96,7 +134,7 @@ def _cond(writer: Writer, node: Node, targets: list[str]) -> list[str]:
     return [*lines, "", *wrapped(f"{MARGIN}{', '.join(wanted)} = {call}")]
 
 
-def _if(writer: Writer, node: Node, targets: list[str]) -> list[str]:
+def _if(writer: Expressions, node: Node, targets: list[str]) -> list[str]:
     lines = [f"{MARGIN}if {writer.operand(node.inputs[0])}.item():"]
     for key, more in (("then_branch", f"{MARGIN}else:"), ("else_branch", "")):
         branch = node.attributes[key]
@@ -111,7 +149,7 @@ def _if(writer: Writer, node: Node, targets: list[str]) -> list[str]:
     return lines
 
 
-def _counted(writer: Writer, node: Node, body: Graph, targets: list[str]) -> list[str]:
+def _counted(writer: Expressions, node: Node, body: Graph, targets: list[str]) -> list[str]:
     trips, carried = writer.number(node.inputs[0]), node.inputs[2:]
     turn, holds, *held = [writer.names.of(info.name) for info in body.inputs]
     function = _base(writer, node, "step")
@@ -132,7 +170,7 @@ def _counted(writer: Writer, node: Node, body: Graph, targets: list[str]) -> lis
     ]
 
 
-def _results(writer: Writer, infos: Any, kept: int) -> tuple[str, str]:
+def _results(writer: Expressions, infos: Any, kept: int) -> tuple[str, str]:
     found = [writer.tensor(info.name) for info in infos]
     return f"[{', '.join(found[:kept])}]", f"[{', '.join(found[kept:])}]"
 
@@ -144,7 +182,7 @@ def _given(targets: list[str], kept: int, call: str) -> list[str]:
     return ["", *wrapped(f"{MARGIN}{first}, {second} = {call}")]
 
 
-def _while(writer: Writer, node: Node, body: Graph, targets: list[str]) -> list[str]:
+def _while(writer: Expressions, node: Node, body: Graph, targets: list[str]) -> list[str]:
     inputs = [*node.inputs, "", ""]
     names = [writer.names.of(info.name) for info in body.inputs]
     holds, step = _base(writer, node, "holds"), _base(writer, node, "step")
@@ -170,7 +208,7 @@ def _while(writer: Writer, node: Node, body: Graph, targets: list[str]) -> list[
     ]
 
 
-def _for(writer: Writer, node: Node, body: Graph, targets: list[str]) -> list[str]:
+def _for(writer: Expressions, node: Node, body: Graph, targets: list[str]) -> list[str]:
     inputs = [*node.inputs, "", ""]
     turn, holds, *held = [writer.names.of(info.name) for info in body.inputs]
     turns = f"range({writer.number(inputs[0])})" if inputs[0] else "count()"
@@ -203,7 +241,7 @@ def _for(writer: Writer, node: Node, body: Graph, targets: list[str]) -> list[st
     return [*lines, *_indented(inner), *made]
 
 
-def _scan(writer: Writer, node: Node, body: Graph, targets: list[str]) -> list[str]:
+def _scan(writer: Expressions, node: Node, body: Graph, targets: list[str]) -> list[str]:
     walked: int = node.attributes["num_scan_inputs"]
     kept = len(node.inputs) - walked
     names = [writer.names.of(info.name) for info in body.inputs]

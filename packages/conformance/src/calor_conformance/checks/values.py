@@ -15,9 +15,9 @@ from ..rows.domains import chosen, grid
 from ..rows.exemptions import NOT_EVERYWHERE
 from ..rows.judging import judge, outputs, put
 from ..rows.language import Case, case
-from ..shrinking import smallest
 from .base import Array, Check, Packable, Place, Run, Tier, packed
 from .rows import graph_text, main_dtype, ordered, row_check, shared, tier_of
+from .shrinking import smallest
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     (), (1,), (0,), (5,), (1, 1), (3, 0), (2, 3), (2, 1, 3), (0, 2, 3), (2, 2, 1, 2),

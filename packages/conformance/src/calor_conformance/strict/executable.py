@@ -3,27 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from calor.backends.communication import Collective, Communicator, Exchange
-from calor.backends.protocol import Buffer, Executable
+from calor.backends.protocol import Backend, Buffer, Executable, MemoryFigures
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_conformance.strict.rules import StrictBuffer, digest, overlaps
 
-if TYPE_CHECKING:
-    from calor_conformance.strict.backend import StrictBackend
-
 Into = Sequence[Buffer | None] | None
+
+
+class Watching(Protocol):
+    """The strict backend, as its executables and communicators see it."""
+
+    @property
+    def inner(self) -> Backend:
+        """The backend that is watched."""
+        ...
+
+    def require(self, holds: bool, rule: str, detail: str) -> None:
+        """Raise ProtocolError naming the rule unless it holds."""
+        ...
+
+    def wrap(self, index: int, inner: Buffer, known: Spec) -> StrictBuffer:
+        """Return a new inner buffer as a strict one, checked."""
+        ...
+
+    def open(self, index: int, buffer: Any, known: Spec) -> Buffer:
+        """Return the inner buffer of a strict one after checking that it is what it should be."""
+        ...
+
+    def stamp(self, buffer: StrictBuffer) -> None:
+        """Remember a small buffer's contents, to see that nobody changes them."""
+        ...
+
+    def memory(self, index: int) -> MemoryFigures:
+        """Return the figures of a device, checked."""
+        ...
+
+    def views(self, index: int) -> bool:
+        """Whether download gives views of the buffers' own memory."""
+        ...
+
+    def single_threaded(self) -> bool:
+        """Whether memory figures can only have been changed by the call just made."""
+        ...
 
 
 class StrictExecutable:
     """Runs the inner executable between checks."""
 
-    def __init__(self, backend: StrictBackend, index: int, graph: Graph, inner: Executable) -> None:
+    def __init__(self, backend: Watching, index: int, graph: Graph, inner: Executable) -> None:
         self.backend = backend
         self.index = index
         self.graph = graph
@@ -145,7 +179,7 @@ class StrictExecutable:
 class StrictCommunicator(Communicator):
     """Opens what members give to the inner communicator, and checks what it makes."""
 
-    def __init__(self, backend: StrictBackend, indices: Sequence[int], inner: Communicator) -> None:
+    def __init__(self, backend: Watching, indices: Sequence[int], inner: Communicator) -> None:
         self.backend = backend
         self.indices = tuple(indices)
         self.inner = inner

@@ -6,17 +6,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-from calor.backends.protocol import Buffer, Claim, Info
+from calor.backends.protocol import Backend, Buffer, Claim, Info
 from calor.errors import ProtocolError
 from calor.graph.graph import Graph
 from calor.specs import Spec
-
-if TYPE_CHECKING:
-    from calor_conformance.strict.backend import StrictBackend
 
 # Contents are compared for buffers up to this size; a check must not take all the time.
 DIGEST_LIMIT: Final = 1 << 16
@@ -68,7 +65,7 @@ class StrictBuffer:
 
     __slots__ = ("__weakref__", "backend", "digest", "index", "inner", "nbytes", "shared", "spec")
 
-    def __init__(self, backend: StrictBackend, index: int, inner: Buffer, spec: Spec) -> None:
+    def __init__(self, backend: Backend, index: int, inner: Buffer, spec: Spec) -> None:
         self.backend: Final = backend
         self.index: Final = index
         self.inner: Final = inner

@@ -13,16 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import DType, bool_, complex_of, int64, real_of
+from calor.dtypes import DType, bool_, int64, real_of
 from calor.ops import elementwise as e
 from calor.ops.contraction import dot_general
 from calor.ops.movement import fill
 from calor_onnx.exporting.errors import Refused
+from calor_onnx.exporting.pairs import Pair, number, pair, parts
 from calor_onnx.exporting.program import Step, Value
-from calor_onnx.exporting.sizes import Dimension, Number, Size
+from calor_onnx.exporting.sizes import Dimension, Size
 from calor_onnx.exporting.writer import Writer
-
-Pair = tuple[str, str]
 
 # Ops that do the same to each part.
 _PARTWISE: Final = frozenset(
@@ -83,40 +82,8 @@ def _real(values: Sequence[Value]) -> tuple[Value, ...]:
     )  # fmt: skip
 
 
-def pair(w: Writer, re: str, im: str) -> str:
-    """Return the name of a complex value of these parts."""
-    made = w.value("complex", complex_of(w.type_of(re)))
-    w.shared.pairs[made] = (re, im)
-    return made
-
-
-def parts(w: Writer, name: str) -> Pair:
-    """Return the real and the imaginary part of a value."""
-    pairs = w.shared.pairs
-    if name not in pairs:
-        array = w.shared.initializers.get(name)
-        if array is None:
-            raise Refused(
-                "ONNX Runtime takes no complex inputs; give the parts, and join them by "
-                "calor.join or re + 1j * im"
-            )
-        pairs[name] = (
-            w.constant(array.real, name=f"{name}_re"),
-            w.constant(array.imag, name=f"{name}_im"),
-        )
-    return pairs[name]
-
-
 def _part(w: Writer, name: str, which: int) -> str:
     return parts(w, name)[which] if w.type_of(name).is_complex else name
-
-
-def number_of(w: Writer, value: Any, dtype: DType, real: Callable[..., str]) -> str:
-    """Return a complex number without axes, which may depend on sizes."""
-    if isinstance(value, Number):
-        kind = real_of(dtype)
-        return pair(w, real(w, value, kind), w.constant(0, kind))
-    return w.constant(value.number, dtype)
 
 
 # Ops of one complex value.
@@ -137,8 +104,6 @@ def _cast(w: Writer, step: Step, x: str) -> str:
 
 
 def _full(w: Writer, step: Step) -> str:
-    from calor_onnx.exporting.moving import number
-
     made = parts(w, number(w, step.attributes["value"], step.gives[0].dtype))
     return pair(w, *(w.broadcast(part, step.gives[0].shape) for part in made))
 

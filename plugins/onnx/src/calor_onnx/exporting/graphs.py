@@ -15,6 +15,7 @@ from calor.graph.decompose import definition, plain
 from calor.recording.tracing import trace_function
 from calor_onnx.exporting.complexes import is_complex, write_complex
 from calor_onnx.exporting.errors import ExportError, Refused
+from calor_onnx.exporting.pairs import number
 from calor_onnx.exporting.program import Merged, Step, merge
 from calor_onnx.exporting.sizes import Dimension
 from calor_onnx.exporting.writer import Writer
@@ -52,7 +53,9 @@ def write(
     for step in steps:
         given = [names[v] for v in step.inputs]
         if step.outputs[0] in lean:
-            names[step.outputs[0]] = given[0] if given else _number(w, step)
+            names[step.outputs[0]] = (
+                given[0] if given else number(w, step.attributes["value"], step.gives[0].dtype)
+            )
             continue
         names.update(zip(step.outputs, _written(w, step, given), strict=True))
     return [names[o] if wanted is None or wanted[i] else "" for i, o in enumerate(graph.outputs)]
@@ -98,12 +101,6 @@ def _covers(shapes: Sequence[Sequence[Dimension]], shape: Sequence[Dimension]) -
         n == 1 or any(len(s) >= back and s[-back] == n for s in shapes)
         for back, n in enumerate(reversed(shape), 1)
     )
-
-
-def _number(w: Writer, step: Step) -> str:
-    from calor_onnx.exporting.moving import number
-
-    return number(w, step.attributes["value"], step.gives[0].dtype)
 
 
 def _written(w: Writer, step: Step, given: Sequence[str]) -> list[str]:

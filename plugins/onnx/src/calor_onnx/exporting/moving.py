@@ -6,30 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType, bool_, float32, float64, int64
-from calor_onnx.exporting.complexes import number_of
+from calor.dtypes import bool_, float32, float64, int64
 from calor_onnx.exporting.errors import Refused
 from calor_onnx.exporting.graphs import row
+from calor_onnx.exporting.pairs import number
 from calor_onnx.exporting.program import Step
 from calor_onnx.exporting.sizes import Dimension, Number, Ramp, Size, Triangle, total
 from calor_onnx.exporting.writer import TO_END, TO_START, Writer
 
 # A ramp of more elements is computed by the model.
 _RAMP = 1024
-
-
-def number(w: Writer, value: Any, dtype: DType) -> str:
-    """Return the name of a 0-d constant, which may depend on sizes."""
-    if dtype.is_complex:
-        return number_of(w, value, dtype, number)
-    if not isinstance(value, Number):
-        return w.constant(value.number, dtype)
-    key: Any = (value, dtype.name)
-    known = w.shared.sizes
-    if key not in known:
-        made = w.root.cast(w.root.reshape(w.size(value.size), ()), dtype)
-        known[key] = w.root.call("Reciprocal", made) if value.inverse else made
-    return known[key]
 
 
 @row("full")

@@ -7,7 +7,7 @@ everywhere, and what some access takes four words of at once is an array of vect
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from calor.dtypes import DType, float32
 from calor_kernel.ir.nodes import Memory, Operation
@@ -17,8 +17,8 @@ from calor_kernel.printers import printer as printers
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.printer import memory_of
 
-if TYPE_CHECKING:
-    from .printer import WGSLPrinter
+from .dialect import WGSL
+from .scalars import WGSLScalars
 
 _ATOMICS: Final = {
     **{kind: f"atomic{kind.title()}" for kind in ("add", "min", "max", "and", "or", "xor")},
@@ -35,15 +35,15 @@ def width_of(operation: Operation) -> int:
 class Elements(printers.Elements):
     """How the elements of a kernel's memories are read and written."""
 
-    printer: WGSLPrinter
-
-    def __init__(self, printer: WGSLPrinter) -> None:
+    def __init__(self, printer: printers.Printer, dialect: WGSL, scalars: WGSLScalars) -> None:
         super().__init__(printer)
+        self.dialect = dialect
+        self.scalars = scalars
         self.atomics = atomics_of(printer.kernel)
         operations = list(printer.kernel.body.walk())
         changes = {(memory_of(o), o.attributes["kind"]) for o in operations if o.name == "atomic"}
         added = {m for m, _ in changes} - {m for m, kind in changes if kind != "add"}
-        if not printer.dialect.float_atomics:
+        if not dialect.float_atomics:
             added.clear()
         # Those of floats that the adapter adds to itself, and those that are arrays of four words.
         self.native = {m for m in added if m.type.dtype is float32 and m.space == "global"}
@@ -52,13 +52,13 @@ class Elements(printers.Elements):
 
     def held(self, memory: Memory) -> DType:
         """Return the dtype in which a memory holds elements: atomics of floats are their bits."""
-        dialect, dtype = self.printer.dialect, memory.type.dtype
+        dialect, dtype = self.dialect, memory.type.dtype
         of_bits = memory in self.atomics and memory not in self.native and dtype.kind == "float"
         return dialect.bits(dtype) if of_bits else dialect.held(dtype)
 
     def type(self, memory: Memory) -> str:
         """Return the type of the elements of a memory's array."""
-        dialect, dtype = self.printer.dialect, memory.type.dtype
+        dialect, dtype = self.dialect, memory.type.dtype
         one = dialect.types[self.held(memory)]
         if memory not in self.atomics:
             return f"vec4<{one}>" if memory in self.wide else one
@@ -79,13 +79,13 @@ class Elements(printers.Elements):
         if memory not in self.atomics:
             return stored
         made = ex.call("atomicLoad", ex.prefix("&", stored))
-        return self.printer.scalars.bitcast(made, self.held(memory), memory.type.dtype)
+        return self.scalars.bitcast(made, self.held(memory), memory.type.dtype)
 
     def written(self, memory: Memory, place: Expression, value: Expression) -> str:
         """Return the statement that writes an element."""
         if memory not in self.atomics:
             return super().written(memory, place, value)
-        bits = self.printer.scalars.bitcast(value, memory.type.dtype, self.held(memory))
+        bits = self.scalars.bitcast(value, memory.type.dtype, self.held(memory))
         return f"atomicStore(&{place.text}, {bits.text});"
 
     def changed(
@@ -94,9 +94,9 @@ class Elements(printers.Elements):
         """Return what changes an element atomically, relaxed, which is all that WGSL has."""
         memory, dtype = memory_of(operation), operation.result.type.dtype
         if dtype.itemsize < 4:
-            self.printer.dialect.refuse(f"atomics of {dtype}")
+            self.dialect.refuse(f"atomics of {dtype}")
         kind, held = operation.attributes["kind"], self.held(memory)
-        exchanged, bitcast = kind in ("exchange", "compare"), self.printer.scalars.bitcast
+        exchanged, bitcast = kind in ("exchange", "compare"), self.scalars.bitcast
         if dtype.kind == "float" and memory not in self.native and not exchanged:
             made = ex.call(self._loop(memory, kind), index, values[0])
         else:
@@ -113,9 +113,9 @@ class Elements(printers.Elements):
     def _loop(self, memory: Memory, kind: str) -> str:
         """Return a function that exchanges an element until nobody else was there in between."""
         printer, type, array = self.printer, memory.type, self.printer.memories[memory]
-        f, name = printer.dialect.type(type), f"fn_{array}_{kind}"
+        f, name = self.dialect.type(type), f"fn_{array}_{kind}"
         seen = [Expression(f"bitcast<{f}>(old)"), Expression("v")]
-        changed = printer.scalars.operation(kind, type, [type, type], seen, {})
+        changed = self.scalars.operation(kind, type, [type, type], seen, {})
         bits = printer.scalars.bitcast(changed, type.dtype, self.held(memory)).text
         return printer.helpers.add(
             name,

@@ -63,7 +63,7 @@ class WGSLPrinter(KernelPrinter):
         super().__init__(kernel, dialect)
         self.helpers = functions or Functions(dialect, WGSLPrinter, dialect.wide and dialect.double)
         self.scalars = WGSLScalars(dialect, self.helpers)
-        self.elements = memory.Elements(self)
+        self.elements = memory.Elements(self, dialect, self.scalars)
         self.hands_over = hands_over(kernel) and kernel.units > 1
         flag_unjoined(kernel)
         # The lines at whose end units met last, and how many there were.

@@ -15,9 +15,9 @@ import calor
 from calor.dtypes import DType
 from calor.errors import CalorError
 
-from .checks.base import Array, Place
-from .rows.judging import judge, numpy_of, outputs, put
-from .rows.language import Case
+from ..rows.judging import judge, numpy_of, outputs, put
+from ..rows.language import Case
+from .base import Array, Place
 
 # How often a row is computed again at most, for a device that is slow.
 TRIES = 200
