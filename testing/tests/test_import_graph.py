@@ -1,6 +1,5 @@
 """No file and no folder of a distribution imports in a circle; the checker sees every kind."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,6 @@ SOURCES = sorted(
 PACKAGES = {
     init.parent.name: source for source in SOURCES for init in sorted(source.glob("*/__init__.py"))
 }
-# The circles that are left, by package: the folder whose children they are (null: files) and the
-# members. A circle that is found must lie within one of these, and one that is gone is deleted
-# here. Nothing is ever added.
-KNOWN = json.loads((ROOT / "testing/known_circles.json").read_text("utf-8"))
 ADVICE = (
     "Move what both sides need to a module on a lower floor, or move the function to the floor "
     "that it belongs to (docs/architecture.md, Floors). Importing inside a function or under "
@@ -27,29 +22,10 @@ ADVICE = (
 )
 
 
-def known(package: str) -> list[tuple[str | None, frozenset[str]]]:
-    return [(folder, frozenset(members)) for folder, members in KNOWN.get(package, [])]
-
-
-def within(circle: Circle, folder: str | None, members: frozenset[str]) -> bool:
-    return circle.folder == folder and circle.members <= members
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_circle_of_imports(package: str) -> None:
     circles = ImportGraph(PACKAGES[package], package).circles()
-    new = [c for c in circles if not any(within(c, *entry) for entry in known(package))]
-    assert not new, "\n".join([*map(str, new), ADVICE])
-    gone = [
-        f"{folder or 'files'}: {sorted(members)}"
-        for folder, members in known(package)
-        if not any(within(c, folder, members) for c in circles)
-    ]
-    assert not gone, f"delete from testing/known_circles.json under {package}: {'; '.join(gone)}"
-
-
-def test_known_circles_are_of_packages() -> None:
-    assert set(KNOWN) <= set(PACKAGES)
+    assert not circles, "\n".join([*map(str, circles), ADVICE])
 
 
 def planted(folder: Path, package: str, files: dict[str, str]) -> list[Circle]:

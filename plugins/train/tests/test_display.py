@@ -16,6 +16,7 @@ from calor_train import SGD, Accuracy, ArrayDataset, DataLoader, Learner
 from calor_train import display as displays
 from calor_train.live_screen import LiveScreen
 from calor_train.pace import Pace
+from calor_train.screens import Screen
 
 X = np.random.default_rng(0).normal(size=(48, 2)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(np.int64)
@@ -44,7 +45,7 @@ def every_step(monkeypatch):
     """Show every step, however short the time since the last one."""
     monkeypatch.setattr(displays, "LOOK", 0.0)
     monkeypatch.setattr(displays, "LINE", 0.0)
-    monkeypatch.setattr(displays._Screen, "interval", 0.0)
+    monkeypatch.setattr(Screen, "interval", 0.0)
     monkeypatch.setattr(displays._Lines, "interval", 0.0)
     monkeypatch.setattr(LiveScreen, "interval", 0.0)
 

@@ -11,12 +11,10 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from calor.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from calor_train.learner import Learner
+from calor_train.run import Run
 
 Direction = Literal["min", "max"]
 
@@ -39,7 +37,7 @@ class Callback:
 
     priority: ClassVar[int] = 0
 
-    def on_fit_begin(self, learner: Learner) -> None:
+    def on_fit_begin(self, learner: Run) -> None:
         """Act once before the first step, after a checkpoint was loaded if there is one.
 
         Parameters
@@ -48,7 +46,7 @@ class Callback:
             The learner that trains.
         """
 
-    def on_epoch_begin(self, learner: Learner) -> None:
+    def on_epoch_begin(self, learner: Run) -> None:
         """Act before the first step of each epoch, and when an epoch is continued.
 
         Parameters
@@ -57,7 +55,7 @@ class Callback:
             The learner that trains.
         """
 
-    def on_step_end(self, learner: Learner) -> None:
+    def on_step_end(self, learner: Run) -> None:
         """Act after each optimizer step; `learner.last_loss` waits for the device.
 
         Parameters
@@ -66,7 +64,7 @@ class Callback:
             The learner that trains.
         """
 
-    def on_evaluate_begin(self, learner: Learner) -> None:
+    def on_evaluate_begin(self, learner: Run) -> None:
         """Act before each pass over validation data, within `fit` and `evaluate`.
 
         Parameters
@@ -75,7 +73,7 @@ class Callback:
             The learner that trains.
         """
 
-    def on_evaluate_step(self, learner: Learner) -> None:
+    def on_evaluate_step(self, learner: Run) -> None:
         """Act after each batch of validation data.
 
         Parameters
@@ -84,7 +82,7 @@ class Callback:
             The learner that trains.
         """
 
-    def on_evaluate_end(self, learner: Learner) -> None:
+    def on_evaluate_end(self, learner: Run) -> None:
         """Act after each pass over validation data.
 
         Parameters
@@ -93,7 +91,7 @@ class Callback:
             The learner that trains.
         """
 
-    def on_epoch_end(self, learner: Learner) -> None:
+    def on_epoch_end(self, learner: Run) -> None:
         """Act when an epoch is complete; `learner.history[-1]` holds its numbers.
 
         Parameters
@@ -102,7 +100,7 @@ class Callback:
             The learner that trains.
         """
 
-    def on_interrupt(self, learner: Learner) -> None:
+    def on_interrupt(self, learner: Run) -> None:
         """Act when Ctrl-C stops the run, between two steps; `on_fit_end` follows.
 
         Parameters
@@ -111,7 +109,7 @@ class Callback:
             The learner that trains.
         """
 
-    def on_fit_end(self, learner: Learner) -> None:
+    def on_fit_end(self, learner: Run) -> None:
         """Act at the end of the run, also if it ends by an error.
 
         Parameters
@@ -210,7 +208,7 @@ class EarlyStopping(Callback):
         self.patience = patience
         self.waited = 0
 
-    def on_fit_begin(self, learner: Learner) -> None:
+    def on_fit_begin(self, learner: Run) -> None:
         """Forget an earlier run, unless that one is continued.
 
         Parameters
@@ -221,7 +219,7 @@ class EarlyStopping(Callback):
         if learner.epoch == learner.steps == 0:
             self.monitor.best, self.waited = None, 0
 
-    def on_epoch_end(self, learner: Learner) -> None:
+    def on_epoch_end(self, learner: Run) -> None:
         """Compare the epoch with the best one, and stop the run once the patience is used up.
 
         Parameters
@@ -327,7 +325,7 @@ class Checkpoint(Callback):
         """The file of the best checkpoint."""
         return self.folder / "best.ckpt"
 
-    def on_fit_begin(self, learner: Learner) -> None:
+    def on_fit_begin(self, learner: Run) -> None:
         """Make the folder, so that a wrong path fails before the work and not after it.
 
         Parameters
@@ -340,11 +338,11 @@ class Checkpoint(Callback):
             self.monitor.best = None
         self._saved_at = None
 
-    def _save_last(self, learner: Learner) -> None:
+    def _save_last(self, learner: Run) -> None:
         learner.save(self.last)
         self._saved_at = (learner.epoch, learner.steps)
 
-    def on_step_end(self, learner: Learner) -> None:
+    def on_step_end(self, learner: Run) -> None:
         """Save if this step is due.
 
         Parameters
@@ -355,7 +353,7 @@ class Checkpoint(Callback):
         if self.every_steps is not None and learner.steps % self.every_steps == 0:
             self._save_last(learner)
 
-    def on_epoch_end(self, learner: Learner) -> None:
+    def on_epoch_end(self, learner: Run) -> None:
         """Save if this epoch is due, and if it is the best one.
 
         Parameters
@@ -373,7 +371,7 @@ class Checkpoint(Callback):
         if learner.epoch % self.every_epochs == 0:
             self._save_last(learner)
 
-    def on_interrupt(self, learner: Learner) -> None:
+    def on_interrupt(self, learner: Run) -> None:
         """Save the present state.
 
         Parameters
@@ -383,7 +381,7 @@ class Checkpoint(Callback):
         """
         self._save_last(learner)
 
-    def on_fit_end(self, learner: Learner) -> None:
+    def on_fit_end(self, learner: Run) -> None:
         """Save the end of a completed run, unless it is saved already.
 
         Parameters
@@ -434,7 +432,7 @@ class CSVLog(Callback):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
-    def on_fit_begin(self, learner: Learner) -> None:
+    def on_fit_begin(self, learner: Run) -> None:
         """Make the folder.
 
         Parameters
@@ -444,7 +442,7 @@ class CSVLog(Callback):
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def on_epoch_end(self, learner: Learner) -> None:
+    def on_epoch_end(self, learner: Run) -> None:
         """Write the table.
 
         Parameters

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import calor
 from calor.errors import ArgumentError, FormatError
 from calor.transforms.state import Stateful
 from calor_train.errors import CheckpointError
+from calor_train.run import Run
 from calor_train.snapshot import check_state, restore_random_state, restore_state, state_of
-
-if TYPE_CHECKING:
-    from calor_train.learner import Learner
 
 _FORMAT: Final = "calor-train checkpoint 1"
 _PROGRESS: Final = ("epoch", "steps", "batch", "phase", "samples", "rate")
 
 
-def save_checkpoint(learner: Learner, path: Path) -> None:
+def save_checkpoint(learner: Run, path: Path) -> None:
     """Write all state of a learner to a file, which is replaced in one step."""
     outside = learner.outside_state()
     content = {
@@ -34,7 +32,7 @@ def save_checkpoint(learner: Learner, path: Path) -> None:
     calor.save(content, path)
 
 
-def load_checkpoint(learner: Learner, path: Path) -> None:
+def load_checkpoint(learner: Run, path: Path) -> None:
     """Give a learner the state that a file holds."""
     content = read_checkpoint(path)
     objects = _objects(learner)
@@ -84,7 +82,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return content
 
 
-def _objects(learner: Learner) -> dict[str, Any]:
+def _objects(learner: Run) -> dict[str, Any]:
     """Return what is saved tensor by tensor."""
     found: dict[str, Any] = {"model": learner.model, "metrics": learner.metrics}
     if isinstance(learner.loss, Stateful):

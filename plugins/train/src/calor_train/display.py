@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Final, Literal
 
 from calor.errors import ArgumentError
 from calor_train.callbacks import Callback
 from calor_train.pace import Pace, duration
-
-if TYPE_CHECKING:
-    from calor_train.learner import Learner
+from calor_train.run import Run
+from calor_train.screens import LOOK, Screen, Status, epoch_texts, texts
 
 Mode = Literal["auto", "live", "lines", "quiet"]
 
-# Seconds between two looks at the loss, and between two lines within an epoch.
-LOOK: Final = 0.1
+# Seconds between two lines within an epoch.
 LINE: Final = 10.0
 
 
@@ -35,12 +33,12 @@ class Display(Callback):
             raise ArgumentError(f'display is "auto", "live", "lines" or "quiet", not {mode!r}')
         self.mode: Mode = mode
         self.pace = Pace()
-        self.screen: _Screen | None = None
+        self.screen: Screen | None = None
         self._running = False
         self._seen = 0
         self._looked = self._lined = 0.0
 
-    def on_fit_begin(self, learner: Learner) -> None:
+    def on_fit_begin(self, learner: Run) -> None:
         """Open the screen."""
         self.screen = _open(self.mode)
         self.pace.start()
@@ -50,12 +48,12 @@ class Display(Callback):
         if self.screen is not None:
             self.screen.begin(learner)
 
-    def on_epoch_begin(self, learner: Learner) -> None:
+    def on_epoch_begin(self, learner: Run) -> None:
         """Show that training goes on."""
         self.pace.resume()
         self._show(learner, "training")
 
-    def on_step_end(self, learner: Learner) -> None:
+    def on_step_end(self, learner: Run) -> None:
         """Show the step, when something was not shown for a while."""
         self.pace.batch(learner.samples - self._seen)
         self._seen = learner.samples
@@ -64,31 +62,31 @@ class Display(Callback):
             self._show(learner, "training")
             self._looked = now
 
-    def on_evaluate_begin(self, learner: Learner) -> None:
+    def on_evaluate_begin(self, learner: Run) -> None:
         """Show that validation data is read."""
         if self._running:
             self.pace.evaluation_began()
             self._show(learner, "evaluating")
 
-    def on_evaluate_step(self, learner: Learner) -> None:
+    def on_evaluate_step(self, learner: Run) -> None:
         """Show the batch."""
         now = self.pace.clock()
         if self._running and self.screen is not None and now - self._looked >= LOOK:
             self.screen.progress(self.status(learner, "evaluating", {}))
             self._looked = now
 
-    def on_evaluate_end(self, learner: Learner) -> None:
+    def on_evaluate_end(self, learner: Run) -> None:
         """Note how long it took."""
         if self._running:
             self.pace.evaluation_ended()
 
-    def on_epoch_end(self, learner: Learner) -> None:
+    def on_epoch_end(self, learner: Run) -> None:
         """Show the epoch's numbers."""
         if self.screen is not None:
             self.screen.epoch(learner, self._left(learner))
         self._looked = self._lined = self.pace.clock()
 
-    def on_fit_end(self, learner: Learner) -> None:
+    def on_fit_end(self, learner: Run) -> None:
         """Say how it ended, and close the screen."""
         self._running = False
         if self.screen is None:
@@ -104,7 +102,7 @@ class Display(Callback):
         self.screen.end(text)
         self.screen = None
 
-    def _show(self, learner: Learner, phase: str) -> None:
+    def _show(self, learner: Run, phase: str) -> None:
         if self.screen is None:
             return
         values: dict[str, str] = {}
@@ -114,7 +112,7 @@ class Display(Callback):
             values = texts(learner, numbers)
         self.screen.progress(self.status(learner, phase, values))
 
-    def status(self, learner: Learner, phase: str, values: dict[str, str]) -> Status:
+    def status(self, learner: Run, phase: str, values: dict[str, str]) -> Status:
         """Return what is shown of the present moment."""
         training = phase == "training"
         return Status(
@@ -128,7 +126,7 @@ class Display(Callback):
             left=self._left(learner),
         )
 
-    def _left(self, learner: Learner) -> float:
+    def _left(self, learner: Run) -> float:
         epochs = learner.epochs - learner.epoch
         evaluations = epochs if learner.validates else 0
         if learner.train_batches is None:
@@ -136,98 +134,7 @@ class Display(Callback):
         return self.pace.left(epochs * learner.train_batches - learner.batch, evaluations)
 
 
-class Status:
-    """What is shown of one moment of a run."""
-
-    def __init__(
-        self,
-        *,
-        epoch: int,
-        epochs: int,
-        phase: str,
-        batch: int,
-        batches: int | None,
-        values: dict[str, str],
-        rate: float,
-        left: float,
-    ) -> None:
-        self.epoch = epoch
-        self.epochs = epochs
-        self.phase = phase
-        self.batch = batch
-        self.batches = batches
-        self.values = values
-        self.rate = rate
-        self.left = left
-
-    def parts(self) -> list[str]:
-        """Return the texts beside the bar: values, throughput, time left."""
-        parts = [f"{name} {value}" for name, value in self.values.items()]
-        if math.isfinite(self.rate):
-            parts.append(f"{self.rate:,.0f} samples/s")
-        if math.isfinite(self.left):
-            parts.append(f"{duration(self.left)} left")
-        return parts
-
-    def place(self) -> str:
-        """Return the epoch and the batch as text."""
-        return f"epoch {self.epoch}/{self.epochs}  {self.phase} {self.batch}/{self.batches or '?'}"
-
-
-def texts(learner: Learner, row: dict[str, Any]) -> dict[str, str]:
-    """Return the metrics in a row as names and texts for people."""
-    percent = {m.name for m in learner.metrics if m.percent}
-    found = {}
-    for name, value in row.items():
-        if not isinstance(value, float):
-            continue
-        plain = name.removeprefix("valid_")
-        shown = f"valid {plain}" if plain != name else name
-        found[shown] = f"{100 * value:.2f} %" if plain in percent else number_text(value)
-    return found
-
-
-def number_text(value: float) -> str:
-    """Return a number with about four digits.
-
-    >>> from calor_train.display import number_text
-    >>> number_text(0.12345), number_text(3e-5), number_text(12345.6)
-    ('0.1235', '3.00e-05', '1.23e+04')
-    """
-    if value == 0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
-        return f"{value:.4f}"
-    return f"{value:.2e}"
-
-
-def epoch_texts(learner: Learner) -> dict[str, str]:
-    """Return the last row of the history as names and texts."""
-    row = dict(learner.history[-1])
-    epoch, rate = row.pop("epoch"), row.pop("lr")
-    seconds, throughput = row.pop("seconds"), row.pop("samples_per_second")
-    return {
-        "epoch": f"{epoch}/{learner.epochs}",
-        **texts(learner, row),
-        "lr": f"{rate:.2e}",
-        "samples/s": f"{throughput:,.0f}",
-        "time": duration(seconds),
-    }
-
-
-class _Screen:
-    """Where a display shows things."""
-
-    interval = LOOK
-
-    def begin(self, learner: Learner) -> None: ...
-
-    def progress(self, status: Status) -> None: ...
-
-    def epoch(self, learner: Learner, left: float) -> None: ...
-
-    def end(self, text: str) -> None: ...
-
-
-class _Lines(_Screen):
+class _Lines(Screen):
     """One line for each epoch, and one now and then within long ones."""
 
     interval = LINE
@@ -239,7 +146,7 @@ class _Lines(_Screen):
         if status.phase == "training" and status.batch:
             self._print("  ".join([status.place(), *status.parts()]))
 
-    def epoch(self, learner: Learner, left: float) -> None:
+    def epoch(self, learner: Run, left: float) -> None:
         found = epoch_texts(learner)
         parts = [f"{name} {text}" for name, text in found.items() if name != "samples/s"]
         parts.insert(-1, f"{found['samples/s']} samples/s")
@@ -254,11 +161,12 @@ class _Lines(_Screen):
         print(text, file=self.file, flush=True)
 
 
-def _open(mode: Mode) -> _Screen | None:
+def _open(mode: Mode) -> Screen | None:
+    # Imported when a run is shown: the package for screens is large.
+    from calor_train import live_screen
+
     if mode == "quiet":
         return None
     if mode == "lines":
         return _Lines()
-    from calor_train.live_screen import LiveScreen, usable
-
-    return LiveScreen() if mode == "live" or usable() else _Lines()
+    return live_screen.LiveScreen() if mode == "live" or live_screen.usable() else _Lines()

@@ -19,16 +19,16 @@ from calor_train.interruption import Interruption
 from calor_train.metrics import Loss, Metric, batch_length
 from calor_train.optimizers import Optimizer
 from calor_train.passes import Evaluating, fresh, length_of, one_pass
+from calor_train.run import Row, Run
 from calor_train.scheduler import Scheduler
 from calor_train.snapshot import random_state
 from calor_train.steps import Forward, GradientSum, Steps, default_forward
 from calor_train.watch import LossWatch
 
-Row = dict[str, Any]
 _END: Any = object()
 
 
-class Learner:
+class Learner(Run):
     """Trains a model: batches in, weights and a history of numbers out.
 
     After `fit`, `history` has one row of numbers for each epoch. `stop_reason` says why the run

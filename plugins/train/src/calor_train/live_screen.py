@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from calor_train.display import LOOK, Status, _Screen, epoch_texts
-
-if TYPE_CHECKING:
-    from calor_train.learner import Learner
+from calor_train.run import Run
+from calor_train.screens import LOOK, Screen, Status, epoch_texts
 
 
 def usable() -> bool:
@@ -22,7 +18,7 @@ def usable() -> bool:
     return (console.is_terminal and not console.is_dumb_terminal) or console.is_jupyter
 
 
-class LiveScreen(_Screen):
+class LiveScreen(Screen):
     """Finished epochs are printed once and scroll; only the bar is drawn again and again."""
 
     interval = LOOK
@@ -33,7 +29,7 @@ class LiveScreen(_Screen):
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self.widths: dict[str, int] = {}
 
-    def begin(self, learner: Learner) -> None:
+    def begin(self, learner: Run) -> None:
         """Start drawing."""
         kind = type(learner.model).__name__
         count = sum(p.size for p in learner.optimizer.params)
@@ -63,7 +59,7 @@ class LiveScreen(_Screen):
         numbers = Text("   ".join(status.parts()), style=style)
         return Group(bar, numbers)
 
-    def epoch(self, learner: Learner, left: float) -> None:
+    def epoch(self, learner: Run, left: float) -> None:
         """Print the row of a finished epoch, under the names of its columns the first time."""
         found = epoch_texts(learner)
         if not self.widths:
