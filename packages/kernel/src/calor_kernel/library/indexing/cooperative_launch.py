@@ -37,7 +37,7 @@ from calor_kernel.library.indexing.cooperative import (
     update_segments,
 )
 from calor_kernel.library.redirection import redirected
-from calor_kernel.library.scan.tickets import clear_words
+from calor_kernel.library.scan.decoupled_look_back import clear_words
 
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _STATUS: Final = Buffer(int32)

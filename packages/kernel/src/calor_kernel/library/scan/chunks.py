@@ -1,188 +1,176 @@
-"""Scans in parts: totals of chunks, the scan of the totals, and each chunk from its total on.
+"""Scans in chunks: totals of chunks, the scan of the totals, and the scan of each chunk.
 
-Requirements: each element is read twice (once on short axes) and written once; no cube waits for
-another (Blelloch, 1990; reduce-then-scan of Dotsenko et al., 2008); the order of the operations
-depends on sizes alone. The scan of the totals is the same problem, a chunk's length smaller.
+Requirements: each element is read twice (once on short axes) and written once; cubes do not wait
+for each other (Blelloch, 1990; reduce-then-scan of Dotsenko et al., 2008); the order of the
+operations depends on sizes alone. The scan of the totals is the same problem, shorter by the factor
+of a chunk's length.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from calor.dtypes import DType
 from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
+    SizeOf,
     absolute_position,
     constant,
     helper,
     insert,
     kernel,
     loop_range,
+    min,
     shuffle,
     splat,
     unravel,
     vreduce,
 )
+from calor_kernel.library.scan.scan_op import REDUCTIONS, ScanOp
 
-REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks(Generic[N]):
+    """Chunks along n of an array ``[outer, n, inner]``.
+
+    ``items``: units with a chunk each; ``chunks``: chunks along n; ``columns``: units that share
+    the inner axis.
+    """
+
+    items: SizeOf[N]
+    chunks: SizeOf[N]
+    n: SizeOf[N]
+    inner: SizeOf[N]
+    columns: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlan:
+    """The work of a unit: a chunk of ``length`` rows, ``width`` inner elements wide.
+
+    ``along``: inner is 1, and vectors run along the scanned axis instead. ``complex_product``:
+    elements are (real, imaginary), and ``inner`` counts numbers.
+    """
+
+    op: ScanOp
+    length: int
+    width: int
+    along: bool
+    reverse: bool
+    complex_product: bool
+
+    def neutral(self) -> Number:
+        """Return the neutral element in each lane; a complex one has the imaginary part 0."""
+        if self.complex_product:
+            return constant((self.op.identity, 0), self.op.accumulate)
+        return self.op.neutral(self.width)
+
+    def combine(self, a: Number, b: Number) -> Number:
+        """Combine the accumulator a with the next elements b."""
+        if not self.complex_product:
+            return self.op.combine(a, b)
+        x, y, u, v = a[0], a[1], b[0], b[1]
+        return insert(insert(a, 0, x * u - y * v), 1, x * v + y * u)
 
 
 @kernel
-def chunk_totals(
-    source: Any,
-    totals: Any,
-    items: Any,
-    chunks: Any,
-    n: Any,
-    inner: Any,
-    columns: Any,
-    *,
-    kind: str,
-    accumulate: DType,
-    chunk: int,
-    width: int,
-    along: bool,
-    reverse: bool,
-    pair: bool,
-    identity: float,
-) -> None:
-    """Write the total of each chunk: ``totals[outer, chunk, inner]``.
-
-    A unit has one chunk and ``width`` of the inner elements; ``columns`` is how many units share
-    the inner axis. ``along``: inner is 1, and vectors lie along the scanned axis instead. ``pair``:
-    elements are (real, imaginary), and inner counts numbers.
-    """
-    unit = absolute_position()
-    if unit < items:
-        outer, part, column = unravel(unit, (1, chunks, columns))
-        first = part * chunk
-        count = min(n - first, chunk)
-        if along:
-            at = outer * n
-            total = splat(start_of(accumulate, identity, 1), width)
+def chunk_totals(source: In, totals: Out, sizes: Chunks[Number], *, plan: ChunkPlan) -> None:
+    """Write the total of each chunk: ``totals[outer, chunk, inner]``."""
+    unit, op = absolute_position(), plan.op
+    n, width, reverse = sizes.n, plan.width, plan.reverse
+    if unit < sizes.items:
+        outer, chunk, column = unravel(unit, (1, sizes.chunks, sizes.columns))
+        first = chunk * plan.length
+        count = min(n - first, plan.length)
+        if plan.along:
+            row = outer * n
+            total = splat(op.neutral(), width)
             whole = count // width * width
             for i in loop_range(0, whole, width):
-                place = at + turned(first + i, n, width, reverse)
-                total = joined(kind, total, source.load(place, width).to(accumulate))
-            single = vreduce(REDUCTIONS[kind], total)
+                at = row + scan_offset(first + i, n, width, reverse)
+                total = op.combine(total, source.load(at, width).to(op.accumulate))
+            single = vreduce(REDUCTIONS[op.kind], total)
             for i in loop_range(whole, count):
-                taken = source[at + turned(first + i, n, 1, reverse)].to(accumulate)
-                single = joined(kind, single, taken)
+                value = source[row + scan_offset(first + i, n, 1, reverse)].to(op.accumulate)
+                single = op.combine(single, value)
             totals[unit] = single.to(totals.dtype)
         else:
             span = column * width
-            at = outer * n * inner + span
-            acc = start_of(accumulate, identity, width, pair)
+            begin = outer * n * sizes.inner + span
+            total = plan.neutral()
             for i in loop_range(0, count):
-                place = at + turned(first + i, n, 1, reverse) * inner
-                acc = step(kind, acc, source.load(place, width).to(accumulate), pair)
-            totals.store((outer * chunks + part) * inner + span, acc.to(totals.dtype))
+                at = begin + scan_offset(first + i, n, 1, reverse) * sizes.inner
+                total = plan.combine(total, source.load(at, width).to(op.accumulate))
+            to = (outer * sizes.chunks + chunk) * sizes.inner + span
+            totals.store(to, total.to(totals.dtype))
 
 
 @kernel
 def scan_chunks(
-    source: Any,
-    totals: Any,
-    target: Any,
-    items: Any,
-    chunks: Any,
-    n: Any,
-    inner: Any,
-    columns: Any,
-    *,
-    kind: str,
-    accumulate: DType,
-    chunk: int,
-    width: int,
-    along: bool,
-    reverse: bool,
-    pair: bool,
-    identity: float,
+    source: In, totals: In, target: Out, sizes: Chunks[Number], *, plan: ChunkPlan
 ) -> None:
-    """Scan each chunk from the scanned total of the chunks before it on; as ``chunk_totals``."""
-    unit = absolute_position()
-    if unit < items:
-        outer, part, column = unravel(unit, (1, chunks, columns))
-        first = part * chunk
-        count = min(n - first, chunk)
-        if along:
-            at = outer * n
-            before = splat(start_of(accumulate, identity, 1), width)
-            if part > 0:
-                before = splat(totals[unit - 1].to(accumulate), width)
+    """Scan each chunk, starting from the scanned totals of the chunks before it."""
+    unit, op = absolute_position(), plan.op
+    n, width, reverse = sizes.n, plan.width, plan.reverse
+    if unit < sizes.items:
+        outer, chunk, column = unravel(unit, (1, sizes.chunks, sizes.columns))
+        first = chunk * plan.length
+        count = min(n - first, plan.length)
+        if plan.along:
+            row = outer * n
+            before = splat(op.neutral(), width)
+            if chunk > 0:
+                before = splat(totals[unit - 1].to(op.accumulate), width)
             whole = count // width * width
             for i in loop_range(0, whole, width):
-                place = at + turned(first + i, n, width, reverse)
-                taken = source.load(place, width).to(accumulate)
-                own = inclusive(kind, taken, reverse)
-                target.store(place, joined(kind, own, before).to(target.dtype))
-                # One operation is all that the next vector waits for.
-                before = joined(kind, splat(own[0 if reverse else width - 1], width), before)
+                at = row + scan_offset(first + i, n, width, reverse)
+                value = source.load(at, width).to(op.accumulate)
+                own = scan_lanes(op, value, reverse)
+                target.store(at, op.combine(own, before).to(target.dtype))
+                # The next vector waits for one operation only.
+                before = op.combine(splat(own[0 if reverse else width - 1], width), before)
             carry = before[0]
             for i in loop_range(whole, count):
-                place = at + turned(first + i, n, 1, reverse)
-                carry = joined(kind, carry, source[place].to(accumulate))
-                target[place] = carry.to(target.dtype)
+                at = row + scan_offset(first + i, n, 1, reverse)
+                carry = op.combine(carry, source[at].to(op.accumulate))
+                target[at] = carry.to(target.dtype)
         else:
             span = column * width
-            at = outer * n * inner + span
-            acc = start_of(accumulate, identity, width, pair)
-            if part > 0:
-                acc = totals.load((outer * chunks + part - 1) * inner + span, width).to(accumulate)
+            begin = outer * n * sizes.inner + span
+            total = plan.neutral()
+            if chunk > 0:
+                earlier = (outer * sizes.chunks + chunk - 1) * sizes.inner + span
+                total = totals.load(earlier, width).to(op.accumulate)
             for i in loop_range(0, count):
-                place = at + turned(first + i, n, 1, reverse) * inner
-                acc = step(kind, acc, source.load(place, width).to(accumulate), pair)
-                target.store(place, acc.to(target.dtype))
+                at = begin + scan_offset(first + i, n, 1, reverse) * sizes.inner
+                total = plan.combine(total, source.load(at, width).to(op.accumulate))
+                target.store(at, total.to(target.dtype))
 
 
 @helper
-def turned(i: Any, n: Any, width: int, reverse: bool) -> Any:
-    """Return where ``width`` elements begin that are ``i`` steps along the scan."""
+def scan_offset(i: Index, n: Index, width: int, reverse: bool) -> Index:
+    """Return the offset of the ``width`` elements ``i`` steps along the scan."""
     return n - width - i if reverse else i
 
 
-def start_of(dtype: DType, identity: float, width: int, pair: bool = False) -> Any:
-    """Return the value that changes nothing; as a complex number its imaginary part is 0."""
-    value = identity if dtype.kind == "float" else int(identity)
-    if pair:
-        return constant((value, 0), dtype)
-    return constant(value, dtype, width)
-
-
-@helper
-def joined(kind: str, a: Any, b: Any) -> Any:
-    """Return two values joined, lane by lane; a scalar joins every lane."""
-    if kind == "sum":
-        made = a + b
-    elif kind == "prod":
-        made = a * b
-    elif kind == "max":
-        made = max(a, b)
-    else:
-        made = min(a, b)
-    return made
-
-
-def step(kind: str, acc: Any, taken: Any, pair: bool) -> Any:
-    """Return the accumulator joined with the next element."""
-    if not (pair and kind == "prod"):
-        return joined(kind, acc, taken)
-    a, b, c, d = acc[0], acc[1], taken[0], taken[1]
-    return insert(insert(acc, 0, a * c - b * d), 1, a * d + b * c)
-
-
-def inclusive(kind: str, v: Any, reverse: bool) -> Any:
+def scan_lanes(op: ScanOp, v: Number, reverse: bool) -> Number:
     """Return the scan of a vector's lanes in log2 steps (Sklansky, 1960).
 
-    In each step one half of every group of lanes takes the last of the other half with it.
+    In each step half of the lanes of a group are combined with the last lane of the other half.
     """
     width, distance = v.width, 1
     while distance < width:
-        taken, blend = [], []
+        partners, blend = [], []
         for lane in range(width):
             later = bool(lane & distance) != reverse
             first = lane & ~(2 * distance - 1)
-            taken.append(first + distance - (0 if reverse else 1))
+            partners.append(first + distance - (0 if reverse else 1))
             blend.append(width + lane if later else lane)
-        v = shuffle(v, blend, joined(kind, shuffle(v, taken), v))
+        v = shuffle(v, blend, op.combine(shuffle(v, partners), v))
         distance *= 2
     return v

@@ -1,91 +1,89 @@
-"""Scans along an axis that is not the last as launches, for cubes of many units.
+"""Launches of scans along an axis that is not the last, for cubes of many units.
 
-Requirements: one read and one write, whatever the axis is; where there are cubes enough for the
-device, each follows its columns from tile to tile, and the bits are the same each time; else tiles
-are cubes of their own, which look back.
+Requirements: one read and one write, whatever the axis is. With enough columns for the device a
+cube loops over the tiles of its columns, and results are bitwise reproducible; else each tile is a
+cube, which looks back.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from calor.dtypes import DType, int32, int64, uint64
+from calor.dtypes import DType, int32, uint64
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Output, Scratch
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Launch, Output, Request, Scratch
 from calor_kernel.library.scan.columns import (
     ColumnPlan,
     scan_columns,
     scan_columns_looking_back,
 )
-from calor_kernel.library.scan.tickets import clear_words
+from calor_kernel.library.scan.decoupled_look_back import clear
+from calor_kernel.library.scan.scan_op import ScanOp
 
-_SIZE: Final = Scalar(int64, nonnegative=True)
-# Units of a cube, rows of a unit, and bytes of columns that are read side by side.
+# Units of a cube, rows of a unit, and bytes of adjacent columns that a row of units reads.
 _UNITS, _ROWS, _LINE = 256, 8, 128
-# Cubes for each that runs at a time, where each follows its columns; units that clear words.
-_CUBES, _CLEARING = 4, 256
-# Columns of fewer bytes are read by single units, each in a part of its own.
+# Cubes per core from which each cube loops over the tiles of its columns.
+_CUBES: Final = 4
+# Columns of fewer bytes are scanned in chunks, one unit each.
 _NARROW: Final = 32
-# Units of a cube at least, and below each other at most.
+# Units of a cube at least, and units of the same columns at most.
 _FEWEST, _DOWN = 64, 32
 
 
 def column_scan(
-    info: DeviceInfo,
-    kind: str,
-    dtype: DType,
-    accumulate: DType,
-    identity: float,
-    sizes: tuple[int, int, int],
-    source: Argument,
-    reverse: bool,
-    label: str,
-    deterministic: bool,
+    request: Request, op: ScanOp, sizes: tuple[int, int, int], source: Bound, offset: int
 ) -> tuple[list[Launch], tuple[int, ...]] | None:
     """Return launches and scratch that scan dense ``[outer, n, inner]`` along n.
 
-    None where others do it better: columns are narrow, or tiles must not look back.
+    None if another method is better: columns are narrow, or tiles must not look back. ``offset``:
+    the first element of the source.
     """
-    outer, n, inner = sizes
+    (outer, n, inner), info, dtype = sizes, request.info, source.dtype
     if inner * dtype.itemsize < _NARROW or not info.has("barrier") or info.max_units < _FEWEST:
         return None
-    width = _width(info, dtype, inner, getattr(source, "offset", 0))
+    width = _width(info, dtype, inner, offset)
     across, down = _shape(info, width * dtype.itemsize, n, -(-inner // width))
-    plan = ColumnPlan(kind, accumulate, identity, width, across, _ROWS, reverse)
+    plan = ColumnPlan(op, width, across, _ROWS, request.attributes["reverse"])
     units = across * down
     across = -(-inner // plan.columns)
-    rows = units // plan.across * plan.items
-    tiles = -(-n // rows)
-    build = (dtype, plan, units)
-    nbytes = 2 * outer * n * inner * dtype.itemsize
-    if tiles <= 2 or outer * across >= _CUBES * info.cores:
-        cubes = outer * across
-        arguments: tuple[Argument, ...] = (source, Output(0), across, n, inner)
-        return [_launch(info, scan_columns, *build, (), cubes, arguments, nbytes, label)], ()
-    rounds = accumulate.kind == "float" and kind in ("sum", "prod")
-    if (deterministic and rounds) or not (info.has("forward_progress") and uint64 in info.dtypes):
+    tiles = -(-n // (down * plan.items))
+    effort = Effort(request.op, 0, 2 * outer * n * inner * dtype.itemsize)
+    given = {
+        "source": source,
+        "target": Bound(Output(), dtype),
+        "across": across,
+        "n": n,
+        "inner": inner,
+        "plan": plan,
+    }
+    cubes = outer * across
+    if tiles <= 2 or cubes >= _CUBES * info.cores:
+        grid = Grid.line(cubes, units, info.planes[0])
+        return [launch(scan_columns, grid, effort, **given)], ()
+    if (request.deterministic and op.rounds) or not (
+        info.has("forward_progress") and uint64 in info.dtypes
+    ):
         return None
-    cubes = outer * across * tiles
-    count = cubes * plan.columns * (2 if accumulate.itemsize == 8 else 1)
-    # The tickets lie behind the words, in the same piece that is cleared.
-    cleared = Launch(
-        Build(clear_words, (Buffer(uint64), _SIZE), (), (_CLEARING, 1, 1)),
-        (-(-(count + 1) // _CLEARING), 1, 1),
-        (Scratch(0), count + 1),
-        0,
-        8 * count,
-        label,
+    cubes *= tiles
+    count = cubes * plan.columns * (2 if op.accumulate.itemsize == 8 else 1)
+    # The tickets follow the words in the same scratch memory, which is cleared by one launch.
+    words = Bound(Scratch(0), uint64)
+    cleared = clear(words, count + 1, Effort(request.op, 0, 8 * count))
+    last = launch(
+        scan_columns_looking_back,
+        Grid.line(cubes, units, info.planes[0]),
+        effort,
+        words=words,
+        tickets=Bound(Scratch(0, 2 * count), int32),
+        tiles=tiles,
+        **given,
     )
-    arguments = (source, Output(0), Scratch(0), Scratch(0, 2 * count), tiles, across, n, inner)
-    words = (Buffer(uint64), Buffer(int32))
-    last = _launch(info, scan_columns_looking_back, *build, words, cubes, arguments, nbytes, label)
     return [cleared, last], (8 * count + 8,)
 
 
 def _width(info: DeviceInfo, dtype: DType, inner: int, offset: int) -> int:
-    """Return the columns of a unit: those of an access, where all begin where one may."""
+    """Return the columns of a unit: the widest access that is aligned in every row."""
     width: int = max(1, min(info.vector_bytes // dtype.itemsize, 8))
     while inner % width or offset % width:
         width //= 2
@@ -93,9 +91,9 @@ def _width(info: DeviceInfo, dtype: DType, inner: int, offset: int) -> int:
 
 
 def _shape(info: DeviceInfo, access: int, n: int, accesses: int) -> tuple[int, int]:
-    """Return the units of a cube side by side, and below each other.
+    """Return the units of a cube along the columns, and along the rows.
 
-    ``access``: bytes of one; ``accesses``: those of a row of columns.
+    ``access``: bytes of an access; ``accesses``: accesses of a row of the array.
     """
     most = min(_UNITS, info.max_units)
     across = 1
@@ -107,21 +105,3 @@ def _shape(info: DeviceInfo, access: int, n: int, accesses: int) -> tuple[int, i
     while across * down < most and across < accesses:
         across *= 2
     return across, down
-
-
-def _launch(
-    info: DeviceInfo,
-    function: KernelFunction,
-    dtype: DType,
-    plan: ColumnPlan,
-    units: int,
-    words: tuple[Buffer, ...],
-    cubes: int,
-    arguments: tuple[Argument, ...],
-    nbytes: int,
-    label: str,
-) -> Launch:
-    shapes = (Buffer(dtype, writable=False), Buffer(dtype), *words)
-    signature: tuple[Buffer | Scalar, ...] = (*shapes, *(_SIZE for _ in arguments[len(shapes) :]))
-    build = Build(function, signature, (("plan", plan),), (units, 1, 1), info.planes[0])
-    return Launch(build, (cubes, 1, 1), arguments, 0, nbytes, label)

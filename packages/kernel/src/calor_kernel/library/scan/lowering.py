@@ -3,190 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, prod
+from dataclasses import replace
+from math import prod
 
-from calor.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, uint8
+from calor.dtypes import DType, bool_, complex64, complex128, float32, float64, uint8
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import (
-    Argument,
-    Build,
-    Input,
-    Launch,
-    Output,
-    Request,
-    Scratch,
-    Work,
-    lowering,
-)
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.scan.chunks import chunk_totals, scan_chunks
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Input, Launch, Output, Request, Scratch, Work, lowering
+from calor_kernel.library.scan.chunks import ChunkPlan, Chunks, chunk_totals, scan_chunks
 from calor_kernel.library.scan.columns_launch import column_scan
 from calor_kernel.library.scan.rows_launch import RowScan
+from calor_kernel.library.scan.scan_op import ScanOp
 
 _KINDS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 _PARTS = {complex64: float32, complex128: float64}
-_SIZE = Scalar(int64, nonnegative=True)
 # Elements of a chunk: on cubes of one unit, and of many, where each unit has a chunk.
 _LONG, _SHORT = 1 << 13, 1 << 6
-# Elements of a row that a cube of one unit scans alone; a chunk that holds any row.
+# Elements of a row that a cube of one unit scans alone; a chunk longer than any row.
 _ALONE, _WHOLE = 1 << 17, 1 << 62
 
 
 @lowering("cumsum", "cumprod", "cummax", "cummin")
 def lower_scan(request: Request) -> Sequence[Work]:
-    """Scan along an axis in as many levels as its length asks for."""
+    """Scan along an axis in as many levels as its length needs."""
     (x,) = request.inputs
-    axis = request.attributes["axis"]
+    axis, reverse, info = request.attributes["axis"], request.attributes["reverse"], request.info
     if x.size == 0:
         return [Work(())]
     kind = _KINDS[request.op]
-    pair = x.dtype.kind == "complex"
-    dtype = _PARTS.get(x.dtype, uint8 if x.dtype is bool_ else x.dtype)
+    numbers = 2 if x.dtype.kind == "complex" else 1
+    product = numbers == 2 and kind == "prod"
+    dtype: DType = _PARTS.get(x.dtype, uint8 if x.dtype is bool_ else x.dtype)
     outer, n = prod(x.shape[:axis]), x.shape[axis]
-    inner = prod(x.shape[axis + 1 :]) * (2 if pair else 1)
-    scan = _Scan(request, kind, dtype, outer, inner, pair and kind == "prod")
-    source = Input(0, x.offset * (2 if pair else 1))
-    if inner == 1 and request.info.max_units > 1:
-        rows = RowScan(
-            request.info,
-            kind,
-            scan.accumulate,
-            scan.identity,
-            outer,
-            scan.scratch,
-            request.op,
-            request.deterministic,
-        )
-        made = rows.level(source, Output(0), dtype, dtype, n, request.attributes["reverse"])
-        return [Work(tuple(made), tuple(scan.scratch))]
-    if n > _SHORT and request.info.max_units > 1 and not (pair and kind == "prod"):
-        sizes, reverse = (outer, n, inner), request.attributes["reverse"]
-        found = column_scan(
-            request.info,
-            kind,
-            dtype,
-            scan.accumulate,
-            scan.identity,
-            sizes,
-            source,
-            reverse,
-            request.op,
-            request.deterministic,
-        )
+    inner = prod(x.shape[axis + 1 :]) * numbers
+    op, offset = ScanOp.of(kind, dtype), x.offset * numbers
+    source, target = Bound(Input(0, offset), dtype), Bound(Output(), dtype)
+    if inner == 1 and info.max_units > 1:
+        rows = RowScan(request, op, outer)
+        launches = rows.level(source, target, n, reverse, offset)
+        return [Work(tuple(launches), tuple(rows.scratch))]
+    if n > _SHORT and info.max_units > 1 and not product:
+        found = column_scan(request, op, (outer, n, inner), source, offset)
         if found is not None:
             return [Work(tuple(found[0]), found[1])]
-    launches = scan.level(source, Output(0), dtype, dtype, n, request.attributes["reverse"])
-    return [Work(tuple(launches), tuple(scan.scratch))]
+    chunked = _ChunkScan(info, request.op, op, outer, inner, product)
+    launches = chunked.level(source, target, n, reverse)
+    return [Work(tuple(launches), tuple(chunked.scratch))]
 
 
-class _Scan:
+class _ChunkScan:
     def __init__(
-        self, request: Request, kind: str, dtype: DType, outer: int, inner: int, pair: bool
+        self, info: DeviceInfo, label: str, op: ScanOp, outer: int, inner: int, product: bool
     ) -> None:
-        self.info: DeviceInfo = request.info
-        self.name = request.op
-        self.kind = kind
-        self.outer, self.inner, self.pair = outer, inner, pair
-        half = dtype.kind == "float" and dtype.itemsize == 2
-        self.accumulate = float32 if half else dtype
+        self.label, self.op, self.outer, self.inner = label, op, outer, inner
         self.scratch: list[int] = []
-        self.along = inner == 1 and self.info.max_units == 1
-        self.chunk = _LONG if self.info.max_units == 1 else _SHORT
-        # Rows that a cube of one unit scans alone, in one walk; its company changes no order.
-        self.alone = _ALONE if self.info.max_units == 1 else 0
-        lanes = max(1, self.info.vector_bytes // self.accumulate.itemsize)
-        if pair:
-            self.width = 2
-        elif self.along:
-            self.width = lanes
+        self.length = _LONG if info.max_units == 1 else _SHORT
+        # Elements of a row that a cube of one unit scans in one chunk; with or without it, the
+        # order of the operations is the same.
+        self.alone = _ALONE if info.max_units == 1 else 0
+        self.units = min(info.max_units, 64)
+        lanes = max(1, info.vector_bytes // op.accumulate.itemsize)
+        along = inner == 1 and info.max_units == 1
+        if product:
+            width = 2
+        elif along:
+            width = lanes
         else:
-            self.width = next(w for w in (lanes, 8, 4, 2, 1) if w <= lanes and inner % w == 0)
+            width = next(w for w in (lanes, 8, 4, 2, 1) if w <= lanes and inner % w == 0)
+        self.columns = 1 if along else inner // width
+        self.plan = ChunkPlan(op, _WHOLE, width, along, False, product)
 
-    def level(
-        self,
-        source: Argument,
-        target: Argument,
-        taken: DType,
-        written: DType,
-        n: int,
-        reverse: bool,
-    ) -> list[Launch]:
-        """Return the launches that scan n elements; their totals are scanned first."""
-        chunks = -(-n // self.chunk) if n > self.alone else 1
+    def level(self, source: Bound, target: Bound, n: int, reverse: bool) -> list[Launch]:
+        """Return the launches that scan n elements; the totals of chunks are scanned first."""
+        chunks = -(-n // self.length) if n > self.alone else 1
+        length = self.length if chunks > 1 else _WHOLE
+        plan = replace(self.plan, length=length, reverse=reverse)
+        items = self.outer * chunks * self.columns
+        grid = Grid.line(-(-items // self.units), self.units)
+        sizes = Chunks(items, chunks, n, self.inner, self.columns)
+        given = {"source": source, "sizes": sizes, "plan": plan}
+        nbytes = self.outer * n * self.inner * self.op.accumulate.itemsize
         before: list[Launch] = []
-        totals: Argument = source
-        totals_dtype = taken
+        scanned = source
         if chunks > 1:
-            place = Scratch(len(self.scratch))
-            result = Scratch(len(self.scratch) + 1)
-            count = self.outer * chunks * self.inner
-            self.scratch += [count * self.accumulate.itemsize] * 2
-            before.append(self._launch(False, source, source, place, taken, taken, n, reverse))
-            # Totals lie in the order of the scan, so theirs runs forward.
-            before += self.level(place, result, self.accumulate, self.accumulate, chunks, False)
-            totals, totals_dtype = result, self.accumulate
-        last = self._launch(True, source, totals, target, taken, totals_dtype, n, reverse, written)
+            totals, scanned = (self._totals(chunks) for _ in range(2))
+            effort = Effort(self.label, 0, nbytes)
+            before.append(launch(chunk_totals, grid, effort, totals=totals, **given))
+            # Totals lie in the order of the scan, so their own scan runs forward.
+            before += self.level(totals, scanned, chunks, False)
+        effort = Effort(self.label, 0, 2 * nbytes)
+        last = launch(scan_chunks, grid, effort, totals=scanned, target=target, **given)
         return [*before, last]
 
-    def _launch(
-        self,
-        whole: bool,
-        source: Argument,
-        totals: Argument,
-        target: Argument,
-        taken: DType,
-        totals_dtype: DType,
-        n: int,
-        reverse: bool,
-        written: DType | None = None,
-    ) -> Launch:
-        chunks = -(-n // self.chunk) if n > self.alone else 1
-        columns = 1 if self.along else self.inner // self.width
-        items = self.outer * chunks * columns
-        units = min(self.info.max_units, 64)
-        keywords = {
-            "accumulate": self.accumulate,
-            "along": self.along,
-            "chunk": self.chunk if chunks > 1 else _WHOLE,
-            "identity": self.identity,
-            "kind": self.kind,
-            "pair": self.pair,
-            "reverse": reverse,
-            "width": self.width,
-        }
-        read = Buffer(taken, writable=False)
-        numbers = (items, chunks, n, self.inner, columns)
-        sizes = (_SIZE,) * len(numbers)
-        nbytes = self.outer * n * self.inner * self.accumulate.itemsize
-        arguments: tuple[Argument, ...]
-        if whole:
-            build = Build(
-                scan_chunks,
-                (read, Buffer(totals_dtype, writable=False), Buffer(written or taken), *sizes),
-                tuple(sorted(keywords.items())),
-                (units, 1, 1),
-            )
-            arguments = (source, totals, target, *numbers)
-        else:
-            build = Build(
-                chunk_totals,
-                (read, Buffer(self.accumulate), *sizes),
-                tuple(sorted(keywords.items())),
-                (units, 1, 1),
-            )
-            arguments = (source, target, *numbers)
-        cubes = (-(-items // units), 1, 1)
-        return Launch(build, cubes, arguments, 0, nbytes * (2 if whole else 1), self.name)
-
-    @property
-    def identity(self) -> float:
-        """The number that changes nothing."""
-        if self.kind not in ("max", "min"):
-            return {"sum": 0, "prod": 1}[self.kind]
-        dtype = self.accumulate
-        if dtype.kind == "float":
-            return -inf if self.kind == "max" else inf
-        bits = dtype.itemsize * 8
-        low = -(1 << (bits - 1)) if dtype.kind == "int" else 0
-        high = (1 << (bits - 1 if dtype.kind == "int" else bits)) - 1
-        return low if self.kind == "max" else high
+    def _totals(self, chunks: int) -> Bound:
+        accumulate = self.op.accumulate
+        self.scratch.append(self.outer * chunks * self.inner * accumulate.itemsize)
+        return Bound(Scratch(len(self.scratch) - 1), accumulate)

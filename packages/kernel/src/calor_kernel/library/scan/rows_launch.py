@@ -1,87 +1,64 @@
-"""Scans along rows as launches, for cubes of many units.
+"""Launches of scans along rows, for cubes of many units.
 
-Requirements: a row that a cube scans alone is one launch; long rows of which there are few are
-divided, and looked back along where cubes that run go on, else totalled before they are scanned;
-the same bits each time where that is asked for.
+Requirements: a row that one cube scans is one launch. A few long rows are divided: their tiles look
+back on a device with forward progress, else their parts are totalled first. Results are bitwise
+reproducible on request.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from calor.dtypes import DType, int32, int64, uint64
+from calor.dtypes import int32, uint64
 from calor_kernel.contract.choices import greatest
-from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Scratch
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.scan.look_back import scan_looking_back
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Launch, Request, Scratch
+from calor_kernel.library.scan.decoupled_look_back import clear
 from calor_kernel.library.scan.rows import scan_rows, total_parts
-from calor_kernel.library.scan.tickets import clear_words
+from calor_kernel.library.scan.rows_look_back import scan_looking_back
+from calor_kernel.library.scan.scan_op import ScanOp
 from calor_kernel.library.scan.tiles import TilePlan
 
-_SIZE: Final = Scalar(int64, nonnegative=True)
 # Units of a cube that shares a row at most, vectors of a unit, lanes of a vector at most.
 _UNITS, _VECTORS, _LANES = 256, 4, 8
-# Cubes for each that runs at a time, of rows that are divided.
+# Cubes per core of divided rows.
 _CUBES: Final = 8
-# Units of a cube that has a row and the core for itself, and the elements of the row at most.
+# Units of a cube that has a core for its one row, and the elements of that row at most.
 _ALONE, _WALKED = 1024, 1 << 17
-# Units that clear words together.
-_CLEARING: Final = 256
 
 
 class RowScan:
-    """The launches of scans of ``rows`` dense rows, and their scratch memory in ``scratch``."""
+    """The launches of scans of ``rows`` dense rows, and their scratch memory."""
 
-    def __init__(
-        self,
-        info: DeviceInfo,
-        kind: str,
-        accumulate: DType,
-        identity: float,
-        rows: int,
-        scratch: list[int],
-        label: str,
-        deterministic: bool,
-    ) -> None:
-        self.info, self.rows, self.scratch, self.label = info, rows, scratch, label
-        self.plane = info.planes[0]
-        lanes = max(1, min(_LANES, info.vector_bytes // accumulate.itemsize))
-        self.plan = TilePlan(kind, accumulate, identity, lanes, 1, False, False)
-        rounds = accumulate.kind == "float" and kind in ("sum", "prod")
+    def __init__(self, request: Request, op: ScanOp, rows: int) -> None:
+        self.info, self.rows, self.label = request.info, rows, request.op
+        self.scratch: list[int] = []
+        self.plane = self.info.planes[0]
+        lanes = max(1, min(_LANES, self.info.vector_bytes // op.accumulate.itemsize))
+        self.plan = TilePlan(op, lanes, 1, False, False)
         self.looks_back = (
-            info.has("forward_progress") and self.plane > 1 and uint64 in info.dtypes
-        ) and not (deterministic and rounds)
+            self.info.has("forward_progress") and self.plane > 1 and uint64 in self.info.dtypes
+        ) and not (request.deterministic and op.rounds)
 
     def level(
-        self,
-        source: Argument,
-        target: Argument,
-        taken: DType,
-        written: DType,
-        n: int,
-        reverse: bool,
+        self, source: Bound, target: Bound, n: int, reverse: bool, offset: int = 0
     ) -> list[Launch]:
-        """Return the launches that scan rows of n elements."""
-        plan, units = self._tile(n, reverse, source)
-        shapes = (Buffer(taken, writable=False), Buffer(written))
-        lanes = plan.width * plan.vectors
+        """Return the launches that scan rows of n elements; ``offset``: the source's first."""
+        plan, units = self._tile(n, reverse, offset)
         if not plan.wide:
-            each = units // self.plane
-            return [self._scan(plan, units, -(-self.rows // each), source, target, shapes, n)]
-        tile = units * lanes
+            cubes = -(-self.rows // (units // self.plane))
+            return [self._scan(plan, units, cubes, source, source, target, n)]
+        tile = units * plan.width * plan.vectors
         enough = _CUBES * self.info.cores
         if n <= 2 * tile or (units == _ALONE and self._walks(n)) or self.rows * 4 >= enough:
-            return [self._scan(plan, units, self.rows, source, target, shapes, n)]
+            return [self._scan(plan, units, self.rows, source, source, target, n)]
         if self.looks_back:
-            return self._looking_back(plan, units, source, target, shapes, n)
-        return self._divided(plan, units, source, target, shapes, n)
+            return self._looking_back(plan, units, source, target, n)
+        return self._divided(plan, units, source, target, n)
 
-    def _tile(self, n: int, reverse: bool, source: Argument) -> tuple[TilePlan, int]:
-        """Return how much of a row is scanned at a time, and the units of a cube."""
-        offset = getattr(source, "offset", 0)
+    def _tile(self, n: int, reverse: bool, offset: int) -> tuple[TilePlan, int]:
+        """Return the tile of a row, and the units of a cube."""
         even = n % self.plan.width == 0 and offset % self.plan.width == 0
         plan = replace(self.plan, reverse=reverse, even=even)
         most = min(_UNITS, self.info.max_units)
@@ -100,7 +77,7 @@ class RowScan:
         return plan, min(units, most)
 
     def _walks(self, n: int) -> bool:
-        """Return whether the largest cube scans a row sooner than several launches begin."""
+        """Return whether the largest cube scans a row faster than several launches."""
         return self.info.max_units >= _ALONE and n <= _WALKED
 
     def _scan(
@@ -108,106 +85,82 @@ class RowScan:
         plan: TilePlan,
         units: int,
         cubes: int,
-        source: Argument,
-        target: Argument,
-        shapes: tuple[Buffer, Buffer],
+        source: Bound,
+        totals: Bound,
+        target: Bound,
         n: int,
-        totals: Argument | None = None,
         parts: int = 1,
-        chunk: int = 0,
+        length: int = 0,
     ) -> Launch:
-        read, write = shapes
-        before = read if totals is None else Buffer(plan.accumulate, writable=False)
-        return self._launch(
+        return launch(
             scan_rows,
-            (read, before, write, _SIZE, _SIZE, _SIZE, _SIZE),
-            plan,
-            units,
-            cubes,
-            (source, source if totals is None else totals, target, self.rows, parts, n, chunk),
-            2 * self.rows * n * read.dtype.itemsize,
+            Grid.line(cubes, units, self.plane),
+            self._effort(source, 2 * n),
+            source=source,
+            totals=totals,
+            target=target,
+            rows=self.rows,
+            parts=parts,
+            n=n,
+            length=length,
+            plan=plan,
         )
 
     def _divided(
-        self,
-        plan: TilePlan,
-        units: int,
-        source: Argument,
-        target: Argument,
-        shapes: tuple[Buffer, Buffer],
-        n: int,
+        self, plan: TilePlan, units: int, source: Bound, target: Bound, n: int
     ) -> list[Launch]:
         tile = units * plan.width * plan.vectors
         wanted = greatest(-(-_CUBES * self.info.cores // self.rows), 2)
-        chunk = -(-n // (wanted * tile)) * tile
-        parts = -(-n // chunk)
-        place, scanned = self._room(parts), self._room(parts)
-        read, _ = shapes
-        first = self._launch(
-            total_parts,
-            (read, Buffer(plan.accumulate), _SIZE, _SIZE, _SIZE),
-            plan,
-            units,
-            self.rows * parts,
-            (source, place, parts, n, chunk),
-            self.rows * n * read.dtype.itemsize,
-        )
-        # Totals lie in the order of the scan, so theirs runs forward.
-        dtype = plan.accumulate
-        between = self.level(place, scanned, dtype, dtype, parts, False)
-        plan = replace(plan, parted=True)
+        length = -(-n // (wanted * tile)) * tile
+        parts = -(-n // length)
+        totals, scanned = self._totals(parts), self._totals(parts)
         cubes = self.rows * parts
-        last = self._scan(plan, units, cubes, source, target, shapes, n, scanned, parts, chunk)
+        first = launch(
+            total_parts,
+            Grid.line(cubes, units, self.plane),
+            self._effort(source, n),
+            source=source,
+            totals=totals,
+            parts=parts,
+            n=n,
+            length=length,
+            plan=plan,
+        )
+        # Totals lie in the order of the scan, so their own scan runs forward.
+        between = self.level(totals, scanned, parts, False)
+        plan = replace(plan, parted=True)
+        last = self._scan(plan, units, cubes, source, scanned, target, n, parts, length)
         return [first, *between, last]
 
     def _looking_back(
-        self,
-        plan: TilePlan,
-        units: int,
-        source: Argument,
-        target: Argument,
-        shapes: tuple[Buffer, Buffer],
-        n: int,
+        self, plan: TilePlan, units: int, source: Bound, target: Bound, n: int
     ) -> list[Launch]:
         tiles = -(-n // (units * plan.width * plan.vectors))
-        items = self.rows * tiles
-        count = items * (2 if plan.accumulate.itemsize == 8 else 1)
-        # The tickets lie behind the words, in the same piece that is cleared.
+        cubes = self.rows * tiles
+        count = cubes * (2 if plan.op.accumulate.itemsize == 8 else 1)
+        # The tickets follow the words in the same scratch memory, which is cleared by one launch.
         self.scratch.append(8 * count + 8)
         number = len(self.scratch) - 1
-        words = Scratch(number)
-        cleared = Launch(
-            Build(clear_words, (Buffer(uint64), _SIZE), (), (_CLEARING, 1, 1)),
-            (-(-(count + 1) // _CLEARING), 1, 1),
-            (words, count + 1),
-            0,
-            8 * count,
-            self.label,
-        )
-        last = self._launch(
+        words = Bound(Scratch(number), uint64)
+        last = launch(
             scan_looking_back,
-            (*shapes, Buffer(uint64), Buffer(int32), _SIZE, _SIZE),
-            plan,
-            units,
-            items,
-            (source, target, words, Scratch(number, 2 * count), tiles, n),
-            2 * self.rows * n * shapes[0].dtype.itemsize,
+            Grid.line(cubes, units, self.plane),
+            self._effort(source, 2 * n),
+            source=source,
+            target=target,
+            words=words,
+            tickets=Bound(Scratch(number, 2 * count), int32),
+            tiles=tiles,
+            n=n,
+            plan=plan,
         )
-        return [cleared, last]
+        return [clear(words, count + 1, Effort(self.label, 0, 8 * count)), last]
 
-    def _room(self, parts: int) -> Scratch:
-        self.scratch.append(self.rows * parts * self.plan.accumulate.itemsize)
-        return Scratch(len(self.scratch) - 1)
+    def _totals(self, parts: int) -> Bound:
+        accumulate = self.plan.op.accumulate
+        self.scratch.append(self.rows * parts * accumulate.itemsize)
+        return Bound(Scratch(len(self.scratch) - 1), accumulate)
 
-    def _launch(
-        self,
-        function: KernelFunction,
-        signature: tuple[Any, ...],
-        plan: TilePlan,
-        units: int,
-        cubes: int,
-        arguments: tuple[Argument, ...],
-        nbytes: int,
-    ) -> Launch:
-        build = Build(function, signature, (("plan", plan),), (units, 1, 1), self.plane)
-        return Launch(build, (cubes, 1, 1), arguments, 0, nbytes, self.label)
+    def _effort(self, source: Bound, elements: int) -> Effort:
+        """Return the effort of launches that move so many elements a row."""
+        return Effort(self.label, 0, self.rows * elements * source.dtype.itemsize)

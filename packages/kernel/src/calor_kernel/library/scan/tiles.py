@@ -1,24 +1,28 @@
-"""A tile of a row in the registers of a cube: reading it, scanning it, writing it.
+"""A tile of a row in the registers of a cube: load, scan, store.
 
-Requirements: for cubes of many units along the scanned axis; neighbouring lanes of a plane read
-neighbouring vectors, so that accesses are whole lines; within a plane shuffles say what comes
-before a unit, between planes a few numbers of shared memory; without planes each unit is one, and
-their totals are scanned in shared memory (Hillis and Steele, 1986).
+Requirements: for cubes of many units along the scanned axis. Neighbouring lanes of a plane access
+neighbouring vectors, so accesses are coalesced. Within a plane, shuffles exchange prefixes; between
+planes a few values go through shared memory. On a device without planes each unit counts as a
+plane, and totals are scanned in shared memory (Hillis and Steele, 1986).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from calor.dtypes import DType, int64
+from calor.dtypes import int64
 from calor_kernel.language import (
+    Index,
+    Mask,
+    Number,
+    Pointer,
     barrier,
     constant,
     cube_position,
     cube_size,
     helper,
     lane_position,
+    min,
     plane_position,
     plane_scan,
     plane_shuffle,
@@ -28,24 +32,23 @@ from calor_kernel.language import (
     splat,
     unit_position,
 )
-from calor_kernel.library.scan.chunks import REDUCTIONS, inclusive, joined, start_of, turned
+from calor_kernel.library.scan.chunks import scan_lanes, scan_offset
+from calor_kernel.library.scan.scan_op import REDUCTIONS, ScanOp
 
-# Planes whose totals each unit joins one by one.
+# At most so many planes have their totals combined one by one in each unit.
 _FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """How a cube scans: what, in which type, and how much of a row at a time.
+    """The operation of a scan, and the tile of a row that a cube scans at a time.
 
-    ``width``: lanes of a vector; ``vectors``: those of a unit. ``wide``: whether a cube shares a
-    row, else each plane has one. ``even``: whether rows are whole vectors, which begin where a
-    vector may. ``parted``: whether rows are divided into parts, before which there is something.
+    ``width``: lanes of a vector; ``vectors``: vectors of a unit. ``wide``: a cube shares a row;
+    else each plane has its own row. ``even``: rows are whole, aligned vectors. ``parted``: rows are
+    divided into parts, which begin with the scanned totals of earlier parts.
     """
 
-    kind: str
-    accumulate: DType
-    identity: float
+    op: ScanOp
     width: int
     vectors: int
     reverse: bool
@@ -53,14 +56,9 @@ class TilePlan:
     wide: bool = True
     parted: bool = False
 
-    @property
-    def nothing(self) -> Any:
-        """The number that changes nothing."""
-        return start_of(self.accumulate, self.identity, 1)
-
 
 def planes_of(plan: TilePlan) -> int:
-    """Return how many planes share a row."""
+    """Return the number of planes that share a row."""
     return cube_size() // plane_size() if plan.wide else 1
 
 
@@ -69,8 +67,8 @@ def tile_of(plan: TilePlan) -> int:
     return planes_of(plan) * plane_size() * plan.width * plan.vectors
 
 
-def places(first: Any, plan: TilePlan) -> list[Any]:
-    """Return where a unit's vectors of a tile begin, in steps along the scan."""
+def vector_steps(first: Index, plan: TilePlan) -> list[Number]:
+    """Return the first step along the scan of each vector of a unit."""
     span = plane_size() * plan.width
     begin = first + lane_position() * plan.width
     if plan.wide:
@@ -79,115 +77,117 @@ def places(first: Any, plan: TilePlan) -> list[Any]:
 
 
 @helper
-def taken(source: Any, at: Any, i: Any, n: Any, plan: TilePlan) -> Any:
-    """Return the vector ``i`` steps along a row; what lies beyond its end changes nothing."""
-    width = plan.width
-    place = turned(i, n, width, plan.reverse)
-    value = start_of(plan.accumulate, plan.identity, width)
+def load_vector(source: Pointer, row: Number, i: Number, n: Number, plan: TilePlan) -> Number:
+    """Load the vector ``i`` steps along a row; lanes beyond the row are neutral."""
+    width, accumulate = plan.width, plan.op.accumulate
+    at = scan_offset(i, n, width, plan.reverse)
+    value = plan.op.neutral(width)
     if plan.even:
         if i < n:
             align = width * source.dtype.itemsize
-            value = source.load(at + place, width, align=align).to(plan.accumulate)
+            value = source.load(row + at, width, align=align).to(accumulate)
     else:
         if i + width <= n:
-            value = source.load(at + place, width).to(plan.accumulate)
+            value = source.load(row + at, width).to(accumulate)
         else:
-            mask = inside(place, n, plan)
-            found = source.load(at + place, width, mask=mask).to(plan.accumulate)
+            mask = inside_row(at, n, plan)
+            found = source.load(row + at, width, mask=mask).to(accumulate)
             value = select(mask, found, value)
     return value
 
 
 @helper
-def put(target: Any, at: Any, i: Any, n: Any, value: Any, exists: Any, plan: TilePlan) -> None:
-    """Write the vector ``i`` steps along a row that ``exists``, as far as the row reaches."""
-    place = turned(i, n, plan.width, plan.reverse)
-    made = value.to(target.dtype)
+def store_vector(
+    target: Pointer, row: Number, i: Number, n: Number, value: Number, exists: Mask, plan: TilePlan
+) -> None:
+    """Store the lanes inside a row that ``exists`` of the vector ``i`` steps along it."""
+    at = scan_offset(i, n, plan.width, plan.reverse)
+    rounded = value.to(target.dtype)
     if plan.even:
         if exists & (i < n):
-            target.store(at + place, made, align=plan.width * target.dtype.itemsize)
+            target.store(row + at, rounded, align=plan.width * target.dtype.itemsize)
     else:
         if exists & (i + plan.width <= n):
-            target.store(at + place, made)
+            target.store(row + at, rounded)
         else:
-            target.store(at + place, made, mask=inside(place, n, plan) & exists)
+            target.store(row + at, rounded, mask=inside_row(at, n, plan) & exists)
 
 
-def inside(place: Any, n: Any, plan: TilePlan) -> Any:
-    """Return which lanes of a vector lie inside of a row."""
-    lanes = place + constant(tuple(range(plan.width)), int64)
+def inside_row(at: Index, n: Number, plan: TilePlan) -> Number:
+    """Return the mask of a vector's lanes that are inside a row."""
+    lanes = at + constant(tuple(range(plan.width)), int64)
     return lanes >= 0 if plan.reverse else lanes < n
 
 
 @helper
-def in_plane(values: list[Any], plan: TilePlan) -> tuple[list[Any], Any]:
-    """Return vectors scanned from the plane's first on, and the plane's total."""
-    kind, plane = plan.kind, plane_size()
-    run = plan.nothing
-    made = []
+def scan_plane(values: list[Number], plan: TilePlan) -> tuple[list[Number], Number]:
+    """Scan the vectors of a plane; return them, and the plane's total."""
+    op, plane = plan.op, plane_size()
+    run = op.neutral()
+    scanned = []
     for value in values:
-        own = inclusive(kind, value, plan.reverse)
+        own = scan_lanes(op, value, plan.reverse)
         last = own[0 if plan.reverse else plan.width - 1]
         before, total = run, last
         if plane > 1:
-            upto = plane_scan(REDUCTIONS[kind], last)
+            upto = plane_scan(REDUCTIONS[op.kind], last)
             ahead = plane_shuffle(upto, 1, "up")
-            ahead = select(lane_position() == 0, plan.nothing, ahead)
-            before = joined(kind, run, ahead)
+            ahead = select(lane_position() == 0, op.neutral(), ahead)
+            before = op.combine(run, ahead)
             total = plane_shuffle(upto, plane - 1)
-        made.append(joined(kind, splat(before, plan.width), own))
-        run = joined(kind, run, total)
-    return made, run
+        scanned.append(op.combine(splat(before, plan.width), own))
+        run = op.combine(run, total)
+    return scanned, run
 
 
 @helper
-def between_planes(total: Any, plan: TilePlan) -> tuple[Any, Any]:
-    """Return what comes before the plane in its row's tile, and the whole tile's total."""
-    kind, planes = plan.kind, planes_of(plan)
-    before, whole = plan.nothing, total
+def scan_planes(total: Number, plan: TilePlan) -> tuple[Number, Number]:
+    """Return the total of the planes before this one in the row's tile, and of the whole tile."""
+    op, planes = plan.op, planes_of(plan)
+    before, whole = op.neutral(), total
     if planes > 1:
-        room = shared(planes, plan.accumulate)
+        totals = shared(planes, op.accumulate)
         own = plane_position()
         if plane_size() > 1:
             if lane_position() == 0:
-                room[own] = total
+                totals[own] = total
             barrier()
             if _FEW < planes <= plane_size():
                 lane = lane_position()
-                part = room[min(lane, planes - 1)]
-                part = select(lane < planes, part, plan.nothing)
-                upto = plane_scan(REDUCTIONS[kind], part)
+                part = totals[min(lane, planes - 1)]
+                part = select(lane < planes, part, op.neutral())
+                upto = plane_scan(REDUCTIONS[op.kind], part)
                 whole = plane_shuffle(upto, planes - 1)
                 earlier = plane_shuffle(upto, select(own > 0, own - 1, own))
                 before = select(own > 0, earlier, before)
             else:
-                whole = plan.nothing
+                whole = op.neutral()
                 for plane in range(planes):
-                    whole = joined(kind, whole, room[plane])
+                    whole = op.combine(whole, totals[plane])
                     if plane + 1 < planes:
                         before = select(own > plane, whole, before)
         else:
-            room[own] = total
+            totals[own] = total
             upto = total
             distance = 1
             while distance < planes:
                 barrier()
-                other = room[select(own >= distance, own - distance, own)]
-                upto = select(own >= distance, joined(kind, other, upto), upto)
+                other = totals[select(own >= distance, own - distance, own)]
+                upto = select(own >= distance, op.combine(other, upto), upto)
                 barrier()
-                room[own] = upto
+                totals[own] = upto
                 distance *= 2
             barrier()
-            whole = room[planes - 1]
-            before = select(own > 0, room[select(own > 0, own - 1, own)], before)
-        # The next tile writes here again.
+            whole = totals[planes - 1]
+            before = select(own > 0, totals[select(own > 0, own - 1, own)], before)
+        # The next tile reuses the shared memory.
         barrier()
     return before, whole
 
 
 @helper
-def row_item(plan: TilePlan) -> Any:
-    """Return which row, or part of one, this unit is at."""
+def row_item(plan: TilePlan) -> Number:
+    """Return the number of this unit's row, or part of a row."""
     if plan.wide:
         return cube_position()
     planes = cube_size() // plane_size()

@@ -27,7 +27,8 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.scan.tickets import looked_back, ticket
+from calor_kernel.library.scan.decoupled_look_back import look_back, ticket
+from calor_kernel.library.scan.scan_op import ScanOp
 from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
 from calor_kernel.library.sort.ranks import (
     Bins,
@@ -39,6 +40,8 @@ from calor_kernel.library.sort.ranks import (
     ranks_of,
     settle_bins,
 )
+
+_SUM = ScanOp("sum", int32, 0)
 
 
 @kernel
@@ -136,8 +139,7 @@ def move_by_digit(
         begun = exclusive_in_cube(whole, bins.room)
         if unit < size:
             said, own = words.at(1), item * size + unit
-            nothing = constant(0, int32)
-            earlier = looked_back(said, own, part, size, total, "sum", nothing, 1)
+            earlier = look_back(said, own, part, size, total, _SUM, 1)
             bases[unit] = begun + earlier - bins.starts[unit]
     else:
         if unit < size:

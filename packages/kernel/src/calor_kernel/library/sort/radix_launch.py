@@ -31,8 +31,8 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.copying import lower_copy
 from calor_kernel.library.redirection import copy_to_scratch, redirected
+from calor_kernel.library.scan.decoupled_look_back import clear_words
 from calor_kernel.library.scan.lowering import lower_scan
-from calor_kernel.library.scan.tickets import clear_words
 from calor_kernel.library.sort.keys import UNSIGNED
 from calor_kernel.library.sort.radix import (
     count_all_digits,
