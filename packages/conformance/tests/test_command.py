@@ -26,7 +26,7 @@ def test_a_run_prints_verdicts_and_writes_reports(
     assert {r["outcome"] for r in report["results"]} == {"passed"}
     assert "# Conformance of numpy:0" in page.read_text()
     assert main(["verify", str(data)]) == 0
-    assert "this is no claim" in capsys.readouterr().out
+    assert "which is no claim" in capsys.readouterr().out
 
 
 def test_shards_in_processes_and_merged_by_hand(
@@ -60,8 +60,8 @@ def test_listing_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--device", "nothing"], 'no device "nothing"'),
         (["--device", "numpy", "--op", "exq"], "there is no op 'exq'"),
-        (["verify", "nowhere.json"], "is no report"),
-        (["merge", "nowhere.json"], "is no report"),
+        (["verify", "nowhere.json"], "is not a report"),
+        (["merge", "nowhere.json"], "is not a report"),
     ],
 )
 def test_what_cannot_be_carried_out_ends_with_2(

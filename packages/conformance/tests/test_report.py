@@ -95,13 +95,13 @@ def _other_protocol(made: dict[str, Any]) -> None:
 CHANGES: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (_remove, "checks were removed"),
     (_override, "were overridden"),
-    (_call_provisional, "called provisional"),
+    (_call_provisional, "wrongly marked as provisional"),
     (_hide_a_failure, "verdicts do not follow"),
-    (_invent, "not of this suite"),
+    (_invent, "checks that the suite lacks"),
     (_repeat, "twice"),
     (_move, "another tier"),
     (_no_outcome, "no outcome"),
-    (_other_suite, "another suite"),
+    (_other_suite, "another version of the suite"),
     (_other_protocol, "version of the backend protocol"),
 ]
 
@@ -136,7 +136,7 @@ def test_a_device_that_can_nothing_passes_nothing(basic: dict[str, Any]) -> None
         row["outcome"] = "impossible"
     why = report.verdicts(made)["basic"]["why"]
     assert "no check passed" in why
-    assert "add, which every device has, passed in no dtype" in why
+    assert "the required op add passed in no dtype" in why
 
 
 def test_a_provisional_failure_does_not_decide(basic: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ def test_shards_are_merged_and_strangers_are_not(basic: dict[str, Any]) -> None:
 
 def test_files_that_are_no_report_are_refused(tmp_path: Path, basic: dict[str, Any]) -> None:
     path = tmp_path / "report.json"
-    with pytest.raises(FormatError, match="is no report"):
+    with pytest.raises(FormatError, match="is not a report"):
         verify.read(path)
     path.write_text("[1, 2]")
     with pytest.raises(FormatError, match="it lacks format"):

@@ -213,7 +213,7 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="its seed is 0, not 1"):
         list(running.run(get_device("numpy"), [], running.Options(log=path, seed=1)))
     path.write_text("")
-    with pytest.raises(FormatError, match="no log of a run"):
+    with pytest.raises(FormatError, match="is not the log of a run; remove it"):
         list(running.run(get_device("numpy"), [], running.Options(log=path)))
 
 
@@ -236,11 +236,11 @@ def choose(**options: Any) -> Selection:
 
 
 WRONG: Sequence[tuple[dict[str, Any], str]] = [
-    ({"profile": "royal"}, "no profile 'royal'; there are complete, array"),
-    ({"tiers": ["golden"]}, "no tier 'golden'; there are basic, full"),
-    ({"ops": ["exq"]}, "no op 'exq'; there are add, exp"),
+    ({"profile": "royal"}, "no profile 'royal'; choose from complete, array"),
+    ({"tiers": ["golden"]}, "no tier 'golden'; choose from basic, full"),
+    ({"ops": ["exq"]}, "no op 'exq'; choose from add, exp"),
     ({"kinds": ["value"]}, "no kind 'value'"),
-    ({"shard": "3/2"}, "2/5: the second of five"),
+    ({"shard": "3/2"}, "write it as 2/5, the second of five"),
     ({"shard": "a"}, "2/5"),
 ]
 

@@ -1,7 +1,7 @@
-"""The shared suite with which a device of calor proves what it can do.
+"""The shared suite that tests what a device of calor can do.
 
-It is used by its command and its pytest plugin; pytest imports this module wherever it is
-installed, so nothing is imported here.
+Its command and its pytest plugin use it. pytest imports this module wherever it is installed, so it
+imports nothing.
 
 >>> from calor_conformance import suite
 >>> suite.checks()["values/add/float32"].tier

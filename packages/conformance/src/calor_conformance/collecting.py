@@ -1,4 +1,4 @@
-"""Garbage collections that are quick, although a run keeps many objects."""
+"""Fast garbage collection while a run keeps many objects."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Whether it is so already; asking gc for its frozen objects counts them one by one.
+# Whether objects are frozen already; gc.get_freeze_count counts them one by one.
 _quick = False
 
 
 @contextmanager
 def quick_collections() -> Iterator[None]:
-    """Look through objects that are made from now on alone; nothing from before is collected."""
+    """Exclude the objects that exist now from later garbage collections."""
     global _quick
     if _quick:
         yield

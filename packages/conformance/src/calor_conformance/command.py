@@ -1,4 +1,4 @@
-"""The command line: run the suite on a device, verify a report, merge shards, test the suite."""
+"""The command line: run the suite on a device, verify or merge reports, test the suite itself."""
 
 from __future__ import annotations
 
@@ -22,10 +22,25 @@ from .selection import PROFILES, Selection, selection
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the result is the exit status.
+    """Run a command of ``calor-conformance``.
 
-    0: every tier that was run is passed, or a report can be believed. 1: it is not. 2: the command
-    could not be carried out.
+    Parameters
+    ----------
+    arguments : sequence of str, default None
+        The command line without the program's name. None takes it from ``sys.argv``.
+
+    Returns
+    -------
+    int
+        The exit status. 0: every tier of the run passed, or the report is valid. 1: it did not, or
+        is not. 2: the command could not run.
+
+    Examples
+    --------
+    >>> from calor_conformance.command import main
+    >>> main(["--device", "numpy", "--only", "values/add/float32", "--list"])
+    values/add/float32
+    0
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -42,20 +57,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is asked."""
+    """Add the options that select checks.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The parser to extend.
+    """
     add = parser.add_argument
-    add("--profile", default="complete", help=f"one of {', '.join(PROFILES)}")
-    add("--tier", action="append", default=[], help=f"of {', '.join(TIERS)}; may be repeated")
+    add("--profile", default="complete",
+        help=f"one of {', '.join(PROFILES)} (default: complete)")  # fmt: skip
+    add("--tier", action="append", default=[],
+        help=f"only checks of this tier: {', '.join(TIERS)}; may be repeated")  # fmt: skip
     add("--op", action="append", default=[], help="only checks of this op; may be repeated")
     add("--dtype", action="append", default=[], help="only checks in this dtype; may be repeated")
     add("--kind", action="append", default=[], help="only this kind of check; may be repeated")
     add("--only", action="append", default=[], metavar="PATTERN",
-        help="only checks whose name fits, such as 'values/add*'; may be repeated")  # fmt: skip
+        help="only checks with a name such as 'values/add*'; may be repeated")  # fmt: skip
     add("--shard", default="1/1", metavar="N/OF", help="one part of the run, such as 2/5")
 
 
 def selected(options: argparse.Namespace) -> Selection:
-    """Return the selection that options ask for."""
+    """Return the selection for parsed options.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Values of the options of :func:`add_selection`.
+
+    Returns
+    -------
+    Selection
+        The selection.
+
+    Raises
+    ------
+    ArgumentError
+        If a profile, tier, op, kind or shard does not exist.
+    DTypeError
+        If a dtype does not exist.
+    """
     known = suite.checks().values()
     return selection(
         profile=options.profile,
@@ -73,21 +114,22 @@ def selected(options: argparse.Namespace) -> Selection:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="calor-conformance",
-        description="Prove what a device of calor can do.",
+        description="Test what a device of calor can do.",
         epilog="Also: calor-conformance verify REPORT; calor-conformance merge REPORT...; "
         "calor-conformance self-test",
     )
     add = parser.add_argument
-    add("--device", required=True, help="the device by name, such as numpy or acme:1")
+    add("--device", required=True, help="name of the device, such as numpy or acme:1")
     add_selection(parser)
     add("--json", type=Path, metavar="FILE", help="write the report as data")
     add("--markdown", type=Path, metavar="FILE", help="write the report as a page")
-    add("--seed", type=int, default=0, help="draws other numbers for every row")
-    add("--pack", type=int, default=running.PACK, help="rows that share one graph (1: none)")
-    add("--budget", type=float, metavar="SECONDS", help="stop asking after this time")
-    add("--resume", type=Path, metavar="LOG", help="keep results in a file, go on from it")
-    add("--jobs", type=int, default=1, help="processes that share the run")
-    add("--strict", action="store_true", help="run every check behind the protocol's proxy")
+    add("--seed", type=int, default=0, help="seed of the operands (default: %(default)s)")
+    add("--pack", type=int, default=running.PACK,
+        help="number of rows that share one graph, 1 for none (default: %(default)s)")  # fmt: skip
+    add("--budget", type=float, metavar="SECONDS", help="start no check after this time")
+    add("--resume", type=Path, metavar="LOG", help="store results in a file, and resume from it")
+    add("--jobs", type=int, default=1, help="number of processes (default: %(default)s)")
+    add("--strict", action="store_true", help="check every call against the backend protocol")
     add("--list", action="store_true", help="print the names of the checks and run none")
     add("--quiet", action="store_true", help="print the verdicts only")
     return parser
@@ -142,7 +184,7 @@ def _command(given: Sequence[str]) -> str:
 
 
 def _shared(given: Sequence[str]) -> list[str]:
-    """Return the arguments without those that only the whole run has."""
+    """Return the arguments without those of the whole run only."""
     kept: list[str] = []
     skip = False
     for text in given:
@@ -155,7 +197,7 @@ def _shared(given: Sequence[str]) -> list[str]:
 
 
 class _Progress:
-    """A line on a terminal that counts; nothing where the output is no terminal."""
+    """A counter on a terminal; it prints nothing if the output is not a terminal."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self.total, self.done = total, 0
@@ -178,7 +220,7 @@ class _Progress:
 
 def _verify(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="calor-conformance verify")
-    parser.add_argument("report", type=Path, help="a report that --json wrote")
+    parser.add_argument("report", type=Path, help="a report written by --json")
     options = parser.parse_args(given)
     there = verify.read(options.report)
     found = list(verify.problems(there))
@@ -191,10 +233,10 @@ def _verify(given: Sequence[str]) -> int:
 
 def _merge(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="calor-conformance merge")
-    parser.add_argument("reports", type=Path, nargs="+", help="the shards of one run")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--markdown", type=Path, metavar="FILE")
-    parser.add_argument("--quiet", action="store_true")
+    parser.add_argument("reports", type=Path, nargs="+", help="reports of the shards of one run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as data")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the report as a page")
+    parser.add_argument("--quiet", action="store_true", help="print the verdicts only")
     options = parser.parse_args(given)
     return _finish(report.merge([verify.read(path) for path in options.reports]), options)
 
@@ -204,9 +246,9 @@ def _self_test(given: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog="calor-conformance self-test",
-        description="Ask backends that are broken on purpose: the suite must catch each of them.",
+        description="Run the suite on backends that are broken on purpose; it must catch each.",
     )
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="draw numbers N times")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="number of seeds to try")
     found = []
     for finding in self_test.findings(parser.parse_args(given).seeds):
         print(self_test.line(finding), flush=True)

@@ -1,4 +1,4 @@
-"""What a report is a report of: digests of the suite, the protocol, the driver and the wheels."""
+"""The identity of a report: digests of the suite, the protocol, the driver and the wheels."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from . import suite
 
 
 def protocol_digest() -> str:
-    """Return the digest of what core and a backend agree on: the protocol and the op table."""
+    """Return the digest of the interface of core and backends: the protocol and the op table."""
     text = Path(protocol.__file__).read_bytes()
     rows = sorted(f"{name} {row.since}" for name, row in table().items() if "." not in name)
     return suite.digest_of([("protocol", text), ("ops", "\n".join(rows).encode())])
 
 
 def wheels() -> dict[str, dict[str, str]]:
-    """Return version and digest of every installed distribution of calor, and of what it needs."""
+    """Return version and digest of each installed distribution of calor and of its requirements."""
     names = {"numpy", "ml_dtypes", "ml-dtypes", "pluggy"}
     names |= {entry.distribution.lower() for entry in scan()}
     found = {}
@@ -40,14 +40,14 @@ def wheels() -> dict[str, dict[str, str]]:
 
 
 def _record(distribution: Distribution) -> str:
-    """Return the digest of a distribution's list of files; an installation in place has few."""
+    """Return the digest of a distribution's list of files; an editable installation has few."""
     text = distribution.read_text("RECORD") or ""
     kept = [line for line in text.splitlines() if "__pycache__" not in line]
     return hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()[:16] if kept else ""
 
 
 def device_identity(device: Device) -> dict[str, Any]:
-    """Return who the device is, and everything that it declares."""
+    """Return the identity of the device and all that it declares."""
     info = device.info
     brought = {entry.name: entry.source for entry in scan()}
     return {
@@ -70,7 +70,7 @@ def _key(key: Any) -> str:
 
 
 def environment() -> Mapping[str, str]:
-    """Return the interpreter and the machine, without anybody's name or path."""
+    """Return the interpreter and the machine, without names of persons or paths."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",

@@ -1,4 +1,4 @@
-"""The report as a page that a vendor publishes."""
+"""The report as a page for publication."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from typing import Any
 
 from .outcomes import OUTCOMES
 
-# How many failures a page shows whole; the data has all.
+# Number of failures shown on a page; the data has all.
 SHOWN = 20
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return the report as Markdown."""
+    """Return a report as Markdown.
+
+    Parameters
+    ----------
+    report : mapping
+        A report, as :func:`calor_conformance.report.build` returns it.
+
+    Returns
+    -------
+    str
+        The page. It shows a limited number of failures; the data has all.
+    """
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -56,7 +67,7 @@ def _tiers(tiers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _matrix(report: Mapping[str, Any]) -> Iterator[str]:
-    """Ops by dtype: how many checks of values passed, of how many."""
+    """Yield the table of ops by dtype: passed checks of values, and their number."""
     cells: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in report["results"]:
         kind, subject, *rest = row["name"].split("/")

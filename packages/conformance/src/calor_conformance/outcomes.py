@@ -1,4 +1,4 @@
-"""What came of a check on a device: passed, failed, or not asked of it, with the reason."""
+"""The outcome of a check on a device: passed, failed, or skipped with a reason."""
 
 from __future__ import annotations
 
@@ -16,14 +16,27 @@ from calor.recording.trace import flush_all
 
 from .checks.base import Check, Place
 
-# ``not_run`` is what a time budget left over.
+# ``not_run``: the check was beyond the time budget.
 Outcome = Literal["passed", "failed", "impossible", "not_yet", "not_run"]
 OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "impossible", "not_yet", "not_run")
 
 
 @dataclass(frozen=True)
 class Result:
-    """One check's outcome; ``detail`` is the failure or the reason, ``seconds`` what it took."""
+    """The outcome of one check.
+
+    Parameters
+    ----------
+    name : str
+        Name of the check.
+    outcome : {"passed", "failed", "impossible", "not_yet", "not_run"}
+        "impossible" and "not_yet" are declarations of the device; "not_run" exceeded the time
+        budget.
+    detail : str, default ""
+        The failure or the reason.
+    seconds : float, default 0.0
+        Duration in seconds.
+    """
 
     name: str
     outcome: Outcome
@@ -32,7 +45,21 @@ class Result:
 
 
 def excused(check: Check, info: Info) -> Result | None:
-    """Return why a device need not answer a check, or None when it must."""
+    """Return the result of a check that the device need not pass, or None.
+
+    Parameters
+    ----------
+    check : Check
+        The check.
+    info : Info
+        The declarations of the device.
+
+    Returns
+    -------
+    Result or None
+        An outcome "impossible" or "not_yet" if the device declares that it lacks a needed feature,
+        dtype or op.
+    """
     states = [(f"feature {f}", info.feature(f)) for f in check.features]
     states += [(d.name, _dtype(info, d)) for d in check.dtypes]
     if check.op and check.dtype is not None:
@@ -45,7 +72,7 @@ def excused(check: Check, info: Info) -> Result | None:
     missing = [(what, state) for what, state in states if not state]
     if not missing:
         return None
-    # What can never be is the stronger excuse.
+    # "impossible" is the stronger excuse.
     what, state = min(missing, key=lambda pair: pair[1].level != "impossible")
     return _skipped(check, what, state)
 
@@ -60,7 +87,20 @@ def _skipped(check: Check, what: str, state: State) -> Result:
 
 
 def run(check: Check, place: Place) -> Result:
-    """Ask one check of a device."""
+    """Run one check on a device.
+
+    Parameters
+    ----------
+    check : Check
+        The check.
+    place : Place
+        The device and the seed.
+
+    Returns
+    -------
+    Result
+        The outcome. Errors of the device are failures, never exceptions.
+    """
     excuse = excused(check, place.plain.info)
     if excuse is not None:
         return excuse
@@ -81,24 +121,24 @@ def _asked(check: Check, place: Place) -> tuple[Outcome, str]:
     except (AssertionError, CalorError) as error:
         return "failed", _told(check, place, error)
     except Exception as error:
-        # A backend that raises anything else has broken the contract of typed errors.
+        # Any other error of a backend breaks the contract of typed errors.
         last = traceback.format_exception(error)[-4:]
         return "failed", _told(check, place, error) + "\n" + "".join(last)
     return "passed", ""
 
 
 def clear() -> None:
-    """Leave no pending work behind, whatever became of it."""
+    """Discard pending work, whatever its state."""
     try:
         flush_all()
     except Exception:
-        # What failed has been told, also where a backend raised no error of calor's.
+        # The failure is reported already, even if a backend raised an untyped error.
         for trace in local.traces.values():
             trace.reset()
 
 
 def _refused(check: Check, place: Place, error: UnsupportedError) -> tuple[Outcome, str]:
-    """Tell a device that says it cannot from one that says it can and does not."""
+    """Return the outcome of an UnsupportedError: a declared gap, or a broken declaration."""
     info = place.plain.info
     if not error.refused:
         return "failed", _told(check, place, error)
@@ -118,7 +158,7 @@ def _refused(check: Check, place: Place, error: UnsupportedError) -> tuple[Outco
 
 
 def _told(check: Check, place: Place, error: BaseException) -> str:
-    """Return the failure, the contract that it breaks, and the smallest case where one is known."""
+    """Return the failure, the broken contract, and the smallest failing case if one is known."""
     kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
     lines = [f"{kind}{error}", f"Contract: {check.contract}."]
     if check.explain is not None:

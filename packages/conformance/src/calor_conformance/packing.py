@@ -1,7 +1,7 @@
-"""Many rows in one graph, for devices on which a compile is slow.
+"""Many rows in one graph, for devices with slow compilers.
 
-Requirements: what a pack says of a row is what the row says alone; so a row that fails in a pack is
-asked again alone, and one that fails only in company is a failure that says so.
+Requirements: a pack gives each row the same outcome as the row alone. A row that fails in a pack
+runs again alone; one that fails only in the pack is a failure that says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .outcomes import Result
 
 
 def packs(checks: Iterable[Check], size: int) -> Iterator[list[Check]]:
-    """Yield checks that can share a graph, up to ``size`` together; others by themselves."""
+    """Yield groups of up to ``size`` checks that can share a graph; other checks alone."""
     pack: list[Check] = []
     for check in checks:
         if check.steps is None or size < 2:
@@ -34,7 +34,7 @@ def packs(checks: Iterable[Check], size: int) -> Iterator[list[Check]]:
 
 
 def run(pack: list[Check], place: Place) -> list[Result]:
-    """Ask the checks of a pack together; alone those that are excused or fail."""
+    """Run the checks of a pack together; excused and failing ones alone."""
     if len(pack) == 1:
         return [outcomes.run(pack[0], place)]
     made: dict[str, Result] = {}
@@ -64,14 +64,14 @@ def _alone(check: Check, place: Place, told: str) -> Result:
 
 
 def _together(asked: list[Check], place: Place) -> dict[str, str]:
-    """Return what is wrong by name; an empty text stands for not known, because all failed."""
+    """Return failures by name; all with an empty text if the whole pack failed."""
     with calor.device(place.device):
         try:
             recorded = [(c, list(c.steps.record(place))) for c in asked if c.steps is not None]
             calor.eval([tensors for _, tensors in recorded])
             return _judged(recorded, place)
         except Exception:
-            # Whatever a backend raises: alone, each check says what it was.
+            # For any error of a backend: each check reports its own when it runs alone.
             return dict.fromkeys((c.name for c in asked), "")
         finally:
             outcomes.clear()

@@ -16,9 +16,26 @@ from .report import merge
 
 
 def run(arguments: Sequence[str], jobs: int, shard: tuple[int, int] = (1, 1)) -> dict[str, Any]:
-    """Run the command's arguments as ``jobs`` shards at once and return the merged report.
+    """Run a command as ``jobs`` shards at once and return the merged report.
 
-    ``shard``: the part of the run that they share.
+    Parameters
+    ----------
+    arguments : sequence of str
+        The command line of each shard.
+    jobs : int
+        Number of processes.
+    shard : tuple of int
+        The part (number, count) of the run that the processes share.
+
+    Returns
+    -------
+    dict
+        The merged report.
+
+    Raises
+    ------
+    CalorError
+        If a process fails, or the reports do not fit together.
     """
     number, count = shard
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What the entry point names: the scheme "strict:" of devices behind checks of every call."""
+"""The plugin of calor-conformance: the scheme "strict:" of devices with checked calls."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def _strict(text: str) -> Device:
 
 @hookimpl
 def calor_device_schemes() -> Mapping[str, Callable[[str], Device]]:
-    """Checks of every call to a device, ``strict:cuda:1``."""
+    """Return the scheme of devices with checked calls, such as ``strict:cuda:1``."""
     return {"strict:": _strict}

@@ -1,8 +1,8 @@
 """A project for a new device, written from templates: ``python -m calor new-backend NAME``.
 
-Requirements: what is written works at once, in a clean environment, with nothing filled in; a name
-that would clash with a device or a package is refused, and nothing is ever overwritten. The
-templates are the project of a device named acme; only its name changes.
+Requirements: the project works at once in a clean environment, before anything is filled in. A name
+that clashes with a device or a package is refused. Existing files are never overwritten. The
+templates are the project of a device named acme; only the name changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calor.plugins.core import TOOLS
 from calor.plugins.discovery import installed
 from calor.plugins.extras import OFFICIAL
 
-# Each file of the project, and the template that it is made from.
+# Each file of the project, and its template.
 FILES: Final[Mapping[str, str]] = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
@@ -37,7 +37,25 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def new_backend(name: str, directory: str | None = None) -> str:
-    """Write the project and return what to do next; see :func:`write`."""
+    """Write the project of a new device and return the next steps as text.
+
+    Parameters
+    ----------
+    name : str
+        Name of the device, with or without the prefix ``calor-``.
+    directory : str, default None
+        Folder to write to. None is ``calor-NAME``.
+
+    Returns
+    -------
+    str
+        The next commands.
+
+    Raises
+    ------
+    ArgumentError
+        If the name is taken or is not a lower-case identifier, or the folder is not empty.
+    """
     folder = write(name, directory)
     device = device_name(name)
     return "\n".join(
@@ -52,15 +70,30 @@ def new_backend(name: str, directory: str | None = None) -> str:
 
 
 def write(name: str, directory: str | None = None) -> Path:
-    """Write the project of a device into a folder (``calor-NAME`` here) and return the folder.
+    """Write the project of a new device and return its folder.
 
-    ArgumentError for a name that is taken or is none, and for a folder that holds something.
+    Parameters
+    ----------
+    name : str
+        Name of the device, with or without the prefix ``calor-``.
+    directory : str, default None
+        Folder to write to. None is ``calor-NAME``.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    ArgumentError
+        If the name is taken or is not a lower-case identifier, or the folder is not empty.
     """
     device = device_name(name)
     folder = Path(directory if directory is not None else _distribution(device))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError(
-            f"{folder} is there already, and not an empty folder; name another with --directory"
+            f"{folder} exists and is not an empty folder; choose another with --directory"
         )
     for path, text in contents(device).items():
         target = folder / path
@@ -70,30 +103,47 @@ def write(name: str, directory: str | None = None) -> Path:
 
 
 def device_name(text: str) -> str:
-    """Return the device's name for what the user typed, with or without ``calor_`` before it.
+    """Return the name of a device for the user's text.
 
+    Parameters
+    ----------
+    text : str
+        Name of the device, with or without the prefix ``calor-`` or ``calor_``.
+
+    Returns
+    -------
+    str
+        The name without the prefix.
+
+    Raises
+    ------
+    ArgumentError
+        If the name is taken or is not a lower-case identifier.
+
+    Examples
+    --------
     >>> device_name("calor-acme")
     'acme'
     """
     name = text.removeprefix("calor_").removeprefix("calor-")
     if not _NAME.fullmatch(name):
         near = "_".join(re.findall("[a-z0-9]+", name.lower()))
-        hint = f"; {near} is one" if _NAME.fullmatch(near) else ""
+        hint = f" such as {near}" if _NAME.fullmatch(near) else ""
         raise ArgumentError(
-            f"{text!r} is no name of a device: a Python identifier in small letters{hint}"
+            f"{text!r} is not the name of a device; use a lower-case Python identifier{hint}"
         )
     ours = {brought.rpartition(".")[2] for brought in OFFICIAL}
     if name in ours.union(installed(), TOOLS):
-        raise ArgumentError(f"{name!r} is the name of another device; choose one of your own")
+        raise ArgumentError(f"{name!r} is the name of another device; choose a new name")
     if name in _extras() or find_spec(f"calor_{name}") is not None:
         raise ArgumentError(
-            f"calor-{name} is the name of another package; choose one of your own for the device"
+            f"calor-{name} is the name of another package; choose a new name for the device"
         )
     return name
 
 
 def contents(device: str) -> dict[str, str]:
-    """Return the text of every file by its path in the project."""
+    """Return the text of each file of the project by its path."""
     return {_renamed(path, device): _renamed(_template(t), device) for path, t in FILES.items()}
 
 

@@ -1,8 +1,8 @@
-"""The pytest plugin: ``pytest --conformance-device NAME`` adds the suite to a device's own tests.
+"""The pytest plugin: ``pytest --conformance-device NAME`` adds the suite to a device's tests.
 
-Requirements: importing this costs nothing, because pytest loads it wherever it is installed; each
-check is a test of its own; leaving one out is itself a failure, unless the command line says that
-only a part is wanted; a tier is green where a report would call it passed.
+Requirements: its import costs nothing, because pytest loads it wherever it is installed. Each check
+is a test. A missing check is a failure, unless the command line selects a part. A tier passes
+exactly if a report calls it passed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ GROUP = "calor conformance"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the options of the suite."""
     group = parser.getgroup(GROUP)
     add = group.addoption
     add("--conformance-device", metavar="NAME", help="run the conformance suite on this device")
-    add("--conformance-profile", metavar="NAME", default="complete", help="what is promised")
-    add("--conformance-tier", action="append", default=[], metavar="TIER", help="may be repeated")
-    add("--conformance-op", action="append", default=[], metavar="OP", help="may be repeated")
+    add("--conformance-profile", metavar="NAME", default="complete",
+        help="the profile that the device promises (default: complete)")  # fmt: skip
+    add("--conformance-tier", action="append", default=[], metavar="TIER",
+        help="only checks of this tier; may be repeated")  # fmt: skip
+    add("--conformance-op", action="append", default=[], metavar="OP",
+        help="only checks of this op; may be repeated")  # fmt: skip
     add("--conformance-only", action="append", default=[], metavar="PATTERN",
-        help="only checks whose name fits; may be repeated")  # fmt: skip
-    add("--conformance-seed", type=int, default=0, metavar="N", help="draws other numbers")
+        help="only checks with a matching name; may be repeated")  # fmt: skip
+    add("--conformance-seed", type=int, default=0, metavar="N", help="seed of the operands")
     add("--conformance-json", type=Path, metavar="FILE", help="write the report as data")
 
 
@@ -54,7 +57,7 @@ def _selected(config: pytest.Config) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Remember the session, so that the suite joins what is collected."""
+    """Register the run, so that the suite joins the collected tests."""
     name = session.config.getoption("--conformance-device")
     if not name:
         return
@@ -84,7 +87,7 @@ class _Suite:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[Any]) -> None:
-        """Add a test for each check, the one that counts them, and a verdict for each tier."""
+        """Add a test for each check, one that counts them, and a verdict for each tier."""
         from . import suite
 
         collector = _Collector.from_parent(session, name=f"conformance[{self.place.plain.name}]")
@@ -114,7 +117,7 @@ class _Suite:
 
 
 class _Collector(pytest.Collector):
-    """The node below which the checks are."""
+    """The parent node of the checks."""
 
     def collect(self) -> list[pytest.Item]:
         return []
@@ -154,7 +157,7 @@ class _Test(pytest.Item):
 
 
 class _Complete(pytest.Item):
-    """Fails when a check of the selection was removed, deselected or overridden."""
+    """Fails if a selected check was removed, deselected or overridden."""
 
     def __init__(self, *, run: _Suite, **more: Any) -> None:
         super().__init__(**more)
@@ -163,8 +166,8 @@ class _Complete(pytest.Item):
     def runtest(self) -> None:
         missing = self.run_of.expected - {r.name for r in self.run_of.results}
         assert not missing, (
-            f"{len(missing)} checks of the suite were left out, such as {min(missing)}; what a "
-            "device cannot do is declared in its info; --conformance-only chooses a part"
+            f"{len(missing)} checks of the suite were left out, such as {min(missing)}; declare in "
+            "info what the device cannot do, or select a part with --conformance-only"
         )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -175,7 +178,7 @@ class _Complete(pytest.Item):
 
 
 class _Verdict(pytest.Item):
-    """Fails when a report would not call the tier passed: what a tier demands, not one check."""
+    """Fails if a report would not call the tier passed."""
 
     def __init__(self, *, tier: str, run: _Suite, **more: Any) -> None:
         super().__init__(**more)
@@ -191,7 +194,7 @@ class _Verdict(pytest.Item):
         verdict = report.verdicts(asked).get(self.tier)
         why = ["no check was run"] if verdict is None else verdict["why"]
         if why:
-            # Raised and not asserted: pytest would show how two words differ.
+            # Raised and not asserted, because pytest would show a difference of two words.
             raise AssertionError(f"{self.tier}: {'; '.join(why)}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

@@ -1,7 +1,7 @@
-"""The report: what a vendor publishes, as data and as a page.
+"""The report that a vendor publishes, as data and as a page.
 
-Requirements: a report says of every check that belongs to its profile what came of it; nothing is
-left out in silence; a verdict follows from the counts by rules that ``verify`` applies again.
+Requirements: a report has an outcome for each check of its profile; nothing is missing silently. A
+verdict follows from the counts by rules that ``verify`` applies again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,28 @@ def build(
     command: str = "",
     seconds: float = 0.0,
 ) -> dict[str, Any]:
-    """Return the report of a run as plain data."""
+    """Return the report of a run.
+
+    Parameters
+    ----------
+    device : Device
+        The device.
+    selection : Selection
+        The selected checks.
+    results : iterable of Result
+        Their outcomes.
+    seed : int, default 0
+        Seed of the run.
+    command : str, default ""
+        Command that repeats the run.
+    seconds : float, default 0.0
+        Duration in seconds.
+
+    Returns
+    -------
+    dict
+        The report as plain data for JSON.
+    """
     made: dict[str, Any] = {
         "format": FORMAT,
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -55,7 +76,7 @@ def build(
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return results as a report holds them, in the order of their names."""
+    """Return results in the form of a report, ordered by name."""
     known = suite.checks()
     return [_row(known[r.name], r) for r in sorted(results, key=lambda r: r.name)]
 
@@ -76,13 +97,24 @@ def _row(check: Check, result: Result) -> dict[str, Any]:
 
 
 def digest(report: Mapping[str, Any]) -> str:
-    """Return the digest of everything else in a report."""
+    """Return the digest of a report without its own digest."""
     rest = {key: value for key, value in report.items() if key != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def verdicts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, for each tier of the profile, the counts and whether the device passes it."""
+    """Return the verdict and the counts of each tier.
+
+    Parameters
+    ----------
+    report : mapping
+        A report with `profile` and `results`.
+
+    Returns
+    -------
+    dict
+        For each tier its verdict, the reasons of a failure, and the counts of outcomes.
+    """
     profile = PROFILES[report["profile"]]
     made: dict[str, Any] = {}
     for tier in TIERS:
@@ -108,7 +140,7 @@ def _counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _against(rows: Sequence[Mapping[str, Any]], expected: set[str]) -> list[str]:
-    """Return what speaks against a tier: failures, and checks that were not asked."""
+    """Return the reasons why a tier fails: failures and checks that did not run."""
     deciding = [r for r in rows if not r.get("provisional")]
     failed = sum(r["outcome"] == "failed" for r in deciding)
     unasked = sum(r["outcome"] == "not_run" for r in deciding)
@@ -120,29 +152,48 @@ def _against(rows: Sequence[Mapping[str, Any]], expected: set[str]) -> list[str]
 
 
 def _lacking(rows: Sequence[Mapping[str, Any]], required: Sequence[str]) -> list[str]:
-    """Return the ops that every device of a profile has and that passed in no dtype here."""
+    """Return a reason for each required op that passed in no dtype."""
     known = suite.checks()
     there = {known[r["name"]].op for r in rows if r["outcome"] == "passed" and r["name"] in known
              and known[r["name"]].kind == "values"}  # fmt: skip
     asked = {known[r["name"]].op for r in rows if r["name"] in known}
-    return [f"{op}, which every device has, passed in no dtype" for op in required
+    return [f"the required op {op} passed in no dtype" for op in required
             if op not in there and op in asked]  # fmt: skip
 
 
 def passed(report: Mapping[str, Any]) -> bool:
-    """Return whether every tier of a report is passed."""
+    """Return whether every tier of a report passed."""
     return all(t["verdict"] == "passed" for t in report["tiers"].values()) and bool(report["tiers"])
 
 
 def merge(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one report of several shards of one run; FormatError when they are not that."""
+    """Merge the reports of several shards of one run.
+
+    Parameters
+    ----------
+    reports : sequence of mapping
+        The reports, at least one.
+
+    Returns
+    -------
+    dict
+        The merged report.
+
+    Raises
+    ------
+    FormatError
+        If the reports belong to different runs.
+    """
     from calor.errors import FormatError
 
     first = reports[0]
     for other in reports[1:]:
         for key in ("format", "suite", "protocol", "device", "profile", "seed"):
             if other[key] != first[key]:
-                raise FormatError(f"the reports are of different runs: their {key} differs")
+                raise FormatError(
+                    f"the reports belong to different runs: their {key} differs; merge the shards "
+                    f"of one run"
+                )
     rows = {r["name"]: r for report in reports for r in report["results"]}
     made = {**first, "results": [rows[name] for name in sorted(rows)]}
     made["command"] = "; ".join(dict.fromkeys(str(r["command"]) for r in reports))

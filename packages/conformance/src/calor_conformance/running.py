@@ -1,4 +1,4 @@
-"""Running a selection on a device: in packs, within a time budget, from where a run stopped."""
+"""Runs a selection on a device: in packs, within a time budget, resumable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,21 @@ PACK = 64
 
 @dataclass(frozen=True)
 class Options:
-    """How a selection runs. ``budget`` is in seconds; ``log`` is the file to resume from."""
+    """Options of a run.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        Seed of the operands.
+    pack : int, default 64
+        Number of rows that share a graph; 1 for none.
+    budget : float, default None
+        Limit in seconds; later checks are "not_run". None is no limit.
+    log : Path, default None
+        File of results, from which an interrupted run continues.
+    strict : bool, default False
+        Run every check behind the proxy that checks the protocol.
+    """
 
     seed: int = 0
     pack: int = PACK
@@ -36,9 +50,28 @@ def run(
     options: Options = Options(),
     tell: Callable[[Result], None] = lambda _: None,
 ) -> Iterator[Result]:
-    """Yield a result for every check; those beyond the budget as not_run.
+    """Run checks on a device and yield their results.
 
-    ``tell`` hears of each result that was worked out now, and not read from the log.
+    Parameters
+    ----------
+    device : Device
+        The device.
+    checks : iterable of Check
+        The checks.
+    options : Options, default Options()
+        Options of the run.
+    tell : callable, optional
+        Called with each new result, not with those from the log.
+
+    Yields
+    ------
+    Result
+        One result for each check.
+
+    Raises
+    ------
+    FormatError
+        If the log belongs to another run or is not a log.
     """
     asked = list(checks)
     place = Place(strict_of(device) if options.strict else device, device, options.seed)
@@ -48,7 +81,7 @@ def run(
     end = None if options.budget is None else time.monotonic() + options.budget
     for pack in packing.packs(left, options.pack):
         if end is not None and time.monotonic() > end:
-            yield from (Result(c.name, "not_run", "the time budget was spent") for c in pack)
+            yield from (Result(c.name, "not_run", "beyond the time budget") for c in pack)
             continue
         for result in packing.run(pack, place):
             log.add(result)
@@ -57,7 +90,7 @@ def run(
 
 
 class _Log:
-    """Results as lines of JSON, under a first line that says what they are results of."""
+    """Results as lines of JSON, after a first line that identifies the run."""
 
     def __init__(self, path: Path | None, place: Place) -> None:
         self.path = path
@@ -76,13 +109,13 @@ class _Log:
             path.write_text(json.dumps(head) + "\n", "utf-8")
 
     def known(self, asked: Iterable[Check]) -> Iterator[Result]:
-        """Yield what an earlier run found for these checks."""
+        """Yield the results of an earlier run for these checks."""
         for check in asked:
             if check.name in self.results:
                 yield self.results[check.name]
 
     def add(self, result: Result) -> None:
-        """Keep a result, so that a run that is cut off loses at most one pack."""
+        """Append a result, so that an interrupted run loses at most one pack."""
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
@@ -93,16 +126,18 @@ def _read(path: Path, head: Mapping[str, object]) -> Iterator[tuple[str, Result]
     try:
         there = json.loads(lines[0])
     except (IndexError, ValueError):
-        raise FormatError(f"{path} is no log of a run; remove it, or name another file") from None
+        raise FormatError(
+            f"{path} is not the log of a run; remove it, or choose another file"
+        ) from None
     for what, value in head.items():
         if there.get(what) != value:
             raise FormatError(
                 f"{path} is the log of another run: its {what} is {there.get(what)!r}, not "
-                f"{value!r}; remove it, or name another file"
+                f"{value!r}; remove it, or choose another file"
             )
     for line in lines[1:]:
         try:
             result = Result(**json.loads(line))
         except (TypeError, ValueError):
-            continue  # The line that was being written when the run was cut off.
+            continue  # The line that was being written when the run was interrupted.
         yield result.name, result

@@ -1,7 +1,7 @@
-"""Which checks a run asks: tiers, profiles, ops, dtypes, kinds, patterns and shards.
+"""Selection of checks: tiers, profiles, ops, dtypes, kinds, patterns and shards.
 
-A profile is a narrower promise for a narrow device: which dtypes it computes in, and which ops
-belong to it. What a profile leaves out is not asked, and the report names the profile.
+A profile is a promise for a specialized device: its dtypes and its ops. Checks outside of the
+profile do not run, and the report names the profile.
 """
 
 from __future__ import annotations
@@ -38,9 +38,24 @@ _INFERENCE = (
 
 @dataclass(frozen=True)
 class Profile:
-    """A promise: the tiers and dtypes it spans, the ops it needs and those that it must have.
+    """A promise of a device.
 
-    ``main`` is the dtype in which rows are met that others meet in float32.
+    Parameters
+    ----------
+    name : str
+        Name of the profile.
+    about : str
+        Description in a few words.
+    tiers : tuple of str
+        Tiers of the profile.
+    dtypes : tuple of DType, default all
+        Dtypes that the profile needs.
+    ops : tuple of str, default None
+        Ops of the profile; None for all.
+    required : tuple of str, optional
+        Ops that must pass in at least one dtype.
+    main : DType, default None
+        Dtype that replaces float32 as the first dtype of rows.
     """
 
     name: str
@@ -52,7 +67,7 @@ class Profile:
     main: DType | None = None
 
     def wants(self, check: Check) -> bool:
-        """Whether a check belongs to the profile."""
+        """Return whether a check belongs to the profile."""
         if check.tier not in self.tiers or (check.profiles and self.name not in check.profiles):
             return False
         if any(d not in self.dtypes for d in check.dtypes):
@@ -89,7 +104,17 @@ PROFILES = {
 
 @dataclass(frozen=True)
 class Selection:
-    """What a run asks. Empty tuples select everything; ``shard`` is (number, of how many)."""
+    """The selected checks of a run; empty tuples select all.
+
+    Parameters
+    ----------
+    profile : str, default "complete"
+        Name of the profile.
+    tiers, ops, dtypes, kinds, patterns : tuple of str, default ()
+        Tiers, ops, names of dtypes, kinds of checks, and patterns of names.
+    shard : tuple of int, default (1, 1)
+        Number of this part from 1, and the number of parts.
+    """
 
     profile: str = "complete"
     tiers: tuple[Tier, ...] = ()
@@ -119,7 +144,7 @@ class Selection:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing of the profile is left out (tiers apart, which have own verdicts)."""
+        """Whether all checks of the profile are selected; tiers have verdicts of their own."""
         return not (self.ops or self.dtypes or self.kinds or self.patterns)
 
 
@@ -135,7 +160,31 @@ def selection(
     known_ops: Iterable[str],
     known_kinds: Iterable[str],
 ) -> Selection:
-    """Return a selection from texts; ArgumentError names what there is when one is unknown."""
+    """Return a selection from texts.
+
+    Parameters
+    ----------
+    profile : str, default "complete"
+        Name of the profile.
+    tiers, ops, dtypes, kinds, patterns : iterable of str, default ()
+        Names to select; empty for all.
+    shard : str, default "1/1"
+        Number of this part and the number of parts, such as "2/5".
+    known_ops, known_kinds : iterable of str
+        All ops and kinds of the suite.
+
+    Returns
+    -------
+    Selection
+        The selection.
+
+    Raises
+    ------
+    ArgumentError
+        If a profile, tier, op, kind or shard does not exist. The message lists the existing ones.
+    DTypeError
+        If a dtype does not exist.
+    """
     _known("profile", [profile], PROFILES)
     _known("tier", tiers, TIERS)
     _known("op", ops, sorted(known_ops))
@@ -144,7 +193,7 @@ def selection(
         as_dtype(name)
     number, _, count = shard.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise ArgumentError(f"shard {shard!r} is not such as 2/5: the second of five")
+        raise ArgumentError(f"shard is {shard!r}; write it as 2/5, the second of five parts")
     chosen = tuple(t for t in TIERS if t in set(tiers))
     return Selection(profile, chosen, tuple(ops), tuple(dtypes), tuple(kinds), tuple(patterns),
                      (int(number), int(count)))  # fmt: skip
@@ -154,4 +203,4 @@ def _known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
     there = list(known)
     for name in names:
         if name not in there:
-            raise ArgumentError(f"there is no {what} {name!r}; there are {', '.join(there)}")
+            raise ArgumentError(f"there is no {what} {name!r}; choose from {', '.join(there)}")

@@ -1,7 +1,7 @@
-"""The self-test: every broken backend is caught, and by the checks that are about what is broken.
+"""The self-test: the suite catches each broken backend with the checks of the broken feature.
 
-Requirements: a fault is asked few checks, so that all of them take a minute: those of its ops and
-the contracts; what hypothesis finds counts for nothing, because it may find it or not.
+Requirements: each fault runs few checks, so that all faults take a minute: the checks of its ops
+and the contracts. Checks with hypothesis do not count, because they find a fault only by chance.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .faults import FAULTS
 from .faults.base import Fault
 from .outcomes import Result
 
-# Kinds of which every broken backend is asked what is about the device and no one op.
+# Kinds of checks without an op, which run on every broken backend.
 CONTRACTS = (
     "errors", "features", "graphs", "history", "memory", "random", "sizes", "state", "threads",
     "transfers",
 )  # fmt: skip
-# Asked of no fault for its ops: what a search finds it may not find the next time.
+# Kinds that no fault runs for its ops, because a search may not find the fault again.
 SEARCHES = ("properties",)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the suite found of a fault: the checks that failed, and the patterns that none fits."""
+    """Result for a fault: the failed checks, and the fault's patterns without one."""
 
     fault: Fault
     seed: int
@@ -43,12 +43,12 @@ class Finding:
 
     @property
     def unmet(self) -> tuple[str, ...]:
-        """The patterns of the fault that no failed check fits."""
+        """The patterns of the fault that match no failed check."""
         return tuple(p for p in self.fault.caught_by if not any(_fits(n, p) for n in self.failed))
 
     @property
     def first(self) -> str:
-        """The first failed check that the fault names, else the first that failed."""
+        """The first failed check that the fault names, else the first failed one."""
         named = (n for n in self.failed if any(_fits(n, p) for p in self.fault.caught_by))
         return next(named, self.failed[0] if self.failed else "")
 
@@ -58,7 +58,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def asked(fault: Fault) -> list[Check]:
-    """Return the checks that a fault is asked: contracts, and those of its ops in its dtypes."""
+    """Return the checks for a fault: contracts, and checks of its ops in its dtypes."""
     tails = {pattern.rpartition("/")[2] for pattern in fault.caught_by}
     dtypes = [None, *([d for d in ALL if d.name in tails] or ALL)]
     about = [c for op in fault.ops for c in _by_op()[op] if c.dtype in dtypes]
@@ -75,10 +75,10 @@ def _by_op() -> Mapping[str, list[Check]]:
 
 
 def results(backend: Backend, checks: Sequence[Check], seed: int = 0) -> list[Result]:
-    """Return what came of some checks on a backend that nobody else knows."""
+    """Return the outcomes of checks on an unregistered backend."""
     with _known(backend) as place:
         at = replace(place, seed=seed)
-        # No smaller case is looked for: only whether a check fails is asked.
+        # Without a search for the smallest case: only failures count.
         return [outcomes.run(replace(c, explain=None), at) for c in checks]
 
 
@@ -93,7 +93,7 @@ def _known(backend: Backend) -> Iterator[Place]:
 
 
 def _forget(backend: Backend) -> None:
-    """Leave no device of a broken backend behind, nor of the proxy that checked it."""
+    """Remove a broken backend's device and proxy from the caches."""
     for key, device in list(known_devices.items()):
         if backend in (device.backend, getattr(device.backend, "inner", None)):
             del known_devices[key]
@@ -101,20 +101,20 @@ def _forget(backend: Backend) -> None:
 
 
 def find(fault: Fault, seed: int = 0) -> Finding:
-    """Ask a broken backend."""
+    """Run the checks of a fault on its backend."""
     made = results(fault.make(), asked(fault), seed)
     return Finding(fault, seed, tuple(r.name for r in made if r.outcome == "failed"))
 
 
 def findings(seeds: int = 1) -> Iterator[Finding]:
-    """Yield what is found of every fault with every seed."""
+    """Yield the finding of each fault with each seed."""
     for fault in FAULTS:
         for seed in range(seeds):
             yield find(fault, seed)
 
 
 def line(finding: Finding) -> str:
-    """Return the fault, by how many checks it is caught, and the first; or that it is not."""
+    """Return one line about a finding: the fault, the number of failed checks and the first."""
     seed = f" (seed {finding.seed})" if finding.seed else ""
     text = f"{finding.fault.name + seed:40} {len(finding.failed):4}  {finding.first}"
     if finding.unmet:

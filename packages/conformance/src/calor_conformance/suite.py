@@ -1,4 +1,4 @@
-"""All checks, in the order in which they run: the same on every machine, whatever the device."""
+"""All checks in their order, which is the same on every machine and for every device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,18 @@ from .selection import PROFILES
 
 
 def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
-    """Yield the checks of some rows: those of the suite, or of a package's own functions."""
+    """Yield the checks of rows.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+        Rows of the suite, or of a package's own functions.
+
+    Yields
+    ------
+    Check
+        Checks of values, special values, shapes, views, composites, modes and gradients.
+    """
     yield from values.values(cases)
     yield from values.special_values(cases)
     yield from values.shapes(cases)
@@ -81,7 +92,7 @@ def _contracts() -> Iterator[Check]:
 
 
 def _narrow() -> Iterator[Check]:
-    """Yield the rows of narrow profiles in their own dtype, where others are met in float32."""
+    """Yield the rows of specialized profiles in the profile's dtype instead of float32."""
     for profile in PROFILES.values():
         main = profile.main
         if main is None:
@@ -97,7 +108,19 @@ def _narrow() -> Iterator[Check]:
 
 @cache
 def checks() -> Mapping[str, Check]:
-    """Return every check by its name, those of the basic tier first."""
+    """Return every check by its name, those of the basic tier first.
+
+    Returns
+    -------
+    mapping of str to Check
+        The checks.
+
+    Examples
+    --------
+    >>> from calor_conformance import suite
+    >>> suite.checks()["values/add/float32"].op
+    'add'
+    """
     found = [*_contracts(), *of_rows(CASES), *_narrow()]
     counts = Counter(c.name for c in found)
     twice = [name for name, n in counts.items() if n > 1]
@@ -108,7 +131,7 @@ def checks() -> Mapping[str, Check]:
 
 @cache
 def digest() -> str:
-    """Return the digest of the suite: of all its source, so that no check changes unseen."""
+    """Return the digest of the suite's source, which changes with every check."""
     folder = Path(__file__).parent
     files = sorted(folder.rglob("*.py"))
     return digest_of([(str(p.relative_to(folder)), p.read_bytes()) for p in files])

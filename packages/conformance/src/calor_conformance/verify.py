@@ -1,4 +1,4 @@
-"""Whether a report says what it claims: nothing removed or overridden, verdicts that follow."""
+"""Verification of a report: complete, unchanged, with verdicts that follow from its results."""
 
 from __future__ import annotations
 
@@ -23,21 +23,40 @@ FIELDS = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return a report from a file; FormatError when it is none."""
+    """Read a report from a file.
+
+    Parameters
+    ----------
+    path : Path
+        A file that ``--json`` wrote.
+
+    Returns
+    -------
+    dict
+        The report.
+
+    Raises
+    ------
+    FormatError
+        If the file is not a report, or one of another format or profile.
+    """
     try:
         report = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise FormatError(f"{path} is no report: {error}") from error
+        raise FormatError(f"{path} is not a report: {error}; write one with --json") from error
     wrong = [f for f, kind in FIELDS.items() if not isinstance(_get(report, f), kind)]
     if wrong:
-        raise FormatError(f"{path} is no report: it lacks {', '.join(wrong)}")
+        raise FormatError(f"{path} is not a report, because it lacks {', '.join(wrong)}")
     if report["format"] != FORMAT:
         raise FormatError(
-            f"{path} has format {report['format']}, this suite reads {FORMAT}; install the "
-            f"calor-conformance that wrote it"
+            f"{path} has format {report['format']}, and this suite reads {FORMAT}; install the "
+            f"version of calor-conformance that wrote it"
         )
     if report["profile"] not in PROFILES:
-        raise FormatError(f"{path} has an unknown profile {report['profile']!r}")
+        raise FormatError(
+            f"{path} has an unknown profile {report['profile']!r}; install the version of "
+            f"calor-conformance that wrote it"
+        )
     return dict(report)
 
 
@@ -46,16 +65,27 @@ def _get(report: Any, field: str) -> Any:
 
 
 def problems(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a report; nothing when it can be believed as far as it goes."""
+    """Yield the problems of a report.
+
+    Parameters
+    ----------
+    report : mapping
+        A report, as :func:`read` returns it.
+
+    Yields
+    ------
+    str
+        One problem as a sentence; none for a valid report.
+    """
     if digest(report) != report["digest"]:
-        yield "it was changed after it was written: its digest is another"
+        yield "it was changed after it was written: its digest does not match; run it again"
     if report["suite"].get("digest") != suite.digest():
         yield (
-            "it is of another suite than the one installed here; install the version of "
+            "it belongs to another version of the suite; install the version of "
             "calor-conformance that it names, or run it again"
         )
     if report["protocol"] != protocol_digest():
-        yield "it is of another version of the backend protocol or of the op table"
+        yield "it belongs to another version of the backend protocol or op table; run it again"
     yield from _rows(report)
     if verdicts(report) != report["tiers"]:
         yield "its verdicts do not follow from its results"
@@ -66,10 +96,10 @@ def _rows(report: Mapping[str, Any]) -> Iterator[str]:
     profile = PROFILES[report["profile"]]
     rows = {r.get("name"): r for r in report["results"]}
     if len(rows) != len(report["results"]):
-        yield "a check is there twice"
+        yield "it has a check twice"
     unknown = [str(n) for n in rows if n not in known]
     if unknown:
-        yield f"{len(unknown)} checks are not of this suite, such as {unknown[0]}"
+        yield f"it has {len(unknown)} checks that the suite lacks, such as {unknown[0]}"
     other = [n for n, r in rows.items() if n in known and r.get("digest") != known[n].digest]
     if other:
         yield f"{len(other)} checks were overridden, such as {other[0]}"
@@ -82,7 +112,7 @@ def _rows(report: Mapping[str, Any]) -> Iterator[str]:
     freed = [n for n, r in rows.items() if n in known
              and r.get("provisional", "") != known[n].provisional]  # fmt: skip
     if freed:
-        yield f"{len(freed)} checks are called provisional and are not, such as {freed[0]}"
+        yield f"{len(freed)} checks are wrongly marked as provisional, such as {freed[0]}"
     tiers = report["tiers"]
     missing = [
         n for n, c in known.items() if c.tier in tiers and profile.wants(c) and n not in rows
@@ -92,11 +122,22 @@ def _rows(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def claim(report: Mapping[str, Any]) -> str:
-    """Return in one sentence what a report without problems shows."""
+    """Return the claim of a valid report in one sentence.
+
+    Parameters
+    ----------
+    report : mapping
+        A report without problems.
+
+    Returns
+    -------
+    str
+        The profile and the tiers that the device passed.
+    """
     name = report["device"]["name"]
     passed = [tier for tier, v in report["tiers"].items() if v["verdict"] == "passed"]
     failed = [tier for tier, v in report["tiers"].items() if v["verdict"] != "passed"]
     if not report["whole"]:
-        return f"{name}: a part of profile {report['profile']} was run; this is no claim"
+        return f"{name}: only a part of profile {report['profile']} ran, which is no claim"
     text = f"{name} conforms to profile {report['profile']} in {', '.join(passed) or 'no tier'}"
     return text + (f"; not in {', '.join(failed)}" if failed else "")

@@ -1,1 +1,1 @@
-"""The checks by kind; each module turns rows, or contracts of the protocol, into questions."""
+"""The checks by kind; each module makes checks from rows or from contracts of the protocol."""

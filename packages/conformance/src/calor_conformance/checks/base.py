@@ -1,9 +1,8 @@
-"""What a check is: one question to a device, with a name, a tier and a definition that is digested.
+"""A check: one test of a device, with a name, a tier and a definition with a digest.
 
-Requirements: checks are made from data without touching a device, so that every machine counts the
-same ones; a check raises AssertionError when a contract is broken, and lets errors of calor
-through; what a check needs of a device is stated, so that a device that declares it impossible is
-skipped and counted instead of failing.
+Requirements: checks are made from data without a device, so every machine has the same ones. A
+check raises AssertionError if a contract is broken, and lets errors of calor pass. It names its
+needs, so that a device that declares them impossible is skipped and counted instead of failing.
 """
 
 from __future__ import annotations
@@ -26,14 +25,24 @@ from calor.graph.graph import Graph
 Array = np.ndarray[Any, Any]
 Tier = Literal["basic", "full", "dtypes", "compiled", "training"]
 TIERS: tuple[Tier, ...] = ("basic", "full", "dtypes", "compiled", "training")
-# What every device computes, whatever else: the tier basic demands these of its widest dtype.
+# Ops that every device must have in its widest dtype, for the tier basic.
 REQUIRED = ("add", "sub", "mul", "maximum", "neg", "reshape", "permute", "expand", "slice", "sum",
             "max", "dot_general", "cast", "where")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Place:
-    """The device under test; ``plain`` is what it is without the proxy that checks the protocol."""
+    """The device under test.
+
+    Parameters
+    ----------
+    device : Device
+        The device that runs the checks, possibly behind the proxy that checks the protocol.
+    plain : Device
+        The device without the proxy.
+    seed : int, default 0
+        Seed of the operands.
+    """
 
     device: Device
     plain: Device
@@ -41,46 +50,46 @@ class Place:
 
     @property
     def interactive(self) -> bool:
-        """Whether a look may compile; where not, everything is asked through ``calor.jit``."""
+        """Whether a read may compile; otherwise all calls go through ``calor.jit``."""
         return self.plain.info.feature("interactive").level != "impossible"
 
     @property
     def flushes(self) -> frozenset[DType]:
-        """The dtypes whose smallest numbers the device declares to take for zeros."""
+        """The dtypes whose denormals the device declares to flush to zero."""
         return self.plain.info.flushes
 
     def call(self, function: Callable[..., Any], *tensors: Any) -> Any:
-        """Call a function of tensors, jitted where the device is not interactive."""
+        """Call a function of tensors, jitted if the device is not interactive."""
         return function(*tensors) if self.interactive else calor.jit(function)(*tensors)
 
 
 Run = Callable[[Place], None]
-# What contracts that are about no dtype are checked with: the first that the device has.
+# Contracts without a dtype use the first of these that the device has.
 PLAIN = (float32, float16, bfloat16, float64, int32, int8)
 
 
 def plain_type() -> DType:
-    """Return the dtype of PLAIN that the device in use computes in; float32 if it has none."""
+    """Return the first dtype of PLAIN that the current device computes in, or float32."""
     info = current_device().info
     return next((d for d in PLAIN if info.supports("add", d)), float32)
 
 
 def plain_array(values: Any) -> Array:
-    """Return host numbers in the plain dtype of the device in use."""
+    """Return host numbers in the plain dtype of the current device."""
     return np.array(values, plain_type().numpy)
 
 
 def compiled(place: Place, graph: Graph) -> Executable:
-    """Compile a graph as core does: it is claimed first, and what is refused is UnsupportedError.
+    """Compile a graph as core does, after a claim; refused nodes raise UnsupportedError.
 
-    A backend is promised to compile only what it has taken.
+    A backend compiles only graphs that it has claimed.
     """
     return compile_graph(place.plain, graph)
 
 
 @dataclass(frozen=True)
 class Packable:
-    """A check that many others can share a graph with: record first, judge the results later."""
+    """The two steps of a check that can share a graph with others: recording and judging."""
 
     record: Callable[[Place], Sequence[Any]]
     judge: Callable[[Place, Sequence[Array]], None]
@@ -88,15 +97,42 @@ class Packable:
 
 @dataclass(frozen=True)
 class Check:
-    """One question.
+    """One test of a device.
 
-    ``kind`` names the family, ``subject`` the row or contract, ``op`` the op of the table that it
-    is about ("" where it is about none). ``dtypes`` are those that the device must have,
-    ``features`` the features, ``contract`` what a failure breaks. The digest is taken of ``text``.
-    ``nbytes`` is the size of its largest array where that is large. ``looks`` says that it looks at
-    pending work, for which a device must be interactive. ``provisional`` names the release that
-    brought the check: it is reported, and decides from the next minor release on. ``profiles``
-    names the profiles that ask it, all when it is empty. ``steps`` is where it can share a graph.
+    Parameters
+    ----------
+    kind : str
+        Family of the check.
+    subject : str
+        The row or contract.
+    tier : str
+        Tier of the check.
+    contract : str
+        The contract that a failure breaks, as a sentence.
+    run : callable
+        Runs the check on a Place.
+    text : str
+        Definition of the check, from which its digest is computed.
+    op : str, default ""
+        The tested op, if there is one.
+    dtype : DType, default None
+        The tested dtype, part of the name.
+    dtypes : tuple of DType, default ()
+        Dtypes that the device needs.
+    features : tuple of str, default ()
+        Features that the device needs.
+    nbytes : int, default 0
+        Size of the largest array if it is large.
+    looks : bool, default False
+        Whether the check reads pending work, which needs an interactive device.
+    provisional : str, default ""
+        The release that added the check, while it is only reported.
+    profiles : tuple of str, default ()
+        Profiles that have the check; empty for all.
+    steps : Packable, default None
+        The steps of a check that can share a graph.
+    explain : callable, default None
+        Returns the smallest failing case as text.
     """
 
     kind: str
@@ -126,7 +162,7 @@ class Check:
 
     @property
     def digest(self) -> str:
-        """Changes when the check does."""
+        """The digest of the definition."""
         dtypes = ",".join(d.name for d in self.dtypes)
         told = [
             self.name,
@@ -145,7 +181,7 @@ class Check:
 def packed(
     record: Callable[[Place], Sequence[Any]], judge: Callable[[Place, Sequence[Array]], None]
 ) -> tuple[Run, Packable]:
-    """Return a check's body that runs alone, and the same in two steps."""
+    """Return the function that runs a check alone, and the same in two steps."""
 
     def run(place: Place) -> None:
         judge(place, [t.numpy() for t in record(place)])

@@ -1,7 +1,7 @@
-"""Collectives: what the members of a group of the device exchange, and in which order.
+"""Collectives: the results of exchanges between members of a group, and their order.
 
-A group has the device twice and three times, so that one device is enough; where its backend has
-several devices, they are members as well, and meet by their own means.
+A group contains the device twice and three times, so one device is enough. If its backend has
+several devices, they form groups too, with the backend's own communicator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPS: dict[str, Callable[..., Array]] = {
 
 
 def _groups(place: Place) -> Iterator[Group]:
-    """Yield groups of the device with itself, and of all devices of its kind."""
+    """Yield groups of the device with itself, and of all devices of its backend."""
     device = place.device
     if isinstance(device.backend, GroupBackend):
         yield group(*device.backend.members)
@@ -52,7 +52,7 @@ def _groups(place: Place) -> Iterator[Group]:
 
 
 def _rows(members: Group, *shape: int) -> Array:
-    """Return small whole numbers for each member, whose sums and products no dtype rounds."""
+    """Return small integers for each member, whose sums and products are exact in every dtype."""
     count = members.size * int(np.prod(shape))
     return plain_array((np.arange(count) * 7 % 5 - 2).reshape(members.size, *shape))
 

@@ -1,4 +1,4 @@
-"""Kept composites: what a device takes whole means the same as what it is made of."""
+"""Kept composites: a composite that a device runs whole equals its decomposition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTRACT = (
 
 
 def composites(cases: Sequence[Case]) -> Iterator[Check]:
-    """The decomposition of every kept composite, run on the device op by op."""
+    """Yield checks of the decomposition of each kept composite, op by op on the device."""
     kept = {name for name, op in TABLE.items() if op.decompose is not None}
     for c, dtype in covering(cases, False):
         if c.op in kept and isinstance(c.operation, str):

@@ -31,9 +31,9 @@ class Contracts:
         looks: bool = True,
         since: str = "",
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        """Register a function of the place, and of a dtype of ``of`` where that is given.
+        """Register a function of the place, and of a dtype of ``of`` if given.
 
-        ``looks`` is False for what looks at no pending work.
+        ``looks`` is False for a function that reads no pending work.
         """
 
         def register(function: Callable[..., None]) -> Callable[..., None]:

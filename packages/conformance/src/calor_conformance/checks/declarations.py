@@ -1,4 +1,4 @@
-"""What a device says of itself: in the protocol's terms, the same every time, and as it claims."""
+"""The declarations of a device: well formed, constant, and true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors: typed, at the right moment, and nothing else is lost with the op that failed."""
+"""Errors: typed, at the right time, and without a loss of other work."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .base import Place, plain_array, plain_type
 from .contract import Contracts
 
 contract = Contracts("errors")
-# Ops of floating numbers, of which many devices lack some.
+# Floating-point ops; many devices lack some of them.
 ONE_OPERAND = ("exp", "log", "sin", "atan", "tanh", "sqrt", "floor", "lgamma", "isnan", "abs")
 
 
 def raised(work: Callable[[], Any], *, refusals: bool = False) -> CalorError:
-    """Return the error of calor that some work raises.
+    """Return the error of calor that a function raises.
 
-    That no device takes an op is another matter than how the op fails, and is raised, unless the
-    refusal itself is asked for.
+    An op that no device supports is another matter: it is raised, unless the caller expects a
+    refusal.
     """
     try:
         work()
@@ -92,7 +92,7 @@ def runs_that_fail_among_others(place: Place) -> None:
 
 
 def _reads_and_writes() -> dict[str, Callable[[Any, Any], Any]]:
-    """Return what reads or writes a vector at indices, one function for each op."""
+    """Return one function for each op that reads or writes a vector at indices."""
     return {
         "take_along": lambda x, i: find("take_along")(x, i, axis=0),
         "gather_nd": lambda x, i: find("gather_nd")(x, calor.reshape(i, (2, 1))),

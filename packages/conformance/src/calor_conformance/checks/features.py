@@ -1,7 +1,7 @@
-"""Capabilities: what is declared holds, and what works is declared.
+"""Capabilities: declared features work, and working features are declared.
 
-A feature that is full or partial must work; one that is not_yet or impossible must be refused with
-UnsupportedError. Both are tried, so that a table of devices can be believed.
+A feature that is full or partial must work; one that is not_yet or impossible must raise
+UnsupportedError. Both are tested, so that tables of devices are reliable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _graph() -> Graph:
 
 
 def holds(place: Place, feature: str, work: Callable[[], Any]) -> None:
-    """Raise AssertionError unless what a feature stands for works exactly when it is declared."""
+    """Check that a feature works exactly if it is declared."""
     state = place.plain.info.feature(feature)
     refused: UnsupportedError | None = None
     try:
@@ -190,7 +190,7 @@ def serialize(place: Place) -> None:
 
 
 def _same_when_loaded(place: Place) -> None:
-    """Raise AssertionError unless a graph of several outputs is the same after it was stored."""
+    """Check that a graph of several outputs is the same after storing and loading."""
     backend, index = place.plain.backend, place.plain.index
     tensors = calor.asarray(_numbers()), calor.asarray(_numbers() * 2)
     executable = compiled(place, calor.trace(lambda x, y: (x - y * 3, x + 2, y), *tensors))
@@ -204,7 +204,7 @@ def _same_when_loaded(place: Place) -> None:
 
 
 def _installed(place: Place) -> bool:
-    """Whether another process finds the device by its name."""
+    """Return whether another process finds the device by its name."""
     try:
         return calor.device(place.plain.name).device.backend is place.plain.backend
     except CalorError:

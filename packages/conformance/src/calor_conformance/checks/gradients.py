@@ -1,7 +1,7 @@
-"""Gradients: against differences in float64 and the reference, twice, forward against reverse.
+"""Gradients: compared with float64 differences and the reference, in second order and forward mode.
 
-Where the device has no float64, the row is met in its widest type and compared with the gradient of
-the same numbers on the reference in float64, which the reference's own checks hold against
+Without float64 on the device, the row runs in its widest dtype, and its gradient is compared with
+that of the same numbers on the reference in float64, which the reference's checks compare with
 differences.
 """
 
@@ -30,18 +30,18 @@ from ..rows.language import Case
 from .base import Array, Check, Place, packed
 from .rows import row_check, shared
 
-# How far a gradient may be from the definition's, relative to the largest of each array.
+# Accepted difference of gradients, relative to the largest of each array.
 BOUNDS = {"float64": 2e-6, "complex128": 2e-6, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-2}
 CONTRACT = (
     "the gradient of {op} is made of ops of the table, so one of them (graph below) gives another "
     "number than its definition in {dtype}; a gradient op that the device lacks is declared not_yet"
 )
-# Elements of each operand that are moved one by one; the rest is judged along a direction.
+# Number of elements of each operand compared one by one; others are compared along a direction.
 ELEMENTS = 12
 
 
 def gradients(cases: Sequence[Case]) -> Iterator[Check]:
-    """The first derivatives of every row that has them, by reverse mode."""
+    """Yield checks of first derivatives by reverse mode."""
     for c, dtype in differentiable(cases):
         if c.op == "while_loop":
             continue
@@ -51,14 +51,14 @@ def gradients(cases: Sequence[Case]) -> Iterator[Check]:
 
 
 def second_order(cases: Sequence[Case]) -> Iterator[Check]:
-    """The gradient of the gradient, for operands and cotangent, along three directions."""
+    """Yield checks of the gradient of the gradient along three directions."""
     for c, dtype in differentiable(cases):
         if c.op != "while_loop" and c.label not in FIRST_ORDER_ONLY:
             yield _check("second-order", c, dtype, _pulled_twice, _second_order)
 
 
 def forward_mode(cases: Sequence[Case]) -> Iterator[Check]:
-    """The derivative along a tangent, against differences and against reverse mode."""
+    """Yield checks of derivatives along a tangent, against differences and reverse mode."""
     for c, dtype in differentiable(cases):
         yield _check("forward-mode", c, dtype, _moved, _forward_mode)
 
@@ -86,7 +86,7 @@ def _check(kind: str, c: Case, dtype: DType, record: Record, judge: Judge) -> Ch
 
 
 def _narrow(c: Case, dtype: DType) -> list[DType]:
-    """Return the narrower dtypes in which a row is differentiated beside float64."""
+    """Return the narrower dtypes in which a row is differentiated besides float64."""
     kinds = (complex64,) if dtype.is_complex else (float32, float16)
     return [t for t in kinds if t in c.dtypes]
 
@@ -96,7 +96,7 @@ def _pulled(problem: Problem, place: Place) -> Sequence[Any]:
 
 
 def _against_differences(problem: Problem, got: Sequence[Array]) -> None:
-    """Element by element for some elements, and all at once in a direction."""
+    """Compare some elements one by one, and all elements along a direction."""
     reference, bound = problem.reference, BOUNDS[problem.dtype.name]
     primals, cotangents = problem.primals, problem.cotangents
     want = by_differences(reference.run, primals, cotangents, got, ELEMENTS)
@@ -137,7 +137,7 @@ def _second_order(problem: Problem, got: Sequence[Array]) -> None:
 
 
 def _moved(problem: Problem, place: Place) -> Sequence[Any]:
-    """The derivatives along the tangent, then the gradients; a while loop has the first alone."""
+    """Return the derivatives along the tangent, then the gradients, which while loops lack."""
     count = len(problem.primals)
 
     def forward(*tensors: Any) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Graphs: every input and output counts, and no node is replaced by one that nearly does the same.
+"""Graphs: every input and output counts, and no node is replaced by an approximation.
 
-What a compiler that optimizes gets wrong shows in graphs of several nodes, at numbers for which the
-laws of algebra do not hold: NaN, infinities, −0, and whatever is rounded on the way.
+Errors of optimizing compilers appear in graphs of several nodes, at numbers for which the laws of
+algebra fail: NaN, infinities, −0, and rounded intermediate results.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def each_op_by_itself(place: Place, dtype: DType) -> None:
 
 
 def _operands(dtype: DType, seed: int) -> tuple[Array, Array]:
-    """Return ordinary numbers and special ones, with ordinary ones."""
+    """Return ordinary numbers, and special numbers paired with ordinary ones."""
     rng = np.random.default_rng(seed)
     ends = special(dtype)
     draw = normal().draw

@@ -1,7 +1,7 @@
-"""History: what an executable gives hangs on what it is given, and not on any call before.
+"""History: the result of an executable depends on its inputs only, not on earlier calls.
 
-A driver that records a plan, keeps a ring of descriptors or reuses memory is right at the first
-call. So calls are repeated here, with other numbers, other buffers and other programs in between.
+A driver that records a plan, has a ring of descriptors or reuses memory is right at the first call.
+Calls are therefore repeated with other numbers, other buffers and other programs in between.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The limits that a device states: what is below works, what is above is refused."""
+"""The limits that a device declares: values within them work, values above are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def max_rank(place: Place) -> None:
 
 
 def _walk(place: Place, number: int, rank: int, limit: int | None) -> None:
-    """Compute one of the walks at a rank; a device that has its op at all must have it there."""
+    """Compute one of the walks at a rank, which a device with the op must support."""
     run, array, want = _walks(rank)[number]
     small, flat, _ = _walks(2)[number]
     try:
@@ -51,7 +51,7 @@ def _walk(place: Place, number: int, rank: int, limit: int | None) -> None:
 
 
 def _walks(rank: int) -> list[tuple[Callable[[Any], Any], Array, Array]]:
-    """Return ways to move, add and repeat along every axis of an array of a rank."""
+    """Return functions that move, add and repeat along every axis of an array of a rank."""
     shape = tuple(2 if i % 3 else 1 for i in range(rank))
     array = plain_array(np.arange(np.prod(shape)) % 100).reshape(shape)
     order = (*range(1, rank, 2), *range(0, rank, 2))

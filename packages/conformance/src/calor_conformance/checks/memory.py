@@ -1,4 +1,4 @@
-"""Memory: figures that count, nothing leaked, and a device that is usable after it ran out."""
+"""Memory: correct figures, no leaks, and a usable device after running out of memory."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .errors import raised
 
 contract = Contracts("memory")
 KIB = 1024
-# Bytes that a pool may keep for itself: what counts is that they do not grow.
+# Bytes that a pool may keep; they must not grow.
 ROUNDS = 6
 
 
 def in_use(place: Place) -> int:
-    """Return what the device's own figures count, after everything has finished."""
+    """Return the device's figure of memory in use after all work has finished."""
     gc.collect()
     calor.synchronize(place.device)
     return place.plain.memory.in_use
 
 
 def _steady(place: Place, work: Callable[[], Any]) -> None:
-    """Raise AssertionError when each round of some work leaves more in use than the last."""
+    """Raise AssertionError if each round of some work leaves more memory in use than the last."""
     work()
     work()
     figures = []
@@ -47,7 +47,7 @@ def _steady(place: Place, work: Callable[[], Any]) -> None:
 
 @contextmanager
 def limited(place: Place, spare: int) -> Iterator[None]:
-    """Set the limit to what is in use and some bytes more."""
+    """Set the limit to the memory in use plus some bytes."""
     backend, index = place.device.backend, place.device.index
     before = place.device.memory.limit
     backend.set_memory_limit(index, in_use(place) + spare)
@@ -59,7 +59,7 @@ def limited(place: Place, spare: int) -> Iterator[None]:
 
 @contextmanager
 def at_the_peak(place: Place) -> Iterator[None]:
-    """Hold as many bytes as bring what is in use to the peak, so that more of them raise it."""
+    """Allocate memory until the memory in use is at its peak, so that more raises the peak."""
     figures = place.plain.memory
     spare = min(max(figures.peak - in_use(place), 0), 256 * KIB * KIB)
     held = place.plain.backend.upload(place.plain.index, np.zeros(spare, np.uint8))

@@ -1,4 +1,4 @@
-"""Laziness, eagerness and jit give the same bits, forward and backward."""
+"""Lazy, eager and jitted execution give the same bits, forward and backward."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def eagerly() -> Iterator[None]:
 
 
 def modes(cases: Sequence[Case]) -> Iterator[Check]:
-    """Each row three ways: pending, at once, and compiled (twice from one trace)."""
+    """Yield checks of each row in three modes: lazy, eager, and jitted (twice from one trace)."""
     for c in cases:
         yield _check("jit", c, main_dtype(c), _forward)
 
 
 def gradient_modes(cases: Sequence[Case]) -> Iterator[Check]:
-    """The gradient of one row of each op and dtype three ways; it is made of ops."""
+    """Yield checks of the gradient of one row of each op and dtype in three modes."""
     once = {(c.op, t): (c, t) for c, t in differentiable(cases) if c.op != "while_loop"}
     for c, dtype in once.values():
         yield _check("jit-gradient", c, dtype, _backward)

@@ -1,4 +1,4 @@
-"""Gradients at kinks, ties, zeros and infinities, and what the rules of ops refuse."""
+"""Gradients at kinks, ties, zeros and infinities, and operands that the rules of ops refuse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .errors import raised
 
 
 def points() -> Iterator[Check]:
-    """Gradients where a convention decides."""
+    """Yield checks of gradients that are defined by a convention."""
     seen: dict[str, int] = {}
     for p in POINTS:
         number = seen[p.op] = seen.get(p.op, 0) + 1
@@ -71,7 +71,7 @@ def _tensor(value: Any, dtype: str) -> Any:
 
 
 def refusals() -> Iterator[Check]:
-    """Operands and attributes that an op's rule refuses, with a typed error that says why."""
+    """Yield checks of operands and attributes that an op refuses with a typed error."""
     seen: dict[str, int] = {}
     for refusal in REFUSALS:
         number = seen[refusal.op] = seen.get(refusal.op, 0) + 1

@@ -1,8 +1,7 @@
-"""Properties: shapes and numbers that hypothesis chooses, beside the fixed rows.
+"""Properties: shapes and numbers chosen by hypothesis, besides the fixed rows.
 
-What fails here is shrunk by hypothesis to its smallest case. The search is seeded, so that a report
-can be repeated; another seed searches elsewhere. Nothing that a device must hold is looked for here
-alone: each kind of defect has a fixed row too.
+hypothesis shrinks a failure to its smallest case. The search is seeded, so that a report is
+reproducible; another seed searches elsewhere. Each kind of defect also has a fixed row.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from .base import Check, Place
 from .rows import main_dtype, row_check
 
 EXAMPLES = 25
-# The release that brought these checks.
+# The release that added these checks.
 SINCE = "0.1"
 SIDES = st.integers(0, 5)
 SHAPES = st.lists(SIDES, min_size=0, max_size=4).map(tuple)
 
 
 def searched(place: Place, strategy: Any, body: Callable[[Any], None]) -> None:
-    """Run a body on examples of a strategy; the smallest failure is raised."""
+    """Run a function on examples of a strategy and raise the smallest failure."""
     quiet = settings(
         max_examples=EXAMPLES,
         deadline=None,
@@ -52,7 +51,7 @@ def searched(place: Place, strategy: Any, body: Callable[[Any], None]) -> None:
 
 
 def elementwise(cases: Sequence[Case]) -> Iterator[Check]:
-    """Elementwise ops at shapes that hypothesis chooses."""
+    """Yield checks of elementwise ops at shapes chosen by hypothesis."""
     seen: set[str] = set()
     for c in cases:
         if c.elementwise and c.op not in seen:
@@ -78,7 +77,7 @@ def _elementwise(c: Case, dtype: DType) -> Check:
 
 @st.composite
 def _walk(draw: Any) -> tuple[tuple[int, ...], list[tuple[str, Any]]]:
-    """Return a shape and a chain of movements that fit it."""
+    """Return a shape and a chain of movement ops that fit it."""
     shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple))
     start, steps = shape, []
     for _ in range(draw(st.integers(1, 4))):
@@ -161,7 +160,7 @@ def _products(place: Place) -> None:
 
 
 def searches() -> Iterator[Check]:
-    """Chains of movements, reductions over any axes, products of any sizes."""
+    """Yield checks of chains of movements, reductions over any axes, and products of any sizes."""
     import inspect
 
     for body, kinds in ((_movements, (float32,)), (_reductions, (int32,)), (_products, (float32,))):

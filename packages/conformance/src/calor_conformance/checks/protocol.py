@@ -1,4 +1,4 @@
-"""The protocol: one row of each op behind the proxy that checks every call from both sides."""
+"""The protocol: one row of each op behind the proxy that checks every call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTRACT = (
 
 
 def protocol(cases: Sequence[Case]) -> Iterator[Check]:
-    """The first row of each op, op by op and jitted."""
+    """Yield checks of the first row of each op, op by op and jitted."""
     seen: set[str] = set()
     for c in cases:
         if c.op in seen:

@@ -1,7 +1,7 @@
-"""Random numbers: the bits are a function of key and counter, the same on every device.
+"""Random numbers: the bits are a function of key and counter, equal on every device.
 
-The known answers are Random123's for Philox4x32-10 (Salmon et al., SC 2011); beyond them the
-reference is the measure, element by element, also where the counter carries.
+The known answers are Random123's for Philox4x32-10 (Salmon et al., SC 2011). Other bits are
+compared with the reference element by element, also at carries of the counter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the checks of rows have in common: a row's main dtype, its tier, what it needs."""
+"""Common properties of checks of rows: main dtype, tier and needs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ CONTRACT = (
 )
 
 
-# The types that inference devices compute in, some of them in no other.
+# The dtypes of inference devices; some devices have no other.
 NARROW = (float16, int8)
 OF_A_FUNCTION = "a result agrees with the function's definition within the row's tolerance"
 
 
 def main_dtype(c: Case) -> DType:
-    """Return the dtype in which a row is met first: float32 where it takes that."""
+    """Return the first dtype of a row: float32 if it has it."""
     return float32 if float32 in c.dtypes else c.dtypes[0]
 
 
 def needed(c: Case, dtype: DType) -> tuple[DType, ...]:
-    """Return every dtype that a row's operands and attributes have."""
+    """Return every dtype of a row's operands and attributes."""
     kinds = [dtype, *(d.type_for(dtype) for d in c.inputs)]
     kinds += [v for v in c.attributes_for(dtype).values() if isinstance(v, DType)]
     if c.out is not None:
@@ -41,11 +41,11 @@ def needed(c: Case, dtype: DType) -> tuple[DType, ...]:
 
 
 def tier_of(c: Case, dtype: DType, seen: set[Any]) -> Tier:
-    """Return basic for an op's first row, full for new kinds of number, dtypes for the rest.
+    """Return the tier of a row: basic for an op's first, full for new kinds of number, else dtypes.
 
-    The first row is basic in the types of narrow devices too, which have no other to be met in. Of
-    the ops that every device has, every row is: a first row alone lets a maximum from 0 on pass.
-    Casts are left to full, for their rows are about extremes that a first device meets later.
+    The first row is also basic in the dtypes of specialized devices, which have no other dtype. All
+    rows of required ops are basic, because a first row alone accepts, say, a maximum that starts at
+    0. Casts are full, because their rows are about extremes, which a first device meets later.
     """
     key = (c.op, dtype) if dtype in NARROW else c.op
     main = dtype is main_dtype(c)
@@ -59,17 +59,17 @@ def tier_of(c: Case, dtype: DType, seen: set[Any]) -> Tier:
     return "full" if new else "dtypes"
 
 
-# Loops and branches may have to look at their numbers, so they share no graph with others.
+# Loops and branches may read their operands, so they share no graph with others.
 _ALONE = frozenset(("cond", "while_loop", "scan", "fori_loop()"))
 
 
 def shared(c: Case, steps: Packable) -> Packable | None:
-    """Return the steps of a row that can share a graph with others."""
+    """Return the steps of a row that can share a graph with others, or None."""
     return None if c.op in _ALONE else steps
 
 
 def ordered(c: Case) -> list[DType]:
-    """Return a row's dtypes, the main one first."""
+    """Return a row's dtypes with the main one first."""
     main = main_dtype(c)
     return [main, *(t for t in c.dtypes if t is not main)]
 

@@ -1,7 +1,7 @@
 """The smallest input with which a row still fails.
 
-The steps are greedy (delta debugging, Zeller and Hildebrandt, 2002): first one element instead of
-all, where the op works element by element, then simpler numbers in place of each element.
+The steps are greedy (delta debugging, Zeller and Hildebrandt, 2002): for elementwise ops one
+element instead of all, then simpler numbers for each element.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..rows.judging import judge, numpy_of, outputs, put
 from ..rows.language import Case
 from .base import Array, Place
 
-# How often a row is computed again at most, for a device that is slow.
+# Limit of the trials of a row, for slow devices.
 TRIES = 200
 
 
 class _Trial:
-    """Whether a row fails with given operands, as long as there are tries left."""
+    """Whether a row fails with given operands, for a limited number of trials."""
 
     def __init__(self, c: Case, dtype: DType, place: Place) -> None:
         self.case, self.dtype, self.place = c, dtype, place
@@ -47,7 +47,7 @@ class _Trial:
 
 
 def smallest(c: Case, dtype: DType, place: Place) -> list[Array]:
-    """Return operands with which the row fails; those it was drawn with if it no longer does."""
+    """Return small operands with which the row fails, or the drawn ones if it no longer fails."""
     arrays = c.draw(dtype, place.seed)
     trial = _Trial(c, dtype, place)
     if not trial.fails(arrays):
@@ -58,7 +58,7 @@ def smallest(c: Case, dtype: DType, place: Place) -> list[Array]:
 
 
 def _one_element(arrays: list[Array], trial: _Trial) -> list[Array]:
-    """Halve the operands as long as one half fails."""
+    """Halve the operands while one half fails."""
     flat = [a.reshape(-1) for a in arrays]
     if not trial.fails(flat):
         return arrays
@@ -73,7 +73,7 @@ def _one_element(arrays: list[Array], trial: _Trial) -> list[Array]:
 
 
 def _simpler(arrays: list[Array], trial: _Trial) -> list[Array]:
-    """Put 0, 1 or a whole number in the place of each element that does not matter."""
+    """Replace each element by 0 or 1 if the row still fails."""
     made = [a.copy() for a in arrays]
     for array in made:
         for at in np.ndindex(*array.shape):

@@ -1,7 +1,7 @@
 """Sizes: lengths around blocks, tiles and grids, and graphs of many operands, results and nodes.
 
-The rows of values are small, so that an oracle can be slow and a difference be read; a device that
-computes in blocks, or counts in 16 bits, is wrong beyond them.
+The rows of values are small, so that oracles can be slow and differences are readable. Errors of a
+device that computes in blocks, or counts in 16 bits, appear beyond them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NODES = 800
 
 
 def sizes() -> Iterator[Check]:
-    """Each row at each of its lengths."""
+    """Yield checks of each row at each of its lengths."""
     for row in SIZES:
         for n in row.sizes:
             yield _check(row, n)
@@ -65,7 +65,7 @@ def _at(row: Sized, n: int) -> Any:
 
 
 def same(got: Array, want: Array, bound: float) -> None:
-    """Raise AssertionError with the first element that is off by more than the bound."""
+    """Raise AssertionError with the first element whose error exceeds the bound."""
     assert got.shape == want.shape, f"{got.shape}, not {want.shape}"
     if bound:
         wrong = ~(np.abs(got - want) <= bound * np.max(np.abs(want), initial=0.0))

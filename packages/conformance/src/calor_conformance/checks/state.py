@@ -1,4 +1,4 @@
-"""State: values never alias, and what is written in place is written where nobody else looks."""
+"""State: values never alias, and in-place writes are invisible to other values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads: calls come from any thread, several at a time."""
+"""Threads: calls from any thread, and from several at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = 25
 
 
 def together(place: Place, work: Callable[[int], None]) -> None:
-    """Run ``work(thread number)`` in threads that start at one moment; raise what they raise."""
+    """Run ``work(thread number)`` in threads that start together, and raise their errors."""
     barrier = threading.Barrier(THREADS)
     failures: list[BaseException] = []
 

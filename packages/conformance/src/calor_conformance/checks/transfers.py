@@ -1,4 +1,4 @@
-"""Moving arrays: up, down, to other devices, through DLPack; for every dtype there is."""
+"""Transfers: uploads, downloads, copies to other devices and DLPack, for every dtype."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPES = ((), (0,), (1,), (7,), (2, 3), (2, 0, 3), (1, 2, 1, 3), (2, 1, 2, 1, 2)
 
 
 def every_bit(dtype: DType) -> Array:
-    """Return numbers of a dtype that no conversion on the way would leave as they are."""
+    """Return numbers of a dtype that any conversion would change."""
     if dtype.itemsize == 1:
         bits = np.arange(2 if dtype is calor.bool_ else 256, dtype=np.uint8)
         return bits.view(dtype.numpy)

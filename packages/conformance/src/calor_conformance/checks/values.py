@@ -1,4 +1,4 @@
-"""Values: every row with every dtype, special numbers, shapes, views and broadcasts."""
+"""Values: every row with every dtype, special numbers, shapes, views and broadcasting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 
 
 def values(cases: Sequence[Case]) -> Iterator[Check]:
-    """Each row with each dtype that it takes."""
+    """Yield checks of each row in each of its dtypes."""
     seen: set[Any] = set()
     for c in cases:
         for dtype in ordered(c):
@@ -35,10 +35,10 @@ def values(cases: Sequence[Case]) -> Iterator[Check]:
 
 
 def special_values(cases: Sequence[Case]) -> Iterator[Check]:
-    """Elementwise ops at NaN, infinities, signed zeros, denormals and integer extremes.
+    """Yield checks of elementwise ops at NaN, infinities, zeros, denormals and integer extremes.
 
-    Unary ops of 16-bit types meet every bit pattern there is, the others every combination of the
-    special numbers. Complex special values belong to the suite of the array API standard.
+    Unary ops of 16-bit types get every bit pattern, others every combination of special numbers.
+    Complex special values are left to the suite of the array API standard.
     """
     for c, dtype in _elementwise(cases):
         if c.op in NOT_EVERYWHERE or dtype.is_complex:
@@ -50,7 +50,7 @@ def special_values(cases: Sequence[Case]) -> Iterator[Check]:
 
 
 def shapes(cases: Sequence[Case]) -> Iterator[Check]:
-    """Elementwise ops at ranks 0 to 5, empty, of one element; and with broadcast operands."""
+    """Yield checks of elementwise ops at ranks 0 to 5, empty, with one element, and broadcast."""
     for c, dtype in _elementwise(cases):
         if dtype is not main_dtype(c):
             continue
@@ -61,9 +61,9 @@ def shapes(cases: Sequence[Case]) -> Iterator[Check]:
 
 
 def views(cases: Sequence[Case]) -> Iterator[Check]:
-    """Every row on operands that are flipped, transposed, stepped backward or reshaped.
+    """Yield checks of every row with flipped, transposed, reversed or reshaped operands.
 
-    The views come from movement ops just before the op, so that a device meets them inside a graph.
+    The views are movement ops just before the op, so that a device gets them inside a graph.
     """
     for c in cases:
         if not c.inputs:
@@ -178,7 +178,7 @@ def _transposed(x: Array) -> Any:
 
 
 def _stepped(x: Array) -> Any:
-    """Backward every other element of a larger array."""
+    """Return every other element of a larger array, backwards."""
     larger = np.zeros([2 * n + 1 for n in x.shape], x.dtype)
     larger[tuple(slice(1, None, 2) for _ in x.shape)] = np.flip(x)
     return m.slice_(

@@ -1,1 +1,1 @@
-"""What an op must give, as data: domains, oracles, tolerances, and the rows themselves."""
+"""The meaning of ops as data: domains, oracles, tolerances, and the rows."""

@@ -1,4 +1,4 @@
-"""Widening operands for an oracle, and comparing a result with the oracle's in ulp."""
+"""Widening of operands for an oracle, and comparison of results in units in the last place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUIET = np.errstate(all="ignore")
 
 @_QUIET
 def widen(x: Array) -> Array:
-    """Return an array in the oracle's type: exact, and wide enough to be right beyond the dtype."""
+    """Return an array in the oracle's type, which is exact and wider than the dtype."""
     if x.dtype.kind == "b":
         return x
     if x.dtype.kind in "iu":
@@ -27,7 +27,7 @@ def widen(x: Array) -> Array:
 
 @_QUIET
 def expected(c: Case, operands: list[Array], dtype: DType) -> tuple[Any, ...]:
-    """Return the oracle's results, in the types that it computes in."""
+    """Return the oracle's results in the types that it computes in."""
     given = operands if c.raw else [widen(x) for x in operands]
     made = c.oracle(*given, **c.attributes_for(dtype))
     return made if isinstance(made, tuple) else (made,)
@@ -63,7 +63,7 @@ def check(
 ) -> None:
     """Raise AssertionError with the worst element unless got is within the tolerance of want.
 
-    ``least``: an error that is let pass whatever the tolerance.
+    ``least`` is an error that is accepted whatever the tolerance.
     """
     want = np.asarray(want)
     assert got.dtype == dtype.numpy, f"{what}: dtype {got.dtype}, not {dtype.name}"
@@ -87,7 +87,7 @@ def check(
 
 
 def _check_bits(got: Array, want: Array, what: str) -> None:
-    """Compare bits, any NaN being as good as another."""
+    """Compare bits; all NaNs are equal."""
     if got.tobytes() == want.tobytes():
         return
     a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (got, want))

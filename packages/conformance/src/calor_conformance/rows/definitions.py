@@ -11,7 +11,7 @@ from .language import Case
 
 
 def text_of(c: Case) -> str:
-    """Return everything that a row says: operands, attributes, tolerance, oracle, exceptions."""
+    """Return the definition of a row: operands, attributes, tolerance, oracle, exceptions."""
     parts = [
         c.label,
         repr(c.inputs),
@@ -28,7 +28,7 @@ def text_of(c: Case) -> str:
 
 
 def source_of(value: Any) -> str:
-    """Return the source of a function with what it closes over; the text of anything else."""
+    """Return the source of a function with its closure; the text of anything else."""
     return _source(value) if callable(value) else repr(value)
 
 
@@ -37,7 +37,7 @@ def _source(function: Callable[..., Any]) -> str:
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module = getattr(function, "__module__", None) or ""
     if module.partition(".")[0] == "numpy":
-        # Its text differs between versions; what it does is its name.
+        # The text of a library function differs between versions; its name defines it.
         return f"{module.partition('.')[0]}.{name}"
     try:
         text = inspect.getsource(function)

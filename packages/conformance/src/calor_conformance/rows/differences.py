@@ -1,7 +1,7 @@
 """Derivatives by central differences in float64, and the rows that they judge.
 
-The gradient of a real number L is, for a complex operand, dL/da + i·dL/db (as in PyTorch). A result
-y with cotangent g counts as L = Re Σ conj(g)·y.
+The gradient of a real number L by a complex operand is dL/da + i·dL/db (as in PyTorch). A result y
+with cotangent g contributes L = Re Σ conj(g)·y.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .judging import put
 from .language import Array, Case
 
 STEP = 1e-5
-# Differences are taken where the meaning of the ops is defined.
+# Differences are computed on the reference, which defines the ops.
 REFERENCE = "numpy"
 Function = Callable[..., list[Any]]
 
 
 def differentiable(cases: Sequence[Case]) -> Iterator[tuple[Case, DType]]:
-    """Yield the rows that are differentiated, with float64 and complex128."""
+    """Yield the differentiated rows, with float64 and complex128."""
     for c in cases:
         row = TABLE.get(c.op)
         if c.no_gradient is not None or (row is not None and row.no_gradient is not None):
@@ -40,12 +40,12 @@ def _inexact(dtype: DType) -> bool:
 
 
 def _moves(kind: DType, main: DType) -> bool:
-    """Whether operands of a dtype take part in the derivatives of a row with another."""
+    """Return whether operands of a dtype are differentiated in a row with another dtype."""
     return _inexact(kind) or (kind is main and main.is_inexact)
 
 
 class Problem:
-    """A row as a function of its float operands alone, with cotangents for its float outputs."""
+    """A row as a function of its float operands only, with cotangents for its float outputs."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Problem:
         self.places = [i for i, a in enumerate(self.arrays) if _moves(as_dtype(a.dtype), dtype)]
         self.fixed = put(self.arrays, device)
         self.primals = [self.arrays[i] for i in self.places]
-        # Recorded and not run, for a device that computes jitted functions only.
+        # Recorded only, for a device that runs jitted functions only.
         made = calor.trace(self.run, *put(self.primals, device)).output_specs
         self.cotangents = alike([np.empty(s.shape, s.dtype.numpy) for s in made], 7)
         self.tangents = alike(self.primals, 8)
@@ -73,7 +73,7 @@ class Problem:
             return Problem(self.case, self.dtype, REFERENCE, seed=self.seed)
 
     def widened(self, wide: DType) -> Problem:
-        """Return the same numbers in a wider dtype, on the reference; with the same cotangents."""
+        """Return the same numbers and cotangents in a wider dtype, on the reference."""
         arrays = [a.astype(wide.numpy) if i in self.places else a
                   for i, a in enumerate(self.arrays)]  # fmt: skip
         with calor.device(REFERENCE):
@@ -99,7 +99,7 @@ class Problem:
 
 
 def alike(arrays: Sequence[Array], seed: int) -> list[Array]:
-    """Return normal numbers of the shapes and dtypes of the arrays."""
+    """Return normally distributed numbers with the shapes and dtypes of the arrays."""
     rng = np.random.default_rng(seed)
     return [_like(a, rng) for a in arrays]
 
@@ -130,8 +130,8 @@ def by_differences(
 ) -> list[Array]:
     """Return the gradient of Re Σ conj(cotangents)·function(arrays), element by element.
 
-    The function is one of a problem on the reference.
-    ``most`` limits the number of elements of each array; the rest is taken from ``otherwise``.
+    The function is that of a problem on the reference. ``most`` limits the number of elements of
+    each array; the others are taken from ``otherwise``.
     """
     gradients = []
     for n, array in enumerate(arrays):

@@ -1,4 +1,4 @@
-"""Domains: where operands come from. Each takes the shape, and draws for any dtype."""
+"""Domains of operands. Each takes the shape and draws for any dtype."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from calor.dtypes import DType, bool_, int64, real_of
 from .language import Array, Domain, limits_of
 
 Shape = tuple[int, ...]
-# How many numbers of every size an op meets beside the special ones.
+# Number of operands of every magnitude besides the special ones.
 SPREAD = 500
 
 
 def _converted(values: Any, dtype: DType) -> Array:
-    """Return floating or complex numbers in a dtype; rounded to whole numbers for integers."""
+    """Return floating or complex numbers in a dtype, rounded for integers."""
     array: Array = np.asarray(values)
     if dtype.is_integer:
         array = np.rint(array.real)
@@ -31,7 +31,7 @@ def _converted(values: Any, dtype: DType) -> Array:
 
 
 def _real(name: str, sample: Callable[[np.random.Generator, Shape], Any]) -> Any:
-    """Make a domain from a sampler of real numbers; complex numbers have two such parts."""
+    """Return a domain for a sampler of real numbers; complex numbers have two sampled parts."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         if dtype is bool_:
@@ -53,13 +53,13 @@ unit = _real("unit", lambda rng, shape: rng.uniform(-0.9, 0.9, shape) * 0.7)
 
 
 def between(low: float, high: float, *shape: int) -> Domain:
-    """Numbers of [low, high]; both parts of complex ones."""
+    """Return a domain of numbers in [low, high]; both parts for complex dtypes."""
     made: Domain = _real(f"between({low}, {high})", lambda r, s: r.uniform(low, high, s))(*shape)
     return made
 
 
 def away_from(point: float, *shape: int) -> Domain:
-    """Numbers between 0.3 and 3 away from a point, in any direction."""
+    """Return a domain of numbers at a distance of 0.3 to 3 from a point, in any direction."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         if dtype is bool_:
@@ -75,7 +75,7 @@ def away_from(point: float, *shape: int) -> Domain:
 
 
 def of_any_size(*shape: int) -> Domain:
-    """Numbers in any direction whose sizes span most of the range: squares of them overflow."""
+    """Return a domain of numbers of magnitudes over most of the range; their squares overflow."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         reach = 0.8 * math.log2(float(limits_of(real_of(dtype).numpy).max))
@@ -87,7 +87,7 @@ def of_any_size(*shape: int) -> Domain:
 
 
 def whole(low: int, high: int, *shape: int) -> Domain:
-    """Whole numbers of [low, high), of any dtype; unsigned ones from 0."""
+    """Return a domain of integers in [low, high), in any dtype; unsigned ones start at 0."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         start = max(low, 0) if dtype.kind in ("uint", "bool") else low
@@ -97,12 +97,12 @@ def whole(low: int, high: int, *shape: int) -> Domain:
 
 
 def indices(below: int, *shape: int, low: int = 0) -> Domain:
-    """Indices of [low, below), int64."""
+    """Return a domain of indices in [low, below), int64."""
     return Domain(f"indices({below})", shape, whole(low, below).draw, int64)
 
 
 def chosen(values: Any, dtype: DType | None = None) -> Domain:
-    """These numbers."""
+    """Return a domain of given numbers."""
     array = np.asarray(values)
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
@@ -112,12 +112,12 @@ def chosen(values: Any, dtype: DType | None = None) -> Domain:
 
 
 def truth(*shape: int) -> Domain:
-    """Truth values, bool."""
+    """Return a domain of bool values."""
     return Domain("truth", shape, lambda rng, dtype, shape: rng.random(shape) < 0.5, bool_)
 
 
 def well_separated(*shape: int) -> Domain:
-    """Distinct numbers in random order, 0.5 apart (1 apart for integers), around 0."""
+    """Return a domain of distinct numbers in random order, 0.5 apart (1 for integers), around 0."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         if dtype is bool_:
@@ -133,12 +133,12 @@ def well_separated(*shape: int) -> Domain:
 
 
 def repeated(*shape: int) -> Domain:
-    """A few whole numbers, each of which comes several times."""
+    """Return a domain of a few integers, each several times."""
     return Domain("repeated", shape, whole(-1, 3).draw)
 
 
 def any_bits(*shape: int) -> Domain:
-    """Any bit pattern: every number, infinity and NaN that the dtype has."""
+    """Return a domain of all bit patterns: every number, infinity and NaN of the dtype."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         if dtype is bool_:
@@ -150,7 +150,7 @@ def any_bits(*shape: int) -> Domain:
 
 
 def extremes(*shape: int) -> Domain:
-    """The special numbers of the dtype, all of them where there is room: see :func:`special`."""
+    """Return a domain of the special numbers of the dtype: see :func:`special`."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         values = rng.permutation(special(dtype))
@@ -160,7 +160,7 @@ def extremes(*shape: int) -> Domain:
 
 
 def ends(*shape: int) -> Domain:
-    """The least and the largest integer of the dtype."""
+    """Return a domain of the smallest and the largest integer of the dtype."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         limits = np.iinfo(dtype.numpy)
@@ -170,7 +170,7 @@ def ends(*shape: int) -> Domain:
 
 
 def neighbours(*shape: int) -> Domain:
-    """Numbers next to each other, in random order: any dtype but theirs takes some for equal."""
+    """Return a domain of adjacent numbers in random order; other dtypes cannot tell some apart."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         places = rng.permutation(math.prod(shape))
@@ -206,10 +206,10 @@ def special(dtype: DType) -> Array:
 
 
 def grid(dtype: DType, count: int) -> list[Array]:
-    """Return the special numbers in every combination of ``count`` operands, one axis each.
+    """Return the special numbers in every combination of ``count`` operands, one axis for each.
 
-    One operand of a 16-bit type has all its 65,536 bit patterns; other floats go on with numbers
-    of every size.
+    One operand of a 16-bit type has all 65,536 bit patterns; other floats also have numbers of
+    every magnitude.
     """
     if count == 1 and dtype.itemsize == 2:
         return [np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)]
@@ -222,7 +222,7 @@ def grid(dtype: DType, count: int) -> list[Array]:
 
 
 def of_every_size(dtype: DType, seed: int) -> Array:
-    """Return numbers of every exponent that a floating dtype has, and more of those below 100."""
+    """Return numbers with every exponent of a floating dtype, and more of those below 100."""
     rng = np.random.default_rng(seed)
     patterns = any_bits().draw(rng, dtype, (SPREAD,))
     near = rng.uniform(-100.0, 100.0, SPREAD).astype(dtype.numpy)

@@ -1,16 +1,16 @@
-"""What the generated tests leave out, each with its reason. Shorter is better."""
+"""Exemptions from the generated tests, each with its reason. Shorter is better."""
 
 from __future__ import annotations
 
 from calor.ops.base import TABLE
 
-# Elementwise ops that take complex numbers alone, whose special values the array API suite has.
+# Elementwise ops of complex numbers only; the array API suite has their special values.
 NOT_EVERYWHERE: dict[str, str] = {
     "real": "it takes complex numbers only",
     "imag": "it takes complex numbers only",
 }
 
-# Rows of the table that have no row here.
+# Ops of the table without a row here.
 NO_ROW: dict[str, str] = {
     "input": "it is the leaf of a trace and is never computed",
     "custom_gradient": "calor.custom_vjp makes it in a trace; the transforms have its tests",
@@ -23,13 +23,13 @@ NOT_DIFFERENTIATED: dict[str, str] = {
     "cholesky": "its gradient is that for Hermitian matrices; the rows of factor are compared",
 }
 
-# Rows whose gradient is right once and not twice, by label.
+# Rows with a right first and a wrong second gradient, by label.
 FIRST_ORDER_ONLY: dict[str, str] = {
     "scatter_nd-mul-zeros": "the derivative by one of two zero factors of a place is taken as "
     "constant in the other, so that no product over the others of each factor is needed",
 }
 
-# Ops that may save what a gradient does not read.
+# Ops that may save values that a gradient does not read.
 KEPT_WITHOUT_USE: dict[str, str] = {
     "sort": "the outputs of one op are kept together, its gradient reads the places alone",
     "standardize": "the outputs of one op are kept together, its gradient reads no mean",
@@ -45,7 +45,7 @@ KEPT_WITHOUT_USE: dict[str, str] = {
     **{name: c.at_edges for name, op in TABLE.items() for c in op.checks if c.at_edges},
 }
 
-# Kept composites whose gradient is by convention another than that of their decomposition.
+# Kept composites whose gradient differs by convention from that of their decomposition.
 OTHER_GRADIENT: dict[str, str] = {
     "expm": "its definition squares until it is enough, which has no gradient of its own",
 }

@@ -1,8 +1,8 @@
-"""What else is right on a device that declares to take the smallest numbers for zeros.
+"""Additional results that are right on a device that declares to flush denormals to zero.
 
-Requirements: only what is declared (``Info.flushes``) is let pass, and only where the numbers below
-the smallest normal one of a dtype can be the cause; a device may keep some of them, so that each
-element is held against the result nearest to it.
+Requirements: only declared flushing (``Info.flushes``) is accepted, and only if denormals of a
+dtype can be the cause. A device may keep some of them, so each element is compared with the nearest
+right result.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from calor.dtypes import DType, as_dtype, real_of
 
 from .language import Array, limits_of
 
-# What a result may be off by, in smallest normal numbers, where a part of it was taken for zero:
-# exp(−x) is, from x = 87 on, and x times that, as in x · sigmoid(x).
+# Accepted error, in smallest normal numbers, of a result with a flushed part: exp(−x) is denormal
+# from x = 87 on, and x times that is a part of x · sigmoid(x).
 LOST: Final = 128
 
 
 @np.errstate(all="ignore")
 def flushed(x: Array, flushes: Collection[DType]) -> Array:
-    """Return an array with zeros, of the same sign, for what its dtype's flushing takes for one."""
+    """Return an array with its dtype's denormals replaced by zeros of the same sign."""
     dtype = as_dtype(x.dtype)
     if dtype not in flushes:
         return x
@@ -38,9 +38,9 @@ def flushed(x: Array, flushes: Collection[DType]) -> Array:
 
 
 def taken(arrays: Sequence[Array], flushes: Collection[DType]) -> list[list[Array]]:
-    """Return operands as a device may take them: as they are, flushed, and of two also one of them.
+    """Return operands as a device may see them: unchanged, flushed, and of two also one flushed.
 
-    An op may look at one operand's bits and compute with the other.
+    An op may read the bits of one operand and compute with the other.
     """
     pairs = [(a, flushed(a, flushes)) for a in arrays]
     changed = [n for n, (a, b) in enumerate(pairs) if a.tobytes() != b.tobytes()]
@@ -51,13 +51,13 @@ def taken(arrays: Sequence[Array], flushes: Collection[DType]) -> list[list[Arra
 
 
 def lost(dtype: DType, flushes: Collection[DType]) -> float:
-    """Return what a result of a dtype may be off by beyond its tolerance."""
+    """Return the additional error that flushing may cause in a result of a dtype."""
     return LOST * float(limits_of(real_of(dtype).numpy).tiny) if dtype in flushes else 0.0
 
 
 @np.errstate(all="ignore")
 def zeros(want: Any, dtype: DType, flushes: Collection[DType]) -> list[Array]:
-    """Return results with zeros for those that may be lost: parts of them may have any sign."""
+    """Return results with zeros in place of denormals; zeros may have any sign."""
     if dtype not in flushes:
         return []
     want = np.asarray(want)
@@ -70,7 +70,7 @@ def zeros(want: Any, dtype: DType, flushes: Collection[DType]) -> list[Array]:
 
 
 def nearest(got: Array, wants: Iterable[Any]) -> Array:
-    """Return, for each element of a result, the one that is nearest among what is right.
+    """Return for each element of a result the nearest one among the right results.
 
     >>> nearest(np.array([0.0, 2.0]), [np.array([1e-40, 2.0]), np.array([0.0, 3.0])]).tolist()
     [0.0, 2.0]
@@ -86,10 +86,10 @@ def nearest(got: Array, wants: Iterable[Any]) -> Array:
 
 @np.errstate(all="ignore")
 def _distance(got: Array, want: Array) -> Array:
-    """Return how far results are from what they should be; signs of zeros count a little."""
+    """Return the distance of results from right ones; signs of zeros count a little."""
     kind = np.dtype(np.complex128 if "c" in (got.dtype.kind, want.dtype.kind) else np.longdouble)
     a, b = got.astype(kind), want.astype(kind)
-    # What an integer cannot hold wraps around, which its check knows.
+    # Integer results wrap, which their check handles.
     rounded = b if got.dtype.kind in "iu" else want.astype(got.dtype).astype(kind)
     same = (a == rounded) | (np.isnan(a) & np.isnan(b))
     signs = np.signbit(a.real) != np.signbit(b.real)

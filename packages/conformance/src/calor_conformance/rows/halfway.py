@@ -1,7 +1,7 @@
-"""Numbers at which a conversion that rounds twice shows: halfway between two of the narrower dtype.
+"""Numbers that reveal a double rounding in a conversion: midpoints of the narrower dtype.
 
-What lies next to the middle is rounded onto it by a third dtype on the way, and then to the
-neighbour with an even last bit, which is the wrong one half of the time.
+A number next to a midpoint is rounded to it by an intermediate dtype, and then to the neighbour
+with an even last bit, which is wrong half of the time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .language import Array, Domain, limits_of
 
 
 def halfway(target: DType, *shape: int) -> Domain:
-    """Numbers at the middle of two neighbours of a narrower dtype, and next to it on both sides."""
+    """Return a domain of midpoints of a narrower dtype, and of their neighbours on both sides."""
 
     def draw(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         count = math.prod(shape)
@@ -33,12 +33,12 @@ def _exponent(number: Any) -> int:
 
 
 def _digits(dtype: DType) -> int:
-    """Return the bits after the point of a floating dtype."""
+    """Return the number of fraction bits of a floating dtype."""
     return -_exponent(limits_of(dtype.numpy).eps)
 
 
 def _odd(rng: np.random.Generator, target: DType, count: int) -> list[int]:
-    """Return odd numbers with one bit more than the target has."""
+    """Return odd significands with one bit more than the target has."""
     digits = _digits(target)
     return [int(n) for n in 2 * rng.integers(1 << digits, 2 << digits, count) + 1]
 
@@ -51,7 +51,7 @@ def _integers(
     last = min(width, _exponent(limits_of(target.numpy).max))
     shifts = rng.integers(0, last - first + 1, count)
     made = zip(_odd(rng, target, count), shifts, sides, strict=True)
-    # Where nothing was shifted in, the neighbour of the middle is a number of the target.
+    # If nothing was shifted in, the neighbour of the midpoint is a number of the target.
     return np.array([(n << int(s)) + (int(side) if s else 0) for n, s, side in made], dtype.numpy)
 
 

@@ -1,4 +1,4 @@
-"""Computing a row on the device in use, and holding the results against the oracle's."""
+"""Computes a row on the current device and compares the results with the oracle's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .language import Array, Case
 
 
 def put(arrays: Sequence[Array], device: str | None = None) -> list[Any]:
-    """Return the arrays as tensors on a device, that in use if none is named."""
+    """Return the arrays as tensors on a device, by default the current one."""
     return [calor.asarray(a, device=device) for a in arrays]
 
 
@@ -40,7 +40,7 @@ def judge(
 ) -> None:
     """Raise AssertionError unless the results are the oracle's within the row's tolerance.
 
-    ``flushes``: dtypes whose smallest numbers the device declares to take for zeros.
+    ``flushes`` are the dtypes whose denormals the device declares to flush to zero.
     """
     want = expected(c, arrays, dtype)
     assert len(got) == len(want), f"{c.label}: {len(got)} outputs, the oracle has {len(want)}"
@@ -57,13 +57,13 @@ def judge(
 
 
 def _right(got: Array, wants: list[Any], kind: DType, flushes: Collection[DType]) -> Array:
-    """Return what is nearest to a result, of what is right and what flushing makes of it."""
+    """Return the nearest right result, with and without flushing."""
     every = [z for w in wants for z in (w, *zeros(w, kind, flushes))]
     return nearest(got, every).astype(np.asarray(wants[0]).dtype)
 
 
 def result_types(c: Case, dtype: DType, want: Sequence[Any]) -> Sequence[DType]:
-    """Return the dtypes that the outputs must have: the row's word, else from the oracle's kind."""
+    """Return the dtypes of the outputs: as the row says, else from the oracle's kind of number."""
     if c.out is not None:
         return c.out(dtype)
     return [_result_type(c, dtype, np.asarray(w)) for w in want]

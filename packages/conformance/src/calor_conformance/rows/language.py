@@ -1,9 +1,9 @@
 """The language of the rows.
 
-Requirements: a row is data, so that the tests of the core, of a device and of a vendor's report
-read the same line. It names an op of the table (or a function of tensors), the domain of each
-operand, the attributes, an oracle that is not the op's own reference, the tolerance, and the dtypes
-that the op takes. What differs by dtype is written as a placeholder.
+Requirements: a row is data, so that tests of core, of a device and of a vendor's report read the
+same line. It names an op of the table (or a function of tensors), the domain of each operand, the
+attributes, an oracle that is not the op's own reference, the tolerance, and the dtypes of the op. A
+value that depends on the dtype is a placeholder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WIDE_FLOATS = (float32, float64)
 
 
 class Same:
-    """Stands for the dtype of the row in an attribute: ``dtype=SAME``."""
+    """Placeholder for the dtype of the row in an attribute: ``dtype=SAME``."""
 
     def __repr__(self) -> str:
         return "SAME"
@@ -52,27 +52,41 @@ SAME = Same()
 
 
 def limits_of(dtype: Any) -> Any:
-    """Return eps, tiny, max and smallest_subnormal of a floating dtype, those of ml_dtypes too."""
+    """Return eps, tiny, max and smallest_subnormal of a floating dtype, including ml_dtypes'."""
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
 class Number:
-    """Stands for a number as the op table writes it, in the dtype of the row."""
+    """Placeholder for a number of the op table in the dtype of the row.
+
+    Parameters
+    ----------
+    value : number
+        The number.
+    """
 
     value: Any
 
     def of(self, dtype: DType) -> Scalar:
-        """Return the attribute."""
+        """Return the attribute for a dtype."""
         return Scalar.of(self.value, dtype)
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Where the elements of an operand come from.
+    """The source of an operand's elements.
 
-    ``draw`` takes a NumPy generator, a dtype and the shape and returns an array. ``dtype`` is None
-    for the dtype of the row. ``part`` is for operands whose dtype follows from the row's.
+    Parameters
+    ----------
+    name : str
+        Name for reports.
+    shape : tuple of int
+        Shape of the operand.
+    draw : callable
+        Called as ``draw(generator, dtype, shape)`` with a NumPy generator; returns an array.
+    dtype : DType, default None
+        Dtype of the operand. None is the dtype of the row.
     """
 
     name: str
@@ -89,7 +103,7 @@ class Domain:
         return Domain(self.name, shape, self.draw, self.dtype)
 
     def type_for(self, main: DType) -> DType:
-        """Return the dtype of the operand when the row has dtype ``main``."""
+        """Return the dtype of the operand in a row of dtype ``main``."""
         return main if self.dtype is None else self.dtype
 
     def __repr__(self) -> str:
@@ -99,12 +113,20 @@ class Domain:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a result may be from the oracle's.
+    """The accepted difference from the oracle.
 
-    ``ulps`` counts units in the last place of the output's dtype at the expected number, or at
-    ``scale(*wide operands, **attributes)`` where that is larger: for sums of products the same op
-    on magnitudes. Half types are computed in float32 and rounded once, so one unit is enough for
-    them unless ``half`` says otherwise.
+    Half types are computed in float32 and rounded once, so one unit is enough for them by default.
+
+    Parameters
+    ----------
+    ulps : float
+        Number of units in the last place of the output's dtype at the expected number, or at
+        `scale` if that is larger.
+    half : float, default 1.0
+        The same for float16 and bfloat16.
+    scale : callable or "terms", default None
+        Called as ``scale(*wide operands, **attributes)``. "terms" is the op itself on magnitudes,
+        for sums of products.
     """
 
     ulps: float
@@ -116,13 +138,28 @@ exact = Tolerance(0.0, 0.0)
 
 
 def ulp(n: float, *, half: float = 1.0, scale: Callable[..., Any] | str | None = None) -> Tolerance:
-    """Return a tolerance of n units in the last place; ``scale="terms"`` for sums of products."""
+    """Return a tolerance of `n` units in the last place.
+
+    Parameters
+    ----------
+    n : float
+        Number of units.
+    half : float, default 1.0
+        The same for float16 and bfloat16.
+    scale : callable or "terms", default None
+        Larger magnitudes of which units are counted; "terms" for sums of products.
+
+    Returns
+    -------
+    Tolerance
+        The tolerance.
+    """
     return Tolerance(n, half, scale)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row."""
+    """One row; :func:`case` describes the fields."""
 
     operation: str | Callable[..., Any]
     inputs: tuple[Domain, ...]
@@ -146,7 +183,7 @@ class Case:
 
     @property
     def elementwise(self) -> bool:
-        """Whether the op works element by element, so that any shape will do."""
+        """Whether the op is elementwise, so that any shape fits."""
         if not isinstance(self.operation, str) or self.attributes:
             return False
         return find(self.operation).promotion != "none"
@@ -161,7 +198,7 @@ class Case:
         return {name: _resolved(value, dtype) for name, value in self.attributes.items()}
 
     def draw(self, dtype: DType, seed: int = 0) -> list[Array]:
-        """Return operands; the same ones for the same row, dtype and seed."""
+        """Return operands, which are the same for the same row, dtype and seed."""
         rng = np.random.default_rng([seed, *self.label.encode(), dtype.index])
         made = []
         for domain in self.inputs:
@@ -178,7 +215,7 @@ class Case:
         return f"{self.op}-{self.name}" if self.name else self.op
 
     def resized(self, shape: tuple[int, ...]) -> Case:
-        """Return the row with all operands of another shape."""
+        """Return the row with another shape of all operands."""
         domains = tuple(d.resized(shape) for d in self.inputs)
         return Case(
             self.operation, domains, self.oracle, self.tol, self.dtypes, self.attributes,
@@ -210,13 +247,40 @@ def case(
 ) -> Case:
     """Return a row.
 
-    ``oracle`` takes the operands widened (integers as Python numbers, float16 to float32 as
-    float64, float64 as the machine's long double) and the attributes, and returns the result or a
-    tuple of results in any wider type; with ``raw`` it takes and returns the dtype itself.
-    ``no_gradient`` says why the row is not differentiated at these operands. ``out`` gives the
-    outputs' dtypes for the row's where the oracle's kind of number does not say them. ``covers``
-    names the op that a function stands for, where the op cannot be called by itself. ``since`` is
-    the release that brought the row; it only counts from the next minor release on.
+    Parameters
+    ----------
+    operation : str or callable
+        Name of an op of the table, or a function of tensors.
+    *inputs : Domain
+        Domains of the operands.
+    oracle : callable
+        Computes the result or a tuple of results, of any wider type, from widened operands and the
+        attributes. Integers are widened to Python numbers, float16 to float32 to float64, float64
+        to the machine's long double.
+    dtypes : sequence of DType
+        Dtypes of the row.
+    tol : Tolerance, default exact
+        Accepted difference.
+    name : str, default ""
+        Distinguishes rows of one op.
+    no_gradient : str, default None
+        Reason why the row is not differentiated at these operands.
+    raw : bool, default False
+        The oracle takes and returns the dtype itself.
+    out : callable, default None
+        Dtypes of the outputs for the row's dtype, if the oracle's kind of number does not tell
+        them.
+    covers : str, default ""
+        The op that a function stands for, if the op cannot be called directly.
+    since : str, default ""
+        The release that added the row, which counts from the next minor release on.
+    **attributes : object
+        Attributes of the op.
+
+    Returns
+    -------
+    Case
+        The row.
     """
     return Case(
         operation, inputs, oracle, tol, tuple(dtypes), attributes, name, no_gradient, raw, out,
@@ -225,7 +289,7 @@ def case(
 
 
 def accepted(cases: Sequence[Case]) -> dict[str, tuple[DType, ...]]:
-    """Return, per op, every dtype that some row of it takes."""
+    """Return for each op all dtypes of its rows."""
     found: dict[str, set[DType]] = {}
     for c in cases:
         found.setdefault(c.op, set()).update(c.dtypes)
@@ -233,14 +297,14 @@ def accepted(cases: Sequence[Case]) -> dict[str, tuple[DType, ...]]:
 
 
 def pairs(cases: Sequence[Case]) -> Iterator[tuple[Case, DType]]:
-    """Yield every row with every dtype that it takes."""
+    """Yield every row with each of its dtypes."""
     for c in cases:
         for dtype in c.dtypes:
             yield c, dtype
 
 
 def covering(cases: Sequence[Case], full: bool) -> Iterator[tuple[Case, DType]]:
-    """Yield all pairs, or a sample in which each row is met, and each op with each of its dtypes.
+    """Yield all pairs, or a sample with each row, and with each op in each of its dtypes.
 
     Rows of one op take turns: the first has every dtype, the others the first of each kind.
     """

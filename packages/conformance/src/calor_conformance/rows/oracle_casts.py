@@ -1,4 +1,4 @@
-"""The meaning of conversions on exact numbers: one number at a time, in Python's arithmetic."""
+"""Conversions of exact numbers, one at a time, in Python's arithmetic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .language import Array, limits_of
 
 
 def cast(x: Array, *, dtype: DType) -> Array:
-    """Convert each element by itself."""
+    """Convert each element separately."""
     source = as_dtype(x.dtype)
     values = x.astype(np.float64) if source.kind in ("float", "storage") else x
     made = np.empty(x.shape, dtype.numpy)
@@ -50,7 +50,7 @@ def _whole(v: Any, dtype: DType) -> int:
 
 
 def nearest(v: Any, dtype: DType) -> Any:
-    """Return the number of a floating dtype nearest to v, of two the one with an even last bit."""
+    """Return the number of a floating dtype nearest to v, with ties to even."""
     kind = dtype.numpy
     if isinstance(v, float) and not math.isfinite(v):
         return np.array(v).astype(kind)[()]
@@ -89,7 +89,7 @@ def _odd_max(kind: np.dtype[Any]) -> bool:
 
 
 def bitcast(x: Array, *, dtype: DType) -> Array:
-    """Read the bytes of the array, in order, as another dtype."""
+    """Reinterpret the bytes of the array as another dtype."""
     size, wanted = x.dtype.itemsize, dtype.itemsize
     shape = x.shape
     if size > wanted:

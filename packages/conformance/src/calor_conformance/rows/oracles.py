@@ -1,7 +1,7 @@
-"""Meanings that NumPy has no function for: total integer arithmetic, special functions, bits.
+"""Oracles that NumPy lacks: total integer arithmetic, special functions, bits.
 
-Requirements: independent of the reference that the tests judge. Integers are Python's, of any
-size; the comparison wraps them.
+Requirements: they are independent of the tested reference. Integers are Python's, of any size; the
+comparison wraps them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def by_element(function: Callable[..., Any], out: Any = object) -> Callable[..., Array]:
-    """Make a function of Python numbers one of arrays."""
+    """Convert a function of Python numbers to one of arrays."""
 
     def of_arrays(*arrays: Any) -> Array:
         made = [function(*row) for row in zip(*(np.ravel(a).tolist() for a in arrays), strict=True)]
@@ -26,7 +26,7 @@ def by_element(function: Callable[..., Any], out: Any = object) -> Callable[...,
 
 
 def by_kind(*, integers: Callable[..., Any], floats: Callable[..., Any]) -> Callable[..., Any]:
-    """Choose the meaning by the kind of the first operand; truth values go with the integers."""
+    """Choose a function by the kind of the first operand; bool counts as integer."""
 
     def chosen(*arrays: Any) -> Any:
         return (integers if arrays[0].dtype.kind in "bO" else floats)(*arrays)
@@ -47,7 +47,7 @@ def shift_left(a: Array, b: Array) -> Array:
 
 
 def shift_right(a: Array, b: Array) -> Array:
-    """floor(a / 2**b), and what is left of the sign for a count outside the width."""
+    """floor(a / 2**b); for a count outside of the width 0 or −1, by the sign."""
     bits = width(a)
     return np.asarray(
         by_element(lambda x, n: x >> (n if 0 <= n < bits else bits))(a, b), object
@@ -66,7 +66,7 @@ def _integer_power(a: int, b: int) -> int:
 
 
 def power(a: Array, b: Array) -> Array:
-    """Integers wrap; negative exponents give 0 except for the bases 1 and −1."""
+    """Integer powers wrap; negative exponents give 0 except for the bases 1 and −1."""
     if a.dtype == object:
         return by_element(_integer_power)(a, b)
     return np.asarray(np.power(a, b))
@@ -99,7 +99,7 @@ def sign(x: Array) -> Array:
 
 
 def next_after(a: Array, b: Array) -> Array:
-    """The representable neighbour, by counting bit patterns."""
+    """The next representable number, by counting bit patterns."""
     size = a.dtype.itemsize
     kind = np.dtype(f"i{size}")
     x, y = a.astype(np.float64), b.astype(np.float64)
@@ -142,7 +142,7 @@ def erf(x: Array) -> Array:
 
 
 def inverse_erf(x: Array) -> Array:
-    """The number whose error function is x: the normal quantile, refined by Newton's method."""
+    """The inverse error function: the normal quantile, refined by Newton's method."""
     from statistics import NormalDist
 
     quantile = NormalDist().inv_cdf
@@ -165,7 +165,7 @@ def inverse_erf(x: Array) -> Array:
 
 
 def log_gamma(x: Array) -> Array:
-    """log |Γ(x)|, in long double: shifted beyond 30, then Stirling's series; reflected below 0."""
+    """log |Γ(x)| in long double: shifted beyond 30, then Stirling's series; reflected below 0."""
     wide = np.asarray(x, np.longdouble)
     pole = (wide <= 0) & (wide == np.floor(wide))
     usual = np.isfinite(wide) & ~pole
@@ -193,7 +193,7 @@ def log_gamma(x: Array) -> Array:
 
 
 def _zeta(k: int) -> Any:
-    """ζ(k) for k of 6 and more: its terms, and Euler and Maclaurin's for the rest of them."""
+    """ζ(k) for k of at least 6: first terms, and Euler-Maclaurin for the rest."""
     n, end = np.arange(1999, 0, -1).astype(np.longdouble), np.longdouble(2000)
     return np.sum(n**-k) + end ** (1 - k) / (k - 1) + end**-k / 2
 
@@ -212,7 +212,7 @@ _LOG_GAMMA_AT_ONE = [
 
 
 def log_gamma_size(x: Array) -> Array:
-    """The terms of the reflection formula below 0, where log |Γ| has zeros; above it nothing."""
+    """The terms of the reflection formula below 0, where log |Γ| has zeros; 0 above."""
     size = np.abs(np.asarray(x, np.float64))
     inside = np.where(np.isfinite(size), size, 1.0)
     return np.where(np.asarray(x) < 0, np.maximum(1.0, np.abs(log_gamma(inside + 1))), 0.0)
@@ -243,7 +243,7 @@ def digamma(x: Array) -> Array:
 
 
 def digamma_size(x: Array) -> Array:
-    """The size of the terms whose difference the result is near a zero."""
+    """The magnitude of the terms whose difference is the result near a zero."""
     wide = np.asarray(x, np.float64)
     inside = np.where(np.isfinite(wide) & (wide < 0) & (wide != np.floor(wide)), wide, -0.5)
     turn = inside - np.rint(inside)
@@ -252,7 +252,7 @@ def digamma_size(x: Array) -> Array:
 
 
 def joined(a: Array, b: Array) -> Array:
-    """The complex number of two parts."""
+    """The complex number with two given parts."""
     made = np.empty(a.shape, np.result_type(a.dtype, np.complex128))
     made.real, made.imag = a, b
     return made

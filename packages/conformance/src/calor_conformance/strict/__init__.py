@@ -1,1 +1,1 @@
-"""The device ``strict:NAME``: another device behind a proxy that checks every call to it."""
+"""The device ``strict:NAME``: another device behind a proxy that checks every call."""

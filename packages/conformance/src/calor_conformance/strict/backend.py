@@ -1,8 +1,8 @@
 """The strict backend: a proxy that checks every call between core and another backend.
 
-``strict:cuda:1`` is the device ``cuda:1`` behind checks of types, sizes, features, lifetimes and
-memory. It exposes the protocol and nothing else, so core cannot lean on what one backend happens to
-have. A broken rule raises ProtocolError, whichever side broke it.
+``strict:cuda:1`` is the device ``cuda:1`` with checks of types, sizes, features, lifetimes and
+memory. It exposes the protocol only, so core cannot depend on extras of one backend. A broken rule
+raises ProtocolError, whichever side broke it.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def open_strict(text: str) -> Device:
 
 
 class StrictBackend(Backend):
-    """Checks the calls to ``inner`` and their results."""
+    """A backend that checks the calls to ``inner`` and their results."""
 
     def __init__(self, inner: Backend) -> None:
         self.inner: Final = inner
         self.name = SCHEME + inner.name
         self.closed = False
-        # The inner buffers that are alive, by identity: none of them may come back as new.
+        # The live inner buffers by identity; none of them may be returned as a new one.
         self.live: weakref.WeakValueDictionary[int, StrictBuffer] = weakref.WeakValueDictionary()
 
     def device_name(self, index: int) -> str:
@@ -72,7 +72,7 @@ class StrictBackend(Backend):
         return SCHEME + self.inner.device_name(index)
 
     def opened(self, index: int) -> bool:
-        """Return what the device's backend says."""
+        """Return the inner backend's answer."""
         return self.inner.opened(index)
 
     def enumerate(self) -> int:
@@ -106,7 +106,7 @@ class StrictBackend(Backend):
         return replace(info, description=f"{info.description}, checked")
 
     def upload(self, index: int, array: np.ndarray[Any, Any]) -> StrictBuffer:
-        """Upload a private copy and scribble on it afterwards: the buffer must be a snapshot."""
+        """Upload a private copy and overwrite it afterwards: the buffer must be a snapshot."""
         known = self._host(index, array)
         given = array.copy()
         inner = self.inner.upload(index, given)
@@ -119,7 +119,7 @@ class StrictBackend(Backend):
         return made
 
     def adopt(self, index: int, array: np.ndarray[Any, Any]) -> StrictBuffer:
-        """Share host memory; its contents may then change from outside."""
+        """Share host memory, whose contents may then change from outside."""
         known = self._host(index, array)
         inner = self.featured(index, "host_views", lambda: self.inner.adopt(index, array))
         made = self.wrap(index, inner, known)
@@ -172,7 +172,7 @@ class StrictBackend(Backend):
         return StrictExecutable(self, index, graph, self.inner.compile(index, graph))
 
     def synchronize(self, index: int) -> None:
-        """Wait, then look at the memory figures."""
+        """Wait, then check the memory figures."""
         self._enter(index)
         self.inner.synchronize(index)
         self.memory(index)
@@ -197,7 +197,7 @@ class StrictBackend(Backend):
         self.require(read == limit, "memory", f"the limit was set to {limit} and reads {read}")
 
     def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
-        """Export; the contents may then change from outside."""
+        """Export the buffer, whose contents may then change from outside."""
         inner = self.open(index, buffer, spec)
         buffer.shared = True
         return self.featured(
@@ -205,7 +205,7 @@ class StrictBackend(Backend):
         )
 
     def from_dlpack(self, index: int, array: Any, copy: bool) -> tuple[StrictBuffer, Spec]:
-        """Take another library's array; what is shared may then change from outside."""
+        """Import an array of another library, whose contents may change from outside."""
         self._enter(index)
         inner, found = self.featured(
             index, "dlpack", lambda: self.inner.from_dlpack(index, array, copy)
@@ -226,7 +226,7 @@ class StrictBackend(Backend):
         return self.inner.dlpack_device(index)
 
     def communicator(self, indices: Sequence[int]) -> StrictCommunicator:
-        """Return the inner backend's, which is given inner buffers and has to make new ones."""
+        """Return the inner backend's communicator, behind checks of its buffers."""
         for index in indices:
             self._enter(index)
         first = indices[0]
@@ -246,7 +246,7 @@ class StrictBackend(Backend):
         return len(graph).to_bytes(8, "little") + graph + inner
 
     def deserialize(self, index: int, data: bytes) -> Executable:
-        """Load what :meth:`serialize` made."""
+        """Load the bytes of :meth:`serialize`."""
         from calor.graph.file import load
 
         self._enter(index)
@@ -256,11 +256,11 @@ class StrictBackend(Backend):
         return StrictExecutable(self, index, graph, inner)
 
     def close(self) -> None:
-        """Close the proxy; the inner backend stays open, others may use it."""
+        """Close the proxy; the inner backend stays open for others."""
         self.closed = True
 
     def wrap(self, index: int, inner: Buffer, known: Spec) -> StrictBuffer:
-        """Return a new inner buffer as one of ours, checked."""
+        """Return a new inner buffer as a checked buffer."""
         nbytes = inner.nbytes
         self.require(nbytes == known.nbytes, "size", f"{nbytes} bytes hold {known}")
         before = self.live.get(id(inner))
@@ -271,12 +271,12 @@ class StrictBackend(Backend):
         return made
 
     def stamp(self, buffer: StrictBuffer) -> None:
-        """Remember a small buffer's contents, to see that nobody changes them."""
+        """Record a small buffer's contents, to detect changes."""
         if buffer.nbytes <= DIGEST_LIMIT:
             buffer.digest = digest(self.inner.download(buffer.index, buffer.inner, buffer.spec))
 
     def open(self, index: int, buffer: Any, known: Spec) -> Buffer:
-        """Return the inner buffer of one of ours after checking that it is what it should be."""
+        """Return the inner buffer of a checked buffer, after checks."""
         self._enter(index)
         mine = type(buffer) is StrictBuffer and buffer.backend is self
         self.require(mine, "foreign", f"it is a {type(buffer).__name__} of another backend")
@@ -291,11 +291,11 @@ class StrictBackend(Backend):
         return inner
 
     def views(self, index: int) -> bool:
-        """Whether download gives views of the buffers' own memory."""
+        """Whether downloads are views of the buffers' memory."""
         return self.inner.info(index).feature("host_views").level == "full"
 
     def featured(self, index: int, feature: str, call: Callable[[], T]) -> T:
-        """Call what needs a feature; a declared one must not be refused."""
+        """Call a method that needs a feature; a declared feature must not be refused."""
         self._enter(index)
         state = self.inner.info(index).feature(feature)
         try:
@@ -309,7 +309,7 @@ class StrictBackend(Backend):
         require(holds, self.name, rule, detail)
 
     def single_threaded(self) -> bool:
-        """Whether memory figures can only have been changed by the call just made."""
+        """Whether only the last call can have changed the memory figures."""
         return threading.active_count() == 1
 
     def _enter(self, index: int) -> None:

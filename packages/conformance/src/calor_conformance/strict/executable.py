@@ -1,4 +1,4 @@
-"""The executable of the strict backend: what holds before, during and after a call."""
+"""The executable of the strict backend: checks before, during and after a call."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class StrictExecutable:
 
 
 class StrictCommunicator(Communicator):
-    """Opens what members give to the inner communicator, and checks what it makes."""
+    """Passes inner buffers to the inner communicator, and checks its results."""
 
     def __init__(self, backend: Watching, indices: Sequence[int], inner: Communicator) -> None:
         self.backend = backend
@@ -185,11 +185,11 @@ class StrictCommunicator(Communicator):
         self.inner = inner
 
     def takes(self, call: Collective) -> bool:
-        """Return what the inner one says."""
+        """Return the inner communicator's answer."""
         return self.inner.takes(call)
 
     def prepare(self, calls: Sequence[Collective]) -> Exchange:
-        """Return the inner one's work between checks."""
+        """Return the inner communicator's function with checks."""
         backend, indices = self.backend, self.indices
         inner = self.inner.prepare(calls)
 
@@ -209,5 +209,5 @@ class StrictCommunicator(Communicator):
         return run
 
     def close(self) -> None:
-        """Close the inner one."""
+        """Close the inner communicator."""
         self.inner.close()

@@ -15,7 +15,7 @@ from calor.errors import ProtocolError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 
-# Contents are compared for buffers up to this size; a check must not take all the time.
+# Contents of larger buffers are not compared, which would take too long.
 DIGEST_LIMIT: Final = 1 << 16
 
 RULES: Final[Mapping[str, str]] = MappingProxyType(
@@ -53,7 +53,7 @@ RULES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def require(holds: bool, backend: str, rule: str, detail: str) -> None:
-    """Raise ProtocolError that names backend, rule and detail unless the rule holds."""
+    """Raise ProtocolError with backend, rule and detail unless the rule holds."""
     if not holds:
         raise ProtocolError(
             f"{backend} breaks rule {rule!r}: {RULES[rule]}; here: {detail}", rule=rule
@@ -61,7 +61,7 @@ def require(holds: bool, backend: str, rule: str, detail: str) -> None:
 
 
 class StrictBuffer:
-    """A buffer of the proxied backend with what is known of it."""
+    """A buffer of the inner backend with its recorded properties."""
 
     __slots__ = ("__weakref__", "backend", "digest", "index", "inner", "nbytes", "shared", "spec")
 
@@ -71,14 +71,14 @@ class StrictBuffer:
         self.inner: Final = inner
         self.spec = spec
         self.nbytes = spec.nbytes
-        # The checksum of a small buffer's contents; None for a large one.
+        # Checksum of a small buffer's contents; None for a large one.
         self.digest: int | None = None
-        # Whether something outside calor may write to the memory.
+        # Whether code outside of calor may write to the memory.
         self.shared = False
 
     @property
     def exported(self) -> bool:
-        """What the inner buffer says."""
+        """The inner buffer's answer."""
         exported = self.inner.exported
         require(
             type(exported) is bool, self.backend.name, "exported", f"it is {exported!r}, no bool"
@@ -103,7 +103,7 @@ def overlaps(arrays: list[np.ndarray[Any, Any]]) -> tuple[int, int] | None:
 
 
 def claim_faults(graph: Graph, claim: Any, info: Info) -> Iterator[str]:
-    """Yield what is wrong with a claim."""
+    """Yield the faults of a claim."""
     if not isinstance(claim, Claim):
         yield f"it is a {type(claim).__name__}"
         return
