@@ -25,8 +25,8 @@ from calor_kernel.language import (
     sqrt,
     unit_position,
 )
+from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.library.matmul.staged_mma import matmul_fragments
-from calor_kernel.library.panels import Fragments
 from calor_kernel.printers import print_kernel
 from calor_kernel.printers.cuda_cpp import CudaCpp
 from calor_kernel.printers.cuda_cpp.warpgroups import Placed, placed_of

@@ -16,7 +16,7 @@ from calor_kernel.library.conv import (
 )
 from calor_kernel.library.conv.mma_tiles import MORE, WEIGHTS, fits
 from calor_kernel.library.conv.weight_gradient_mma import units_of_place
-from calor_kernel.library.panels import Fragments
+from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
 

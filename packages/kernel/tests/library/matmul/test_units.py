@@ -7,11 +7,11 @@ import pytest
 from calor.dtypes import bfloat16, float32
 from calor_kernel.contract.work import Dropped, Input
 from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
+from calor_kernel.library.gemm.mma import Fragments
+from calor_kernel.library.gemm.simt_plan import Patches
 from calor_kernel.library.matmul import gpu_ways, lowering, split_k_two_pass, warpgroup_tma_launch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.simt_plan import Patches
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
-from calor_kernel.library.panels import Fragments
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_matmul import ONE, check

@@ -19,7 +19,8 @@ from calor_kernel.library.attention.mma_tiles import (
     own_rows,
     queries_of_cube,
 )
-from calor_kernel.library.panels import fill_ahead, settle, work_through
+from calor_kernel.library.gemm.mma import settle
+from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 
 
 @kernel

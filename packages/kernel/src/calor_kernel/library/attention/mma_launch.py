@@ -25,7 +25,7 @@ from calor_kernel.library.attention.mma_tiles import ACCESS, LINE
 from calor_kernel.library.attention.operands import upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
 from calor_kernel.library.attention.warpgroup_tma_launch import forward_by_boxes, gradients_by_boxes
-from calor_kernel.library.panels import instruction_for, loads_together, shape_of
+from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape_of
 
 _NEEDED = ("matrix", "barrier", "planes")
 # A row of more elements has no room in registers; of fewer rows most of a tile is empty.

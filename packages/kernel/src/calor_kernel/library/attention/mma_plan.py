@@ -22,7 +22,7 @@ from calor_kernel.language import (
     plane_position,
 )
 from calor_kernel.language.matrices import MatrixShape, Side
-from calor_kernel.library.panels import (
+from calor_kernel.library.gemm.mma import (
     Panel,
     Sums,
     add_products,

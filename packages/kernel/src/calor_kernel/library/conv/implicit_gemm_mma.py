@@ -26,7 +26,8 @@ from calor_kernel.language import (
     way_of_units,
 )
 from calor_kernel.language.matrices import register_places
-from calor_kernel.library.panels import Fragments, fill_ahead, pass_over, work_through
+from calor_kernel.library.gemm.mma import Fragments
+from calor_kernel.library.gemm.pipeline import fill_ahead, pass_over, work_through
 
 
 @dataclass(frozen=True, slots=True)

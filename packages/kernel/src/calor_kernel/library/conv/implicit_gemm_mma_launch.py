@@ -31,7 +31,7 @@ from calor_kernel.library.conv.mma_operands import (
 from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
 from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
-from calor_kernel.library.panels import ACCESS, Fragments
+from calor_kernel.library.gemm.mma import ACCESS, Fragments
 
 # Terms that a part of a sum has at least.
 _SHARE = 256

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.dtypes import float32
 from calor_kernel.language import (
     Pipeline,
     assume_multiple,
@@ -19,16 +18,12 @@ from calor_kernel.language import (
     helper,
     kernel,
     launch_attributes,
-    pack,
-    registers,
     unit_index,
     way_of_units,
 )
 from calor_kernel.library.conv.implicit_gemm_mma import phase_of, windows_of
-from calor_kernel.library.matmul.simt_gemm import woven
-from calor_kernel.library.matmul.simt_plan import FOUR, Patches
-from calor_kernel.library.matmul.simt_staging import add_step
-from calor_kernel.library.panels import fill_ahead, work_through
+from calor_kernel.library.gemm.simt import multiply, simt_tile
+from calor_kernel.library.gemm.simt_plan import FOUR, Patches
 
 
 @kernel
@@ -72,20 +67,16 @@ def conv_patches(
     ]
     operands = (w, first_row, rows_total, rest[:4], w_channel), (x, mine, x_channel)
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
-    y_in, x_in = woven(plan)
-    sums = registers(len(plan.numbers), float32)
+    tile = simt_tile(plan)
 
-    def take(at: Any) -> None:
+    def load_weights(pipe: Any, at: Any) -> None:
         take_rows(pipe, operands[0], windows, at, end, plan, even)
+
+    def load_image(pipe: Any, at: Any) -> None:
         take_places(pipe, operands[1], windows, at, end, plan, even)
 
-    def work(at: Any) -> None:
-        add_step(sums, pipe.stage(0).at(y_in), pipe.stage(1).at(x_in), plan)
-
-    fill_ahead(pipe, take, begin, plan.depth)
-    work_through(pipe, take, work, begin, end, plan.depth)
-    for j in range(0, FOUR * plan.wide, run):
-        place = first_column + x_in + j // FOUR * (FOUR * plan.across) + j % FOUR
+    multiply(tile, pipe, (load_weights, load_image), begin, end)
+    for j, place in tile.columns(first_column, run):
         lead, within = windows.counts[0].divmod(place)
         at = within
         if run == 1:
@@ -93,10 +84,9 @@ def conv_patches(
             at = c_start + high * c_down + wide * c_across
         at = split * part_step + lead * c_lead + at
         if place < columns_total:
-            for i in range(FOUR * plan.high):
-                row = first_row + y_in + i // FOUR * (FOUR * plan.down) + i % FOUR
+            for i, row in tile.rows(first_row):
                 if row < rows_total:
-                    found = pack([sums[plan.numbers[i, j + q]] for q in range(run)])
+                    found = tile.value(i, j, run)
                     c.store(assume_multiple(at + row * c_row, run), found.to(c.dtype))
 
 

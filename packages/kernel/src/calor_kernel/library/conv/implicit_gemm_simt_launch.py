@@ -30,8 +30,8 @@ from calor_kernel.library.conv.mma_operands import Last, Weights, two_axes
 from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Correlation, Part
 from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
+from calor_kernel.library.gemm.simt_plan import FOUR, Patches
 from calor_kernel.library.matmul.ranking import name_of
-from calor_kernel.library.matmul.simt_plan import FOUR, Patches
 
 # Units down and across, patches of each down and across, what is taken of the summed axis, and
 # stages; of each the rate beside the best. With asynchronous copies, as ResNet-50's convolutions

@@ -15,8 +15,8 @@ from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.conv.problem import Correlation
+from calor_kernel.library.gemm.simt_plan import Patches, sums_of
 from calor_kernel.library.matmul.ranking import lack
-from calor_kernel.library.matmul.simt_plan import Patches, sums_of
 
 # Fewer rows, or products of an element, leave most of a tile empty.
 _LEAST = 24

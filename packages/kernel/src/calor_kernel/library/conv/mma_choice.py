@@ -18,7 +18,7 @@ from calor_kernel.library.conv.mma_tiles import Sides, fits, tiles_of
 from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.conv.weight_gradient_mma_launch import of_weights
-from calor_kernel.library.panels import Fragments, instruction_for, loads_together
+from calor_kernel.library.gemm.mma import Fragments, instruction_for, loads_together
 
 _NEEDED = ("matrix", "barrier", "planes")
 # Fewer rows, columns or terms leave most of a tile empty.

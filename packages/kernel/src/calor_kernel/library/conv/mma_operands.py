@@ -20,7 +20,7 @@ from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.conv.channels_last import last_launch
 from calor_kernel.library.conv.padded_rows import Steps, three
 from calor_kernel.library.conv.problem import Axis, Correlation
-from calor_kernel.library.panels import Fragments
+from calor_kernel.library.gemm.mma import Fragments
 
 Numbers = Sequence[int]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.conv.weight_gradient_mma import units_of_place
-from calor_kernel.library.panels import Fragments
+from calor_kernel.library.gemm.mma import Fragments
 
 # Rows and columns of a tile, what it takes of the terms, planes down and across, stages.
 Tiles = tuple[tuple[int, int, int, int, int, int], ...]

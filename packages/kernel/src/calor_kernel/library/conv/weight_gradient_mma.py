@@ -20,7 +20,8 @@ from calor_kernel.language import (
     way_of_units,
 )
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of, run_of, windows_of
-from calor_kernel.library.panels import Fragments, fill_ahead, work_through
+from calor_kernel.library.gemm.mma import Fragments
+from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 
 # Units that copy what lies together of a place, at least: with accesses of 16 bytes, a line of 128.
 _UNITS = 8

@@ -19,7 +19,7 @@ from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.conv.split_sums import sums_launch
 from calor_kernel.library.conv.weight_gradient_mma import conv_weight_fragments
-from calor_kernel.library.panels import Fragments
+from calor_kernel.library.gemm.mma import Fragments
 
 # Places that a part of a sum has at least.
 _SHARE = 256

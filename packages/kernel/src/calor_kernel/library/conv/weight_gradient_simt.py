@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.dtypes import float32
 from calor_kernel.language import (
     FastDivmod,
     Pipeline,
@@ -18,15 +17,11 @@ from calor_kernel.language import (
     helper,
     kernel,
     launch_attributes,
-    pack,
-    registers,
     unit_index,
     way_of_units,
 )
-from calor_kernel.library.matmul.simt_gemm import woven
-from calor_kernel.library.matmul.simt_plan import FOUR, Patches
-from calor_kernel.library.matmul.simt_staging import add_step
-from calor_kernel.library.panels import fill_ahead, work_through
+from calor_kernel.library.gemm.simt import multiply, simt_tile
+from calor_kernel.library.gemm.simt_plan import FOUR, Patches
 
 
 @kernel
@@ -80,11 +75,10 @@ def conv_weight_patches(
         left = min(columns_total - column, channels - channel)
         mine.append((y, z, at, left))
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
-    y_in, x_in = woven(plan)
-    sums = registers(len(plan.numbers), float32)
+    tile = simt_tile(plan)
     g_start = (first_row + line) * g_row
 
-    def take(at: Any) -> None:
+    def load(pipe: Any, at: Any) -> None:
         term = at + deep
         there = term < end
         lead, place = image.divmod(term)
@@ -109,18 +103,13 @@ def conv_weight_patches(
                 to = line + turn + number * together + deep * (plan.columns + FOUR)
                 pipe.copy(1, to, x, source + start + turn * x_channel, 1, seen, near=True)
 
-    def work(at: Any) -> None:
-        add_step(sums, pipe.stage(0).at(y_in), pipe.stage(1).at(x_in), plan)
-
-    fill_ahead(pipe, take, begin, plan.depth)
-    work_through(pipe, take, work, begin, end, plan.depth)
+    # Both operands are of the same places: one loader finds these for both.
+    multiply(tile, pipe, (load,), begin, end)
     to = split * part_step
-    for i in range(FOUR * plan.high):
-        row = first_row + y_in + i // FOUR * (FOUR * plan.down) + i % FOUR
-        for j in range(0, FOUR * plan.wide, run):
-            column = first_column + x_in + j // FOUR * (FOUR * plan.across) + j % FOUR
+    for i, row in tile.rows(first_row):
+        for j, column in tile.columns(first_column, run):
             if (row < rows_total) & (column < columns_total):
-                found = pack([sums[plan.numbers[i, j + q]] for q in range(run)])
+                found = tile.value(i, j, run)
                 c.store(assume_multiple(to + row * c_row + column, run), found.to(c.dtype))
 
 

@@ -23,8 +23,8 @@ from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
 from calor_kernel.library.conv.weight_gradient_simt import conv_weight_patches
+from calor_kernel.library.gemm.simt_plan import FOUR, Patches
 from calor_kernel.library.matmul.ranking import name_of
-from calor_kernel.library.matmul.simt_plan import FOUR, Patches
 
 # As of ``places_by_patches``.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {

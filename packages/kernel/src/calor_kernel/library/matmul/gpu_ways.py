@@ -17,6 +17,8 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Build, Dropped, Launch, Output
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.gemm.mma import Fragments
+from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, Patches, sums_of
 from calor_kernel.library.matmul.generic_tiles_launch import tiled, tiled_launch
 from calor_kernel.library.matmul.operand_access import access_of, in_accesses, narrow
 from calor_kernel.library.matmul.operand_transpose import turned
@@ -35,7 +37,6 @@ from calor_kernel.library.matmul.ranking import (
     too_much,
 )
 from calor_kernel.library.matmul.simt_gemm import matmul_patches
-from calor_kernel.library.matmul.simt_plan import FOUR, SUMS, Patches, sums_of
 from calor_kernel.library.matmul.split_k_two_pass import divided, parts_of
 from calor_kernel.library.matmul.staged_mma import matmul_fragments
 from calor_kernel.library.matmul.stream_k_launch import few_parts, shared_ways, split_first
@@ -43,7 +44,6 @@ from calor_kernel.library.matmul.warp_mma import squares
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
 from calor_kernel.library.matmul.wave_quantization import by_waves
-from calor_kernel.library.panels import Fragments
 
 # Smaller products leave most of a tile empty.
 _LEAST = 64

@@ -6,8 +6,8 @@ and whether indices of 32 bits reach all of an operand.
 
 from __future__ import annotations
 
+from calor_kernel.library.gemm.mma import ACCESS
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.panels import ACCESS
 
 # What a tile reaches over the end of an operand is not counted.
 _NARROW = (1 << 31) - (1 << 24)

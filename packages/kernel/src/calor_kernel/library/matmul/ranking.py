@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Launch
+from calor_kernel.library.gemm.mma import Fragments
+from calor_kernel.library.gemm.simt_plan import Patches
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.matmul.simt_plan import Patches
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
-from calor_kernel.library.panels import Fragments
 
 Plan = Patches | Fragments | Boxes
 P = TypeVar("P", bound=Plan)

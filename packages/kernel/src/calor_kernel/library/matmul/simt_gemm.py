@@ -7,22 +7,20 @@ order of the summed axis, by fused multiply-adds, as in every other way of compu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from calor.dtypes import float32
 from calor_kernel.language import (
     Pipeline,
     cube_position,
     helper,
     kernel,
     launch_attributes,
-    pack,
-    registers,
     unit_index,
 )
-from calor_kernel.library.matmul.simt_plan import FOUR, Patches
-from calor_kernel.library.matmul.simt_staging import add_early, add_loaded, add_step
-from calor_kernel.library.panels import fill_ahead, work_through
+from calor_kernel.library.gemm.simt import multiply, simt_tile
+from calor_kernel.library.gemm.simt_plan import FOUR, Patches
+from calor_kernel.library.gemm.simt_staging import add_early, add_loaded
 
 
 @kernel
@@ -52,42 +50,38 @@ def matmul_patches(
     a_start = a_base + outer * a_outer_stride + within * a_inner_stride
     b_start = b_base + outer * b_outer_stride + within * b_inner_stride
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    y, x = woven(plan)
     operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
-    # As they are numbered they are carried through loops, and compilers see them added to.
-    sums = registers(len(plan.numbers), float32)
+    tile = simt_tile(plan)
     if plan.stages:
-        add_ahead(sums, operands, k, y, x, plan)
+        # No registers hold the steps on their way, and no compiler delays the copies.
+        pipe = Pipeline(plan.stages, *plan.tiles, how="async")
+        loaders = [StridedLoader(number, one, k, plan) for number, one in enumerate(operands)]
+        multiply(tile, pipe, loaders, 0, k)
     elif plan.early:
-        add_early(sums, operands, k, y, x, plan)
+        add_early(tile.sums, operands, k, tile.y, tile.x, plan)
     else:
-        add_loaded(sums, operands, k, y, x, plan)
-    for i in range(FOUR * plan.high):
-        row = first_row + y + i // FOUR * (FOUR * plan.down) + i % FOUR
-        for j in range(plan.wide):
-            column = first_column + x + j * (FOUR * plan.across)
+        add_loaded(tile.sums, operands, k, tile.y, tile.x, plan)
+    for i, row in tile.rows(first_row):
+        for j, column in tile.columns(first_column, FOUR):
             if (row < m) & (column < n):
-                four = pack([sums[plan.numbers[i, FOUR * j + q]] for q in range(FOUR)])
-                c.store((batch * m + row) * n + column, four)
+                c.store((batch * m + row) * n + column, tile.value(i, j, FOUR))
 
 
-@helper
-def add_ahead(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> None:
-    """Add a tile's products, while later steps are copied to shared memory.
+@dataclass(frozen=True, slots=True)
+class StridedLoader:
+    """Copies an operand's part of a step: a buffer, its start, stride, first line and line count.
 
-    No registers hold them, and no compiler puts off what hides the way to memory.
+    ``number``: 0 for the left operand, 1 for the right one.
     """
-    pipe = Pipeline(plan.stages, *plan.tiles, how="async")
 
-    def take(begin: Any) -> None:
-        for tile in range(2):
-            copy_tile(pipe, tile, operands[tile], k, begin, plan)
+    number: int
+    operand: tuple[Any, Any, Any, Any, Any]
+    k: Any
+    plan: Patches
 
-    def work(begin: Any) -> None:
-        add_step(sums, pipe.stage(0).at(y), pipe.stage(1).at(x), plan)
-
-    fill_ahead(pipe, take, 0, plan.depth)
-    work_through(pipe, take, work, 0, k, plan.depth)
+    def __call__(self, pipe: Pipeline, begin: Any) -> None:
+        """Start copying the step that begins at a term."""
+        copy_tile(pipe, self.number, self.operand, self.k, begin, self.plan)
 
 
 @helper
@@ -109,19 +103,3 @@ def copy_tile(pipe: Any, tile: int, operand: Any, k: Any, begin: Any, plan: Any)
         inside = (first + place < count) & (begin + deep < k)
         if (whole % plan.units == 0) or (piece < whole):
             pipe.copy(tile, place + deep * (size + FOUR), source, index, wide, inside)
-
-
-def woven(plan: Patches) -> tuple[Any, Any]:
-    """Return the row and column of a unit's first patch.
-
-    Units that go together are four down by eight across, neighbours below each other, so that
-    accesses of shared memory by all of them meet few banks twice (Gray, maxas, 2014).
-    """
-    unit = unit_index()
-    if plan.down % 4 or plan.across % 8:
-        return unit // plan.across * FOUR, unit % plan.across * FOUR
-    group, place = unit // 32, unit % 32
-    wide = plan.across // 8
-    y = group // wide * 4 + (place % 2 + place // 16 * 2)
-    x = group % wide * 8 + place // 2 % 8
-    return y * FOUR, x * FOUR

@@ -19,7 +19,8 @@ from calor_kernel.language import (
     unit_index,
     way_of_units,
 )
-from calor_kernel.library.panels import Fragments, fill_ahead, store, work_through
+from calor_kernel.library.gemm.mma import Fragments, store
+from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 
 # Cubes of groups that run at the same time take this many rows of tiles, and share what they read.
 BAND = 8

@@ -31,8 +31,8 @@ from calor_kernel.language import (
     unit_index,
 )
 from calor_kernel.language.matrices import SHAPES, MatrixShape
+from calor_kernel.library.gemm.mma import SQUARE, instruction_for
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.panels import SQUARE, instruction_for
 
 _FLOATS: Final = (float16, bfloat16, float32)
 # Rows and columns of a tile, what it takes of the summed axis, planes down and across.

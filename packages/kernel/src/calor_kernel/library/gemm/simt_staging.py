@@ -19,7 +19,7 @@ from calor_kernel.language import (
     shared,
     unit_index,
 )
-from calor_kernel.library.matmul.simt_plan import ACCESS, FOUR, Patches
+from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, Patches
 
 
 @helper

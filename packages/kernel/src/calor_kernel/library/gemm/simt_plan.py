@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from calor.dtypes import float32
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.language import Layout, Tile
-from calor_kernel.library.matmul.fma_orders import Place, numbers
+from calor_kernel.library.gemm.fma_orders import Place, numbers
 
 # Elements of an access, and its bytes.
 FOUR = 4

@@ -9,7 +9,7 @@ Linear Algebra in CUDA C++", 2017.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,7 +28,6 @@ from calor_kernel.language import (
     group_of,
     helper,
     issue_mma,
-    loop_range,
     mma,
     plane_position,
     wait_mma,
@@ -281,43 +280,6 @@ def settle(*sums: Sums) -> None:
     """Wait for products that run beside the units, if they do."""
     if sums[0][0][0].shape.feature == "async_matrix":
         wait_mma(*(made[0][0] for made in sums))
-
-
-@helper
-def fill_ahead(pipe: Pipeline, take: Callable[[Any], None], first: Any, step: int) -> None:
-    """Start copying what all stages but one hold: ``take`` copies what begins at a place."""
-    for turn in range(pipe.stages - 1):
-        pipe.acquire()
-        take(first + turn * step)
-        pipe.commit()
-
-
-@helper
-def work_through(
-    pipe: Pipeline,
-    take: Callable[[Any], None],
-    work: Callable[[Any], None],
-    first: Any,
-    last: Any,
-    step: int,
-) -> None:
-    """Work on stage after stage, while later ones are copied; the first are on their way."""
-    ahead = (pipe.stages - 1) * step
-    for at in loop_range(first, last, step):
-        pipe.wait()
-        pipe.acquire()
-        take(at + ahead)
-        pipe.commit(later=True)
-        work(at)
-        pipe.release()
-
-
-@helper
-def pass_over(pipe: Pipeline) -> None:
-    """Leave out what was copied ahead of the last stage worked on, so that more may follow."""
-    for _ in range(pipe.stages - 1):
-        pipe.wait(0)
-        pipe.release()
 
 
 @helper

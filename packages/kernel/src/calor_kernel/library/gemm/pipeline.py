@@ -1,0 +1,67 @@
+"""The order of a main loop: stages of shared memory are filled ahead of the work on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from calor_kernel.language import Pipeline, helper, loop_range
+
+Loader = Callable[[Pipeline, Any], None]
+"""Starts copying an operand's part of the step that begins at a term, to the stage acquired."""
+
+
+@helper
+def accumulate(
+    pipe: Pipeline,
+    loaders: Sequence[Loader],
+    work: Callable[[Any], None],
+    first: Any,
+    last: Any,
+    step: int,
+) -> None:
+    """Work on all steps from a first term to a last one, ``step`` terms at a time."""
+
+    def take(at: Any) -> None:
+        for load in loaders:
+            load(pipe, at)
+
+    fill_ahead(pipe, take, first, step)
+    work_through(pipe, take, work, first, last, step)
+
+
+@helper
+def fill_ahead(pipe: Pipeline, take: Callable[[Any], None], first: Any, step: int) -> None:
+    """Start copying what all stages but one hold: ``take`` copies what begins at a place."""
+    for turn in range(pipe.stages - 1):
+        pipe.acquire()
+        take(first + turn * step)
+        pipe.commit()
+
+
+@helper
+def work_through(
+    pipe: Pipeline,
+    take: Callable[[Any], None],
+    work: Callable[[Any], None],
+    first: Any,
+    last: Any,
+    step: int,
+) -> None:
+    """Work on stage after stage, while later ones are copied; the first are on their way."""
+    ahead = (pipe.stages - 1) * step
+    for at in loop_range(first, last, step):
+        pipe.wait()
+        pipe.acquire()
+        take(at + ahead)
+        pipe.commit(later=True)
+        work(at)
+        pipe.release()
+
+
+@helper
+def pass_over(pipe: Pipeline) -> None:
+    """Leave out what was copied ahead of the last stage worked on, so that more may follow."""
+    for _ in range(pipe.stages - 1):
+        pipe.wait(0)
+        pipe.release()
