@@ -26,7 +26,7 @@ from calor_kernel.language import (
     unit_position,
 )
 from calor_kernel.library.attention.problem import Given
-from calor_kernel.library.matmul.generic_tiles import fill_tile
+from calor_kernel.library.gemm.generic import fill_tile
 
 
 def common(count: int, dtype: DType) -> Any:

@@ -10,23 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from calor.dtypes import DType
 from calor_kernel.language import (
     FastDivmod,
     absolute_position,
-    barrier,
     constant,
     cube_position,
     helper,
     kernel,
     quotient,
-    registers,
-    shared,
     unit_index,
-    unit_position,
     unravel,
 )
-from calor_kernel.library.matmul.generic_tiles import multiply_tiles
+from calor_kernel.library.gemm.generic import GenericPlan, generic_tile, multiply
 
 # The numbers of a spatial axis, beside those that count places and terms.
 AXIS = 6
@@ -93,15 +88,10 @@ def tiled_correlation(
     c_row: Any,
     c_column: Any,
     *numbers: Any,
-    across: int,
-    down: int,
-    rows: int,
-    columns: int,
-    depth: int,
+    plan: GenericPlan,
     divides: tuple[int, ...],
-    accumulate: DType,
 ) -> None:
-    """Compute a tile: ``down * rows`` rows from y, ``across * columns`` columns from x.
+    """Compute a tile, its rows from y and its columns from x.
 
     Rows are channels that b has alone; columns are those that a has alone, by the places of the
     result. z counts groups, and ``splits`` parts of the sum of ``share`` terms, ``part_step`` apart
@@ -110,21 +100,20 @@ def tiled_correlation(
     counts, terms = FastDivmod.groups(numbers[:9]), FastDivmod.groups(numbers[9:18])
     axes = [numbers[18 + i * AXIS : 18 + (i + 1) * AXIS] for i in range(3)]
     places = Places(counts, terms, axes, divides)
-    height, width, units = down * rows, across * columns, across * down
+    depth, height, width, units = plan.depth, plan.height, plan.width, plan.units
+    accumulate = plan.accumulate
     group, split = cube_position(2) // splits, cube_position(2) % splits
     first_row, first_column = cube_position(1) * height, cube_position(0) * width
-    unit, x, y = unit_index(), unit_position(0), unit_position(1)
-    left = shared(2 * height * depth, accumulate)
-    right = shared(2 * depth * width, accumulate)
-    acc = registers((rows, columns), accumulate)
+    unit = unit_index()
+    tile = generic_tile(plan)
     # A unit fills one column of the right tile, and one term of the left one.
     column = min(first_column + unit % width, columns_total - 1)
     lead, starts, _ = places.columns(column)
     a_start = group * a_group + lead * a_column
     b_start = group * b_group
     begin, end = split * share, min((split + 1) * share, depth_total)
-    side = 0
-    for start in range(begin, end, depth):
+
+    def load_image(side: Any, start: Any) -> None:
         for turn in range(depth * width // units):
             p = unit // width + turn * (units // width)
             k = min(start + p, end - 1)
@@ -133,7 +122,9 @@ def tiled_correlation(
             value = constant(0, accumulate)
             if valid & (start + p < end):
                 value = a[a_start + channel * a_depth + at].to(accumulate)
-            right[side * (depth * width) + p * width + unit % width] = value
+            tile.right[side * (depth * width) + p * width + unit % width] = value
+
+    def load_weights(side: Any, start: Any) -> None:
         p = unit % depth
         channel, taps = places.depths(min(start + p, end - 1))
         of = b_start + channel * b_depth
@@ -144,21 +135,16 @@ def tiled_correlation(
             value = constant(0, accumulate)
             if (first_row + row < rows_total) and (start + p < end):
                 value = b[of + (first_row + row) * b_row].to(accumulate)
-            left[side * (height * depth) + p * height + row] = value
-        barrier()
-        l_at, r_at = side * (height * depth) + y, side * (depth * width) + x
-        multiply_tiles(acc, left, right, l_at, r_at, down, across, depth, accumulate)
-        # The other tile is filled next; this one is not written before all have passed the barrier.
-        side = 1 - side
-    for j in range(columns):
-        column = first_column + x + j * across
+            tile.left[side * (height * depth) + p * height + row] = value
+
+    multiply(tile, (load_image, load_weights), begin, end)
+    for j, column in tile.columns(first_column):
         if column < columns_total:
             lead, _, inner = places.columns(column)
             to = split * part_step + group * c_group + lead * c_column + inner
-            for i in range(rows):
-                row = first_row + y + i * down
+            for i, row in tile.rows(first_row):
                 if row < rows_total:
-                    c[to + row * c_row] = acc[i, j].to(c.dtype)
+                    c[to + row * c_row] = tile.sums[i, j].to(c.dtype)
 
 
 @kernel

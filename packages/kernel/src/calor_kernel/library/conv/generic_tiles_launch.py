@@ -14,6 +14,7 @@ from calor_kernel.language import FastDivmod, index_dtype
 from calor_kernel.library.conv.generic_tiles import add_parts, tiled_correlation
 from calor_kernel.library.conv.padded_rows import Steps, moved, three
 from calor_kernel.library.conv.problem import Correlation, accumulator
+from calor_kernel.library.gemm.generic import GenericPlan
 
 _ACROSS, _DOWN, _DEPTH = 16, 8, 16
 # Terms that a part of a long sum has at least. A cube that is alone on its core waits for memory in
@@ -39,7 +40,8 @@ def tile_steps(
     columns = column.size * prod(a.count for a in axes)
     small = row.size * columns * group.size < 128 * 128
     tile = 2 if small else 4
-    height, width = _DOWN * tile, _ACROSS * tile
+    plan = GenericPlan(_ACROSS, _DOWN, tile, tile, _DEPTH, accumulate)
+    height, width = plan.height, plan.width
     cubes = -(-columns // width) * -(-row.size // height) * group.size
     # Few tiles with long sums leave a device idle; parts of the sums are tiles of their own.
     wanted = max(1, 4 * info.cores // cubes)
@@ -82,13 +84,8 @@ def tile_steps(
     if splits > 1:
         target = steps.memory(splits * problem.size * accumulate.itemsize)
     keywords: dict[str, Any] = {
-        "across": _ACROSS,
-        "down": _DOWN,
-        "rows": tile,
-        "columns": tile,
-        "depth": _DEPTH,
         "divides": tuple(a.divide for a in axes),
-        "accumulate": accumulate,
+        "plan": plan,
     }
     signature: tuple[Buffer | Scalar, ...] = (
         Buffer(problem.a.dtype, writable=False),

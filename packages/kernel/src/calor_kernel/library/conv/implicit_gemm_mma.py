@@ -27,7 +27,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.matrices import register_places
 from calor_kernel.library.gemm.mma import Fragments
-from calor_kernel.library.gemm.pipeline import fill_ahead, pass_over, work_through
+from calor_kernel.library.gemm.pipeline import pass_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +193,10 @@ def sums_of_phase(
     ]
     source = (w, x, windows, starts, rows_total, w_row, of_weights, end)
 
-    def take(at: Any) -> None:
+    def load(pipe: Any, at: Any) -> None:
         take_step(pipe, source, plan, first_row, line, term, at)
 
-    def work(at: Any) -> None:
-        plan.multiply(sums, pipe, row, column)
-
-    fill_ahead(pipe, take, begin, plan.depth)
-    work_through(pipe, take, work, begin, end, plan.depth)
+    plan.accumulate(sums, pipe, (load,), row, column, begin, end)
     return sums, row, column
 
 

@@ -21,7 +21,6 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of, run_of, windows_of
 from calor_kernel.library.gemm.mma import Fragments
-from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 
 # Units that copy what lies together of a place, at least: with accesses of 16 bytes, a line of 128.
 _UNITS = 8
@@ -65,14 +64,10 @@ def conv_weight_fragments(
     fars = [windows.tap(first_column + mine + c) for c in range(0, plan.columns, wide)]
     source = (g, x, windows, fars, rows_total, columns_total, g_place)
 
-    def take(at: Any) -> None:
+    def load(pipe: Any, at: Any) -> None:
         take_places(pipe, source, plan, first_row, first_column, mine, at, end)
 
-    def work(at: Any) -> None:
-        plan.multiply(sums, pipe, row, column)
-
-    fill_ahead(pipe, take, begin, plan.depth)
-    work_through(pipe, take, work, begin, end, plan.depth)
+    plan.accumulate(sums, pipe, (load,), row, column, begin, end)
     for j, far_in in columns_of(sums[0]):
         down, right = sums[0][j].lane_place()
         place = first_column + column + j * plan.shape.n + right + far_in

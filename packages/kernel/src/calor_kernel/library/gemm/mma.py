@@ -33,6 +33,7 @@ from calor_kernel.language import (
     wait_mma,
 )
 from calor_kernel.language.matrices import SHAPES, Side, mma_16x8, wgmma_64
+from calor_kernel.library.gemm.pipeline import Loader, accumulate
 
 # The bytes of an access, and of a line of shared memory as instructions of groups read it.
 ACCESS = 16
@@ -206,6 +207,24 @@ class Fragments:
         right = SharedMatrix(pipe.stage(1), self.layout(False))
         add_products(sums, left, right, self.depth, row, column)
         settle(sums)
+
+    @helper
+    def accumulate(
+        self,
+        sums: Sums,
+        pipe: Pipeline,
+        loaders: Sequence[Loader],
+        row: Any,
+        column: Any,
+        begin: Any,
+        end: Any,
+    ) -> None:
+        """Add the products of the terms from ``begin`` to ``end``, which the loaders copy."""
+
+        def work(at: Any) -> None:
+            self.multiply(sums, pipe, row, column)
+
+        accumulate(pipe, loaders, work, begin, end, self.depth)
 
 
 def sums_of(shape: MatrixShape, down: int, across: int) -> Sums:

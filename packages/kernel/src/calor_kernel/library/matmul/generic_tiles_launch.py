@@ -6,12 +6,12 @@ Requirements: as for :mod:`blueprints`; this is what is left where no other way 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
-from calor.dtypes import DType, int64
+from calor.dtypes import int64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Build, Launch, Output
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.library.gemm.generic import GenericPlan
 from calor_kernel.library.matmul.blueprints import accumulator
 from calor_kernel.library.matmul.generic_tiles import tiled_matmul
 from calor_kernel.library.matmul.problem import Product
@@ -20,37 +20,16 @@ _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Tiled:
-    """Cubes of ``across`` by ``down`` units with ``rows`` by ``columns`` sums each."""
-
-    across: int
-    down: int
-    rows: int
-    columns: int
-    depth: int
-    accumulate: DType
-    a_along: bool
-    b_along: bool
-
-    @property
-    def shared_bytes(self) -> int:
-        """The shared memory of a cube: two tiles of each operand."""
-        sides = self.down * self.rows + self.across * self.columns
-        return 2 * self.depth * sides * int(self.accumulate.itemsize)
-
-
-def tiled(product: Product) -> Tiled:
+def tiled(product: Product) -> GenericPlan:
     """Return the blueprint for cubes of many units."""
     accumulate = accumulator(product)
     small = product.m * product.n * product.batches < 128 * 128
     rows = columns = 2 if small else 4
-    along = product.a.depth == 1, product.b.depth == 1
-    return Tiled(16, 8, rows, columns, 8 if accumulate.itemsize == 8 else 16, accumulate, *along)
+    return GenericPlan(16, 8, rows, columns, 8 if accumulate.itemsize == 8 else 16, accumulate)
 
 
 def tiled_launch(
-    product: Product, blueprint: Tiled, places: Sequence[Argument], info: DeviceInfo
+    product: Product, blueprint: GenericPlan, places: Sequence[Argument], info: DeviceInfo
 ) -> Launch:
     """Return the launch for a blueprint."""
     a, b = product.a, product.b
@@ -76,15 +55,15 @@ def tiled_launch(
             Buffer(product.dtype),
             *(_SIZE if n >= 0 else _STRIDE for n in numbers),
         ),
-        tuple((name, getattr(blueprint, name)) for name in sorted(f.name for f in fields(Tiled))),
+        (("a_along", a.depth == 1), ("b_along", b.depth == 1), ("plan", blueprint)),
         cube=(blueprint.across, blueprint.down, 1),
         plane=info.planes[0],
     )
     cubes = (
-        -(-product.n // (blueprint.across * blueprint.columns)),
-        -(-product.m // (blueprint.down * blueprint.rows)),
+        -(-product.n // blueprint.width),
+        -(-product.m // blueprint.height),
         product.batches,
     )
-    label = f"matmul tiled {blueprint.down * blueprint.rows}x{blueprint.across * blueprint.columns}"
+    label = f"matmul tiled {blueprint.height}x{blueprint.width}"
     arguments = (*places, Output(0), *numbers)
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)

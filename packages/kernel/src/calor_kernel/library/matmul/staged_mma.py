@@ -20,7 +20,6 @@ from calor_kernel.language import (
     way_of_units,
 )
 from calor_kernel.library.gemm.mma import Fragments, store
-from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 
 # Cubes of groups that run at the same time take this many rows of tiles, and share what they read.
 BAND = 8
@@ -57,14 +56,10 @@ def matmul_fragments(
     sums, row, column = plan.sums()
     operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
 
-    def take(begin: Any) -> None:
+    def load(pipe: Any, begin: Any) -> None:
         take_tiles(pipe, plan, operands, k, begin)
 
-    def work(begin: Any) -> None:
-        plan.multiply(sums, pipe, row, column)
-
-    fill_ahead(pipe, take, 0, plan.depth)
-    work_through(pipe, take, work, 0, k, plan.depth)
+    plan.accumulate(sums, pipe, (load,), row, column, 0, k)
     top, start = first_row + row, first_column + column
     place = (batch * m + top) * n + start
     if (first_row + plan.rows <= m) & (first_column + plan.columns <= n):

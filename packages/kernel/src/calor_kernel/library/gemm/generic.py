@@ -1,0 +1,160 @@
+"""The main loop for any types and strides: tiles in shared memory, sums in registers.
+
+Requirements: each element of the operands is read from global memory once per cube and step; two
+tiles in turn, so that the next is loaded while this one is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType
+from calor_kernel.language import (
+    Registers,
+    barrier,
+    constant,
+    fma,
+    helper,
+    loop_range,
+    registers,
+    shared,
+    unit_position,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GenericPlan:
+    """Cubes of ``across`` by ``down`` units with ``rows`` by ``columns`` sums each.
+
+    A unit's sums are ``down`` and ``across`` apart, so that units side by side read side by side. A
+    step takes ``depth`` terms; sums are of the type ``accumulate``.
+    """
+
+    across: int
+    down: int
+    rows: int
+    columns: int
+    depth: int
+    accumulate: DType
+
+    @property
+    def height(self) -> int:
+        """The rows of a tile."""
+        return self.down * self.rows
+
+    @property
+    def width(self) -> int:
+        """The columns of a tile."""
+        return self.across * self.columns
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return self.across * self.down
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a cube: two tiles of each operand."""
+        return 2 * self.depth * (self.height + self.width) * int(self.accumulate.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class GenericTile:
+    """A cube's tiles of both operands and a unit's sums; ``y``, ``x``: the unit's place."""
+
+    plan: GenericPlan
+    left: Any
+    right: Any
+    sums: Registers
+    y: Any
+    x: Any
+
+    def rows(self, first: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the numbers of the unit's rows and where they are; ``first``: the tile's first."""
+        for i in range(self.plan.rows):
+            yield i, first + self.y + i * self.plan.down
+
+    def columns(self, first: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the numbers of the unit's columns as ``rows`` does."""
+        for j in range(self.plan.columns):
+            yield j, first + self.x + j * self.plan.across
+
+
+GenericLoader = Callable[[Any, Any], None]
+"""Fills half ``side`` of an operand's tile, [depth, size], with the step that begins at a term."""
+
+
+def generic_tile(plan: GenericPlan) -> GenericTile:
+    """Return shared memory for two tiles of each operand, and sums that are 0."""
+    x, y = unit_position(0), unit_position(1)
+    left = shared(2 * plan.height * plan.depth, plan.accumulate)
+    right = shared(2 * plan.depth * plan.width, plan.accumulate)
+    sums = registers((plan.rows, plan.columns), plan.accumulate)
+    return GenericTile(plan, left, right, sums, y, x)
+
+
+@helper
+def multiply(tile: GenericTile, loaders: Sequence[GenericLoader], begin: Any, end: Any) -> None:
+    """Add the products of the terms from ``begin`` to ``end``, which the loaders fill in."""
+    plan = tile.plan
+    side = 0
+    for start in range(begin, end, plan.depth):
+        for load in loaders:
+            load(side, start)
+        barrier()
+        left_at = side * (plan.height * plan.depth) + tile.y
+        right_at = side * (plan.depth * plan.width) + tile.x
+        add_step(tile, left_at, right_at)
+        # The other half is filled next; this one is not written before all pass the barrier.
+        side = 1 - side
+
+
+@helper
+def add_step(tile: GenericTile, left_at: Any, right_at: Any) -> None:
+    """Add a step's products to a unit's sums, whose first elements of the tiles are at places."""
+    plan, acc = tile.plan, tile.sums
+    for p in loop_range(plan.depth):
+        xs = [tile.right[right_at + p * plan.width + j * plan.across] for j in range(plan.columns)]
+        for i in range(plan.rows):
+            value = tile.left[left_at + p * plan.height + i * plan.down]
+            for j in range(plan.columns):
+                if plan.accumulate.kind == "float":
+                    acc[i, j] = fma(value, xs[j], acc[i, j])
+                else:
+                    acc[i, j] = acc[i, j] + value * xs[j]
+
+
+@helper
+def fill_tile(
+    tile: Any,
+    at: Any,
+    source: Any,
+    start: Any,
+    first: Any,
+    count: Any,
+    begin: Any,
+    k: Any,
+    stride: Any,
+    depth_stride: Any,
+    unit: Any,
+    units: int,
+    size: int,
+    depth: int,
+    along: bool,
+    accumulate: DType,
+) -> None:
+    """Fill a tile [depth, size] from the operand, 0 beyond it."""
+    for turn in range(-(-size * depth // units)):
+        i = unit + turn * units
+        if along:
+            place, p = i // depth, i % depth
+        else:
+            place, p = i % size, i // size
+        value = constant(0, accumulate)
+        if (p < depth) and (place < size):
+            if (first + place < count) and (begin + p < k):
+                taken = source[start + (first + place) * stride + (begin + p) * depth_stride]
+                value = taken.to(accumulate)
+            tile[at + p * size + place] = value
