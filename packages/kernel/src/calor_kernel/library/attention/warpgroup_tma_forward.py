@@ -42,7 +42,7 @@ from calor_kernel.library.attention.warpgroup_tma_plan import (
     take_turn,
     weights_of,
 )
-from calor_kernel.library.matmul.warpgroup_tma import following
+from calor_kernel.library.gemm.warpgroup import following
 
 
 @kernel

@@ -31,8 +31,8 @@ from calor_kernel.language import (
 from calor_kernel.library.attention.mma_plan import Fragments
 from calor_kernel.library.attention.problem import Given
 from calor_kernel.library.gemm.mma import add_products
+from calor_kernel.library.gemm.warpgroup import following
 from calor_kernel.library.matmul.tma_store import store_part
-from calor_kernel.library.matmul.warpgroup_tma import following
 
 # Elements of a line of shared memory as the instructions read it, and rows of a warp group.
 LINE, OWN = 64, 64

@@ -26,7 +26,6 @@ from calor_kernel.language import (
     cube_position,
     fragment,
     helper,
-    issue_mma,
     kernel,
     launch_attributes,
     role,
@@ -34,11 +33,10 @@ from calor_kernel.language import (
     shared,
     tensor_map,
     unit_index,
-    wait_mma,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.library.conv.implicit_gemm_tma_store import ALONE, PITCH, Writes, write
-from calor_kernel.library.matmul.warpgroup_tma import ASKING, LINE, MULTIPLYING, following, release
+from calor_kernel.library.gemm.warpgroup import ASKING, LINE, MULTIPLYING, Ring
 
 # Groups of places before the first that a window reaches at most.
 _BEFORE = 1 << 16
@@ -193,12 +191,35 @@ def conv_boxes(
         right[at // rest * x_size + plan.places * depth + at % rest] = 0
     full = Mbarriers(plan.stages, 1, meet=False)
     empty = Mbarriers(plan.stages, 4 * plan.groups)
+    right_at = Swizzled(w_at.swizzle, Layout((depth, plan.columns), (1, depth)))
+    ring = Ring(left, right, (w_size, x_size), right_at, full, empty, plan.stages, depth)
     downs, acrosses = -(-c_high // some_rows), -(-c_wide // some_columns)
     rows = -(-rows_total // plan.channels)
     whole = rows * downs * acrosses * -(-images // some_images)
     every, split = cube_count(0), cube_position(1)
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
+
+            def copy(
+                stage: Any, row: Any, image: Any, down: Any, across: Any, some: Any, i: Any, j: Any
+            ) -> None:
+                rows_at = left.at(stage * w_size)
+                if plan.turns is None:
+                    term = some * taps + first_tap + i * down_tap + j * across_tap
+                    w_map.fetch(rows_at, (row, term * depth), full, stage)
+                else:
+                    tap = some * plan.turns.taps + first_tap + i * down_tap
+                    found = terms_of(plan.turns, tap, j, across_tap, terms // depth)
+                    for piece in range(plan.rows // w_rows):
+                        group, phase = piece // len(found), piece % len(found)
+                        of = row + group * w_rows, found[phase] * depth
+                        w_map.fetch(rows_at.at(piece * w_rows * depth), of, full, stage)
+                below, row_of = whole_and_rest(start_down + i * move_down, strides[0])
+                beside, column_of = whole_and_rest(start_across + j * move_across, strides[1])
+                channel = column_of * x_column + some * depth
+                seen = (image, down + below, row_of, across + beside, channel)
+                x_map.fetch(right.at(stage * x_size), seen, full, stage)
+
             stage, parity = images * 0, images * 0 + 1
             for tile in range(cube_position(0), whole, every):
                 row, place = tile % rows * plan.channels, tile // rows
@@ -209,58 +230,25 @@ def conv_boxes(
                     step = split * share + number
                     some, tap = step // taps, step % taps
                     i, j = tap // across_taps, tap % across_taps
-                    empty.wait(stage, parity)
-                    full.expect(stage, nbytes)
-                    rows_at = left.at(stage * w_size)
-                    if plan.turns is None:
-                        term = some * taps + first_tap + i * down_tap + j * across_tap
-                        w_map.fetch(rows_at, (row, term * depth), full, stage)
-                    else:
-                        tap = some * plan.turns.taps + first_tap + i * down_tap
-                        found = terms_of(plan.turns, tap, j, across_tap, terms // depth)
-                        for piece in range(plan.rows // w_rows):
-                            group, phase = piece // len(found), piece % len(found)
-                            of = row + group * w_rows, found[phase] * depth
-                            w_map.fetch(rows_at.at(piece * w_rows * depth), of, full, stage)
-                    below, row_of = whole_and_rest(start_down + i * move_down, strides[0])
-                    beside, column_of = whole_and_rest(start_across + j * move_across, strides[1])
-                    channel = column_of * x_column + some * depth
-                    seen = (image, down + below, row_of, across + beside, channel)
-                    x_map.fetch(right.at(stage * x_size), seen, full, stage)
-                    full.arrive(stage)
-                    stage, parity = following(stage, parity, plan.stages)
+                    stage, parity = ring.load(
+                        stage, parity, nbytes, copy, row, image, down, across, some, i, j
+                    )
     with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
         top = (unit_index() // 128 - 1) * 64
         stage, parity = images * 0, images * 0
-        right_at = Swizzled(w_at.swizzle, Layout((depth, plan.columns), (1, depth)))
+
+        def left_of(stage: Any) -> Any:
+            lefts = SharedMatrix(left.at(stage * w_size), w_at)
+            return lambda p: lefts.tile((shape.m, shape.k), (top, p))
+
         for tile in range(cube_position(0), whole, every):
             row, place = tile % rows * plan.channels, tile // rows
             across = place % acrosses * some_columns
             down = place // acrosses % downs * some_rows
             image = place // acrosses // downs * some_images
             sums = fragment(shape, "c")
-            before = stage
-            for number in range(share):
-                full.wait(stage, parity)
-                lefts = SharedMatrix(left.at(stage * w_size), w_at)
-                rights = SharedMatrix(right.at(stage * x_size), right_at)
-                issue_mma(
-                    sums,
-                    [
-                        (
-                            lefts.tile((shape.m, shape.k), (top, p)),
-                            rights.tile((shape.k, shape.n), (p, 0)),
-                        )
-                        for p in range(0, depth, shape.k)
-                    ],
-                )
-                wait_mma(pending=1)
-                release(empty, before, number > 0, plan)
-                before = stage
-                stage, parity = following(stage, parity, plan.stages)
-            wait_mma(sums)
-            release(empty, before, True, plan)
+            stage, parity = ring.multiply(sums, shape, share, 1, stage, parity, left_of)
             limits = (rows_total, images, c_high, c_wide, *whole_sizes)
             to = (split * part_step, c_row, c_lead)
             part = staged.at(top * PITCH)

@@ -21,7 +21,7 @@ from calor_kernel.library.conv.mma_operands import Last, Weights, last, two_axes
 from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Correlation, Part, in_cells
 from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
-from calor_kernel.library.matmul.warpgroup_tma import LINE
+from calor_kernel.library.gemm.warpgroup import LINE
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _COLUMNS, _STAGES, _SPLITS = 256, 6, (1, 2, 3, 4, 6, 8, 9)

@@ -21,8 +21,9 @@ from calor_kernel.library.conv.mma_operands import two_axes
 from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
+from calor_kernel.library.gemm.warpgroup import LINE
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.warpgroup_tma import LINE, Boxes
+from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier")

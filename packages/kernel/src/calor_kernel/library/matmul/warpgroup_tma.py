@@ -27,29 +27,21 @@ from calor_kernel.language import (
     cube_position,
     fragment,
     helper,
-    issue_mma,
     kernel,
-    lane_position,
     launch_attributes,
     role,
-    select,
     shared,
     tensor_map,
     unit_index,
-    wait_mma,
     wait_puts,
 )
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
+from calor_kernel.library.gemm.warpgroup import ASKING, LINE, MULTIPLYING, Ring
 from calor_kernel.library.matmul.register_a import rows_in_registers
 from calor_kernel.library.matmul.split_k_cluster import Parts, exchange
 from calor_kernel.library.matmul.stream_k import Shares, WholeTiles, hand_over, take_over
 from calor_kernel.library.matmul.tma_store import PARTS, write_tile
 
-# A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
-LINE = 128
-# Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
-ASKING = {1: 56, 2: 56, 3: 32}
-MULTIPLYING = {1: 240, 2: 224, 3: 160}
 # Bytes of factors that the matrix unit reads from shared memory along the summed axis alone.
 FOUR = 4
 
@@ -200,6 +192,10 @@ def matmul_boxes(
     parts = shared(PARTS * plan.groups * part_size, plan.result, align=1024)
     full = Mbarriers(plan.stages, 1, meet=False)
     empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster)
+    ring = Ring(
+        left, right, (a_size, b_size), right_at, full, empty, plan.stages, plan.depth,
+        plan.cluster, plan.transposed,
+    )  # fmt: skip
     down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
     whole = down * across
     rank, first = cube_position(0) % plan.cluster, cube_position(0) // plan.cluster
@@ -209,6 +205,16 @@ def matmul_boxes(
     deep = max(k, 1)
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
+            nbytes = (a_size + b_size) * plan.dtype.itemsize
+
+            def copy(
+                stage: Any, a_from: Any, row: Any, b_from: Any, column: Any, own: Any, begin: Any
+            ) -> None:
+                to = left.at(stage * a_size)
+                fetch(a_map, to, a_from, row, begin, full, stage, plan, True)
+                to = right.at(stage * b_size + own * plan.depth)
+                fetch(b_map, to, b_from, column, begin, full, stage, plan, False)
+
             schedule = schedule_of(first, step, tiles, deep, memory, plan)
             stage, parity = first * 0, first * 0 + 1
             for turn in schedule.turns():
@@ -219,15 +225,10 @@ def matmul_boxes(
                 b_from = (min(outer, b_outer - 1), min(within, b_inner - 1))
                 for ahead in range(0, piece.length, plan.depth):
                     begin = piece.start + ahead
-                    empty.wait(stage, parity)
-                    full.expect(stage, (a_size + b_size) * plan.dtype.itemsize)
-                    fetch(a_map, left.at(stage * a_size), a_from, row, begin, full, stage,
-                          plan, True)  # fmt: skip
                     own = rank * plan.own(False)
-                    fetch(b_map, right.at(stage * b_size + own * plan.depth), b_from, column + own,
-                          begin, full, stage, plan, False)  # fmt: skip
-                    full.arrive(stage)
-                    stage, parity = following(stage, parity, plan.stages)
+                    stage, parity = ring.load(
+                        stage, parity, nbytes, copy, a_from, row, b_from, column + own, own, begin
+                    )
     with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
         unit = unit_index() % 128
@@ -235,34 +236,18 @@ def matmul_boxes(
         top = group * 64
         schedule = schedule_of(first, step, tiles, deep, memory, plan)
         stage, parity = first * 0, first * 0
+
+        def left_of(stage: Any) -> Any:
+            lefts = left_factors(left, stage * a_size, left_at, top, plan)
+            return lambda p: lefts[p // shape.k]
+
         for turn in schedule.turns():
             piece = schedule.piece(turn)
             row, column, batch = place_of_tile(piece.tile, whole, down, across, rank, plan)
             sums = fragment(shape, "c")
-            before = stage
-            for begin in range(0, piece.length, plan.depth):
-                full.wait(stage, parity)
-                lefts = left_factors(left, stage * a_size, left_at, top, plan)
-                rights = SharedMatrix(right.at(stage * b_size), right_at)
-                issue_mma(
-                    sums,
-                    [
-                        (lefts[p // shape.k], rights.tile((shape.k, shape.n), (p, 0)))
-                        for p in range(0, plan.depth, shape.k)
-                    ],
-                )
-                if plan.transposed:
-                    # Factors in registers are read until their products are done.
-                    wait_mma()
-                    release(empty, stage, True, plan)
-                else:
-                    # The step before has been computed once only this one is on its way.
-                    wait_mma(pending=1)
-                    release(empty, before, begin > 0, plan)
-                before = stage
-                stage, parity = following(stage, parity, plan.stages)
-            wait_mma(sums)
-            release(empty, before, not plan.transposed, plan)
+            stage, parity = ring.multiply(
+                sums, shape, piece.length, plan.depth, stage, parity, left_of
+            )
             if plan.parts > 1:
                 exchange(schedule, sums, c_map, parts, (batch, row, column), group, unit, plan)
             elif schedule.shared and not piece.ends:
@@ -330,23 +315,6 @@ def fetch(
             to = target.at(i * plan.depth * plan.depth)
             place = (*batch, deep, across + i * plan.depth)
             source.fetch(to, place, full, stage, cubes=cubes)
-
-
-@helper
-def following(stage: Any, parity: Any, stages: int) -> tuple[Any, Any]:
-    """Return the next stage of a ring, and the parity of its phase."""
-    later = stage + 1
-    last = later == stages
-    return select(last, 0, later), select(last, parity ^ 1, parity)
-
-
-@helper
-def release(empty: Any, stage: Any, wanted: Any, plan: Any) -> None:
-    """Say that a plane has done with a stage, to each cube that writes it."""
-    barrier("plane")
-    lane = lane_position()
-    if wanted & (lane < plan.cluster):
-        empty.arrive(stage, rank=lane if plan.cluster > 1 else None)
 
 
 @helper
