@@ -42,7 +42,7 @@ def test_strict_loading_reports_all_and_changes_nothing() -> None:
     with pytest.raises(nn.LoadError) as caught:
         net.load_state_dict(WRONG)
     head, _, report = str(caught.value).partition("\n")
-    assert head == "the weights do not fit Sequential; strict=False loads what fits"
+    assert head == "the weights do not fit Sequential; pass strict=False to load what fits"
     assert report == REPORT
     for name, value in net.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), before[name])

@@ -220,7 +220,7 @@ def test_a_module_without_forward_says_so() -> None:
     class Empty(nn.Module):
         pass
 
-    with pytest.raises(NotImplementedError, match=r"Empty defines no forward\(self, \.\.\.\)"):
+    with pytest.raises(NotImplementedError, match=r"Empty does not define forward\(self, \.\.\.\)"):
         Empty()(1)
 
 

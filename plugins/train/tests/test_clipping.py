@@ -93,10 +93,10 @@ def test_clipping_inside_jit():
 
 ERRORS = [
     (lambda: clip_grad_norm_([calor.zeros(2, requires_grad=True)], 1.0), "call backward"),
-    (lambda: clip_by_global_norm(tensors(), -1.0), "max_norm is at least 0"),
-    (lambda: clip_by_value(tensors(), math.nan), "the limit is at least 0"),
-    (lambda: clip_grad_value_(graded(), -1.0), "clip_value is at least 0"),
-    (lambda: global_norm(tensors(), 0.0), "norm_type is positive"),
+    (lambda: clip_by_global_norm(tensors(), -1.0), "max_norm must be at least 0"),
+    (lambda: clip_by_value(tensors(), math.nan), "the limit must be at least 0"),
+    (lambda: clip_grad_value_(graded(), -1.0), "clip_value must be at least 0"),
+    (lambda: global_norm(tensors(), 0.0), "norm_type must be above 0"),
 ]
 
 

@@ -319,18 +319,22 @@ def test_collation_of_containers():
 
 
 ERRORS = [
-    (lambda: DataLoader(numbers(), 0), ArgumentError, "batch_size is a whole number, at least 1"),
-    (lambda: DataLoader(numbers(), workers=-1), ArgumentError, "workers is a whole number"),
-    (lambda: DataLoader(numbers(), prefetch=0), ArgumentError, "prefetch is a whole number"),
-    (lambda: DataLoader(numbers(), seed=-1), ArgumentError, "a seed is at least 0"),
+    (lambda: DataLoader(numbers(), 0), ArgumentError, "batch_size must be a whole number"),
+    (lambda: DataLoader(numbers(), workers=-1), ArgumentError, "workers must be a whole number"),
+    (lambda: DataLoader(numbers(), prefetch=0), ArgumentError, "prefetch must be a whole number"),
+    (lambda: DataLoader(numbers(), seed=-1), ArgumentError, "a seed must be at least 0"),
     (lambda: ArrayDataset(), ArgumentError, "at least one array"),
-    (lambda: ArrayDataset(np.zeros(3), np.zeros(4)), ShapeError, "have lengths 3, 4"),
+    (lambda: ArrayDataset(np.zeros(3), np.zeros(4)), ShapeError, "one length, not 3, 4"),
     (lambda: ArrayDataset(3.0), ShapeError, "at least one axis"),
     (lambda: Subset(numbers(), [10]), IndexingError, "out of range for a dataset of 10"),
-    (lambda: Subset(numbers(), [[1]]), ShapeError, "indices have one axis"),
-    (lambda: random_split(numbers(), [3, 3]), ArgumentError, "add up to 6, the dataset has 10"),
-    (lambda: random_split(numbers(), [0.5, 0.4]), ArgumentError, "fractions add up to 1"),
-    (lambda: random_split(numbers(), [-1, 11]), ArgumentError, "parts are at least 0"),
+    (lambda: Subset(numbers(), [[1]]), ShapeError, "indices must have one axis"),
+    (
+        lambda: random_split(numbers(), [3, 3]),
+        ArgumentError,
+        "add up to the 10 samples of the dataset, not 6",
+    ),
+    (lambda: random_split(numbers(), [0.5, 0.4]), ArgumentError, "fractions must add up to 1"),
+    (lambda: random_split(numbers(), [-1, 11]), ArgumentError, "parts must be at least 0"),
     (lambda: default_collate([np.zeros(2), np.zeros(3)]), ShapeError, r"\(2,\) and \(3,\)"),
     (lambda: default_collate([(1,), (1, 2)]), ArgumentError, "samples differ in length"),
     (

@@ -536,25 +536,28 @@ def trained(loss=nn.functional.mse_loss, batches=None, **options):
 
 
 ERRORS = [
-    (lambda: made(accumulate=0), "accumulate is at least 1"),
+    (lambda: made(accumulate=0), "accumulate must be at least 1"),
     (lambda: made(schedule_every="batch"), '"step" or "epoch", not \'batch\''),
-    (lambda: made(metrics=[Accuracy(), Accuracy()]), "metrics need different names"),
-    (lambda: made(metrics=[Loss()]), 'and not "loss"'),
+    (lambda: made(metrics=[Accuracy(), Accuracy()]), "metrics must have different names"),
+    (lambda: made(metrics=[Loss()]), 'other than "loss"'),
     (lambda: made().fit([], epochs=1), "the training loader gave no batches"),
     (lambda: made().evaluate([]), "the loader to evaluate gave no batches"),
-    (lambda: made().fit([], epochs=-1), "epochs is at least 0"),
+    (lambda: made().fit([], epochs=-1), "epochs must be at least 0"),
     (lambda: made().predict([]), "predict: the loader gave no batches"),
     (lambda: trained(lambda y, t: y - t), r"the loss has shape \(10, 1\)"),
-    (lambda: trained(batches=[calor.asarray(X)]), r"a batch is \(inputs, targets\), not Tensor"),
+    (
+        lambda: trained(batches=[calor.asarray(X)]),
+        r"a batch must be \(inputs, targets\), not Tensor",
+    ),
     (
         lambda: trained(callbacks=[EarlyStopping("valid_loss")]),
-        "no 'valid_loss' to monitor; it has epoch, loss",
+        "no 'valid_loss' to monitor; choose one of epoch, loss",
     ),
-    (lambda: EarlyStopping(patience=0), "patience is at least 1"),
+    (lambda: EarlyStopping(patience=0), "patience must be at least 1"),
     (lambda: EarlyStopping(direction="up"), '"min" or "max", not \'up\''),
-    (lambda: EarlyStopping(min_delta=-1), "min_delta is at least 0"),
-    (lambda: Checkpoint("x", every_epochs=0), "are at least 1"),
-    (lambda: Learner(*linear(lr=0.1), None, display="tv"), 'display is "auto"'),
+    (lambda: EarlyStopping(min_delta=-1), "min_delta must be at least 0"),
+    (lambda: Checkpoint("x", every_epochs=0), "must be at least 1"),
+    (lambda: Learner(*linear(lr=0.1), None, display="tv"), 'display must be "auto"'),
 ]
 
 

@@ -124,10 +124,10 @@ ERRORS = [
         ShapeError,
         "outputs have 3 classes, the confusion matrix 4",
     ),
-    (lambda: TopK(0), ArgumentError, "k is at least 1"),
-    (lambda: ConfusionMatrix(0), ArgumentError, "classes is at least 1"),
+    (lambda: TopK(0), ArgumentError, "k must be at least 1"),
+    (lambda: ConfusionMatrix(0), ArgumentError, "classes must be at least 1"),
     (lambda: RunningMean("r", decay=1.0), ArgumentError, "below 1, not 1.0"),
-    (lambda: Loss().update(None, "text", zero()), ArgumentError, "its size is not known"),
+    (lambda: Loss().update(None, "text", zero()), ArgumentError, "must hold a tensor of shape"),
 ]
 
 

@@ -84,7 +84,7 @@ ERRORS = [
     (
         lambda: plot_predictions(np.zeros((2, 4, 4)), np.zeros((3, 2)), np.zeros(2), "x.png"),
         ShapeError,
-        "do not go together",
+        "must be of one length",
     ),
 ]
 

@@ -147,18 +147,18 @@ def test_scheduler_continues_from_its_state():
 
 
 ERRORS = [
-    (lambda: StepDecay(0), "step_size is positive"),
-    (lambda: MultiStep([5, 2]), "milestones ascend"),
-    (lambda: Cosine(0), "steps is positive"),
-    (lambda: CosineRestarts(2, 0), "multiplier is at least 1"),
+    (lambda: StepDecay(0), "step_size must be above 0"),
+    (lambda: MultiStep([5, 2]), "milestones must ascend"),
+    (lambda: Cosine(0), "steps must be above 0"),
+    (lambda: CosineRestarts(2, 0), "multiplier must be at least 1"),
     (lambda: OneCycle(1), "at least 2"),
-    (lambda: OneCycle(10, 2.0), r"pct_start is in \[0, 1\]"),
-    (lambda: OneCycle(10, anneal="cos"), "cosine or linear"),
+    (lambda: OneCycle(10, 2.0), r"pct_start must be in \[0, 1\]"),
+    (lambda: OneCycle(10, anneal="cos"), 'must be "cosine" or "linear"'),
     (lambda: Chained(), "at least one schedule"),
     (lambda: Joined([Constant(), Constant()], []), "2 schedules need 1 milestones, not 0"),
-    (lambda: Scheduler(optimizer()), "name what to schedule"),
-    (lambda: Scheduler(optimizer(), lr=0.1), "lr takes a schedule, such as Cosine"),
-    (lambda: Scheduler(optimizer(), rate=Cosine(3)), "no 'rate' to schedule; it has lr"),
+    (lambda: Scheduler(optimizer()), "Scheduler needs a schedule"),
+    (lambda: Scheduler(optimizer(), lr=0.1), "lr must be a schedule, such as Cosine"),
+    (lambda: Scheduler(optimizer(), rate=Cosine(3)), "no 'rate' to schedule; choose one of lr"),
     (
         lambda: Scheduler(optimizer(), lr=Cosine(3)).load_state_dict(
             Scheduler(optimizer(), weight_decay=Cosine(3)).state_dict()

@@ -292,8 +292,8 @@ class PositionalEncoding(Module):
         length = x.shape[1 if self.batch_first else 0]
         if x.ndim != 3 or length > self.table.shape[0] or x.shape[-1] != self.table.shape[1]:
             raise ShapeError(
-                f"PositionalEncoding has {self.table.shape[0]} places of {self.table.shape[1]} "
-                f"features; shape {x.shape} does not fit"
+                f"PositionalEncoding: shape {x.shape} does not fit {self.table.shape[0]} positions "
+                f"of {self.table.shape[1]} features; pass 3 axes, or raise max_len"
             )
         places = self.table[:length]
         if not self.batch_first:

@@ -21,7 +21,8 @@ class _Numbered(Module):
         for number, module in enumerate(modules):
             if not isinstance(module, Module):
                 raise ArgumentError(
-                    f"{type(self).__name__} holds modules, not a {type(module).__name__}"
+                    f"{type(self).__name__} holds modules, not a {type(module).__name__}; "
+                    f"derive a class from nn.Module"
                 )
             setattr(self, str(number), module)
 
@@ -208,7 +209,10 @@ class ModuleDict(Module):
 
     def __setitem__(self, name: str, module: Module) -> None:
         if not isinstance(module, Module):
-            raise ArgumentError(f"ModuleDict holds modules, not a {type(module).__name__}")
+            raise ArgumentError(
+                f"ModuleDict holds modules, not a {type(module).__name__}; "
+                f"derive a class from nn.Module"
+            )
         setattr(self, _name(self, name), module)
 
     def __delitem__(self, name: str) -> None:
@@ -274,7 +278,7 @@ def _name(owner: Module, name: str) -> str:
     """Return a name that a module may have as an attribute; ArgumentError for any other."""
     if not name or "." in name or hasattr(type(owner), name):
         raise ArgumentError(
-            f"{name!r} cannot name a module in a {type(owner).__name__}: a name is text without "
-            f"dots that is no method of the container"
+            f"{name!r} cannot name a module in a {type(owner).__name__}; choose a name without "
+            f"dots that is not a method of the container"
         )
     return name

@@ -105,7 +105,7 @@ def load_into(module: Holder, state: Mapping[str, Any], *, strict: bool) -> Load
     )
     if strict and not report:
         raise LoadError(
-            f"the weights do not fit {type(module).__name__}; strict=False loads what fits\n"
+            f"the weights do not fit {type(module).__name__}; pass strict=False to load what fits\n"
             f"{report}"
         )
     for name, value in fitting.items():

@@ -98,7 +98,7 @@ class Module(Holder):
         Any
             The output.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines no forward(self, ...)")
+        raise NotImplementedError(f"{type(self).__name__} does not define forward(self, ...)")
 
     # What is inside.
 

@@ -140,7 +140,7 @@ class _Recurrent(Module):
         elif self.batch_first:
             x = calor.swapaxes(x, 0, 1)
         if not x.shape[0]:
-            raise ShapeError(f"{type(self).__name__}: the sequence has no steps")
+            raise ShapeError(f"{type(self).__name__}: the sequence has no steps; pass at least one")
         outputs, last = self._run(x, self._states(state, x, single))
         if single:
             outputs = calor.squeeze(outputs, axis=1)
@@ -160,7 +160,7 @@ class _Recurrent(Module):
             states = tuple(calor.expand_dims(s, 1) for s in states)
         if len(states) != self.state_count or any(s.shape != shape for s in states):
             raise ShapeError(
-                f"{type(self).__name__}: a state has shape "
+                f"{type(self).__name__}: state must have shape "
                 f"{shape if not single else (shape[0], shape[2])}, not "
                 f"{[s.shape for s in states]}"
             )
@@ -238,7 +238,7 @@ class RNN(_Recurrent):
         device: Any = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise ArgumentError(f'RNN: nonlinearity {nonlinearity!r} is neither "tanh" nor "relu"')
+            raise ArgumentError(f'RNN: nonlinearity must be "tanh" or "relu", not {nonlinearity!r}')
         self.nonlinearity = nonlinearity
         super().__init__(
             input_size,

@@ -27,7 +27,7 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
     if callable(given):
         return given
     if given not in ("relu", "gelu"):
-        raise ArgumentError(f'activation {given!r} is neither "relu" nor "gelu" nor a function')
+        raise ArgumentError(f'activation must be "relu", "gelu" or a function, not {given!r}')
     return calor.relu if given == "relu" else calor.gelu
 
 

@@ -143,9 +143,9 @@ class Monitor:
 
     def __init__(self, name: str, direction: Direction | None, min_delta: float = 0.0) -> None:
         if direction not in (None, "min", "max"):
-            raise ArgumentError(f'direction is "min" or "max", not {direction!r}')
+            raise ArgumentError(f'direction must be "min" or "max", not {direction!r}')
         if not min_delta >= 0:
-            raise ArgumentError(f"min_delta is at least 0, not {min_delta!r}")
+            raise ArgumentError(f"min_delta must be at least 0, not {min_delta!r}")
         smaller = "loss" in name or "error" in name
         self.name = name
         self.direction: Direction = direction or ("min" if smaller else "max")
@@ -156,7 +156,9 @@ class Monitor:
         """Take in a row; return whether it is better than the best by more than ``min_delta``."""
         if self.name not in row:
             known = ", ".join(row)
-            raise ArgumentError(f"the history has no {self.name!r} to monitor; it has {known}")
+            raise ArgumentError(
+                f"the history has no {self.name!r} to monitor; choose one of {known}"
+            )
         value = float(row[self.name])
         if math.isnan(value):
             return False
@@ -203,7 +205,7 @@ class EarlyStopping(Callback):
         direction: Direction | None = None,
     ) -> None:
         if patience < 1:
-            raise ArgumentError(f"patience is at least 1, not {patience}")
+            raise ArgumentError(f"patience must be at least 1, not {patience}")
         self.monitor = Monitor(monitor, direction, min_delta)
         self.patience = patience
         self.waited = 0
@@ -308,7 +310,7 @@ class Checkpoint(Callback):
         direction: Direction | None = None,
     ) -> None:
         if every_epochs < 1 or (every_steps is not None and every_steps < 1):
-            raise ArgumentError("every_epochs and every_steps are at least 1")
+            raise ArgumentError("every_epochs and every_steps must be at least 1")
         self.folder = Path(folder)
         self.every_epochs = every_epochs
         self.every_steps = every_steps

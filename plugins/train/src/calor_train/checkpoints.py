@@ -39,7 +39,8 @@ def load_checkpoint(learner: Run, path: Path) -> None:
     try:
         if set(content["objects"]) != set(objects):
             raise CheckpointError(
-                f"it holds {sorted(content['objects'])}, the learner has {sorted(objects)}"
+                f"it holds {sorted(content['objects'])}, the learner has {sorted(objects)}; "
+                f"make the learner likewise"
             )
         for name, obj in objects.items():
             check_state(name, obj, content["objects"][name])

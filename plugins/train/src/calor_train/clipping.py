@@ -209,7 +209,7 @@ def _with_grad(params: Any) -> list[Tensor]:
 
 def _norm(tensors: list[Tensor], norm_type: float) -> Tensor:
     if not norm_type > 0:
-        raise ArgumentError(f"norm_type is positive, not {norm_type!r}")
+        raise ArgumentError(f"norm_type must be above 0, not {norm_type!r}")
     if not tensors:
         raise ArgumentError("there are no gradients to clip; call backward() first")
     device = tensors[0].device
@@ -241,4 +241,4 @@ def _scaled(g: Tensor, factor: Tensor) -> Tensor:
 
 def _check_limit(name: str, limit: Any) -> None:
     if not isinstance(limit, Tensor) and not limit >= 0:
-        raise ArgumentError(f"{name} is at least 0, not {limit!r}")
+        raise ArgumentError(f"{name} must be at least 0, not {limit!r}")

@@ -30,7 +30,7 @@ class Display(Callback):
 
     def __init__(self, mode: Mode = "auto") -> None:
         if mode not in ("auto", "live", "lines", "quiet"):
-            raise ArgumentError(f'display is "auto", "live", "lines" or "quiet", not {mode!r}')
+            raise ArgumentError(f'display must be "auto", "live", "lines" or "quiet", not {mode!r}')
         self.mode: Mode = mode
         self.pace = Pace()
         self.screen: Screen | None = None

@@ -100,12 +100,12 @@ class Learner(Run):
         forward: Forward = default_forward,
     ) -> None:
         if accumulate < 1:
-            raise ArgumentError(f"accumulate is at least 1, not {accumulate}")
+            raise ArgumentError(f"accumulate must be at least 1, not {accumulate}")
         if schedule_every not in ("step", "epoch"):
-            raise ArgumentError(f'schedule_every is "step" or "epoch", not {schedule_every!r}')
+            raise ArgumentError(f'schedule_every must be "step" or "epoch", not {schedule_every!r}')
         names = [metric.name for metric in metrics]
         if len({"loss", *names}) != len(names) + 1:
-            raise ArgumentError(f'metrics need different names, and not "loss": {names}')
+            raise ArgumentError(f'metrics must have different names other than "loss", not {names}')
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
@@ -219,7 +219,7 @@ class Learner(Run):
 
     def _prepare(self, train: Any, valid: Any, epochs: int) -> None:
         if epochs < 0:
-            raise ArgumentError(f"epochs is at least 0, not {epochs}")
+            raise ArgumentError(f"epochs must be at least 0, not {epochs}")
         self.epoch = self.steps = self.batch = self.samples = 0
         self.phase = "train"
         self.history = []
@@ -392,7 +392,7 @@ class Learner(Run):
         with calor.device(self.device), Evaluating(self.model), one_pass(loader) as batches:
             parts = [self.steps_of.predict(self.model, batch) for batch in batches]
         if not parts:
-            raise ArgumentError("predict: the loader gave no batches")
+            raise ArgumentError("predict: the loader gave no batches; is the dataset empty?")
         return calor.concat(parts, axis=0)
 
     def _evaluate(self, loader: Any, interruption: Interruption) -> bool:

@@ -269,7 +269,7 @@ class RunningMean(Metric):
         decay: float = 0.98,
     ) -> None:
         if not 0 <= decay < 1:
-            raise ArgumentError(f"decay is at least 0 and below 1, not {decay}")
+            raise ArgumentError(f"decay must be at least 0 and below 1, not {decay}")
         super().__init__(name)
         self.function = function
         self.decay = decay
@@ -394,7 +394,7 @@ class TopK(Metric):
 
     def __init__(self, k: int = 5, name: str | None = None) -> None:
         if k < 1:
-            raise ArgumentError(f"k is at least 1, not {k}")
+            raise ArgumentError(f"k must be at least 1, not {k}")
         super().__init__(f"top{k}" if name is None else name)
         self.k = k
         self.add_state("right")
@@ -465,7 +465,7 @@ class ConfusionMatrix(Metric):
 
     def __init__(self, classes: int, name: str = "confusion") -> None:
         if classes < 1:
-            raise ArgumentError(f"classes is at least 1, not {classes}")
+            raise ArgumentError(f"classes must be at least 1, not {classes}")
         super().__init__(name)
         self.classes = classes
         self.add_state("counts", (classes, classes))
@@ -490,7 +490,9 @@ class ConfusionMatrix(Metric):
         _check_classes(outputs, targets)
         if outputs.shape[1] != self.classes:
             raise ShapeError(
-                f"the outputs have {outputs.shape[1]} classes, the confusion matrix {self.classes}"
+                f"the outputs have {outputs.shape[1]} classes, the confusion matrix "
+                f"{self.classes}; "
+                f"make it with ConfusionMatrix({outputs.shape[1]})"
             )
         numbers = calor.arange(self.classes, device=targets.device)
         true = self._one_hot(targets, numbers)
@@ -518,7 +520,7 @@ def batch_length(batch: Any) -> int:
     for leaf in calor.tree.leaves(batch):
         if isinstance(leaf, Tensor) and leaf.ndim:
             return leaf.shape[0]
-    raise ArgumentError("the batch holds no tensor with a samples axis, so its size is not known")
+    raise ArgumentError("the batch must hold a tensor of shape (N, ...), whose N is its size")
 
 
 def _check_classes(outputs: Any, targets: Any) -> None:

@@ -223,7 +223,7 @@ def plot_predictions(
     if not len(pictures) == len(shares) == len(true) or shares.ndim != 2:
         raise ShapeError(
             f"images {pictures.shape}, probabilities {shares.shape} and targets {true.shape} "
-            f"do not go together"
+            f"must be of one length, probabilities of shape (N, C)"
         )
     chosen = _selection(shares, true, rows * columns)
     rows = math.ceil(len(chosen) / columns)

@@ -42,17 +42,19 @@ class Scheduler:
 
     def __init__(self, optimizer: Optimizer, **schedules: Schedule) -> None:
         if not schedules:
-            raise ArgumentError("name what to schedule: Scheduler(optimizer, lr=Cosine(1000))")
+            raise ArgumentError(
+                "Scheduler needs a schedule, such as Scheduler(optimizer, lr=Cosine(1000))"
+            )
         for name, schedule in schedules.items():
             if not isinstance(schedule, Schedule):
                 raise ArgumentError(
-                    f"{name} takes a schedule, such as Cosine(1000), not {schedule!r}"
+                    f"{name} must be a schedule, such as Cosine(1000), not {schedule!r}"
                 )
             for group in optimizer.param_groups:
                 if name not in group.dynamic:
                     known = ", ".join(group.dynamic)
                     raise ArgumentError(
-                        f"the optimizer has no {name!r} to schedule; it has {known}"
+                        f"the optimizer has no {name!r} to schedule; choose one of {known}"
                     )
         self.optimizer = optimizer
         self.schedules = schedules

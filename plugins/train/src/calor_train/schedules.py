@@ -125,7 +125,7 @@ class StepDecay(Schedule):
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        _check(self.step_size > 0, f"step_size is positive, not {self.step_size}")
+        _check(self.step_size > 0, f"step_size must be above 0, not {self.step_size}")
 
     def value(self, step: int, base: float) -> float:
         return base * self.gamma ** (step // self.step_size)
@@ -160,7 +160,7 @@ class MultiStep(Schedule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))
         ordered = list(self.milestones) == sorted(self.milestones)
-        _check(ordered, f"milestones ascend, not {self.milestones}")
+        _check(ordered, f"milestones must ascend, not {self.milestones}")
 
     def value(self, step: int, base: float) -> float:
         return base * self.gamma ** sum(step >= m for m in self.milestones)
@@ -219,7 +219,7 @@ class Cosine(Schedule):
     minimum: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self.steps > 0, f"steps is positive, not {self.steps}")
+        _check(self.steps > 0, f"steps must be above 0, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
         return _cosine(min(step / self.steps, 1.0), base, self.minimum)
@@ -259,8 +259,8 @@ class CosineRestarts(Schedule):
     minimum: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self.first > 0, f"first is positive, not {self.first}")
-        _check(self.multiplier >= 1, f"multiplier is at least 1, not {self.multiplier}")
+        _check(self.first > 0, f"first must be above 0, not {self.first}")
+        _check(self.multiplier >= 1, f"multiplier must be at least 1, not {self.multiplier}")
 
     def value(self, step: int, base: float) -> float:
         length = self.first
@@ -303,7 +303,7 @@ class LinearWarmup(Schedule):
     start: float | None = None
 
     def __post_init__(self) -> None:
-        _check(self.steps > 0, f"steps is positive, not {self.steps}")
+        _check(self.steps > 0, f"steps must be above 0, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
         if step >= self.steps - 1:
@@ -342,7 +342,7 @@ class LinearRamp(Schedule):
     end: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self.steps > 0, f"steps is positive, not {self.steps}")
+        _check(self.steps > 0, f"steps must be above 0, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
         part = min(step / self.steps, 1.0)
@@ -381,7 +381,7 @@ class Polynomial(Schedule):
     minimum: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self.steps > 0, f"steps is positive, not {self.steps}")
+        _check(self.steps > 0, f"steps must be above 0, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
         left = 1.0 - min(step / self.steps, 1.0)
@@ -432,9 +432,12 @@ class OneCycle(Schedule):
     final_div_factor: float = 1e4
 
     def __post_init__(self) -> None:
-        _check(self.steps > 1, f"steps is at least 2, not {self.steps}")
-        _check(0 <= self.pct_start <= 1, f"pct_start is in [0, 1], not {self.pct_start}")
-        _check(self.anneal in ("cosine", "linear"), f"anneal is cosine or linear: {self.anneal!r}")
+        _check(self.steps > 1, f"steps must be at least 2, not {self.steps}")
+        _check(0 <= self.pct_start <= 1, f"pct_start must be in [0, 1], not {self.pct_start}")
+        _check(
+            self.anneal in ("cosine", "linear"),
+            f'anneal must be "cosine" or "linear", not {self.anneal!r}',
+        )
 
     def value(self, step: int, base: float) -> float:
         first = base / self.div_factor
@@ -565,7 +568,7 @@ class Joined(Schedule):
             f"not {len(self.milestones)}",
         )
         ordered = list(self.milestones) == sorted(self.milestones)
-        _check(ordered, f"milestones ascend, not {self.milestones}")
+        _check(ordered, f"milestones must ascend, not {self.milestones}")
 
     def value(self, step: int, base: float) -> float:
         index = sum(step >= m for m in self.milestones)

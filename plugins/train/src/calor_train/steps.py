@@ -26,8 +26,8 @@ def default_forward(model: Any, batch: Any) -> tuple[Any, Any]:
     """Return outputs and targets of a batch whose last part are the targets: (x, …, y)."""
     if not isinstance(batch, tuple | list) or len(batch) < 2:
         raise ArgumentError(
-            f"a batch is (inputs, targets), not {type(batch).__name__}; "
-            f"for other batches pass forward=: a function (model, batch) -> (outputs, targets)"
+            f"a batch must be (inputs, targets), not {type(batch).__name__}; "
+            f"for other batches pass forward=, a function (model, batch) -> (outputs, targets)"
         )
     *inputs, targets = batch
     return model(*inputs), targets
@@ -86,7 +86,7 @@ class Steps:
             found: Tensor = loss(outputs, targets)
             if found.shape != ():
                 raise ArgumentError(
-                    f"the loss has shape {found.shape}; a learner needs the mean over the batch"
+                    f"the loss has shape {found.shape}; return the mean over the batch"
                 )
             return outputs, targets, found
 

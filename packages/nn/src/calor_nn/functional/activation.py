@@ -169,7 +169,7 @@ def celu(x: Operand, /, alpha: float = 1.0) -> Tensor:
     [0.0, 2.0]
     """
     if alpha == 0:
-        raise ArgumentError("celu: alpha is 0, which x is divided by")
+        raise ArgumentError("celu: alpha must not be 0, as x is divided by it")
     return exponential_unit(floating(x, "celu"), 1.0, alpha, 1 / alpha)
 
 
@@ -409,6 +409,8 @@ def glu(x: Operand, /, *, axis: int = -1) -> Tensor:
     x = floating(x, "glu")
     axis = one_axis(axis, x.shape, "glu")
     if x.shape[axis] % 2:
-        raise ShapeError(f"glu: axis {axis} of shape {x.shape} has an odd size, no two halves")
+        raise ShapeError(
+            f"glu: axis {axis} of shape {x.shape} has an odd size and cannot be halved"
+        )
     value, gate = chunk(x, 2, axis=axis)
     return pair(e.mul, value, sigmoid(gate))

@@ -285,13 +285,13 @@ def _sizes(x: Tensor, output_size: Any, rank: int, what: str) -> tuple[int, ...]
     given = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * rank
     spatial = x.shape[-rank:]
     if len(given) != rank:
-        raise ShapeError(f"{what}: output_size {output_size} needs {rank} numbers")
+        raise ShapeError(f"{what}: output_size {output_size} must be one number or {rank}")
     sizes = tuple(
         n if wanted is None else integer(wanted, f"{what}: output_size")
         for wanted, n in zip(given, spatial, strict=True)
     )
     if min(sizes) < 1 or min(spatial) < 1:
-        raise ShapeError(f"{what}: sizes {spatial} to {sizes}: each must be at least 1")
+        raise ShapeError(f"{what}: cannot pool sizes {spatial} to {sizes}; each must be at least 1")
     return sizes
 
 

@@ -100,7 +100,8 @@ def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = N
     wanted = (x1.shape[-1:], x2.shape[-1:])
     if weight.ndim != 3 or x1.shape[:-1] != x2.shape[:-1] or weight.shape[1:] != sum(wanted, ()):
         raise ShapeError(
-            f"bilinear: inputs {x1.shape} and {x2.shape} do not fit the weight {weight.shape}"
+            f"bilinear: inputs {x1.shape} and {x2.shape} do not fit the weight {weight.shape}; "
+            f"it must be (out, last size of x1, last size of x2)"
         )
     lead = tuple(range(x1.ndim - 1))
     # (*N, out, b), then the second input is contracted with the batch kept.
@@ -150,9 +151,11 @@ def embedding(indices: Operand, weight: Operand, *, padding_index: int | None = 
     """
     indices, weight = as_tensor(indices), as_tensor(weight)
     if not indices.dtype.is_integer:
-        raise DTypeError(f"embedding: indices are integers, not {indices.dtype.name}")
+        raise DTypeError(
+            f"embedding: indices must be integers, not {indices.dtype.name}; cast them"
+        )
     if not weight.ndim:
-        raise ShapeError("embedding: a 0-d weight has no rows")
+        raise ShapeError("embedding: the weight has no axes; give it shape (rows, features)")
     rows: Tensor = gather(weight, indices, axis=0)
     if padding_index is None:
         return rows
@@ -204,7 +207,7 @@ def one_hot(
 
     indices = as_tensor(indices)
     if not indices.dtype.is_integer:
-        raise DTypeError(f"one_hot: indices are integers, not {indices.dtype.name}")
+        raise DTypeError(f"one_hot: indices must be integers, not {indices.dtype.name}; cast them")
     if num_classes is None:
         count = int(indices.numpy().max()) + 1 if indices.size else 0
     else:

@@ -194,8 +194,8 @@ def _extras(mask: Any, bias: Any, q: Tensor, k: Tensor, what: str) -> list[Tenso
         mask = as_tensor(mask, q)
         if mask.dtype is not bool_:
             raise DTypeError(
-                f"{what}: a mask is bool (True: may be looked at), not {mask.dtype.name}; "
-                f"numbers to add to the scores go into bias="
+                f"{what}: mask must be bool (True where a query may attend to a key), not "
+                f"{mask.dtype.name}; pass numbers to add to the scores as bias="
             )
         found.append(mask)
     if bias is not None:

@@ -154,7 +154,7 @@ def cross_entropy(
 
 def _class_axis(x: Tensor, what: str) -> int:
     if not x.ndim:
-        raise ShapeError(f"{what}: a 0-d tensor has no axis of classes; give (N, C) or (C,)")
+        raise ShapeError(f"{what}: x has no axis of classes; give it shape (N, C) or (C,)")
     return 1 if x.ndim > 1 else 0
 
 
@@ -166,8 +166,9 @@ def _class_losses(
     axis = _class_axis(logs, what)
     if not target.dtype.is_integer:
         raise DTypeError(
-            f"{what}: targets are class numbers (integers), not {target.dtype.name}"
-            + ("" if what == "nll_loss" else ", or floating probabilities")
+            f"{what}: targets must be class numbers (integers)"
+            f"{'' if what == 'nll_loss' else ' or probabilities (floating)'}, "
+            f"not {target.dtype.name}"
         )
     wanted = (*logs.shape[:axis], *logs.shape[axis + 1 :])
     if target.shape != wanted:
@@ -190,7 +191,7 @@ def _factors(logs: Tensor, weight: Any, what: str) -> Tensor:
     classes = logs.shape[_class_axis(logs, what)]
     weight = floating(weight, what)
     if weight.shape != (classes,):
-        raise ShapeError(f"{what}: weight of shape {weight.shape} does not fit {classes} classes")
+        raise ShapeError(f"{what}: weight of shape {weight.shape} must hold {classes} factors")
     made: Tensor = c.like(weight, logs)
     return made
 

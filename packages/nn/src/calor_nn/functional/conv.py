@@ -453,7 +453,9 @@ def _pairs(
         reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
         return tuple((n // 2, n - n // 2) for n in reach)
     if isinstance(padding, str):
-        raise ArgumentError(f'{what}: padding {padding!r} is no number, "same" or "valid"')
+        raise ArgumentError(
+            f'{what}: padding {padding!r} is unknown; give numbers, "same" or "valid"'
+        )
     return tuple((n, n) for n in per_axis(padding, len(kernel), f"{what}: padding"))
 
 
@@ -470,7 +472,8 @@ def _with_bias(made: Tensor, bias: Any, what: str) -> Tensor:
         return made
     if bias.shape != (made.shape[1],):
         raise ShapeError(
-            f"{what}: bias of shape {bias.shape} does not fit {made.shape[1]} output channels"
+            f"{what}: bias of shape {bias.shape} must hold one number for each of the "
+            f"{made.shape[1]} output channels"
         )
     return pair(e.add, made, reshape(bias, (-1,) + (1,) * (made.ndim - 2)))
 
@@ -538,7 +541,7 @@ def _transposed(
     direct = all(m < s for m, s in zip(more, strides, strict=True))
     sizes = tuple(n - 2 * p + m for n, p, m in zip(whole, paddings, more, strict=True))
     if any(n < 1 for n in sizes):
-        raise ShapeError(f"{what}: padding {paddings} leaves sizes {sizes} of {whole}")
+        raise ShapeError(f"{what}: padding {paddings} leaves {sizes} of {whole}; reduce it")
     made = rows.conv_input_gradient(
         x,
         weight,

@@ -100,7 +100,9 @@ def ctc_loss(
             f"lengths of {inputs.size} and {outputs.size}"
         )
     if not 0 <= blank < logs.shape[2] or not logs.shape[0]:
-        raise ArgumentError(f"{what}: blank {blank} is no class of log_probs {logs.shape}")
+        raise ArgumentError(
+            f"{what}: blank {blank} does not fit log_probs {logs.shape}; give a class"
+        )
     loss = _losses(logs, targets, inputs, outputs, blank)
     impossible = pair(e.greater, loss, -_NEVER / 2)
     loss = select(impossible, 0.0 if zero_infinity else math.inf, loss)
@@ -113,7 +115,7 @@ def ctc_loss(
 def _whole(x: Any, like: Tensor, what: str) -> Tensor:
     x = as_tensor(x, like)
     if not x.dtype.is_integer:
-        raise DTypeError(f"{what}: targets and lengths are integers, not {x.dtype.name}")
+        raise DTypeError(f"{what}: targets and lengths must be integers, not {x.dtype.name}")
     made: Tensor = x if x.dtype is int64 else e.cast(x, dtype=int64)
     return made
 

@@ -115,7 +115,7 @@ def _unit(x: Tensor, axis: int, eps: float) -> Tensor:
 def _norm(x: Tensor, p: float, axis: int, keepdims: bool = False) -> Tensor:
     """Return the p-norm along an axis, with slope 0 where it is 0."""
     if p <= 0:
-        raise ArgumentError(f"a norm needs p above 0, not {p}")
+        raise ArgumentError(f"p must be above 0 for a norm, not {p}")
     size = single(e.abs, x)
     if p == float("inf"):
         return largest(size, axis=axis, keepdims=keepdims)
@@ -228,7 +228,9 @@ def cosine_embedding_loss(
     x1, x2 = same_shapes(x1, x2, what)
     target = floating(target, what)
     if x1.ndim not in (1, 2) or target.shape != x1.shape[:-1]:
-        raise ShapeError(f"{what}: {x1.shape} needs targets {x1.shape[:-1]}, not {target.shape}")
+        raise ShapeError(
+            f"{what}: inputs {x1.shape} need targets {x1.shape[:-1]}, not {target.shape}"
+        )
     tiny = 1e-12
     square1 = pair(e.add, total(pair(e.mul, x1, x1), axis=-1), tiny)
     square2 = pair(e.add, total(pair(e.mul, x2, x2), axis=-1), tiny)

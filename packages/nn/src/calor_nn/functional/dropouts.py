@@ -113,7 +113,7 @@ def _dropped(
     x: Tensor, shape: tuple[int, ...], p: float, training: bool, key: Any, what: str
 ) -> Tensor:
     if not 0 <= p <= 1:
-        raise ArgumentError(f"{what}: p {p} is no probability; it must be within [0, 1]")
+        raise ArgumentError(f"{what}: p {p} must be within [0, 1]")
     if not training or p == 0:
         return x.copy()
     kept = random.bernoulli(shape, 1.0 - p, key=key, device=x.device)

@@ -30,7 +30,9 @@ def reduced(loss: Tensor, reduction: str, what: str) -> Tensor:
         return total(loss)
     if reduction == "none":
         return loss
-    raise ArgumentError(f'{what}: reduction {reduction!r} is none of "mean", "sum", "none"')
+    raise ArgumentError(
+        f'{what}: reduction {reduction!r} is unknown; choose "mean", "sum" or "none"'
+    )
 
 
 def same_shapes(x: Any, target: Any, what: str) -> tuple[Tensor, Tensor]:

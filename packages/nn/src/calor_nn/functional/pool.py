@@ -429,7 +429,7 @@ def max_unpool(x: Operand, indices: Tensor, /, output_size: Sequence[int]) -> Te
     lead = x.shape[: x.ndim - len(sizes)]
     if indices.shape != x.shape or len(lead) not in (1, 2):
         raise ShapeError(
-            f"max_unpool: places of shape {indices.shape} and values of shape {x.shape} must "
+            f"max_unpool: indices of shape {indices.shape} and values of shape {x.shape} must "
             f"agree, with {len(sizes)} spatial axes as in the output size {sizes}"
         )
     flat = zeros((*lead, int(np.prod(sizes))), dtype=x.dtype, device=x.device)
@@ -478,7 +478,7 @@ def _avg_pool(
 ) -> Tensor:
     what = f"avg_pool{rank}d"
     if divisor == 0:
-        raise ArgumentError(f"{what}: divisor_override is 0")
+        raise ArgumentError(f"{what}: divisor_override must not be 0")
     x, added = batched(floating(x, what), rank, what)
     windows = Windows(x, kernel, stride, padding, 1, ceil_mode, rank, what)
     total = rows.window_reduce(x, **windows.attributes("sum"))

@@ -37,7 +37,7 @@ class Windows:
         self.padding = per_axis(padding, rank, f"{what}: padding")
         self.dilation = per_axis(dilation, rank, f"{what}: dilation")
         if min(self.kernel) < 1 or min(self.stride) < 1 or min(self.dilation) < 1:
-            raise ArgumentError(f"{what}: kernel_size, stride and dilation are at least 1")
+            raise ArgumentError(f"{what}: kernel_size, stride and dilation must be at least 1")
         if any(not 0 <= p <= k // 2 for p, k in zip(self.padding, self.kernel, strict=True)):
             raise ArgumentError(
                 f"{what}: padding {self.padding} must be between 0 and half of the window "
@@ -55,7 +55,7 @@ class Windows:
         span = size + 2 * before - self._reach(axis)
         if span < 0 and not (ceil_mode and span > -step):
             raise ShapeError(
-                f"{what}: a window of {self._reach(axis)} does not fit {size} places with "
+                f"{what}: a window of {self._reach(axis)} does not fit an axis of {size} with "
                 f"padding {before}"
             )
         count = (-(-span // step) if ceil_mode else span // step) + 1

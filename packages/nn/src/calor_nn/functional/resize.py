@@ -103,14 +103,16 @@ def interpolate(
     x, rank = as_tensor(x), as_tensor(x).ndim - 2
     wanted = _RANKS.get(mode, 0)
     if wanted == 0:
-        raise ArgumentError(f"interpolate: mode {mode!r} is none of {', '.join(_RANKS)}")
+        raise ArgumentError(
+            f"interpolate: mode {mode!r} is unknown; choose one of {', '.join(_RANKS)}"
+        )
     if not 1 <= rank <= 3 or wanted not in (None, rank):
         raise ShapeError(
             f"interpolate: mode {mode!r} is for {wanted or '1 to 3'} spatial axes after batch and "
             f"channels, not for shape {x.shape}"
         )
     if align_corners and wanted is None:
-        raise ArgumentError(f"interpolate: mode {mode!r} has no corners to align")
+        raise ArgumentError(f"interpolate: mode {mode!r} has no corners; leave align_corners False")
     sizes, scales = _sizes(x, size, scale_factor, rank)
     if mode == "area":
         return _AREA[rank - 1](x, sizes)
@@ -139,7 +141,9 @@ def _sizes(
         sizes = tuple(int(n * f) for n, f in zip(x.shape[2:], factors, strict=False))
         scales = list(factors)
     if len(sizes) != rank or len(scales) != rank or any(n < 1 for n in sizes) or not x.size:
-        raise ShapeError(f"interpolate: shape {x.shape} cannot be resized to {sizes}")
+        raise ShapeError(
+            f"interpolate: shape {x.shape} cannot be resized to {sizes}; give {rank} sizes above 0"
+        )
     return sizes, scales
 
 

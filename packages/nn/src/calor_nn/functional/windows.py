@@ -197,7 +197,7 @@ def _patches(
         span = n + 2 * p - d * (k - 1) - 1
         if span < 0 or min(k, s, d) < 1 or p < 0:
             raise ShapeError(
-                f"{what}: patches of {kernel}, dilation {dilation} and stride {stride}, do not fit "
+                f"{what}: patches of {kernel}, dilation {dilation} and stride {stride} do not fit "
                 f"{sizes} with padding {padding}"
             )
         found.append(np.arange(k)[:, None] * d + np.arange(span // s + 1) * s)

@@ -53,7 +53,9 @@ def gain(nonlinearity: str, slope: float = 0.01) -> float:
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity not in _GAINS:
         known = ", ".join(sorted([*_GAINS, "leaky_relu"]))
-        raise ArgumentError(f"no gain is known for {nonlinearity!r}; there is one for {known}")
+        raise ArgumentError(
+            f"nonlinearity {nonlinearity!r} has no known gain; choose one of {known}"
+        )
     return _GAINS[nonlinearity]
 
 
@@ -84,7 +86,7 @@ def fans(shape: Shape) -> tuple[int, int]:
     (75, 200)
     """
     if len(shape) < 2:
-        raise ShapeError(f"a weight of shape {tuple(shape)} has no fans; it needs 2 axes or more")
+        raise ShapeError(f"a weight of shape {tuple(shape)} has no fans; give 2 axes or more")
     field = math.prod(shape[2:])
     return shape[1] * field, shape[0] * field
 
@@ -297,6 +299,6 @@ def kaiming_normal(
 
 def _kaiming(shape: Shape, slope: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
-        raise ArgumentError(f'mode {mode!r} is neither "fan_in" nor "fan_out"')
+        raise ArgumentError(f'mode must be "fan_in" or "fan_out", not {mode!r}')
     fan = fans(shape)[0 if mode == "fan_in" else 1]
     return gain(nonlinearity, slope) / math.sqrt(max(fan, 1))

@@ -58,7 +58,7 @@ def orthogonal(
     True
     """
     if len(shape) < 2:
-        raise ShapeError(f"orthogonal needs 2 axes or more, not {tuple(shape)}")
+        raise ShapeError(f"orthogonal: shape {tuple(shape)} must have 2 axes or more")
     rows, columns = shape[0], math.prod(shape[1:])
     tall = (max(rows, columns), min(rows, columns))
     drawn = normal(tall, key=key, dtype=dtype, device=device)
@@ -100,7 +100,7 @@ def dirac(shape: Shape, groups: int = 1, *, dtype: Any = None, device: Any = Non
     """
     if not 3 <= len(shape) <= 5 or shape[0] % groups:
         raise ShapeError(
-            f"dirac needs a shape (O, C, *K) whose outputs divide by {groups} groups, not "
+            f"dirac: the shape must be (O, C, *K) with O divisible by {groups} groups, not "
             f"{tuple(shape)}"
         )
     part = shape[0] // groups

@@ -57,7 +57,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
         return {key: default_collate([sample[key] for sample in samples]) for key in first}
     if isinstance(first, tuple | list):
         if len({len(sample) for sample in samples}) != 1:
-            raise ArgumentError("samples differ in length; pass collate= to the loader")
+            raise ArgumentError("samples differ in length; pass a collate= function that pads them")
         parts = [default_collate(part) for part in zip(*samples, strict=True)]
         if hasattr(first, "_fields"):
             return type(first)(*parts)

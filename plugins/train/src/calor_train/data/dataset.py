@@ -131,13 +131,15 @@ class ArrayDataset(Dataset):
 
     def __init__(self, *arrays: Any) -> None:
         if not arrays:
-            raise ArgumentError("ArrayDataset takes at least one array")
+            raise ArgumentError("ArrayDataset needs at least one array")
         self.arrays = tuple(x.numpy() if isinstance(x, Tensor) else np.asarray(x) for x in arrays)
         if any(x.ndim == 0 for x in self.arrays):
-            raise ShapeError("ArrayDataset takes arrays of at least one axis, the samples' axis")
+            raise ShapeError(
+                "ArrayDataset: an array must have at least one axis, that of the samples"
+            )
         if len({len(x) for x in self.arrays}) > 1:
             lengths = ", ".join(str(len(x)) for x in self.arrays)
-            raise ShapeError(f"the arrays of an ArrayDataset have lengths {lengths}")
+            raise ShapeError(f"ArrayDataset: arrays must have one length, not {lengths}")
 
     def __len__(self) -> int:
         return len(self.arrays[0])
@@ -189,7 +191,7 @@ class Subset(Dataset):
         self.dataset = as_dataset(dataset)
         self.indices = np.asarray(indices, np.int64)
         if self.indices.ndim != 1:
-            raise ShapeError(f"indices have one axis, not shape {self.indices.shape}")
+            raise ShapeError(f"indices must have one axis, not shape {self.indices.shape}")
         count = len(self.dataset)
         if self.indices.size and not (-count <= self.indices.min() and self.indices.max() < count):
             raise IndexingError(f"an index is out of range for a dataset of {count} samples")
@@ -255,13 +257,15 @@ def random_split(  # numpydoc ignore=RS01
 
 def _sizes(parts: list[Any], count: int) -> list[int]:
     if any(not part >= 0 for part in parts):
-        raise ArgumentError(f"parts are at least 0, not {parts}")
+        raise ArgumentError(f"parts must be at least 0, not {parts}")
     if all(isinstance(part, int | np.integer) for part in parts):
         if sum(parts) != count:
-            raise ArgumentError(f"parts add up to {sum(parts)}, the dataset has {count} samples")
+            raise ArgumentError(
+                f"parts must add up to the {count} samples of the dataset, not {sum(parts)}"
+            )
         return [int(part) for part in parts]
     if abs(sum(parts) - 1.0) > 1e-6:
-        raise ArgumentError(f"fractions add up to 1, not {sum(parts)}")
+        raise ArgumentError(f"fractions must add up to 1, not {sum(parts)}")
     sizes = [int(part * count) for part in parts]
     for i in range(count - sum(sizes)):
         sizes[i % len(sizes)] += 1

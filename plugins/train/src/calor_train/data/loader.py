@@ -89,7 +89,9 @@ class DataLoader:
             ("prefetch", prefetch, 1),
         ):
             if not isinstance(number, int) or number < least:
-                raise ArgumentError(f"{name} is a whole number, at least {least}, not {number!r}")
+                raise ArgumentError(
+                    f"{name} must be a whole number of at least {least}, not {number!r}"
+                )
         self.dataset = as_dataset(dataset)
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -203,7 +205,7 @@ class DataLoader:
         if not 0 <= position <= len(self):
             raise ArgumentError(
                 f"the saved position is batch {position}, this loader has {len(self)} batches; "
-                f"is it the same dataset and batch size?"
+                f"use the dataset and the batch size that it was saved with"
             )
         self.seed = int(state_dict["seed"])
         self.epoch = int(state_dict["epoch"])

@@ -26,7 +26,7 @@ def whole_seed(given: int | Generator | None) -> int:
         return int(drawn)
     number = int(given)
     if number < 0:
-        raise ArgumentError(f"a seed is at least 0, not {given}")
+        raise ArgumentError(f"a seed must be at least 0, not {given}")
     return number & 0xFFFFFFFFFFFFFFFF
 
 

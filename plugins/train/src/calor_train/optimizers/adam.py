@@ -87,7 +87,9 @@ class AdamGroup(ParameterGroup):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("beta1", "beta2"):
             if isinstance(value, Tensor) or not 0 <= float(value) < 1:
-                raise ArgumentError(f"{name} is a number, at least 0 and below 1, not {value!r}")
+                raise ArgumentError(
+                    f"{name} must be a number, at least 0 and below 1, not {value!r}"
+                )
             beta = float(value)
             super().__setattr__(f"rest{name[-1]}", 1.0 - beta)
             super().__setattr__(f"log_{name}", math.log(beta) if beta else -math.inf)

@@ -58,7 +58,7 @@ class Optimizer(Stateful):
         if not any(group.params for group in self.param_groups):
             raise ArgumentError(
                 "the optimizer was given no parameters; pass a module or its parameters, "
-                "and make an iterator anew when it was used up before"
+                "and note that an iterator can be read only once"
             )
 
     def add_param_group(self, options: Mapping[str, Any]) -> None:
@@ -80,7 +80,7 @@ class Optimizer(Stateful):
         """
         options = dict(options)
         if "params" not in options:
-            raise ArgumentError('a parameter group is a dictionary with the key "params"')
+            raise ArgumentError('a parameter group must be a dictionary with the key "params"')
         named = named_parameters(options.pop("params"))
         unknown = sorted(set(options) - set(self.defaults))
         if unknown:
@@ -137,7 +137,7 @@ class Optimizer(Stateful):
         for group in self.param_groups:
             for name, p in zip(group.names, group.params, strict=True):
                 if id(p) not in found:
-                    raise ArgumentError(f"parameter {name!r} is not part of the model given")
+                    raise ArgumentError(f"the model does not hold parameter {name!r}")
             group.step([found[id(p)] for p in group.params])
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -245,13 +245,15 @@ def named_parameters(given: Any) -> list[tuple[str, Tensor]]:
 
 def _groups(params: Any) -> Sequence[Mapping[str, Any]]:
     if isinstance(params, Tensor):
-        raise ArgumentError("params is a module or an iterable of tensors; write [tensor]")
+        raise ArgumentError("params must be a module or an iterable of tensors; write [tensor]")
     if isinstance(params, Stateful):
         return [{"params": params}]
     if isinstance(params, Mapping):
-        raise ArgumentError("params is a module, an iterable of tensors, or a list of dictionaries")
+        raise ArgumentError(
+            "params must be a module, an iterable of tensors, or a list of dictionaries"
+        )
     if not isinstance(params, Iterable):
-        raise ArgumentError(f"params is a module or an iterable of tensors, not {params!r}")
+        raise ArgumentError(f"params must be a module or an iterable of tensors, not {params!r}")
     items = list(params)
     if items and all(isinstance(item, Mapping) for item in items):
         return items
@@ -262,7 +264,9 @@ def _check(name: str, p: Any) -> None:
     if not isinstance(p, Tensor):
         raise ArgumentError(f"parameter {name!r} is a {type(p).__name__}, not a tensor")
     if not p.dtype.is_inexact:
-        raise DTypeError(f"parameter {name!r} is {p.dtype.name}; only floating ones are trained")
+        raise DTypeError(
+            f"parameter {name!r} is {p.dtype.name}; only floating and complex ones are trained"
+        )
     if p._record is not None and type(p._record) is not Leaf:
         raise GradientError(
             f"parameter {name!r} is computed from other tensors; train what it is computed from"
@@ -276,8 +280,8 @@ def _pairs(model: Any, grads: Any) -> list[tuple[Tensor, Tensor | None]]:
     foreign = [path for path in given if path not in tensors]
     if foreign:
         raise ArgumentError(
-            f"there is a gradient for {foreign[0]!r}, which the model has not; pass what "
-            f"calor.grad returned for this model"
+            f"grads holds {foreign[0]!r}, which the model does not; pass what calor.grad returned "
+            f"for this model"
         )
     return [(p, given.get(path)) for path, p in tensors.items()]
 

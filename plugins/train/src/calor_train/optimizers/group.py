@@ -150,9 +150,9 @@ class ParameterGroup(Stateful):
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise ArgumentError(f"{name} is a number, not {value!r}") from None
+            raise ArgumentError(f"{name} must be a number, not {value!r}") from None
         if not number >= 0:
-            raise ArgumentError(f"{name} is at least 0, not {value!r}")
+            raise ArgumentError(f"{name} must be at least 0, not {value!r}")
         return number
 
     def __getitem__(self, name: str) -> Any:
@@ -165,7 +165,7 @@ class ParameterGroup(Stateful):
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in (*self.dynamic, *self.hyperparameters()):
             known = ", ".join(self.hyperparameters())
-            raise ArgumentError(f"the group has no hyper-parameter {name!r}; it has {known}")
+            raise ArgumentError(f"the group has no hyper-parameter {name!r}; choose one of {known}")
         setattr(self, name, value)
 
     def hyperparameters(self) -> tuple[str, ...]:
@@ -226,7 +226,10 @@ class ParameterGroup(Stateful):
             If a gradient is complex and its parameter is real.
         """
         if len(grads) != len(self.params):
-            raise ArgumentError(f"{len(self.params)} parameters, but {len(grads)} gradients")
+            raise ArgumentError(
+                f"there are {len(self.params)} parameters and {len(grads)} gradients; "
+                f"pass None for a parameter without one"
+            )
         present = [g is not None for g in grads]
         if not any(present):
             return

@@ -30,7 +30,7 @@ class SGDGroup(ParameterGroup):
         **options: Any,
     ) -> None:
         if nesterov and (not momentum > 0 or dampening != 0):
-            raise ArgumentError("Nesterov momentum needs momentum > 0 and dampening = 0")
+            raise ArgumentError("nesterov needs momentum > 0 and dampening = 0")
         self.dampening = float(dampening)
         self.nesterov = nesterov
         slots = ("momentum_buffer",) if momentum else ()
