@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 
-pytest_plugins = ["kernels_on_lanes", "skip_reasons", "pytester"]
+pytest_plugins = ["costs", "kernels_on_lanes", "skip_reasons", "pytester"]
 
 # calor reads this when it is imported; without it the first tensor warns, which is an error here.
 os.environ.setdefault("CALOR_DEVICE", "numpy")
@@ -31,26 +31,10 @@ DOORS = ("distributed", "drawing", "linalg", "nn", "train")
 collect_ignore = [f"packages/core/src/calor/{name}.py" for name in DOORS]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--full``: slow tests that look for what chance leaves out are run too; and a sample."""
-    parser.addoption("--full", action="store_true", help="run the tests that are left out as slow")
-    parser.addoption("--sample", type=int, default=1, metavar="N", help="run each Nth test alone")
-
-
 def pytest_unconfigure() -> None:
     """Leave nothing that the run stored."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ["CALOR_CACHE_DIR"], ignore_errors=True)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests to full runs, and all but a sample where one is asked for."""
-    full = config.getoption("--full")
-    kept = [item for item in items if full or not item.get_closest_marker("slow")]
-    kept = kept[:: config.getoption("--sample")]
-    left = set(items).difference(kept)
-    config.hook.pytest_deselected(items=[item for item in items if item in left])
-    items[:] = kept
 
 
 @pytest.fixture(scope="module", autouse=True)
