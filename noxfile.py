@@ -100,6 +100,28 @@ def unit(session: nox.Session) -> None:
 
 
 @part
+def changed(session: nox.Session) -> None:
+    """Do the tests pass that what changed since a branch can reach? `-- main`"""
+    python = shared(session)
+    ask = ("tools/changed_tests.py", *session.posargs)
+    told = session.run(python, *ask, external=True, silent=True, log=False)
+    files = str(told).split()
+    session.log(f"{len(files)} test files can load what changed")
+    if files:
+        run(session, python, "-m", "pytest", *PARALLEL, *files)
+
+
+@part
+def costs(session: nox.Session) -> None:
+    """Which tests cost much and cover nothing alone? Measures all, and stores the choice anew."""
+    measured = Path(session.create_tmp()).resolve() / "costs.jsonl"
+    measured.unlink(missing_ok=True)
+    python = shared(session)
+    run(session, python, "-m", "pytest", *PARALLEL, "--full", "--costs", str(measured))
+    run(session, python, "tools/choose_tests.py", str(measured))
+
+
+@part
 def conformance(session: nox.Session) -> None:
     """Do the devices that run here keep what they declare? `-- --device NAME --tier full`"""
     python = imitating(session)

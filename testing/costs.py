@@ -35,9 +35,9 @@ def left_out(nodeids: Sequence[str], stored: Sequence[str]) -> set[str]:
     return {nodeid for nodeid in nodeids if name_of(nodeid) in unique}
 
 
-def stored_names(path: Path = STORED) -> list[str]:
+def stored_names() -> list[str]:
     """Return the names of the tests that are left to full runs."""
-    return list(json.loads(path.read_text("utf-8"))["seconds"]) if path.exists() else []
+    return list(json.loads(STORED.read_text("utf-8"))["seconds"])
 
 
 def processor_time() -> float:

@@ -1,0 +1,101 @@
+"""Which tests are left to full runs: what is chosen, and what a run leaves out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import choose_tests
+import costs
+from choose_tests import Measured
+
+
+def test_what_costs_much_and_covers_nothing_alone_is_left_out() -> None:
+    tests = [
+        Measured("test_a[float32-2]", 9.0, frozenset({"a", "float32"})),
+        Measured("test_a[float16-2]", 8.0, frozenset({"a", "float16"})),
+        Measured("test_a[float32-3]", 1.0, frozenset({"a", "float32"})),
+        Measured("test_b[many]", 5.0, frozenset({"b"})),
+        Measured("test_c[cheap]", 0.1, frozenset({"a", "float32"})),
+    ]
+    # The costliest of float32 goes, and the next one too, as the cheap test covers it.
+    assert [test.name for test in choose_tests.choose(tests)] == [
+        "test_a[float32-2]",
+        "test_a[float32-3]",
+    ]
+
+
+def test_a_test_with_a_namesake_stays() -> None:
+    tests = [Measured("test_a", 9.0, frozenset({"a"})), Measured("test_a", 8.0, frozenset({"a"}))]
+    assert choose_tests.choose(tests) == []
+
+
+def test_the_choice_covers_what_all_tests_do() -> None:
+    tests = [
+        Measured(f"test[{a}-{b}]", 1.0 + a + b / 7, frozenset({f"a={a}", f"b={b}"}))
+        for a in range(4)
+        for b in range(5)
+    ]
+    gone = choose_tests.choose(tests)
+    kept = [test for test in tests if test not in gone]
+    assert set().union(*(t.covers for t in kept)) == set().union(*(t.covers for t in tests))
+    assert len(kept) < 9
+
+
+def test_files_may_move_and_namesakes_are_run() -> None:
+    stored = ["test_a[x]", "test_b[y]", "test_gone"]
+    found = costs.left_out(
+        ["new/test_1.py::test_a[x]", "p.py::test_b[y]", "q.py::test_b[y]"], stored
+    )
+    assert found == {"new/test_1.py::test_a[x]"}
+
+
+FILE = """
+import pytest
+
+@pytest.mark.slow
+def test_marked(): pass
+
+@pytest.mark.parametrize("x", [1, 2])
+def test_stored(x): pass
+"""
+
+
+@pytest.fixture
+def stored(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = pytester.path / "stored.json"
+    path.write_text(json.dumps({"seconds": {"test_stored[2]": 3.5}}))
+    monkeypatch.setattr(costs, "STORED", path)
+    pytester.makepyfile(test_it=FILE)
+    pytester.makeini("[pytest]\nmarkers = slow")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "passed", "deselected"),
+    [
+        ((), 1, 2),
+        (("--full",), 3, 0),
+        (("test_it.py::test_stored[2]",), 1, 0),
+        (("--full", "--sample=2"), 2, 1),
+    ],
+)
+def test_a_run_leaves_out_what_is_stored_or_marked(
+    pytester: pytest.Pytester, stored: Path, options: tuple[str, ...], passed: int, deselected: int
+) -> None:
+    result = pytester.runpytest_inprocess(*options, plugins=[costs])
+    result.assert_outcomes(passed=passed, deselected=deselected)
+
+
+def test_a_measurement_is_what_the_choice_reads(pytester: pytest.Pytester, stored: Path) -> None:
+    assert stored.exists()
+    pytester.runpytest_inprocess("--full", "--costs=found.jsonl", plugins=[costs])
+    tests = choose_tests.read((pytester.path / "found.jsonl").read_text().splitlines())
+    assert [test.name for test in tests] == ["test_marked", "test_stored[1]", "test_stored[2]"]
+    assert tests[2].covers == {"test_it.py::test_stored", "test_it.py x=2"}
+
+
+def test_the_stored_choice_can_be_read() -> None:
+    seconds = json.loads(costs.STORED.read_text("utf-8"))["seconds"]
+    assert costs.stored_names() == sorted(seconds)
+    assert min(seconds.values()) >= choose_tests.LEAST
