@@ -113,6 +113,8 @@ class Validator(validate.Validator):  # type: ignore[misc]  # numpydoc has no ty
 
     @property
     def signature_parameters(self) -> tuple[str, ...]:
+        if isinstance(self.obj, type) and hasattr(self.obj, "_fields"):
+            return tuple(self.obj._fields)
         if isinstance(self.obj, type):
             inherited = "__init__" not in vars(self.obj)
             if inherited and issubclass(self.obj, BaseException):

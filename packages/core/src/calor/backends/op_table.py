@@ -204,10 +204,28 @@ class OpTable(Backend):
 
 
 class Step(NamedTuple):
-    """One call: up to two operands are read without a list, one value is freed without a loop.
+    """One call. Up to two operands are read without a list, one value is freed without a loop.
 
-    ``first`` and ``second`` are −1 where they do not exist; ``operands`` is None unless there are
-    none or more than two. ``slot`` is −1 where there are several results, in ``slots``.
+    Attributes
+    ----------
+    name : str
+        The op's name.
+    function : callable
+        The table's function, with the attributes.
+    first : int
+        The first operand; −1 if there is none.
+    second : int
+        The second operand; −1 if there is none.
+    operands : tuple of int or None
+        All operands, if there are none or more than two.
+    slot : int
+        The result; −1 if there are several.
+    slots : tuple of int
+        All results.
+    end : int
+        The first value to free after the call; −1 if there is none.
+    ends : tuple of int
+        The other values to free.
     """
 
     name: str

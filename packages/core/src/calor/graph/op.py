@@ -25,19 +25,25 @@ Saves = Residuals | Callable[..., Residuals]
 
 
 class Check(NamedTuple):
-    """Operands at which the conformance suite meets an op, and how near its results must be.
+    """Operands at which the conformance suite meets an op, and how accurate its results must be.
 
-    The suite takes every dtype that the op's rule takes, special numbers and gradients beside.
+    The suite takes every dtype that the op's rule accepts, and adds special numbers and gradients.
 
     Attributes
     ----------
-    domains: for each operand the interval that its elements are drawn from.
-    ulps: the largest error, in units in the last place of the exact result.
-    scale: operands to a size at which units are taken instead, where that is larger: for results
-        that are differences of larger terms.
-    name: tells several checks of one op apart.
-    no_gradient: why the op is not differentiated at these operands, if it is not.
-    at_edges: why a gradient saves an operand whose numbers change it at edges alone, if one does.
+    domains : tuple of tuple of float
+        For each operand the interval that its elements are drawn from.
+    ulps : float, optional
+        The largest error, in units in the last place of the exact result. By default 4.
+    scale : callable or None, optional
+        A function of the operands: the size at which units are taken if it is larger than the
+        result, for results that are differences of larger terms.
+    name : str, optional
+        Tells several checks of one op apart.
+    no_gradient : str or None, optional
+        Why the op is not differentiated at these operands, if it is not.
+    at_edges : str or None, optional
+        Why a gradient saves an operand that changes it at edges only, if one does.
     """
 
     domains: tuple[tuple[float, float], ...]
@@ -51,27 +57,41 @@ class Check(NamedTuple):
 class Op:
     """One row of the op table.
 
-    Attributes
+    Parameters
     ----------
-    name: the op's name; ops of other packages are prefixed, ``"acme.fused_norm"``.
-    rule: specs and attributes to the output Spec, or a tuple of Specs for several outputs.
-    reference: the NumPy meaning, arrays and attributes to an array (or a tuple of arrays).
-    vjp: per operand a function ``(g, y, *x, **attributes) -> gradient``, or one function that
-        returns the list of all of them. Written in ops, so gradients of any order exist.
-    saves: which residuals each vjp reads: a string of ``"y"`` and operand digits (``"*"`` for all
-        operands), one string per operand function; where it depends on more, a function of the
-        operand specs and attributes. An operand that is not saved reaches the vjp as its Spec.
-    jvp: ``(tangents, y, *x, **attributes) -> tangent`` where the transpose of the vjp is no road.
-    no_gradient: why the op has no gradient, when it has none.
-    decompose: for a kept composite, the function of tensors that defines it in smaller ops.
-    partial: whether the vjp of an op with several outputs takes None for an output that no gradient
-        reached, instead of zeros.
-    promotion: how operands of an elementwise op meet: "same" common type, "float" the same with
-        integers made floating, "none" for ops that are not elementwise.
-    since: the first release that has the row; a row added later carries a decomposition.
-    gradient_only: whether the row changes gradients alone; it is decomposed before compiling.
-    checks: where the conformance suite meets the op, for rows that say it themselves; its tables
-        say it for all others.
+    name : str
+        The op's name. Ops of other packages have a prefix: "acme.fused_norm".
+    rule : callable
+        Specs of the operands and attributes to the spec of the result, or a tuple of specs. It
+        alone rejects input.
+    reference : callable or None, optional
+        The meaning in NumPy: arrays and attributes to an array, or a tuple of arrays.
+    vjp : callable, tuple of callable, or None, optional
+        One function ``(g, y, *x, **attributes)`` per operand that returns its gradient (None for no
+        gradient), or one function that returns the list of all gradients. Written in ops, so
+        gradients of any order exist.
+    saves : str, tuple of str, or callable, optional
+        What the vjp reads: "y" for the result, the digits of operands, "*" for all operands; one
+        string per function of ``vjp``. A function of the operands' specs and the attributes where
+        it depends on these. An operand that is not saved is passed to the vjp as its Spec.
+    jvp : callable or None, optional
+        ``(tangents, y, *x, **attributes)`` to the tangent, for ops whose vjp cannot be transposed.
+    no_gradient : str or None, optional
+        Why the op has no gradient, if it has none.
+    decompose : callable or None, optional
+        The function of tensors that defines the op in smaller ones.
+    promotion : {"none", "same", "float"}, optional
+        How the operands of an elementwise op are promoted: to their common dtype, or with integers
+        converted to floating too. "none" is for other ops.
+    partial : bool, optional
+        Whether the vjp of an op with several results takes None, instead of zeros, for a result
+        that no gradient reached.
+    since : str, optional
+        The first release with the row. A row added later has a decomposition.
+    gradient_only : bool, optional
+        Whether the row changes gradients only; it is decomposed before compiling.
+    checks : tuple of Check, optional
+        Where the conformance suite meets the op. By default its tables say it.
     """
 
     __slots__ = (
@@ -140,10 +160,19 @@ class Op:
         vjp: Callable[..., Any] | None = None,
         jvp: Callable[..., Any] | None = None,
     ) -> None:
-        """Set the gradient of a row whose gradient is written on a floor above the row's.
+        """Set the gradient of a row that is defined on a higher floor, as that of control flow.
 
-        Control flow is such a row: its gradient traces control flow. Each rule is set once, by the
-        module that has it; ArgumentError when there is one already.
+        Parameters
+        ----------
+        vjp : callable or None, optional
+            The reverse rule.
+        jvp : callable or None, optional
+            The forward rule.
+
+        Raises
+        ------
+        ArgumentError
+            If the row has this rule already.
         """
         if (vjp and self.vjp) or (jvp and self.jvp):
             raise ArgumentError(f"op {self.name!r} has a gradient already; rules are set once")
@@ -151,13 +180,44 @@ class Op:
         self.jvp = jvp or self.jvp
 
     def definition(self, inputs: tuple[Spec, ...], attributes: dict[str, Any]) -> Any:
-        """Return the graph that defines a kept composite for operands of these specs."""
+        """Return the graph that defines a composite op for operands of given specs.
+
+        Parameters
+        ----------
+        inputs : tuple of Spec
+            The operands.
+        attributes : dict of str to Any
+            The attributes.
+
+        Returns
+        -------
+        Graph
+            The graph, in smaller ops.
+
+        Raises
+        ------
+        TypeError
+            If the op is a primitive.
+        """
         raise TypeError(f"op {self.name!r} is a primitive, which no smaller ops define")
 
     def residuals_for(
         self, needs: tuple[bool, ...], sig: Signature
     ) -> tuple[bool, tuple[bool, ...]]:
-        """Return (is the output saved, which operands are saved) when ``needs`` want gradients."""
+        """Return which values must be stored for the gradient.
+
+        Parameters
+        ----------
+        needs : tuple of bool
+            Which operands want gradients.
+        sig : Signature
+            The op with its attributes and operands.
+
+        Returns
+        -------
+        tuple
+            Whether the result is stored, and for each operand whether it is.
+        """
         saves = self.saves
         if callable(saves):
             saves = saves(*sig.inputs, **sig.attributes)
@@ -174,7 +234,26 @@ class Op:
         x: tuple[Any, ...],
         attributes: Mapping[str, Any],
     ) -> list[Any]:
-        """Return the gradients of the operands that ``needs`` names, None for the others."""
+        """Return the gradients of the operands.
+
+        Parameters
+        ----------
+        needs : tuple of bool
+            Which operands want gradients.
+        g : Tensor
+            The gradient of the result.
+        y : Tensor or Spec
+            The result.
+        x : tuple of Tensor or Spec
+            The operands.
+        attributes : mapping of str to Any
+            The attributes.
+
+        Returns
+        -------
+        list of Tensor or None
+            One for each operand; None where none is wanted or none exists.
+        """
         vjp = self.vjp
         if vjp is None:
             raise AssertionError(f"op {self.name} has no vjp; the recorder must not link it")
@@ -195,10 +274,22 @@ Row = TypeVar("Row", bound=Op)
 
 
 def register(row: Row) -> Row:
-    """Add a row to the op table and return it.
+    """Add a row to the op table.
 
-    Raises ArgumentError when the name is taken, or when the row of another package has no
-    decomposition.
+    Parameters
+    ----------
+    row : Op
+        The row.
+
+    Returns
+    -------
+    Op
+        The same row.
+
+    Raises
+    ------
+    ArgumentError
+        If the name is taken, or the row of another package has no decomposition.
     """
     if row.name in TABLE:
         raise ArgumentError(f"op {row.name!r} is already in the table; names are unique")
@@ -212,8 +303,15 @@ def register(row: Row) -> Row:
 
 
 def table() -> Mapping[str, Op]:
-    """Return every row by its name, also those that packages bring when they are asked for.
+    """Return every row by its name, also those that installed packages bring.
 
+    Returns
+    -------
+    mapping of str to Op
+        The table.
+
+    Examples
+    --------
     >>> from calor.ops.base import table
     >>> "add" in table(), "attention" in table()
     (True, True)
@@ -224,7 +322,23 @@ def table() -> Mapping[str, Op]:
 
 
 def find(name: str) -> Op:
-    """Return the row of that name; ArgumentError when the table has none."""
+    """Return the row of a name.
+
+    Parameters
+    ----------
+    name : str
+        The op's name.
+
+    Returns
+    -------
+    Op
+        The row.
+
+    Raises
+    ------
+    ArgumentError
+        If the table has no such row.
+    """
     row = TABLE.get(name) or table().get(name)
     if row is None:
         raise ArgumentError(
@@ -235,9 +349,18 @@ def find(name: str) -> Op:
 
 
 class Signature:
-    """An op with its attributes and operand specs: everything of a node but its operands.
+    """An op with its attributes and the specs of its operands. Equal ones are the same object.
 
-    Interned, so it is part of a trace's key by identity.
+    Parameters
+    ----------
+    row : Op
+        The op.
+    attributes : dict of str to Any
+        The attributes.
+    inputs : tuple of Spec
+        The operands.
+    outputs : tuple of Spec
+        The results.
     """
 
     __slots__ = ("__weakref__", "attributes", "cost", "inputs", "op", "outputs")
@@ -263,9 +386,30 @@ SIGNATURES: Final[Interner[Any, Signature]] = Interner()
 
 
 def signature(row: Op, inputs: tuple[Spec, ...], attributes: dict[str, Any]) -> Signature:
-    """Return the interned signature; runs the op's rule the first time.
+    """Return the one Signature of an op, its operands and attributes.
 
-    What the rule refuses raises ShapeError, DTypeError or ArgumentError that name the op.
+    Parameters
+    ----------
+    row : Op
+        The op.
+    inputs : tuple of Spec
+        The operands.
+    attributes : dict of str to Any
+        The attributes.
+
+    Returns
+    -------
+    Signature
+        The signature; the op's rule runs the first time.
+
+    Raises
+    ------
+    ShapeError
+        If the rule rejects the shapes. The error names the op.
+    DTypeError
+        If the rule rejects the dtypes.
+    ArgumentError
+        If the rule rejects an attribute.
     """
     key = (row, inputs, exact_items(attributes))
     found = SIGNATURES.get(key)

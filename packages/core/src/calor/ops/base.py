@@ -23,12 +23,60 @@ from calor.specs import Spec
 
 
 class Composite(RecordedOp):
-    """A row that smaller ops define: a graph of them is traced where a device lacks the row."""
+    """A row that smaller ops define. A device that lacks the row gets the graph of these.
+
+    Parameters
+    ----------
+    name : str
+        The op's name.
+    rule : callable
+        Specs of the operands and attributes to the spec of the result.
+    reference : callable or None, optional
+        The meaning in NumPy.
+    vjp : callable, tuple of callable, or None, optional
+        The reverse rule, as for `Op`.
+    saves : str, tuple of str, or callable, optional
+        What the vjp reads, as for `Op`.
+    jvp : callable or None, optional
+        The forward rule.
+    no_gradient : str or None, optional
+        Why the op has no gradient, if it has none.
+    decompose : callable or None, optional
+        The function of tensors that defines the op; needed here.
+    promotion : {"none", "same", "float"}, optional
+        How operands are promoted, as for `Op`.
+    partial : bool, optional
+        Whether the vjp takes None for results without gradient.
+    since : str, optional
+        The first release with the row.
+    gradient_only : bool, optional
+        Whether the row changes gradients only.
+    checks : tuple of Check, optional
+        Where the conformance suite meets the op.
+    """
 
     __slots__ = ()
 
     def definition(self, inputs: tuple[Spec, ...], attributes: dict[str, Any]) -> Any:
-        """Return the graph that the row's function of tensors records for these operands."""
+        """Return the graph that the row's function of tensors records for given operands.
+
+        Parameters
+        ----------
+        inputs : tuple of Spec
+            The operands.
+        attributes : dict of str to Any
+            The attributes.
+
+        Returns
+        -------
+        Graph
+            The graph.
+
+        Raises
+        ------
+        TraceError
+            If the function captures a tensor, or makes one from a host array.
+        """
         assert self.decompose is not None
         return trace_function(self.decompose, inputs, attributes)
 
@@ -49,11 +97,49 @@ def op(
     gradient_only: bool = False,
     checks: tuple[Check, ...] = (),
 ) -> Op:
-    """Add a row to the op table and return it; the parameters are the attributes of :class:`Op`.
+    """Add a row to the op table.
 
-    A package outside calor may add ops under its own prefix (``"acme.name"``) when each has a
-    decomposition, so that every device can run it. Raises ArgumentError when the name is taken, or
-    when a foreign op has none.
+    A package outside calor may add ops under a prefix of its own ("acme.name") if each has a
+    decomposition, so that every device can run it.
+
+    Parameters
+    ----------
+    name : str
+        The op's name; unique.
+    rule : callable
+        Specs of the operands and attributes to the spec of the result, or a tuple of specs.
+    reference : callable or None, optional
+        The meaning in NumPy: arrays and attributes to an array.
+    vjp : callable, tuple of callable, or None, optional
+        The reverse rule, as for `Op`.
+    saves : str, tuple of str, or callable, optional
+        What the vjp reads, as for `Op`. By default nothing.
+    jvp : callable or None, optional
+        The forward rule, for ops whose vjp cannot be transposed.
+    no_gradient : str or None, optional
+        Why the op has no gradient, if it has none.
+    decompose : callable or None, optional
+        The function of tensors that defines the op in smaller ones.
+    promotion : {"none", "same", "float"}, optional
+        How operands are promoted, as for `Op`.
+    partial : bool, optional
+        Whether the vjp takes None for results without gradient. By default False.
+    since : str, optional
+        The first release with the row. By default "0.1".
+    gradient_only : bool, optional
+        Whether the row changes gradients only. By default False.
+    checks : tuple of Check, optional
+        Where the conformance suite meets the op. By default its tables say it.
+
+    Returns
+    -------
+    Op
+        The row; a call records it.
+
+    Raises
+    ------
+    ArgumentError
+        If the name is taken, or the row of another package has no decomposition.
     """
     kind = RecordedOp if decompose is None else Composite
     return register(
