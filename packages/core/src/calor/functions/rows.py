@@ -18,6 +18,7 @@ from calor.graph.op import Check, Op, Promotion, Rule
 from calor.ops.base import op
 from calor.ops.composites import like, wide
 from calor.ops.movement import fill
+from calor.recording.record import elementwise as elementwise_of
 from calor.recording.record import unary
 from calor.tensor.values import Handle
 
@@ -153,6 +154,8 @@ def _of_two(row: Op) -> Callable[..., Any]:
 
 def _of_three(row: Op) -> Callable[..., Any]:
     def call(x1: Any, x2: Any, x3: Any, /) -> Any:
+        if isinstance(x1, Handle) and isinstance(x2, Handle) and isinstance(x3, Handle):
+            return elementwise_of(row, (x1, x2, x3))
         return several(row, x1, x2, x3)
 
     return call

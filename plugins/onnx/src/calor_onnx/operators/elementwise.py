@@ -25,16 +25,6 @@ def divided(a: Any, b: Any) -> Any:
     return calor.add(quotient, like(below, quotient))
 
 
-def truncated_remainder(a: Any, b: Any) -> Any:
-    """Return what is left of a / b rounded towards 0; it has the sign of a."""
-    if a.dtype.kind == "uint":
-        return calor.remainder(a, b)
-    left = calor.remainder(calor.abs(wide(a)), calor.abs(wide(b)))
-    if a.dtype.is_integer:
-        return calor.where(calor.less(a, 0), calor.negative(left), left)
-    return like(calor.copysign(left, wide(a)), a)
-
-
 def powered(a: Any, b: Any) -> Any:
     """Return a to the power of b, in the type of a; a wide type computes where both differ."""
     if a.dtype is b.dtype:
@@ -53,7 +43,7 @@ binary("Pow", powered)
 def mod(call: Call, a: Any, b: Any, *, fmod: int = 0) -> Any:
     """The remainder: with the sign of b, or of a with ``fmod``."""
     if fmod:
-        return truncated_remainder(a, b)
+        return calor.fmod(a, b)
     return like(calor.remainder(wide(a), wide(b)), a)
 
 
