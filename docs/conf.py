@@ -30,6 +30,9 @@ html_css_files = ["wide.css"]
 # A block that names no language is a command or a text.
 highlight_language = "none"
 
+# Attributes that a docstring describes are listed by autodoc already.
+napoleon_use_ivar = True
+
 # Docstrings mark code with one pair of backticks, as Markdown does.
 default_role = "literal"
 autodoc_typehints = "signature"
